@@ -1,0 +1,157 @@
+//! Quantities as people read and write them: three digits and a unit.
+
+use crate::Seconds;
+
+/// A positive number with three significant digits: `1.50`, `23.4`, `512`.
+pub fn three_digits(value: f64) -> String {
+    let size = value.abs();
+    if size >= 99.95 {
+        format!("{value:.0}")
+    } else if size >= 9.995 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+/// A length of time with three digits and the unit that suits it: `1.50 ms`, `23.4 µs`, `2.00 s`.
+pub fn duration(seconds: Seconds) -> String {
+    let size = seconds.abs();
+    if !seconds.is_finite() {
+        return seconds.to_string();
+    }
+    let (scale, unit) = if size == 0.0 || size >= 0.999_5 {
+        (1.0, "s")
+    } else if size >= 0.999_5e-3 {
+        (1e3, "ms")
+    } else if size >= 0.999_5e-6 {
+        (1e6, "µs")
+    } else {
+        (1e9, "ns")
+    };
+    format!("{} {unit}", three_digits(seconds * scale))
+}
+
+/// A count or a rate, its thousands apart: `2,938`; small ones keep three digits: `4.20`.
+pub fn count(value: f64) -> String {
+    if !value.is_finite() {
+        return value.to_string();
+    }
+    if value.abs() < 99.95 && value.fract() != 0.0 {
+        return three_digits(value);
+    }
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
+    if value < 0.0 && digits != "0" {
+        text.push('-');
+    }
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Reads a length of time with its unit: `250ms`, `1.5 s`, `100us`, `2m`. A bare number is seconds.
+///
+/// # Errors
+/// Names the text and the units that are understood.
+pub fn parse_duration(text: &str) -> Result<Seconds, String> {
+    let (number, unit) = split_unit(text);
+    let scale = match unit {
+        "" | "s" | "sec" => 1.0,
+        "ms" => 1e-3,
+        "us" | "µs" | "μs" => 1e-6,
+        "ns" => 1e-9,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return Err(format!("`{text}` is not a length of time; write it like 250ms, 1.5s or 2m")),
+    };
+    match number.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value * scale),
+        _ => Err(format!("`{text}` is not a length of time; write it like 250ms, 1.5s or 2m")),
+    }
+}
+
+/// Reads a size with its unit, binary throughout: `1MiB`, `1m` and `1MB` are all 1,048,576 bytes, as
+/// memcached's own `-I 1m` is. A bare number is bytes.
+///
+/// # Errors
+/// Names the text and the units that are understood.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a size; write it like 4096, 64KiB or 1MiB");
+    let (number, unit) = split_unit(text);
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(wrong()),
+    };
+    let value: f64 = number.parse().map_err(|_| wrong())?;
+    let bytes = value * (1_u64 << shift) as f64;
+    if bytes.is_finite() && bytes >= 0.0 && bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(wrong()) }
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    (text[..end].trim(), text[end..].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lengths_print_with_three_digits_and_the_unit_that_suits() {
+        for (seconds, text) in [
+            (0.0, "0.00 s"),
+            (1.5e-3, "1.50 ms"),
+            (23.42e-6, "23.4 µs"),
+            (0.999_6e-3, "1.00 ms"),
+            (512e-9, "512 ns"),
+            (75.0, "75.0 s"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+
+    #[test]
+    fn counts_keep_their_thousands_apart() {
+        for (value, text) in
+            [(0.0, "0"), (4.2, "4.20"), (999.0, "999"), (1e6, "1,000,000"), (-2_938.4, "-2,938")]
+        {
+            assert_eq!(count(value), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_length_is_named() {
+        assert!(parse_duration("soon").unwrap_err().contains("`soon`"));
+        assert!(parse_duration("-1s").is_err());
+        assert_eq!(parse_duration("250ms"), Ok(0.25));
+        assert_eq!(parse_duration("2"), Ok(2.0));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_readers_panic(text in ".*") {
+            let _ = parse_duration(&text);
+            let _ = parse_size(&text);
+        }
+
+        #[test]
+        fn a_printed_length_reads_back_within_its_three_digits(seconds in 1e-9_f64..1e4) {
+            let read = parse_duration(&duration(seconds)).unwrap();
+            prop_assert!((read - seconds).abs() <= 0.006 * seconds);
+        }
+    }
+}
