@@ -1,0 +1,118 @@
+//! What can be wrong with a model: each error names the thing and carries a hint.
+
+use std::fmt;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Error {
+    /// A description that does not read: the place, what is wrong, what to write instead.
+    Form {
+        /// Line in the file, from 1, where it is known.
+        line: Option<usize>,
+        /// What is wrong, naming the thing.
+        what: String,
+        /// What to write instead.
+        hint: String,
+    },
+    /// A parameter outside its range.
+    Invalid {
+        /// The parameter, by name.
+        thing: String,
+        /// What is wrong with it.
+        why: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A feature of the network that this solver does not treat.
+    Refused {
+        /// The solver, by name.
+        solver: String,
+        /// The feature and where it stands.
+        feature: String,
+        /// Which solver does treat it.
+        hint: String,
+    },
+    /// More work arrives than the station can do.
+    Unstable {
+        /// The station or class, by name.
+        station: String,
+        /// Offered load divided by capacity; at least 1.
+        utilization: f64,
+    },
+    /// The answer broke a law, so it is not an answer. Names where and which law.
+    Violated {
+        /// The station, class or network, by name.
+        station: String,
+        /// The law, with both sides.
+        law: String,
+    },
+    /// An exact solution would need more memory or time than is reasonable.
+    TooLarge {
+        /// What grew, with its size and the limit.
+        what: String,
+        /// What to use instead.
+        hint: String,
+    },
+    /// An iteration did not settle.
+    NotConverged {
+        /// The solver, by name.
+        solver: String,
+        /// How many rounds were made, and how far apart the last two were.
+        what: String,
+    },
+    /// Measurements that contradict themselves or each other.
+    Measurements {
+        /// Which rows and how.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+}
+
+impl Error {
+    /// A parameter outside its range.
+    pub(crate) fn invalid(thing: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Invalid { thing: thing.into(), why: why.into(), hint: hint.into() }
+    }
+
+    /// The hint, where there is one: what to write or do instead.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Form { hint, .. }
+            | Self::Invalid { hint, .. }
+            | Self::Refused { hint, .. }
+            | Self::TooLarge { hint, .. }
+            | Self::Measurements { hint, .. }
+                if !hint.is_empty() =>
+            {
+                Some(hint)
+            }
+            Self::Unstable { .. } => Some("lower the arrival rate, shorten the service, or add servers"),
+            Self::Violated { .. } => {
+                Some("this is a fault of the solver or of an extreme input: please report the network")
+            }
+            Self::NotConverged { .. } => Some("use an exact solver, or simulate"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Form { line: Some(line), what, .. } => write!(f, "line {line}: {what}"),
+            Self::Form { line: None, what, .. }
+            | Self::TooLarge { what, .. }
+            | Self::Measurements { what, .. } => f.write_str(what),
+            Self::Invalid { thing, why, .. } => write!(f, "{thing}: {why}"),
+            Self::Refused { solver, feature, .. } => write!(f, "{solver} does not treat {feature}"),
+            Self::Unstable { station, utilization } => {
+                write!(f, "{station} cannot keep up: utilization {utilization:.4}, not below 1")
+            }
+            Self::Violated { station, law } => write!(f, "the answer for {station} breaks a law: {law}"),
+            Self::NotConverged { solver, what } => write!(f, "{solver} did not converge: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

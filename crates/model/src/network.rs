@@ -1,0 +1,902 @@
+//! One description of a system, for every solver and for the simulator.
+//!
+//! ```text
+//! Network
+//!  ├── stations   where time passes: servers, delays, links
+//!  ├── pools      what a request may hold while it visits stations: worker slots, connections
+//!  └── classes    who comes: open (at a rate) or closed (a population that thinks and returns),
+//!                 each with its path
+//!        path = steps in order
+//!          Visit   one station, a number of times, each time for a service time or some bytes
+//!          Hold    take a slot of a pool, walk an inner path, give the slot back
+//!          Fork    send copies to k of n stations, go on when enough have answered
+//!          OneOf   walk one of several inner paths, each with its share of the requests
+//! ```
+//!
+//! The path is a sequence, so that the simulator can walk it; the solvers need only what it sums to: the
+//! visit ratio V and the demand D = V·S of each class at each station ([`Network::demands`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use krarup_units::{Bytes, Seconds};
+
+use crate::{Distribution, Error};
+
+/// The place of a station in [`Network::stations`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StationId(pub usize);
+
+/// The place of a pool in [`Network::pools`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub usize);
+
+/// The place of a class in [`Network::classes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(pub usize);
+
+/// Stations, pools and the classes of requests that visit them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Network {
+    /// A title for tables and plots.
+    pub name: String,
+    /// Where time passes. Names are unique.
+    pub stations: Vec<Station>,
+    /// What requests hold on the way. Names are unique.
+    pub pools: Vec<Pool>,
+    /// Who comes. Names are unique.
+    pub classes: Vec<Class>,
+}
+
+/// A place where requests wait and are served.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Station {
+    /// Unique among the stations.
+    pub name: String,
+    /// How fast it serves, given how many requests are there.
+    pub kind: Kind,
+    /// Which request is served next. A delay has no use for it.
+    pub discipline: Discipline,
+    /// How many requests may be there, those in service included; `None` is no limit.
+    pub capacity: Option<u64>,
+    /// What becomes of a request that finds `capacity` requests there.
+    pub when_full: WhenFull,
+}
+
+/// How fast a station serves, given how many requests are there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// `count` ≥ 1 equal servers behind one queue.
+    Servers {
+        /// Number of servers.
+        count: u32,
+    },
+    /// As many servers as requests: nobody waits.
+    Delay,
+    /// One server whose speed depends on the number of requests there: `rates[j - 1]` times the speed it has
+    /// alone, with j requests; the last entry goes on for ever. Each is > 0.
+    LoadDependent {
+        /// Speeds relative to service times as written.
+        rates: Vec<f64>,
+    },
+    /// A wire: one server that works off bytes. Visits say `bytes`; each message adds `overhead`.
+    Link {
+        /// Bandwidth, in bits per second; > 0.
+        bits_per_second: f64,
+        /// Headers of one message (for TCP over IPv4: 52 B for each packet).
+        overhead: Bytes,
+    },
+}
+
+/// Which request is served next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discipline {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// All at once, each with an equal share. The default of a link, which many connections share.
+    ProcessorSharing,
+    /// The newest next; the one in service is finished first.
+    Lifo,
+    /// The newest at once; the one in service waits and goes on later where it stopped.
+    LifoPreemptive,
+    /// The class of the lowest `priority` number next, FCFS within; the one in service is finished first.
+    Priority,
+}
+
+/// What becomes of a request that finds no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It leaves unserved (an error reply): an open one is lost, a closed one thinks again.
+    #[default]
+    Lose,
+    /// It stays where it is, keeps what it holds, and blocks until there is room.
+    Block,
+}
+
+/// Slots that requests hold while they visit stations: workers, connections.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// Unique among the pools.
+    pub name: String,
+    /// Number of slots; ≥ 1.
+    pub size: u32,
+    /// How many requests may wait for a slot; `None` is no limit.
+    pub waiting: Option<u64>,
+    /// What becomes of a request that finds `waiting` requests before it.
+    pub when_full: WhenFull,
+    /// Which waiting request gets the next free slot (processor sharing is not possible here).
+    pub discipline: Discipline,
+}
+
+/// Requests of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// Unique among the classes.
+    pub name: String,
+    /// Where its requests come from.
+    pub workload: Workload,
+    /// Lower is served first where the discipline is by priority.
+    pub priority: u32,
+    /// What each request does, in order. Not empty.
+    pub path: Vec<Step>,
+}
+
+/// Where requests come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workload {
+    /// They arrive at their own pace, whatever the system does.
+    Open {
+        /// Time between arrivals; the arrival rate λ is 1 / its mean, so its mean is > 0.
+        gap: Distribution,
+        /// The rate over time, as factors of λ: from each `at` on, the rate is `factor`·λ. Empty is steady.
+        /// The simulator follows it; solvers, which know only the long run, refuse it.
+        profile: Vec<RateChange>,
+    },
+    /// A fixed number of clients, each with one request under way or thinking.
+    Closed {
+        /// Number of clients N; ≥ 1.
+        population: u64,
+        /// Think time Z between a reply and the next request.
+        think: Distribution,
+    },
+}
+
+/// From `at` on, the arrival rate is `factor` times the nominal one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateChange {
+    /// Since the start of the run.
+    pub at: Seconds,
+    /// ≥ 0; 0 is silence.
+    pub factor: f64,
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Wait for and get service at one station.
+    Visit(Visit),
+    /// Take one slot of a pool (waiting for it if need be), walk the inner path, give the slot back.
+    Hold {
+        /// Which pool.
+        pool: PoolId,
+        /// What happens while the slot is held. Not empty.
+        path: Vec<Step>,
+    },
+    /// Copies to several stations at once.
+    Fork(Fork),
+    /// One of several inner paths, chosen at random for each request.
+    OneOf {
+        /// The paths with their shares, which are > 0 and count relative to their sum.
+        branches: Vec<Branch>,
+    },
+}
+
+/// Visits to one station.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Visit {
+    /// Which station.
+    pub station: StationId,
+    /// Mean number of visits in a row, the visit ratio V of this step; > 0. With a fraction, the
+    /// simulator makes one visit more with that probability: 0.25 is one visit in a quarter of the cases.
+    pub count: f64,
+    /// What each visit asks for.
+    pub work: Work,
+}
+
+/// What one visit asks of a station.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// A service time S, at the speed of one request alone.
+    Time(Distribution),
+    /// Bytes to send, without the link's overhead; only at a link.
+    Bytes(f64),
+}
+
+/// Copies of a request to several stations at once, and how many answers it waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fork {
+    /// Where copies may go: n ≥ 1 different stations.
+    pub stations: Vec<StationId>,
+    /// How many of them each request goes to, 1 ≤ k ≤ n, chosen at random when k < n.
+    pub choose: u32,
+    /// How many answers let the request go on.
+    pub wait: Wait,
+    /// What each copy asks for, drawn anew for each.
+    pub work: Work,
+}
+
+/// How many of k answers let a forked request go on. Late ones are still served to the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// All k.
+    #[default]
+    All,
+    /// The first.
+    Any,
+    /// The first `n`, 1 ≤ n ≤ k.
+    Quorum(u32),
+}
+
+impl Wait {
+    /// The number of answers needed out of `copies`.
+    pub fn needed(self, copies: u32) -> u32 {
+        match self {
+            Self::All => copies,
+            Self::Any => 1,
+            Self::Quorum(n) => n,
+        }
+    }
+}
+
+/// One of the paths of [`Step::OneOf`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Branch {
+    /// Share of the requests, relative to the other branches; > 0.
+    pub share: f64,
+    /// What those requests do; may be empty.
+    pub path: Vec<Step>,
+}
+
+impl Station {
+    /// One server, first come first served, no limit.
+    pub fn single(name: impl Into<String>) -> Self {
+        Self::servers(name, 1)
+    }
+
+    /// `count` servers behind one queue, first come first served, no limit.
+    pub fn servers(name: impl Into<String>, count: u32) -> Self {
+        Self::new(name, Kind::Servers { count })
+    }
+
+    /// A delay: nobody waits.
+    pub fn delay(name: impl Into<String>) -> Self {
+        Self::new(name, Kind::Delay)
+    }
+
+    /// One server whose speed with j requests is `rates[j - 1]` times its speed with one.
+    pub fn load_dependent(name: impl Into<String>, rates: Vec<f64>) -> Self {
+        Self::new(name, Kind::LoadDependent { rates })
+    }
+
+    /// A wire that many connections share equally.
+    pub fn link(name: impl Into<String>, bits_per_second: f64, overhead: Bytes) -> Self {
+        let kind = Kind::Link { bits_per_second, overhead };
+        Self { discipline: Discipline::ProcessorSharing, ..Self::new(name, kind) }
+    }
+
+    fn new(name: impl Into<String>, kind: Kind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            discipline: Discipline::Fcfs,
+            capacity: None,
+            when_full: WhenFull::Lose,
+        }
+    }
+
+    /// Total speed with `jobs` requests there, relative to one server: min(j, m), j at a delay, or the
+    /// station's own rates. 0 when empty.
+    pub fn speed(&self, jobs: u64) -> f64 {
+        match &self.kind {
+            _ if jobs == 0 => 0.0,
+            Kind::Servers { count } => jobs.min(u64::from(*count)) as f64,
+            Kind::Delay => jobs as f64,
+            Kind::LoadDependent { rates } => rates[(jobs as usize).min(rates.len()) - 1],
+            Kind::Link { .. } => 1.0,
+        }
+    }
+
+    /// The mean service time of one visit, in seconds, alone at the station.
+    pub fn service(&self, work: &Work) -> Seconds {
+        match (work, &self.kind) {
+            (Work::Time(time), _) => time.mean(),
+            (Work::Bytes(bytes), Kind::Link { bits_per_second, overhead }) => {
+                (bytes + overhead.0 as f64) * 8.0 / bits_per_second
+            }
+            (Work::Bytes(_), _) => f64::NAN, // refused by `check`
+        }
+    }
+}
+
+impl Pool {
+    /// `size` slots, first come first served, any number may wait.
+    pub fn new(name: impl Into<String>, size: u32) -> Self {
+        Self {
+            name: name.into(),
+            size,
+            waiting: None,
+            when_full: WhenFull::Lose,
+            discipline: Discipline::Fcfs,
+        }
+    }
+}
+
+impl Class {
+    /// `population` clients with an exponential think time of mean `think` seconds.
+    pub fn closed(name: impl Into<String>, population: u64, think: Seconds, path: Vec<Step>) -> Self {
+        let workload = Workload::Closed { population, think: Distribution::exponential(think) };
+        Self { name: name.into(), workload, priority: 0, path }
+    }
+
+    /// Poisson arrivals at `rate` per second.
+    pub fn open(name: impl Into<String>, rate: f64, path: Vec<Step>) -> Self {
+        let workload = Workload::Open { gap: Distribution::exponential(1.0 / rate), profile: Vec::new() };
+        Self { name: name.into(), workload, priority: 0, path }
+    }
+
+    /// The population of a closed class.
+    pub fn population(&self) -> Option<u64> {
+        match self.workload {
+            Workload::Closed { population, .. } => Some(population),
+            Workload::Open { .. } => None,
+        }
+    }
+
+    /// The arrival rate λ of an open class, per second.
+    pub fn rate(&self) -> Option<f64> {
+        match &self.workload {
+            Workload::Open { gap, .. } => Some(1.0 / gap.mean()),
+            Workload::Closed { .. } => None,
+        }
+    }
+
+    /// The mean think time Z of a closed class, in seconds; 0 for an open one.
+    pub fn think(&self) -> Seconds {
+        match &self.workload {
+            Workload::Closed { think, .. } => think.mean(),
+            Workload::Open { .. } => 0.0,
+        }
+    }
+}
+
+impl Step {
+    /// One visit to `station` for a service `time`.
+    pub const fn visit(station: StationId, time: Distribution) -> Self {
+        Self::Visit(Visit { station, count: 1.0, work: Work::Time(time) })
+    }
+
+    /// Walks `path` while holding one slot of `pool`.
+    pub const fn hold(pool: PoolId, path: Vec<Self>) -> Self {
+        Self::Hold { pool, path }
+    }
+}
+
+/// What a class asks of a station in the long run, per request.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Demand {
+    /// Visit ratio V: visits per request.
+    pub visits: f64,
+    /// Service demand D = V·S, in seconds.
+    pub seconds: Seconds,
+}
+
+impl Demand {
+    /// Mean service time S of one visit, in seconds; 0 without visits.
+    pub fn service(&self) -> Seconds {
+        if self.visits > 0.0 { self.seconds / self.visits } else { 0.0 }
+    }
+}
+
+/// A part of the description that a solver may or may not treat, and the name of where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Feature {
+    /// What it is.
+    pub kind: FeatureKind,
+    /// The station, pool or class that has it.
+    pub at: String,
+}
+
+/// What a solver may or may not treat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FeatureKind {
+    /// A class with an arrival rate.
+    OpenClass,
+    /// A class with a population.
+    ClosedClass,
+    /// More than one class.
+    SeveralClasses,
+    /// More than one server behind a queue.
+    MultiServer,
+    /// A speed that depends on the number present.
+    LoadDependent,
+    /// A limit on the number present.
+    FiniteCapacity,
+    /// FCFS (or non-preemptive LIFO) with a service time that is not exponential.
+    NotExponential,
+    /// FCFS with different mean service times for different classes (or steps of one class).
+    UnequalService,
+    /// Service by class priority.
+    Priority,
+    /// Slots held while other stations are visited.
+    HeldPool,
+    /// A limit on those who wait for a slot.
+    FinitePoolQueue,
+    /// Copies to several stations.
+    Fork,
+    /// Gaps between arrivals that are not exponential.
+    NotPoisson,
+    /// An arrival rate that changes with time.
+    TimeVarying,
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            FeatureKind::OpenClass => "the open class",
+            FeatureKind::ClosedClass => "the closed class",
+            FeatureKind::SeveralClasses => "several classes, the second of which is",
+            FeatureKind::MultiServer => "several servers at",
+            FeatureKind::LoadDependent => "load-dependent rates at",
+            FeatureKind::FiniteCapacity => "the finite capacity of",
+            FeatureKind::NotExponential => "a service time that is not exponential in FCFS order at",
+            FeatureKind::UnequalService => "unequal service times in FCFS order at",
+            FeatureKind::Priority => "priorities at",
+            FeatureKind::HeldPool => "slots held from pool",
+            FeatureKind::FinitePoolQueue => "the finite queue of pool",
+            FeatureKind::Fork => "the fork to",
+            FeatureKind::NotPoisson => "arrivals that are not Poisson in class",
+            FeatureKind::TimeVarying => "the time-varying arrivals of class",
+        };
+        write!(f, "{what} `{}`", self.at)
+    }
+}
+
+impl Network {
+    /// The station of this name.
+    pub fn station(&self, name: &str) -> Option<StationId> {
+        self.stations.iter().position(|s| s.name == name).map(StationId)
+    }
+
+    /// The pool of this name.
+    pub fn pool(&self, name: &str) -> Option<PoolId> {
+        self.pools.iter().position(|p| p.name == name).map(PoolId)
+    }
+
+    /// The class of this name.
+    pub fn class(&self, name: &str) -> Option<ClassId> {
+        self.classes.iter().position(|c| c.name == name).map(ClassId)
+    }
+
+    /// V and D of every class at every station: `demands()[class][station]`.
+    ///
+    /// A fork to k of n stations visits each k/n times; a branch counts with its share.
+    pub fn demands(&self) -> Vec<Vec<Demand>> {
+        self.classes
+            .iter()
+            .map(|class| {
+                let mut demands = vec![Demand::default(); self.stations.len()];
+                self.walk(&class.path, 1.0, &mut |weight, station, work| {
+                    let demand = &mut demands[station.0];
+                    demand.visits += weight;
+                    demand.seconds += weight * self.stations[station.0].service(work);
+                });
+                demands
+            })
+            .collect()
+    }
+
+    /// Calls `each(mean visits, station, work)` for every visit and fork of the path, those inside of
+    /// holds and branches included.
+    pub(crate) fn walk(&self, path: &[Step], weight: f64, each: &mut dyn FnMut(f64, StationId, &Work)) {
+        for step in path {
+            match step {
+                Step::Visit(visit) => each(weight * visit.count, visit.station, &visit.work),
+                Step::Hold { path, .. } => self.walk(path, weight, each),
+                Step::Fork(fork) => {
+                    let share = f64::from(fork.choose) / fork.stations.len() as f64;
+                    for station in &fork.stations {
+                        each(weight * share, *station, &fork.work);
+                    }
+                }
+                Step::OneOf { branches } => {
+                    let total: f64 = branches.iter().map(|b| b.share).sum();
+                    for branch in branches {
+                        self.walk(&branch.path, weight * branch.share / total, each);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Everything in this description that some solver treats differently from the plain case, sorted and
+    /// without repetition. Plain is: one class, single servers and delays, exponential times.
+    pub fn features(&self) -> Vec<Feature> {
+        let mut found = BTreeSet::new();
+        let mut add = |kind, at: &str| {
+            found.insert(Feature { kind, at: at.to_owned() });
+        };
+        for class in &self.classes {
+            match &class.workload {
+                Workload::Open { gap, profile } => {
+                    add(FeatureKind::OpenClass, &class.name);
+                    if !gap.is_exponential() {
+                        add(FeatureKind::NotPoisson, &class.name);
+                    }
+                    if !profile.is_empty() {
+                        add(FeatureKind::TimeVarying, &class.name);
+                    }
+                }
+                Workload::Closed { .. } => add(FeatureKind::ClosedClass, &class.name),
+            }
+            self.structure(&class.path, &mut add);
+        }
+        if let Some(second) = self.classes.get(1) {
+            add(FeatureKind::SeveralClasses, &second.name);
+        }
+        for station in &self.stations {
+            match &station.kind {
+                Kind::Servers { count } if *count > 1 => add(FeatureKind::MultiServer, &station.name),
+                Kind::LoadDependent { .. } => add(FeatureKind::LoadDependent, &station.name),
+                _ => {}
+            }
+            if station.capacity.is_some() {
+                add(FeatureKind::FiniteCapacity, &station.name);
+            }
+            if station.discipline == Discipline::Priority && station.kind != Kind::Delay {
+                add(FeatureKind::Priority, &station.name);
+            }
+        }
+        self.services(&mut add);
+        found.into_iter().collect()
+    }
+
+    /// Pools and forks of a path.
+    fn structure(&self, path: &[Step], add: &mut dyn FnMut(FeatureKind, &str)) {
+        for step in path {
+            match step {
+                Step::Visit(_) => {}
+                Step::Hold { pool, path } => {
+                    let pool = &self.pools[pool.0];
+                    add(FeatureKind::HeldPool, &pool.name);
+                    if pool.waiting.is_some() {
+                        add(FeatureKind::FinitePoolQueue, &pool.name);
+                    }
+                    if pool.discipline == Discipline::Priority {
+                        add(FeatureKind::Priority, &pool.name);
+                    }
+                    self.structure(path, add);
+                }
+                Step::Fork(fork) => {
+                    // One copy to one of n is a random choice, which product form knows.
+                    if fork.choose > 1 {
+                        add(FeatureKind::Fork, &self.stations[fork.stations[0].0].name);
+                    }
+                }
+                Step::OneOf { branches } => branches.iter().for_each(|b| self.structure(&b.path, add)),
+            }
+        }
+    }
+
+    /// FCFS stations whose service times are not exponential, or not equal.
+    fn services(&self, add: &mut dyn FnMut(FeatureKind, &str)) {
+        let mut means: BTreeMap<usize, f64> = BTreeMap::new();
+        for class in &self.classes {
+            self.walk(&class.path, 1.0, &mut |_, id, work| {
+                let station = &self.stations[id.0];
+                let insensitive = station.kind == Kind::Delay
+                    || matches!(
+                        station.discipline,
+                        Discipline::ProcessorSharing | Discipline::LifoPreemptive
+                    );
+                if insensitive {
+                    return;
+                }
+                if !matches!(work, Work::Time(time) if time.is_exponential()) {
+                    add(FeatureKind::NotExponential, &station.name);
+                }
+                let mean = station.service(work);
+                let first = *means.entry(id.0).or_insert(mean);
+                if (mean - first).abs() > 1e-9 * first.max(mean) {
+                    add(FeatureKind::UnequalService, &station.name);
+                }
+            });
+        }
+    }
+
+    /// Checks every name, number and reference.
+    ///
+    /// # Errors
+    /// Names the first thing that is wrong. [`crate::form`] gives the line too.
+    pub fn check(&self) -> Result<(), Error> {
+        self.check_names()?;
+        for station in &self.stations {
+            let wrong = |why: String, hint: &str| {
+                Err(Error::invalid(format!("station `{}`", station.name), why, hint))
+            };
+            match &station.kind {
+                Kind::Servers { count: 0 } => {
+                    return wrong("has no servers".into(), "write servers = 1 or more");
+                }
+                Kind::LoadDependent { rates } if rates.is_empty() => {
+                    return wrong(
+                        "has no rates".into(),
+                        "write rates = [1.0, …], one for each number present",
+                    );
+                }
+                Kind::LoadDependent { rates } => {
+                    if let Some(rate) = rates.iter().find(|r| !(r.is_finite() && **r > 0.0)) {
+                        return wrong(format!("has a rate of {rate}"), "each rate must be > 0");
+                    }
+                }
+                Kind::Link { bits_per_second, .. }
+                    if !(bits_per_second.is_finite() && *bits_per_second > 0.0) =>
+                {
+                    return wrong(format!("has a bandwidth of {bits_per_second} bit/s"), "it must be > 0");
+                }
+                _ => {}
+            }
+            if let (Some(capacity), Kind::Servers { count }) = (station.capacity, &station.kind)
+                && capacity < u64::from(*count)
+            {
+                return wrong(
+                    format!("has room for {capacity} but {count} servers"),
+                    "capacity counts those in service too",
+                );
+            }
+            if station.capacity == Some(0) {
+                return wrong("has room for nobody".into(), "write capacity = 1 or more, or leave it out");
+            }
+        }
+        for pool in &self.pools {
+            if pool.size == 0 {
+                return Err(Error::invalid(
+                    format!("pool `{}`", pool.name),
+                    "has no slots",
+                    "write size = 1 or more",
+                ));
+            }
+            if matches!(pool.discipline, Discipline::ProcessorSharing | Discipline::LifoPreemptive) {
+                return Err(Error::invalid(
+                    format!("pool `{}`", pool.name),
+                    "a slot cannot be shared or taken away",
+                    "use fcfs, lifo or priority",
+                ));
+            }
+        }
+        if self.classes.is_empty() {
+            return Err(Error::invalid("network", "has no class", "add a [[class]] with a path"));
+        }
+        for class in &self.classes {
+            self.check_class(class)?;
+        }
+        Ok(())
+    }
+
+    fn check_names(&self) -> Result<(), Error> {
+        let groups: [(&str, Vec<&str>); 3] = [
+            ("station", self.stations.iter().map(|s| s.name.as_str()).collect()),
+            ("pool", self.pools.iter().map(|p| p.name.as_str()).collect()),
+            ("class", self.classes.iter().map(|c| c.name.as_str()).collect()),
+        ];
+        for (kind, names) in groups {
+            let mut seen = BTreeSet::new();
+            for name in names {
+                if name.is_empty() {
+                    return Err(Error::invalid(kind, "has an empty name", "give it a name"));
+                }
+                if !seen.insert(name) {
+                    let thing = format!("{kind} `{name}`");
+                    return Err(Error::invalid(thing, "is there twice", "give each its own name"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_class(&self, class: &Class) -> Result<(), Error> {
+        let name = format!("class `{}`", class.name);
+        let wrong = |why: &str, hint: &str| Err(Error::invalid(&name, why, hint));
+        match &class.workload {
+            Workload::Open { gap, profile } => {
+                gap.check()?;
+                if gap.mean() <= 0.0 {
+                    return wrong("arrives infinitely fast", "the rate must be finite");
+                }
+                if profile.iter().any(|c| !(c.factor.is_finite() && c.factor >= 0.0 && c.at.is_finite())) {
+                    return wrong("has an impossible rate profile", "factors must be ≥ 0 and times finite");
+                }
+                if profile.windows(2).any(|pair| pair[1].at <= pair[0].at) {
+                    return wrong("has a rate profile out of order", "write its times in rising order");
+                }
+            }
+            Workload::Closed { population, think } => {
+                think.check()?;
+                if *population == 0 {
+                    return wrong("has no clients", "write population = 1 or more");
+                }
+            }
+        }
+        if class.path.is_empty() {
+            return wrong("has an empty path", "list at least one step");
+        }
+        self.check_path(&name, &class.path, &mut Vec::new())
+    }
+
+    fn check_path(&self, class: &str, path: &[Step], held: &mut Vec<PoolId>) -> Result<(), Error> {
+        let wrong = |why: String, hint: &str| Err(Error::invalid(class, why, hint));
+        for step in path {
+            match step {
+                Step::Visit(visit) => {
+                    if !(visit.count.is_finite() && visit.count > 0.0) {
+                        return wrong(
+                            format!("visits a station {} times", visit.count),
+                            "visits must be > 0",
+                        );
+                    }
+                    self.check_work(class, visit.station, &visit.work)?;
+                }
+                Step::Hold { pool, path } => {
+                    if pool.0 >= self.pools.len() {
+                        return wrong(format!("holds pool number {}", pool.0), "there is no such pool");
+                    }
+                    if held.contains(pool) {
+                        let name = &self.pools[pool.0].name;
+                        return wrong(
+                            format!("takes a second slot of pool `{name}` while it holds one"),
+                            "this can deadlock; hold it once, around both",
+                        );
+                    }
+                    if path.is_empty() {
+                        return wrong("holds a slot for an empty path".into(), "put the visits inside");
+                    }
+                    held.push(*pool);
+                    self.check_path(class, path, held)?;
+                    held.pop();
+                }
+                Step::Fork(fork) => {
+                    let different: BTreeSet<_> = fork.stations.iter().collect();
+                    let copies = fork.choose as usize;
+                    if different.len() != fork.stations.len() || copies == 0 || copies > fork.stations.len() {
+                        return wrong(
+                            format!("forks to {} of {} stations", fork.choose, different.len()),
+                            "name each station once and choose between 1 and all of them",
+                        );
+                    }
+                    let needed = fork.wait.needed(fork.choose);
+                    if needed == 0 || needed > fork.choose {
+                        return wrong(
+                            format!("waits for {needed} of {} answers", fork.choose),
+                            "a quorum lies between 1 and the number of copies",
+                        );
+                    }
+                    for station in &fork.stations {
+                        self.check_work(class, *station, &fork.work)?;
+                    }
+                }
+                Step::OneOf { branches } => {
+                    if branches.is_empty() || branches.iter().any(|b| !(b.share.is_finite() && b.share > 0.0))
+                    {
+                        return wrong("has branches without a share".into(), "each share must be > 0");
+                    }
+                    for branch in branches {
+                        self.check_path(class, &branch.path, held)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_work(&self, class: &str, station: StationId, work: &Work) -> Result<(), Error> {
+        let wrong = |why: String, hint: &str| Err(Error::invalid(class, why, hint));
+        let Some(place) = self.stations.get(station.0) else {
+            return wrong(format!("visits station number {}", station.0), "there is no such station");
+        };
+        match work {
+            Work::Time(time) => time.check(),
+            Work::Bytes(bytes) if !(bytes.is_finite() && *bytes >= 0.0) => {
+                wrong(format!("sends {bytes} bytes"), "bytes must be ≥ 0")
+            }
+            Work::Bytes(_) if !matches!(place.kind, Kind::Link { .. }) => wrong(
+                format!("sends bytes to `{}`, which is no link", place.name),
+                "give the visit a service time, or the station a bandwidth",
+            ),
+            Work::Bytes(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_servers() -> Network {
+        Network {
+            name: "two".into(),
+            stations: vec![
+                Station::single("a"),
+                Station::single("b"),
+                Station::link("wire", 8e6, Bytes(100)),
+            ],
+            pools: vec![Pool::new("workers", 4)],
+            classes: vec![Class::closed(
+                "get",
+                3,
+                0.5,
+                vec![
+                    Step::Visit(Visit { station: StationId(2), count: 2.0, work: Work::Bytes(900.0) }),
+                    Step::hold(
+                        PoolId(0),
+                        vec![Step::Fork(Fork {
+                            stations: vec![StationId(0), StationId(1)],
+                            choose: 1,
+                            wait: Wait::All,
+                            work: Work::Time(Distribution::exponential(0.1)),
+                        })],
+                    ),
+                ],
+            )],
+        }
+    }
+
+    #[test]
+    fn demands_add_up_over_holds_forks_and_bytes() {
+        let network = two_servers();
+        network.check().unwrap();
+        let demands = &network.demands()[0];
+        assert!((demands[0].visits - 0.5).abs() < 1e-15 && (demands[0].seconds - 0.05).abs() < 1e-15);
+        // 2 messages of 900 + 100 bytes at a million bytes per second.
+        assert!((demands[2].seconds - 0.002).abs() < 1e-15);
+        assert!((demands[2].service() - 0.001).abs() < 1e-15);
+    }
+
+    #[test]
+    fn a_random_choice_of_one_server_is_no_fork() {
+        let kinds: Vec<_> = two_servers().features().iter().map(|f| f.kind).collect();
+        assert_eq!(kinds, [FeatureKind::ClosedClass, FeatureKind::HeldPool]);
+    }
+
+    #[test]
+    fn features_are_named_with_their_place() {
+        let mut network = two_servers();
+        network.stations[0].capacity = Some(10);
+        let named: Vec<_> = network.features().iter().map(ToString::to_string).collect();
+        assert!(named.contains(&"the finite capacity of `a`".to_owned()), "{named:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let mut network = two_servers();
+        network.classes[0].path.push(Step::Visit(Visit {
+            station: StationId(0),
+            count: 1.0,
+            work: Work::Bytes(10.0),
+        }));
+        assert_eq!(
+            network.check().unwrap_err().to_string(),
+            "class `get`: sends bytes to `a`, which is no link"
+        );
+        let mut network = two_servers();
+        network.classes[0].path = vec![Step::hold(PoolId(0), network.classes[0].path.clone())];
+        assert!(network.check().unwrap_err().to_string().contains("second slot of pool `workers`"));
+    }
+
+    #[test]
+    fn speeds_follow_the_kind_of_station() {
+        assert!((Station::servers("s", 3).speed(5) - 3.0).abs() < 1e-15);
+        assert!((Station::delay("d").speed(5) - 5.0).abs() < 1e-15);
+        assert!((Station::load_dependent("l", vec![1.0, 1.5]).speed(9) - 1.5).abs() < 1e-15);
+        assert!(Station::single("s").speed(0).abs() < 1e-15);
+    }
+}
