@@ -1,0 +1,45 @@
+//! The memcached text protocol, as bytes in and values out; never a socket, a clock or a thread.
+//!
+//! ```text
+//! client bytes ──▶ request::parse ──▶ Request ──▶ write::… ──▶ server bytes
+//! server bytes ──▶ response::parse ──▶ Reply
+//! ```
+//!
+//! Both parsers are functions of a byte slice: they keep no state, so it cannot matter where the
+//! network cut the bytes. Neither copies: what they return borrows from the slice.
+//!
+//! The grammar is memcached's as it is implemented, not only as it is described: which malformed
+//! lines are answered with which text, how many bytes are skipped, when the connection closes.
+//! Source: `doc/protocol.txt` of memcached, and the observed answers of memcached 1.6.
+
+#![forbid(unsafe_code)]
+
+mod limits;
+mod number;
+pub mod request;
+pub mod response;
+pub mod write;
+
+pub use limits::Limits;
+pub use request::{Arithmetic, Keys, Request, Retrieval, Retrieve, Storage, Store};
+pub use response::{Class, Expect, Reply, Value, Values};
+
+/// What came of reading one message from the front of a byte slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed<T, E> {
+    /// A whole message, made of the first `used` bytes.
+    Complete {
+        /// The message.
+        message: T,
+        /// How many bytes it took; at least 1.
+        used: usize,
+    },
+    /// The bytes so far begin a message that ends later.
+    Incomplete {
+        /// The message has at least this many bytes, counted from the front; more than are there.
+        /// Reading less than this cannot complete it.
+        needed: usize,
+    },
+    /// No message begins like this.
+    Invalid(E),
+}

@@ -1,0 +1,53 @@
+//! Whole numbers in ASCII, read as memcached reads them: an optional sign, digits, nothing else.
+
+/// A number without sign, or with a plus sign.
+pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
+    let digits = text.strip_prefix(b"+").unwrap_or(text);
+    if digits.is_empty() || digits.len() > 20 {
+        return None;
+    }
+    let mut value: u64 = 0;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(value)
+}
+
+/// A number without sign that fits 32 bits.
+pub(crate) fn unsigned_32(text: &[u8]) -> Option<u32> {
+    unsigned(text).and_then(|value| u32::try_from(value).ok())
+}
+
+/// A number with an optional sign that fits 32 bits: expiry times.
+pub(crate) fn signed_32(text: &[u8]) -> Option<i32> {
+    match text.strip_prefix(b"-") {
+        Some([b'+', ..]) => None,
+        Some(digits) => unsigned(digits).and_then(|value| i32::try_from(-i64::try_from(value).ok()?).ok()),
+        None => unsigned(text).and_then(|value| i32::try_from(value).ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_digits_with_an_optional_sign() {
+        assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(unsigned(b"18446744073709551616"), None);
+        assert_eq!(unsigned(b"+1"), Some(1));
+        assert_eq!(unsigned(b"007"), Some(7));
+        for text in [&b""[..], b"+", b"-1", b"1x", b" 1", b"1 ", b"++1"] {
+            assert_eq!(unsigned(text), None, "{text:?}");
+        }
+        assert_eq!(signed_32(b"-2147483648"), Some(i32::MIN));
+        assert_eq!(signed_32(b"2147483648"), None);
+        assert_eq!(signed_32(b"-+1"), None);
+        assert_eq!(signed_32(b"-"), None);
+        assert_eq!(unsigned_32(b"4294967296"), None);
+    }
+}

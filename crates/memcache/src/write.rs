@@ -1,0 +1,139 @@
+//! Requests and replies as bytes, appended to a buffer the caller keeps.
+//!
+//! Written requests always ask for an answer: a peer that answers everything can be counted, timed
+//! and kept in step. Who was asked not to answer drops the answer himself.
+
+use crate::request::{Arithmetic, Retrieval, Storage, Store};
+
+/// `get|gets k1 k2 …` or `gat|gats exptime k1 k2 …`
+pub fn retrieve<'k>(
+    out: &mut Vec<u8>,
+    command: Retrieval,
+    exptime: i32,
+    keys: impl IntoIterator<Item = &'k [u8]>,
+) {
+    out.extend_from_slice(command.word().as_bytes());
+    if command.touches() {
+        number(out, exptime);
+    }
+    for key in keys {
+        word(out, key);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A storage request with its value: its own bytes where a server may be sent them.
+pub fn store(out: &mut Vec<u8>, request: &Store<'_>) {
+    match request.verbatim {
+        Some(bytes) => out.extend_from_slice(bytes),
+        None => storage(
+            out,
+            request.command,
+            request.key,
+            request.flags,
+            request.exptime,
+            request.unique,
+            request.data,
+        ),
+    }
+}
+
+/// `set key flags exptime length\r\n…\r\n`, and so on for the others.
+pub fn storage(
+    out: &mut Vec<u8>,
+    command: Storage,
+    key: &[u8],
+    flags: u32,
+    exptime: i32,
+    unique: u64,
+    data: &[u8],
+) {
+    out.extend_from_slice(command.word().as_bytes());
+    word(out, key);
+    number(out, flags);
+    number(out, exptime);
+    number(out, data.len());
+    if command == Storage::Cas {
+        number(out, unique);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `delete key`
+pub fn delete(out: &mut Vec<u8>, key: &[u8]) {
+    out.extend_from_slice(b"delete");
+    word(out, key);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `incr|decr key delta`
+pub fn arithmetic(out: &mut Vec<u8>, command: Arithmetic, key: &[u8], delta: u64) {
+    out.extend_from_slice(command.word().as_bytes());
+    word(out, key);
+    number(out, delta);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `touch key exptime`
+pub fn touch(out: &mut Vec<u8>, key: &[u8], exptime: i32) {
+    out.extend_from_slice(b"touch");
+    word(out, key);
+    number(out, exptime);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `flush_all [delay]`
+pub fn flush_all(out: &mut Vec<u8>, delay: Option<i32>) {
+    out.extend_from_slice(b"flush_all");
+    if let Some(delay) = delay {
+        number(out, delay);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `verbosity level`
+pub fn verbosity(out: &mut Vec<u8>, level: u32) {
+    out.extend_from_slice(b"verbosity");
+    number(out, level);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// One value of a retrieval's reply: `VALUE key flags length [unique]\r\n…\r\n`. The reply ends with `END\r\n`.
+pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, data: &[u8]) {
+    out.extend_from_slice(b"VALUE");
+    word(out, key);
+    number(out, flags);
+    number(out, data.len());
+    if let Some(unique) = unique {
+        number(out, unique);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// One line of a `stats` reply: `STAT name value`. The reply ends with `END\r\n`.
+pub fn stat(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(b"STAT");
+    word(out, name.as_bytes());
+    word(out, value.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A number alone on its line: the reply of `incr` and `decr`.
+pub fn number_line(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn word(out: &mut Vec<u8>, word: &[u8]) {
+    out.push(b' ');
+    out.extend_from_slice(word);
+}
+
+fn number(out: &mut Vec<u8>, value: impl itoa::Integer) {
+    out.push(b' ');
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
