@@ -1,0 +1,48 @@
+//! Time: nanoseconds on the monotonic clock since the start of the run.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use krarup_units::{Nanos, Stamp};
+
+/// The clock of one run. Copies tell the same time.
+///
+/// Stamps come from the monotonic clock, so that a step of the wall clock is never a response time. The wall
+/// time of the epoch is read once, to say when the run was.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    epoch: Instant,
+    wall: Nanos,
+}
+
+impl Clock {
+    /// Starts a run: its epoch is now.
+    pub fn start() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from);
+        Self { epoch: Instant::now(), wall }
+    }
+
+    /// The time now. One read costs some 25 ns; take one per batch of events.
+    pub fn now(&self) -> Stamp {
+        Stamp(Nanos::from(self.epoch.elapsed()).0)
+    }
+
+    /// What time it was on the wall when the run started, in nanoseconds since 1970 (UTC).
+    pub fn wall_epoch(&self) -> Nanos {
+        self.wall
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_does_not_run_backwards_and_copies_agree() {
+        let clock = Clock::start();
+        let copy = clock;
+        let first = clock.now();
+        let second = copy.now();
+        assert!(second >= first);
+        assert!(clock.wall_epoch() > Nanos::from_secs(1_700_000_000));
+    }
+}

@@ -1,0 +1,25 @@
+//! The only place that knows sockets and the clock.
+//!
+//! | file | its one idea |
+//! |---|---|
+//! | [`clock`] | nanoseconds since the start of the run, and what wall time that was |
+//! | [`buffer`] | bytes that have come but are not understood yet; bytes that wait to leave |
+//! | [`address`] | `host:port` as people write it |
+//! | [`listen`] | a listening socket, or an error that names the address and says what to do |
+//! | [`conn`] | a connection that never blocks |
+//! | [`signal`] | SIGINT and SIGTERM as readiness |
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod buffer;
+pub mod clock;
+pub mod conn;
+pub mod listen;
+pub mod signal;
+
+pub use address::Address;
+pub use buffer::{Inbox, Outbox};
+pub use clock::Clock;
+pub use conn::{Conn, Moved};
+pub use mio;

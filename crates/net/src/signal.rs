@@ -1,0 +1,83 @@
+//! SIGINT and SIGTERM as readiness: a byte in a socket for each.
+
+use std::io::{self, Read};
+
+use mio::net::UnixStream;
+use mio::{Interest, Registry, Token};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+
+/// The signals that end a service, delivered to one event loop.
+#[derive(Debug)]
+pub struct Signals {
+    stop: UnixStream,
+    /// Kept so that the other end stays open.
+    reload: UnixStream,
+}
+
+impl Signals {
+    /// From now on SIGINT and SIGTERM no longer kill the process but make `stop` readable, SIGHUP `reload`.
+    ///
+    /// # Errors
+    /// From the system, when signals or sockets are refused.
+    pub fn register(registry: &Registry, stop: Token, reload: Token) -> io::Result<Self> {
+        Ok(Self {
+            stop: readable(registry, stop, &[SIGINT, SIGTERM])?,
+            reload: readable(registry, reload, &[SIGHUP])?,
+        })
+    }
+
+    /// How many times a stop was asked for since the last call.
+    pub fn stops(&mut self) -> usize {
+        drain(&mut self.stop)
+    }
+
+    /// How many times a reload was asked for since the last call.
+    pub fn reloads(&mut self) -> usize {
+        drain(&mut self.reload)
+    }
+}
+
+fn readable(registry: &Registry, token: Token, signals: &[i32]) -> io::Result<UnixStream> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    theirs.set_nonblocking(true)?;
+    for &signal in signals {
+        pipe::register(signal, theirs.try_clone()?)?;
+    }
+    let mut ours = UnixStream::from_std(ours);
+    registry.register(&mut ours, token, Interest::READABLE)?;
+    Ok(ours)
+}
+
+fn drain(stream: &mut UnixStream) -> usize {
+    let mut count = 0;
+    let mut bytes = [0; 16];
+    while let Ok(read) = stream.read(&mut bytes) {
+        if read == 0 {
+            break;
+        }
+        count += read;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use mio::{Events, Poll};
+    use signal_hook::low_level::raise;
+
+    use super::*;
+
+    #[test]
+    fn a_signal_is_heard_as_readiness() {
+        let mut poll = Poll::new().unwrap();
+        let mut signals = Signals::register(poll.registry(), Token(1), Token(2)).unwrap();
+        raise(SIGTERM).unwrap();
+        raise(SIGHUP).unwrap();
+        let mut events = Events::with_capacity(4);
+        poll.poll(&mut events, None).unwrap();
+        assert_eq!((signals.stops(), signals.reloads()), (1, 1));
+        assert_eq!(signals.stops(), 0);
+    }
+}
