@@ -1,0 +1,39 @@
+//! What was measured: one row per visit to a station, and its files.
+//!
+//! ```text
+//! a request is replied ─▶ Visit + [ServerVisit]      plain data, on the stack
+//!                              │
+//!            Recorder::record(&visit, &servers)      one per thread; no lock, no allocation
+//!                              ├─▶ Windows           one-second windows per operation
+//!                              ├─▶ Histograms        queue, server, own, response time per operation
+//!                              ├─▶ Totals, Servers   counters of the whole run
+//!                              └─▶ Holds             hold time by workers busy and queue length seen
+//!            Recorder::merge                         at the end, or for a snapshot: exact
+//! ```
+//!
+//! | module | its one idea |
+//! |---|---|
+//! | [`stamps`] | the one place where each stamp and each derived time is defined |
+//! | [`visit`] | a request's row; its parts add up to the whole by construction |
+//! | [`tally`] | counts and sums of visits, which add up exactly in any order |
+//! | [`window`] | tallies second by second, in bounded memory |
+//! | [`histogram`] | how the four times are distributed, to three digits |
+//! | [`holds`] | the curve T(n): how long a worker is held while n are busy |
+//! | [`recorder`] | all of it behind one call per request |
+
+#![forbid(unsafe_code)]
+
+pub mod histogram;
+pub mod holds;
+pub mod recorder;
+pub mod stamps;
+pub mod tally;
+pub mod visit;
+pub mod window;
+
+pub use histogram::{Distribution, Histograms, Quantity};
+pub use holds::Holds;
+pub use recorder::{Recorder, ServerTotals, Settings};
+pub use tally::Tally;
+pub use visit::{Operation, Outcome, Parts, ServerVisit, Visit};
+pub use window::{WindowRow, Windows};

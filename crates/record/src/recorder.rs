@@ -1,0 +1,290 @@
+//! Everything that is kept of every request, behind one call.
+//!
+//! A recorder belongs to one thread, so recording takes no lock; recorders of several threads are merged, and the
+//! merged one is exactly what a single recorder would have been. It records one station: give each station its own.
+
+use std::fmt;
+
+use krarup_units::{Nanos, Stamp};
+
+use crate::histogram::{Distribution, Histograms};
+use crate::holds::Holds;
+use crate::tally::Tally;
+use crate::window::{self, WindowError, Windows};
+use crate::{Operation, ServerVisit, Visit};
+
+/// Servers beyond this number share the last place, so that a wrong number costs no memory.
+pub const MOST_SERVERS: usize = 1_024;
+
+/// What is kept, and how finely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The width of a window.
+    pub window: Nanos,
+    /// How many windows are kept one by one.
+    pub keep_windows: usize,
+}
+
+impl Default for Settings {
+    /// Windows of one second, for a day.
+    fn default() -> Self {
+        Self { window: Nanos::from_secs(1), keep_windows: window::KEEP }
+    }
+}
+
+/// What one server did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerTotals {
+    /// Requests, or parts of requests, that were sent to it.
+    pub requests: u64,
+    /// Those that did not end with [`crate::Outcome::Ok`].
+    pub errors: u64,
+    /// Its times. See [`crate::stamps::ONE_SERVER_TIME`].
+    pub time: Distribution,
+}
+
+impl ServerTotals {
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.time.merge(&other.time);
+    }
+}
+
+/// Windows, histograms, totals and hold times of one station, filled by one thread.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    settings: Settings,
+    windows: Windows,
+    histograms: Histograms,
+    holds: Holds,
+    totals: Box<[Tally; Operation::COUNT]>,
+    servers: Vec<Option<Box<ServerTotals>>>,
+    disordered: u64,
+}
+
+impl Recorder {
+    /// An empty recorder.
+    ///
+    /// # Errors
+    /// As [`Windows::new`].
+    pub fn new(settings: Settings) -> Result<Self, WindowError> {
+        Ok(Self {
+            settings,
+            windows: Windows::new(settings.window, settings.keep_windows)?,
+            histograms: Histograms::new(),
+            holds: Holds::new(),
+            totals: Box::new([Tally::EMPTY; Operation::COUNT]),
+            servers: Vec::new(),
+            disordered: 0,
+        })
+    }
+
+    /// Counts one request. Called once, when its reply has left or cannot leave any more.
+    ///
+    /// Allocates at the first visit of an operation or a server, when more workers are busy than ever before, and once per window.
+    #[inline]
+    pub fn record(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        let parts = visit.parts(servers);
+        self.disordered += u64::from(!visit.is_ordered(servers));
+        self.windows.add(visit, &parts);
+        self.histograms.record(visit.operation, &parts);
+        self.holds.record(visit, &parts);
+        self.totals[visit.operation.index()].add(visit, &parts);
+        for one in servers {
+            let server = self.server_mut(usize::from(one.server));
+            server.requests += 1;
+            server.errors += u64::from(one.outcome.is_error());
+            server.time.record(one.time());
+        }
+    }
+
+    #[inline]
+    fn server_mut(&mut self, server: usize) -> &mut ServerTotals {
+        let server = server.min(MOST_SERVERS - 1);
+        if server >= self.servers.len() {
+            self.servers.resize_with(server + 1, || None);
+        }
+        self.servers[server].get_or_insert_default()
+    }
+
+    /// Opens the windows up to `now`. See [`Windows::advance`].
+    pub fn advance(&mut self, now: Stamp) {
+        self.windows.advance(now);
+    }
+
+    /// Adds what another recorder counted, as if its visits had been recorded here.
+    ///
+    /// # Errors
+    /// Recorders with other settings do not add up; then nothing was added.
+    pub fn merge(&mut self, other: &Self) -> Result<(), WindowError> {
+        self.windows.merge(&other.windows)?;
+        self.histograms.merge(&other.histograms);
+        self.holds.merge(&other.holds);
+        for (ours, theirs) in self.totals.iter_mut().zip(other.totals.iter()) {
+            ours.merge(theirs);
+        }
+        for (server, theirs) in other.servers() {
+            self.server_mut(server).merge(theirs);
+        }
+        self.disordered += other.disordered;
+        Ok(())
+    }
+
+    /// Forgets everything that was counted, as after a warm-up; keeps the memory of the histograms.
+    pub fn reset(&mut self) {
+        self.windows.reset();
+        self.histograms.reset();
+        self.holds.reset();
+        self.totals.fill(Tally::EMPTY);
+        self.servers.clear();
+        self.disordered = 0;
+    }
+
+    /// What is kept, and how finely.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Second by second.
+    pub fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
+    /// How the times are distributed.
+    pub fn histograms(&self) -> &Histograms {
+        &self.histograms
+    }
+
+    /// Hold times by busy workers and queue length.
+    pub fn holds(&self) -> &Holds {
+        &self.holds
+    }
+
+    /// What all visits of one operation add up to.
+    pub fn total(&self, operation: Operation) -> &Tally {
+        &self.totals[operation.index()]
+    }
+
+    /// What all visits add up to.
+    pub fn overall(&self) -> Tally {
+        self.totals.iter().fold(Tally::EMPTY, |mut sum, tally| {
+            sum.merge(tally);
+            sum
+        })
+    }
+
+    /// The servers that were ever asked, with their numbers. The last possible number,
+    /// [`MOST_SERVERS`] - 1, stands for all above it too.
+    pub fn servers(&self) -> impl Iterator<Item = (usize, &ServerTotals)> {
+        self.servers.iter().enumerate().filter_map(|(server, totals)| Some((server, totals.as_deref()?)))
+    }
+
+    /// Visits whose stamps were not in the order of their definitions. More than none is a bug of the station.
+    pub fn disordered(&self) -> u64 {
+        self.disordered
+    }
+}
+
+impl fmt::Display for Recorder {
+    /// One line for people: how much was recorded.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.overall();
+        write!(f, "{} visits, {} errors, in {} windows", all.count, all.errors, self.windows.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::visit::tests::{any_visit, near_visit, ordered_visit};
+    use crate::{Outcome, Quantity};
+
+    fn recorder(visits: &[(Visit, Vec<ServerVisit>)]) -> Recorder {
+        let mut recorder = Recorder::new(Settings { keep_windows: 5, ..Settings::default() }).unwrap();
+        visits.iter().for_each(|(visit, servers)| recorder.record(visit, servers));
+        recorder
+    }
+
+    fn assert_same(one: &Recorder, other: &Recorder) {
+        assert_eq!(one.windows().rows().collect::<Vec<_>>(), other.windows().rows().collect::<Vec<_>>());
+        assert_eq!(one.histograms(), other.histograms());
+        assert_eq!(one.holds().rows().collect::<Vec<_>>(), other.holds().rows().collect::<Vec<_>>());
+        assert_eq!(one.totals, other.totals);
+        assert_eq!(one.servers().collect::<Vec<_>>(), other.servers().collect::<Vec<_>>());
+        assert_eq!(one.disordered(), other.disordered());
+    }
+
+    #[test]
+    fn a_server_is_asked_and_counted_even_if_it_fails() {
+        let mut visit = Visit::at(Stamp(0), Operation::Set);
+        visit.replied = Stamp(100);
+        let lost =
+            ServerVisit { server: 2, outcome: Outcome::ServerLost, sent: Stamp(10), answered: Stamp(90) };
+        let recorder = recorder(&[(visit, vec![ServerVisit::ok(0, Stamp(10), Stamp(30)), lost])]);
+        let seen: Vec<_> = recorder
+            .servers()
+            .map(|(n, one)| (n, one.requests, one.errors, one.time.exact().sum.0))
+            .collect();
+        assert_eq!(seen, [(0, 1, 0, 20), (2, 1, 1, 80)]);
+        assert_eq!(recorder.disordered(), 0);
+        assert_eq!(recorder.to_string(), "1 visits, 0 errors, in 1 windows");
+    }
+
+    #[test]
+    fn a_wrong_server_number_costs_no_memory() {
+        let visit = Visit::at(Stamp(0), Operation::Get);
+        let recorder = recorder(&[(visit, vec![ServerVisit::ok(u16::MAX, Stamp(0), Stamp(0))])]);
+        assert_eq!(recorder.servers().map(|(server, _)| server).collect::<Vec<_>>(), [MOST_SERVERS - 1]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn a_merged_recorder_is_that_of_the_whole(
+            visits in prop::collection::vec(near_visit(), 0..12),
+            cut in 0_usize..12,
+        ) {
+            let (left, right) = visits.split_at(cut.min(visits.len()));
+            let mut merged = recorder(left);
+            merged.merge(&recorder(right)).unwrap();
+            assert_same(&merged, &recorder(&visits));
+        }
+
+        #[test]
+        fn after_a_reset_nothing_is_left_of_before(
+            before in prop::collection::vec(any_visit(), 0..6),
+            after in prop::collection::vec(any_visit(), 0..6),
+        ) {
+            let mut twice = recorder(&before);
+            twice.reset();
+            after.iter().for_each(|(visit, servers)| twice.record(visit, servers));
+            // Histograms keep their memory, so what is compared is what they hold.
+            let fresh = recorder(&after);
+            prop_assert_eq!(twice.histograms().iter().collect::<Vec<_>>(), fresh.histograms().iter().collect::<Vec<_>>());
+            prop_assert_eq!(twice.windows().rows().collect::<Vec<_>>(), fresh.windows().rows().collect::<Vec<_>>());
+            prop_assert_eq!(twice.holds().rows().collect::<Vec<_>>(), fresh.holds().rows().collect::<Vec<_>>());
+            prop_assert_eq!(twice.overall(), fresh.overall());
+        }
+
+        #[test]
+        fn stamps_in_order_are_not_called_disordered(visits in prop::collection::vec(ordered_visit(), 0..12)) {
+            prop_assert_eq!(recorder(&visits).disordered(), 0);
+        }
+
+        #[test]
+        fn totals_windows_and_histograms_tell_one_story(visits in prop::collection::vec(any_visit(), 0..12)) {
+            let recorder = recorder(&visits);
+            let windows = recorder.windows().totals();
+            for &operation in Operation::ALL {
+                let total = recorder.total(operation);
+                prop_assert_eq!(&windows[operation.index()], total);
+                let counted = recorder.histograms().get(operation, Quantity::Own).map_or(0, Distribution::count);
+                prop_assert_eq!(counted, total.count);
+            }
+        }
+    }
+}

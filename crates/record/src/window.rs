@@ -1,0 +1,420 @@
+//! Tallies second by second: which visits ended when, per operation, in bounded memory.
+//!
+//! A visit belongs to the window in which it was `replied`; window k is [k·width, (k+1)·width) on the clock of
+//! the run. Windows without a completion are windows too, with a tally of zeros.
+//!
+//! ```text
+//!   opened                     first kept                              newest
+//!     │◀── folded: one tally ────▶│◀───────── kept, at most `keep` ───────▶│
+//! ```
+//! At most `keep` windows are kept one by one. What is older is folded into one tally per operation: nothing is lost
+//! but the place in time, and [`Windows::folded`] says of how many windows. Which windows are
+//! folded depends only on the newest one, so the order of visits and of merges makes no difference.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use krarup_units::{Nanos, Stamp};
+
+use crate::{Operation, Parts, ServerVisit, Tally, Visit};
+
+/// The widest window: wider ones would hide what a window is there to show.
+pub const WIDEST: Nanos = Nanos::from_secs(5);
+/// The narrowest window: below, most windows would hold a handful of visits.
+pub const NARROWEST: Nanos = Nanos::from_millis(1);
+/// A day of windows of one second.
+pub const KEEP: usize = 24 * 3_600;
+
+/// One tally for each operation.
+type ByOperation = [Tally; Operation::COUNT];
+
+/// One closed window: only the operations that completed in it, so that a quiet second costs no memory.
+type Closed = Vec<(Operation, Tally)>;
+
+/// Tallies per window and operation. See the [module](self) for what is kept and what is folded.
+#[derive(Clone, Debug)]
+pub struct Windows {
+    width: Nanos,
+    keep: u64,
+    /// `None` until a first stamp is seen.
+    span: Option<Span>,
+    /// Windows `first_kept..newest`; each without empty tallies.
+    closed: VecDeque<Closed>,
+    /// Window `newest`.
+    current: Box<ByOperation>,
+    /// Windows `opened..first_kept`, in one.
+    older: Box<ByOperation>,
+}
+
+/// Which windows there are. `first_kept = max(opened, newest + 1 - keep)`, always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    opened: u64,
+    first_kept: u64,
+    newest: u64,
+}
+
+/// One operation in one window, or in the windows folded into one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowRow {
+    /// When the window begins, on the clock of the run.
+    pub start: Stamp,
+    /// How long it is: the width, or of the folded ones the sum of their widths.
+    pub length: Nanos,
+    /// Whether these are the folded windows.
+    pub folded: bool,
+    /// The operation that is tallied.
+    pub operation: Operation,
+    /// What completed in the window.
+    pub tally: Tally,
+}
+
+/// Why windows cannot be made, or not be merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowError {
+    /// The width is not between [`NARROWEST`] and [`WIDEST`].
+    Width(Nanos),
+    /// Not one window would be kept.
+    KeepNone,
+    /// Windows of two widths or two limits do not add up.
+    Different {
+        /// Width and number of windows kept of the one.
+        ours: (Nanos, u64),
+        /// Width and number of windows kept of the other.
+        theirs: (Nanos, u64),
+    },
+}
+
+impl fmt::Display for WindowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Width(width) => write!(f, "a window of {width} is not between {NARROWEST} and {WIDEST}"),
+            Self::KeepNone => write!(f, "at least one window must be kept"),
+            Self::Different { ours, theirs } => write!(
+                f,
+                "{} windows of {} do not merge with {} windows of {}",
+                ours.1, ours.0, theirs.1, theirs.0
+            ),
+        }
+    }
+}
+
+impl std::error::Error for WindowError {}
+
+impl Windows {
+    /// Windows of `width`, the newest `keep` of them kept one by one.
+    ///
+    /// # Errors
+    /// A width outside [`NARROWEST`]..=[`WIDEST`], or nothing to keep.
+    pub fn new(width: Nanos, keep: usize) -> Result<Self, WindowError> {
+        if width < NARROWEST || width > WIDEST {
+            return Err(WindowError::Width(width));
+        }
+        if keep == 0 {
+            return Err(WindowError::KeepNone);
+        }
+        Ok(Self {
+            width,
+            keep: keep as u64,
+            span: None,
+            closed: VecDeque::new(),
+            current: Box::new([Tally::EMPTY; Operation::COUNT]),
+            older: Box::new([Tally::EMPTY; Operation::COUNT]),
+        })
+    }
+
+    /// The width of one window.
+    pub fn width(&self) -> Nanos {
+        self.width
+    }
+
+    /// Adds one visit to the window in which it was replied.
+    #[inline]
+    pub fn record(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        self.add(visit, &visit.parts(servers));
+    }
+
+    /// As [`Windows::record`], where the parts are known already.
+    #[inline]
+    pub fn add(&mut self, visit: &Visit, parts: &Parts) {
+        self.slot(visit.replied, visit.operation).add(visit, parts);
+    }
+
+    /// Opens the windows up to the one that holds `now`. Called at the start and the end of a run, the seconds
+    /// before the first and after the last completion appear too.
+    pub fn advance(&mut self, now: Stamp) {
+        self.open(now.0 / self.width.0);
+    }
+
+    /// The tally that a visit replied at `replied` belongs to.
+    #[inline]
+    fn slot(&mut self, replied: Stamp, operation: Operation) -> &mut Tally {
+        let window = replied.0 / self.width.0;
+        let span = match self.span {
+            Some(span) if span.newest == window => return &mut self.current[operation.index()],
+            _ => self.open(window),
+        };
+        if window == span.newest {
+            &mut self.current[operation.index()]
+        } else if window < span.first_kept {
+            &mut self.older[operation.index()]
+        } else {
+            tally_of(&mut self.closed[(window - span.first_kept) as usize], operation)
+        }
+    }
+
+    /// Makes room for `window`, wherever it lies, and keeps the invariant of [`Span`].
+    #[cold]
+    fn open(&mut self, window: u64) -> Span {
+        let mut span = self.span.unwrap_or(Span { opened: window, first_kept: window, newest: window });
+        if window > span.newest {
+            self.close(&mut span, window);
+        }
+        span.opened = span.opened.min(window);
+        let first_kept = self.first_kept(span);
+        while span.first_kept > first_kept {
+            self.closed.push_front(Closed::new());
+            span.first_kept -= 1;
+        }
+        self.span = Some(span);
+        span
+    }
+
+    /// Closes the newest window and opens `window`, a later one; folds what is too old then.
+    fn close(&mut self, span: &mut Span, window: u64) {
+        let all = Operation::ALL.iter().map(|&operation| (operation, self.current[operation.index()]));
+        let closing: Closed = all.filter(|(_, tally)| *tally != Tally::EMPTY).collect();
+        self.current.fill(Tally::EMPTY);
+        self.closed.push_back(closing);
+        let quiet_from = span.newest + 1;
+        span.newest = window;
+        let first_kept = self.first_kept(*span);
+        let too_old = usize::try_from(first_kept - span.first_kept).unwrap_or(usize::MAX);
+        for oldest in self.closed.drain(..too_old.min(self.closed.len())) {
+            for (operation, tally) in oldest {
+                self.older[operation.index()].merge(&tally);
+            }
+        }
+        span.first_kept = first_kept;
+        // Of a gap longer than what is kept, only its kept end is opened: a leap of the clock costs no memory.
+        let quiet = quiet_from.max(first_kept)..window;
+        self.closed.extend(quiet.map(|_| Closed::new()));
+    }
+
+    fn first_kept(&self, span: Span) -> u64 {
+        span.opened.max(span.newest.saturating_sub(self.keep - 1))
+    }
+
+    /// Adds what another recorder's windows counted: as if its visits had been recorded here.
+    ///
+    /// # Errors
+    /// Windows of another width or limit.
+    pub fn merge(&mut self, other: &Self) -> Result<(), WindowError> {
+        if (self.width, self.keep) != (other.width, other.keep) {
+            return Err(WindowError::Different {
+                ours: (self.width, self.keep),
+                theirs: (other.width, other.keep),
+            });
+        }
+        let Some(theirs) = other.span else { return Ok(()) };
+        self.open(theirs.newest);
+        self.open(theirs.opened);
+        for (ours, theirs) in self.older.iter_mut().zip(other.older.iter()) {
+            ours.merge(theirs);
+        }
+        for (window, operation, tally) in other.tallies(theirs) {
+            let start = Stamp(window * self.width.0);
+            self.slot(start, operation).merge(&tally);
+        }
+        Ok(())
+    }
+
+    /// The kept tallies that are not empty, with the number of their window.
+    fn tallies(&self, span: Span) -> impl Iterator<Item = (u64, Operation, Tally)> {
+        let closed = (span.first_kept..).zip(&self.closed);
+        let closed = closed.flat_map(|(window, closed)| {
+            closed.iter().map(move |&(operation, tally)| (window, operation, tally))
+        });
+        let current = Operation::ALL
+            .iter()
+            .map(move |&operation| (span.newest, operation, self.current[operation.index()]));
+        closed.chain(current.filter(|(_, _, tally)| *tally != Tally::EMPTY))
+    }
+
+    /// Forgets all windows.
+    pub fn reset(&mut self) {
+        self.span = None;
+        self.closed.clear();
+        self.current.fill(Tally::EMPTY);
+        self.older.fill(Tally::EMPTY);
+    }
+
+    /// How many windows were folded into one tally, those without completions included.
+    pub fn folded(&self) -> u64 {
+        self.span.map_or(0, |span| span.first_kept - span.opened)
+    }
+
+    /// How many windows there are one by one.
+    pub fn len(&self) -> usize {
+        self.span.map_or(0, |span| (span.newest - span.first_kept) as usize + 1)
+    }
+
+    /// Whether no stamp was ever seen.
+    pub fn is_empty(&self) -> bool {
+        self.span.is_none()
+    }
+
+    /// One row per window and operation, in this order, quiet windows as zeros; first of all the folded windows, if any.
+    /// Operations that never completed are left out.
+    pub fn rows(&self) -> impl Iterator<Item = WindowRow> {
+        let totals = self.totals();
+        let seen: Vec<Operation> =
+            Operation::ALL.iter().copied().filter(|one| totals[one.index()] != Tally::EMPTY).collect();
+        let span = self.span.unwrap_or(Span { opened: 1, first_kept: 1, newest: 0 });
+        let folded = (span.first_kept > span.opened).then_some(span.opened);
+        let windows = folded.into_iter().chain(span.first_kept..=span.newest);
+        windows.flat_map(move |window| {
+            let folded = window < span.first_kept;
+            let windows = if folded { span.first_kept - span.opened } else { 1 };
+            let row = move |operation| WindowRow {
+                start: Stamp(window * self.width.0),
+                length: Nanos(windows * self.width.0),
+                folded,
+                operation,
+                tally: self.tally(span, window, operation),
+            };
+            seen.clone().into_iter().map(row)
+        })
+    }
+
+    fn tally(&self, span: Span, window: u64, operation: Operation) -> Tally {
+        if window == span.newest {
+            self.current[operation.index()]
+        } else if window < span.first_kept {
+            self.older[operation.index()]
+        } else {
+            let closed = &self.closed[(window - span.first_kept) as usize];
+            closed.iter().find(|(other, _)| *other == operation).map_or(Tally::EMPTY, |&(_, tally)| tally)
+        }
+    }
+
+    /// The sum of all windows per operation, indexed by [`Operation::index`].
+    pub fn totals(&self) -> [Tally; Operation::COUNT] {
+        let mut totals = *self.older;
+        if let Some(span) = self.span {
+            for (_, operation, tally) in self.tallies(span) {
+                totals[operation.index()].merge(&tally);
+            }
+        }
+        totals
+    }
+}
+
+fn tally_of(closed: &mut Closed, operation: Operation) -> &mut Tally {
+    let place = closed.iter().position(|(other, _)| *other == operation).unwrap_or_else(|| {
+        closed.push((operation, Tally::EMPTY));
+        closed.len() - 1
+    });
+    &mut closed[place].1
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::visit::tests::{any_visit, near_visit};
+
+    type Visits = Vec<(Visit, Vec<ServerVisit>)>;
+
+    fn windows(keep: usize, visits: &[(Visit, Vec<ServerVisit>)]) -> Windows {
+        let mut windows = Windows::new(Nanos::from_secs(1), keep).unwrap();
+        for (visit, servers) in visits {
+            windows.record(visit, servers);
+        }
+        windows
+    }
+
+    fn replied_at(seconds: u64) -> (Visit, Vec<ServerVisit>) {
+        (Visit::at(Stamp(seconds * 1_000_000_000), Operation::Get), vec![])
+    }
+
+    fn counts(windows: &Windows) -> Vec<(u64, u64)> {
+        windows.rows().map(|row| (row.start.0 / 1_000_000_000, row.tally.count)).collect()
+    }
+
+    fn some_visits() -> impl Strategy<Value = Visits> {
+        prop::collection::vec(prop_oneof![9 => near_visit().boxed(), 1 => any_visit().boxed()], 0..30)
+    }
+
+    #[test]
+    fn quiet_seconds_appear_as_zeros() {
+        let mut windows = windows(10, &[replied_at(3), replied_at(5)]);
+        windows.advance(Stamp(1_500_000_000));
+        windows.advance(Stamp(6_000_000_000));
+        assert_eq!(counts(&windows), [(1, 0), (2, 0), (3, 1), (4, 0), (5, 1), (6, 0)]);
+        assert_eq!((windows.len(), windows.folded()), (6, 0));
+    }
+
+    #[test]
+    fn what_is_too_old_is_folded_and_counted() {
+        let windows = windows(3, &[replied_at(1), replied_at(2), replied_at(5), replied_at(1)]);
+        assert_eq!(counts(&windows), [(1, 3), (3, 0), (4, 0), (5, 1)]);
+        assert_eq!((windows.len(), windows.folded()), (3, 2));
+        let folded = windows.rows().next().unwrap();
+        assert!(folded.folded);
+        assert_eq!(folded.length, Nanos::from_secs(2));
+    }
+
+    #[test]
+    fn a_leap_of_the_clock_costs_no_memory() {
+        let last = (Visit::at(Stamp(u64::MAX), Operation::Get), vec![]);
+        let windows = windows(4, &[replied_at(1), last]);
+        assert_eq!(windows.len(), 4);
+        assert_eq!(windows.totals()[Operation::Get.index()].count, 2);
+    }
+
+    #[test]
+    fn windows_that_do_not_add_up_are_refused() {
+        assert_eq!(
+            Windows::new(Nanos::from_secs(6), 1).unwrap_err(),
+            WindowError::Width(Nanos::from_secs(6))
+        );
+        assert_eq!(Windows::new(Nanos::ZERO, 1).unwrap_err(), WindowError::Width(Nanos::ZERO));
+        assert_eq!(Windows::new(NARROWEST, 0).unwrap_err(), WindowError::KeepNone);
+        let error = windows(3, &[]).merge(&windows(4, &[])).unwrap_err();
+        assert_eq!(error.to_string(), "3 windows of 1.00 s do not merge with 4 windows of 1.00 s");
+    }
+
+    proptest! {
+        #[test]
+        fn windows_neither_lose_nor_make_visits(visits in some_visits(), keep in 1_usize..12) {
+            let windows = windows(keep, &visits);
+            let count: u64 = windows.rows().map(|row| row.tally.count).sum();
+            prop_assert_eq!(count, visits.len() as u64);
+            prop_assert!(windows.len() <= keep);
+        }
+
+        #[test]
+        fn the_order_of_visits_makes_no_difference(visits in some_visits(), keep in 1_usize..12) {
+            let mut sorted = visits.clone();
+            sorted.sort_by_key(|(visit, _)| visit.replied);
+            let (one, other) = (windows(keep, &visits), windows(keep, &sorted));
+            prop_assert_eq!(one.rows().collect::<Vec<_>>(), other.rows().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn merged_windows_are_those_of_the_whole(
+            visits in some_visits(),
+            cut in 0_usize..30,
+            keep in 1_usize..12,
+        ) {
+            let (left, right) = visits.split_at(cut.min(visits.len()));
+            let mut merged = windows(keep, right);
+            merged.merge(&windows(keep, left)).unwrap();
+            let whole = windows(keep, &visits);
+            prop_assert_eq!(merged.folded(), whole.folded());
+            prop_assert_eq!(merged.rows().collect::<Vec<_>>(), whole.rows().collect::<Vec<_>>());
+        }
+    }
+}
