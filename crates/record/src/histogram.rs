@@ -181,7 +181,7 @@ impl Distribution {
             match buckets.last_mut().filter(|last| last.from.0 == from) {
                 Some(last) => (last.count, last.cumulative) = (last.count + count, cumulative),
                 None => {
-                    buckets.push(Bucket { from: Nanos(from), to: Nanos(from + width), count, cumulative })
+                    buckets.push(Bucket { from: Nanos(from), to: Nanos(from + width), count, cumulative });
                 }
             }
         }
