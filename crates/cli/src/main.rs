@@ -1,0 +1,32 @@
+//! krarup: the middleware that knows its queues. One file per subcommand; no arithmetic here.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod failure;
+
+use failure::Failure;
+
+/// The middleware that knows its queues.
+#[derive(Parser)]
+#[command(name = "krarup", version, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    job: Job,
+}
+
+#[derive(Subcommand)]
+enum Job {}
+
+fn main() -> ExitCode {
+    // clap itself prints usage errors, with the nearest known flag, and exits with 2.
+    let cli = Cli::parse();
+    let result: Result<(), Failure> = match cli.job {};
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
