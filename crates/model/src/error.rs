@@ -39,6 +39,16 @@ pub enum Error {
         /// Offered load divided by capacity; at least 1.
         utilization: f64,
     },
+    /// The interval of the utilization covers 1: whether the queue settles at all is not known, so nothing can
+    /// be concluded about its length.
+    Undecided {
+        /// The station, by name.
+        station: String,
+        /// Low end of the interval of ρ.
+        low: f64,
+        /// High end of the interval of ρ.
+        high: f64,
+    },
     /// The answer broke a law, so it is not an answer. Names where and which law.
     Violated {
         /// The station, class or network, by name.
@@ -88,6 +98,9 @@ impl Error {
                 Some(hint)
             }
             Self::Unstable { .. } => Some("lower the arrival rate, shorten the service, or add servers"),
+            Self::Undecided { .. } => Some(
+                "measure at a lower load, or longer: near saturation the third digit of μ decides the queue",
+            ),
             Self::Violated { .. } => {
                 Some("this is a fault of the solver or of an extreme input: please report the network")
             }
@@ -109,6 +122,10 @@ impl fmt::Display for Error {
             Self::Unstable { station, utilization } => {
                 write!(f, "{station} cannot keep up: utilization {utilization:.4}, not below 1")
             }
+            Self::Undecided { station, low, high } => write!(
+                f,
+                "no conclusion holds for {station}: the interval of its utilization, {low:.4} to {high:.4}, covers 1"
+            ),
             Self::Violated { station, law } => write!(f, "the answer for {station} breaks a law: {law}"),
             Self::NotConverged { solver, what } => write!(f, "{solver} did not converge: {what}"),
         }

@@ -9,15 +9,21 @@
 //! | [`network`] | what there is: stations, pools, classes and their paths |
 //! | [`form`] | the same as TOML or JSON, with errors that name the line |
 //! | [`distribution`] | service and gap times by name and parameters |
+//! | [`laws`] | operational laws: true of every system, whatever its distributions |
+//! | [`bounds`] | what no system of these demands can exceed, and where its knee is |
+//! | [`station`] | one station alone, fed by arrivals: M/M/1 to G/G/m, with percentiles |
 //!
 //! Times are seconds, rates are per second, sizes are bytes, unless a name says otherwise.
 
 #![forbid(unsafe_code)]
 
+pub mod bounds;
 pub mod distribution;
 mod error;
 pub mod form;
+pub mod laws;
 pub mod network;
+pub mod station;
 
 pub use distribution::Distribution;
 pub use error::Error;

@@ -1,0 +1,121 @@
+//! One station alone, fed by arrivals: means and percentiles of waiting and response time.
+//!
+//! | formula | arrivals | service | exact? | source |
+//! |---|---|---|---|---|
+//! | [`mm1`], [`mmm`] | Poisson | exponential, m servers | yes | Jain 1991, boxes 31.1 and 31.2 |
+//! | [`mmm_k`] | Poisson, room for K | exponential, m servers | yes | Jain, box 31.4 |
+//! | [`mmm_n`] | N clients that think | exponential, m servers | yes | Jain, box 31.5 (machine repair) |
+//! | [`md1`] | Poisson | constant | yes | Jain, box 31.7; waiting times: Franx 2001 |
+//! | [`mg1`] | Poisson | any | means yes, percentiles no | Pollaczek & Khinchine; Jain, box 31.6 |
+//! | [`mg1_priority`] | Poisson, by class | any | means | Cobham 1954 |
+//! | [`ggm`] | any | any, m servers | no | Allen 1990 and Cunneen; Kingman 1962 for the bound |
+//!
+//! Fed with a measured throughput these are no predictions: an open model gives back the load it was told,
+//! and near ρ = 1 the third digit of μ decides its queue. [`mmm_interval`] says how much.
+
+mod level;
+mod open;
+
+pub use level::{Levels, birth_death, mmm_k, mmm_n};
+pub use open::{
+    OpenStation, PriorityClass, Tail, ggm, kingman, md1, mg1, mg1_priority, mm1, mmm, mmm_from_number,
+    mmm_interval,
+};
+
+use krarup_units::Seconds;
+
+use crate::Error;
+
+/// Erlang's loss formula B(m, a): the probability that all of `servers` are busy when nobody may wait, for an
+/// offered load of `load` = λ/μ. By the recursion B(m) = a·B(m−1) / (m + a·B(m−1)), which is safe at any size.
+pub fn erlang_b(servers: u32, load: f64) -> f64 {
+    (1..=servers).fold(1.0, |blocked, m| load * blocked / (f64::from(m) + load * blocked))
+}
+
+/// Erlang's waiting formula C(m, a): the probability that an arrival waits, for a load < `servers`; 1 at or
+/// above. C = B / (1 − ρ·(1 − B)).
+pub fn erlang_c(servers: u32, load: f64) -> f64 {
+    let utilization = load / f64::from(servers);
+    if utilization >= 1.0 {
+        return 1.0;
+    }
+    let blocked = erlang_b(servers, load);
+    blocked / (1.0 - utilization * (1.0 - blocked))
+}
+
+/// The least number of servers that keeps the probability of waiting at or below `most` (0 < `most` ≤ 1).
+pub fn servers_for(load: f64, most: f64) -> u32 {
+    let mut blocked = 1.0;
+    let mut servers = 0;
+    loop {
+        servers += 1;
+        let m = f64::from(servers);
+        blocked = load * blocked / (m + load * blocked);
+        let utilization = load / m;
+        if utilization < 1.0 && blocked / (1.0 - utilization * (1.0 - blocked)) <= most {
+            return servers;
+        }
+        if servers == u32::MAX {
+            return servers;
+        }
+    }
+}
+
+/// The time that is exceeded with probability 1 − `share`, from the probability `tail(t)` of exceeding t.
+/// 0 where even the probability of any wait at all is below that.
+pub(crate) fn quantile(tail: impl Fn(Seconds) -> f64, share: f64, scale: Seconds) -> Seconds {
+    let exceeded = 1.0 - share;
+    if tail(0.0) <= exceeded || scale <= 0.0 {
+        return 0.0;
+    }
+    let mut high = scale;
+    while tail(high) > exceeded && high < 1e300 {
+        high *= 2.0;
+    }
+    let mut low = 0.0;
+    for _ in 0..200 {
+        let middle = low + (high - low) / 2.0;
+        if tail(middle) > exceeded {
+            low = middle;
+        } else {
+            high = middle;
+        }
+        if high - low <= 1e-13 * high {
+            break;
+        }
+    }
+    low + (high - low) / 2.0
+}
+
+/// Rates must be numbers above zero.
+fn check_rates(arrival: f64, service: Seconds, servers: u32) -> Result<(), Error> {
+    for (thing, value) in [("arrival rate", arrival), ("service time", service)] {
+        if !(value.is_finite() && value > 0.0) {
+            return Err(Error::invalid(thing, format!("is {value}"), "it must be a number above 0"));
+        }
+    }
+    if servers == 0 {
+        return Err(Error::invalid("servers", "is 0", "at least one server must serve"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Published tables of the Erlang formulas: B(5, 3) = 0.1101, C(5, 3) = 0.2362.
+    #[test]
+    fn the_erlang_formulas_give_their_tables() {
+        assert!((erlang_b(5, 3.0) - 0.110_054_3).abs() < 1e-6);
+        assert!((erlang_c(5, 3.0) - 0.236_151).abs() < 1e-5);
+        assert!(erlang_b(100_000, 99_000.0).is_finite());
+        assert!((erlang_c(1, 0.7) - 0.7).abs() < 1e-15);
+    }
+
+    #[test]
+    fn enough_servers_are_enough_and_one_less_is_not() {
+        let servers = servers_for(100.0, 0.2);
+        assert!(erlang_c(servers, 100.0) <= 0.2 && erlang_c(servers - 1, 100.0) > 0.2);
+    }
+}

@@ -1,0 +1,199 @@
+//! Stations whose rates depend on the number present: M/M/m/K, machine repair, any birth–death chain.
+//!
+//! The balance p(k)·λ(k) = p(k+1)·μ(k+1) gives all probabilities up to a factor. They are summed in
+//! logarithms, so that neither 10⁵ places nor rates of 10⁹ overflow.
+
+use krarup_units::Seconds;
+
+use super::{check_rates, quantile};
+use crate::Error;
+
+/// A station in the long run with at most K requests there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Levels {
+    /// p(k): share of the time with k requests there, k = 0..=K.
+    pub present_share: Vec<f64>,
+    /// q(k): share of the admitted arrivals that find k requests there, k = 0..K.
+    pub found_share: Vec<f64>,
+    /// Number of servers.
+    pub servers: u32,
+    /// Mean service time S.
+    pub service: Seconds,
+    /// Completed per second, X.
+    pub throughput: f64,
+    /// Share of the arrivals that are turned away.
+    pub lost: f64,
+    /// Busy servers / servers.
+    pub utilization: f64,
+    /// Mean number there.
+    pub present: f64,
+    /// Mean number that wait.
+    pub waiting: f64,
+    /// Mean response time of the admitted, present / X.
+    pub response: Seconds,
+    /// Mean waiting time of the admitted.
+    pub wait: Seconds,
+}
+
+/// M/M/m/K: Poisson arrivals, exponential service, room for `room` ≥ m requests (those in service included);
+/// who finds it full is lost (Jain, box 31.4). `room` = m gives Erlang's loss system.
+///
+/// # Errors
+/// [`Error::Invalid`] for rates not above 0 or less room than servers.
+pub fn mmm_k(arrival: f64, service: Seconds, servers: u32, room: u32) -> Result<Levels, Error> {
+    check_rates(arrival, service, servers)?;
+    if room < servers {
+        return Err(Error::invalid(
+            "room",
+            format!("is {room}, less than the servers"),
+            "it counts those in service",
+        ));
+    }
+    Levels::new(room, |_| arrival, service, servers)
+}
+
+/// M/M/m/∞/N: `population` clients that think for an exponential time of mean `think` between requests, `servers`
+/// servers (machine repair; Jain, box 31.5).
+///
+/// # Errors
+/// [`Error::Invalid`] for times not above 0 or no clients.
+pub fn mmm_n(population: u32, think: Seconds, service: Seconds, servers: u32) -> Result<Levels, Error> {
+    check_rates(1.0 / think, service, servers)?;
+    if population == 0 {
+        return Err(Error::invalid("population", "is 0", "at least one client must come"));
+    }
+    Levels::new(population, |k| f64::from(population - k) / think, service, servers)
+}
+
+/// Long-run shares of a birth–death chain with `births[k]` the rate from k to k + 1 and `deaths[k]` the
+/// rate from k + 1 to k. Both lists have one entry for each step; a birth rate of 0 ends the chain.
+///
+/// # Errors
+/// [`Error::Invalid`] for a rate that is negative, infinite, or a death rate of 0.
+pub fn birth_death(births: &[f64], deaths: &[f64]) -> Result<Vec<f64>, Error> {
+    let mut logarithm = 0.0_f64;
+    let mut logarithms = vec![0.0];
+    for (step, (birth, death)) in births.iter().zip(deaths).enumerate() {
+        if !(birth.is_finite() && *birth >= 0.0 && death.is_finite() && *death > 0.0) {
+            let why = format!("are {birth} up and {death} down");
+            return Err(Error::invalid(
+                format!("rates between {step} and {}", step + 1),
+                why,
+                "down must be > 0",
+            ));
+        }
+        logarithm += birth.ln() - death.ln();
+        logarithms.push(logarithm);
+    }
+    let most = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut shares: Vec<f64> = logarithms.iter().map(|l| (l - most).exp()).collect();
+    let total: f64 = shares.iter().sum();
+    shares.iter_mut().for_each(|share| *share /= total);
+    Ok(shares)
+}
+
+impl Levels {
+    fn new(most: u32, arrival: impl Fn(u32) -> f64, service: Seconds, servers: u32) -> Result<Self, Error> {
+        let births: Vec<f64> = (0..most).map(&arrival).collect();
+        let deaths: Vec<f64> = (1..=most).map(|k| f64::from(k.min(servers)) / service).collect();
+        let present_share = birth_death(&births, &deaths)?;
+        let flows: Vec<f64> = births.iter().zip(&present_share).map(|(rate, share)| rate * share).collect();
+        let admitted: f64 = flows.iter().sum();
+        let offered = admitted + arrival(most) * present_share[most as usize];
+        let mean = |of: &dyn Fn(u32) -> u32| -> f64 {
+            (0..=most).map(|k| f64::from(of(k)) * present_share[k as usize]).sum()
+        };
+        let busy = mean(&|k| k.min(servers));
+        let present = mean(&|k| k);
+        let waiting = mean(&|k| k.saturating_sub(servers));
+        // Two independent counts of the same flow: in, and out.
+        let throughput = busy / service;
+        if (throughput - admitted).abs() > 1e-6 * admitted {
+            return Err(Error::Violated {
+                station: "the station".into(),
+                law: format!("flow balance: {admitted} in and {throughput} out per second"),
+            });
+        }
+        Ok(Self {
+            found_share: flows.iter().map(|flow| flow / admitted).collect(),
+            present_share,
+            servers,
+            service,
+            throughput,
+            lost: 1.0 - (admitted / offered).min(1.0),
+            utilization: busy / f64::from(servers),
+            present,
+            waiting,
+            response: present / throughput,
+            wait: waiting / throughput,
+        })
+    }
+
+    /// Probability that an admitted request waits longer than `time`: who finds k ≥ m there waits for k − m + 1
+    /// completions, each after an exponential time of mean S/m.
+    pub fn wait_tail(&self, time: Seconds) -> f64 {
+        if time < 0.0 {
+            return 1.0;
+        }
+        let scaled = time * f64::from(self.servers) / self.service;
+        // below: P(at most j completions within `time`), growing with j.
+        let mut logarithm = -scaled;
+        let mut below = 0.0;
+        let mut tail = 0.0;
+        for (j, found) in self.found_share.iter().skip(self.servers as usize).enumerate() {
+            below += logarithm.exp();
+            logarithm += (scaled / (j + 1) as f64).ln();
+            tail += found * below.min(1.0);
+        }
+        tail
+    }
+
+    /// The waiting time that a `share` of the admitted requests does not exceed.
+    pub fn wait_percentile(&self, share: f64) -> Seconds {
+        quantile(|t| self.wait_tail(t), share, self.wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{erlang_b, mmm};
+    use super::*;
+
+    #[test]
+    fn without_waiting_room_the_loss_is_erlangs() {
+        let s = mmm_k(8.0, 1.0, 10, 10).unwrap();
+        assert!((s.lost - erlang_b(10, 8.0)).abs() < 1e-12);
+        assert!(s.wait.abs() < 1e-15);
+    }
+
+    #[test]
+    fn much_room_is_as_good_as_endless_room() {
+        let s = mmm_k(8.0, 1.0, 10, 2_000).unwrap();
+        let endless = mmm(8.0, 1.0, 10).unwrap();
+        assert!((s.wait - endless.wait).abs() < 1e-9);
+        assert!((s.wait_tail(0.5) - endless.wait_tail(0.5)).abs() < 1e-9);
+    }
+
+    /// Jain, example 31.4 in spirit: a gateway of two buffers; p(k) are geometric.
+    #[test]
+    fn a_small_buffer_loses_what_the_formula_says() {
+        let s = mmm_k(0.5, 1.0, 1, 3).unwrap();
+        let norm = 1.0 + 0.5 + 0.25 + 0.125;
+        assert!((s.lost - 0.125 / norm).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn extremes_stay_finite(population in 1_u32..5_000, think in -9_i32..6, servers in 1_u32..200) {
+            let s = mmm_n(population, 10_f64.powi(think), 1e-3, servers).unwrap();
+            prop_assert!(s.throughput > 0.0 && s.throughput <= f64::from(servers) / 1e-3 * (1.0 + 1e-9));
+            // Clients are neither lost nor made.
+            let think = 10_f64.powi(think);
+            let total = s.present + s.throughput * think;
+            prop_assert!((total - f64::from(population)).abs() < 1e-6 * f64::from(population));
+            prop_assert!((s.present_share.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        }
+    }
+}

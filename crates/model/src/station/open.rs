@@ -1,0 +1,475 @@
+//! Stations with room for everybody: M/M/m, M/D/1, M/G/1 and G/G/m.
+
+use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
+
+use super::{check_rates, erlang_c, quantile};
+use crate::{Distribution, Error, laws};
+
+/// A station in the long run, fed by arrivals at a rate it can serve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenStation {
+    /// λ = X, per second.
+    pub throughput: f64,
+    /// Number of servers m.
+    pub servers: u32,
+    /// Mean service time S.
+    pub service: Seconds,
+    /// ρ = λ·S/m, below 1.
+    pub utilization: f64,
+    /// Probability that an arrival waits.
+    pub delayed: f64,
+    /// Probability that nobody is there; NaN where the formula does not give it (G/G/m).
+    pub empty: f64,
+    /// Mean waiting time W.
+    pub wait: Seconds,
+    /// Mean response time R = W + S.
+    pub response: Seconds,
+    /// Mean number that wait, X·W.
+    pub waiting: f64,
+    /// Mean number there, X·R.
+    pub present: f64,
+    /// How waiting times are distributed.
+    pub tail: Tail,
+}
+
+/// How waiting times are distributed, and whether that is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tail {
+    /// Exponential for those who wait, and service exponential: exact for M/M/m.
+    Exponential,
+    /// Constant service: exact for M/D/1.
+    Constant,
+    /// Exponential for those who wait with the right mean; the response adds a mean service. An
+    /// approximation, good in the tail of busy stations.
+    Approximate,
+}
+
+/// M/M/1: Poisson arrivals at `arrival` per second, exponential service of mean `service`.
+///
+/// # Errors
+/// [`Error::Unstable`] where ρ ≥ 1, [`Error::Invalid`] for a rate or time that is not above 0.
+pub fn mm1(arrival: f64, service: Seconds) -> Result<OpenStation, Error> {
+    mmm(arrival, service, 1)
+}
+
+/// M/M/m: Poisson arrivals at `arrival` per second, `servers` servers, exponential service of mean `service`.
+///
+/// W = C(m, a) / (m·μ − λ) with Erlang's C (Jain, box 31.2).
+///
+/// # Errors
+/// [`Error::Unstable`] where ρ ≥ 1, [`Error::Invalid`] for a rate or time that is not above 0.
+pub fn mmm(arrival: f64, service: Seconds, servers: u32) -> Result<OpenStation, Error> {
+    let (m, utilization) = stable(arrival, service, servers)?;
+    let delayed = erlang_c(servers, arrival * service);
+    let wait = delayed * service / (m * (1.0 - utilization));
+    let empty = empty(servers, arrival * service);
+    Ok(OpenStation::new(arrival, service, servers, delayed, empty, wait, Tail::Exponential))
+}
+
+/// M/M/m solved backwards: the utilization and service time at which a station of `servers` servers that
+/// completes `throughput` per second holds `present` requests on average.
+///
+/// # Errors
+/// [`Error::Invalid`] for a number that is not above 0.
+pub fn mmm_from_number(throughput: f64, present: f64, servers: u32) -> Result<OpenStation, Error> {
+    check_rates(throughput, present, servers)?;
+    let m = f64::from(servers);
+    let number = |utilization: f64| {
+        let load = utilization * m;
+        load + erlang_c(servers, load) * utilization / (1.0 - utilization)
+    };
+    // The number rises with ρ from 0 to infinity, so halving always closes in.
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..200 {
+        let middle = low + (high - low) / 2.0;
+        if number(middle) < present { low = middle } else { high = middle }
+    }
+    mmm(throughput, low * m / throughput, servers)
+}
+
+/// What M/M/m says over intervals of arrival rate and service time (each `(low, high)`): the best and the
+/// worst case.
+///
+/// # Errors
+/// [`Error::Undecided`] when the interval of ρ covers 1, naming `station`; [`Error::Unstable`] when all of it
+/// is at 1 or above.
+pub fn mmm_interval(
+    station: &str,
+    arrival: (f64, f64),
+    service: (Seconds, Seconds),
+    servers: u32,
+) -> Result<(OpenStation, OpenStation), Error> {
+    check_rates(arrival.0, service.0, servers)?;
+    let m = f64::from(servers);
+    laws::stability(station, arrival.0 * service.0 / m, arrival.1 * service.1 / m)?;
+    Ok((mmm(arrival.0, service.0, servers)?, mmm(arrival.1, service.1, servers)?))
+}
+
+/// M/D/1: Poisson arrivals, constant service. W is half of M/M/1's.
+///
+/// # Errors
+/// As [`mm1`].
+pub fn md1(arrival: f64, service: Seconds) -> Result<OpenStation, Error> {
+    let (_, utilization) = stable(arrival, service, 1)?;
+    let wait = utilization * service / (2.0 * (1.0 - utilization));
+    Ok(OpenStation::new(arrival, service, 1, utilization, 1.0 - utilization, wait, Tail::Constant))
+}
+
+/// M/G/1: Poisson arrivals, any service time. W = λ·S²·(1 + c²) / (2·(1 − ρ)) (Pollaczek & Khinchine; Jain,
+/// box 31.6). Means are exact; percentiles take the wait of those who wait as exponential, unless the service
+/// is exponential or constant.
+///
+/// # Errors
+/// As [`mm1`]; [`Error::Invalid`] where the service has no finite variance.
+pub fn mg1(arrival: f64, service: &Distribution) -> Result<OpenStation, Error> {
+    service.check()?;
+    if service.is_exponential() {
+        return mm1(arrival, service.mean());
+    }
+    let (mean, scv) = (service.mean(), service.scv());
+    if scv == 0.0 {
+        return md1(arrival, mean);
+    }
+    if !scv.is_finite() {
+        return Err(Error::invalid(
+            "service time",
+            "has no finite variance",
+            "its mean wait is infinite: simulate",
+        ));
+    }
+    let (_, utilization) = stable(arrival, mean, 1)?;
+    let wait = utilization * mean * (1.0 + scv) / (2.0 * (1.0 - utilization));
+    Ok(OpenStation::new(arrival, mean, 1, utilization, 1.0 - utilization, wait, Tail::Approximate))
+}
+
+/// One class at [`mg1_priority`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct PriorityClass {
+    /// Arrival rate, per second.
+    pub arrival: f64,
+    /// Service time.
+    pub service: Distribution,
+}
+
+/// M/G/1 with non-preemptive priorities, the first class most urgent: mean waiting time of each,
+/// W_i = W₀ / ((1 − σ_{i−1})·(1 − σ_i)), with σ_i the utilization of classes up to i and W₀ = Σ λ·E[S²]/2
+/// (Cobham 1954; Bolch et al. 2006, 6.6).
+///
+/// # Errors
+/// [`Error::Unstable`] where all classes together have ρ ≥ 1.
+pub fn mg1_priority(classes: &[PriorityClass]) -> Result<Vec<Seconds>, Error> {
+    let mut residual = 0.0;
+    for class in classes {
+        class.service.check()?;
+        let mean = class.service.mean();
+        check_rates(class.arrival, mean, 1)?;
+        residual += class.arrival * mean * mean * (1.0 + class.service.scv()) / 2.0;
+    }
+    let mut before = 0.0;
+    classes
+        .iter()
+        .map(|class| {
+            let upto = before + class.arrival * class.service.mean();
+            if upto >= 1.0 {
+                return Err(Error::Unstable { station: "M/G/1 with priorities".into(), utilization: upto });
+            }
+            let wait = residual / ((1.0 - before) * (1.0 - upto));
+            before = upto;
+            Ok(wait)
+        })
+        .collect()
+}
+
+/// G/G/m by Allen and Cunneen's approximation: the wait of M/M/m times (c_a² + c_s²)/2. Exact for M/M/m
+/// and M/G/1; within about 10 % for busy stations of moderate variation.
+///
+/// # Errors
+/// As [`mmm`]; [`Error::Invalid`] for a variation that is negative or infinite.
+pub fn ggm(
+    arrival: f64,
+    arrival_scv: f64,
+    service: Seconds,
+    service_scv: f64,
+    servers: u32,
+) -> Result<OpenStation, Error> {
+    let variation = check_variation(arrival_scv, service_scv)?;
+    let plain = mmm(arrival, service, servers)?;
+    if arrival_scv == 1.0 && service_scv == 1.0 {
+        return Ok(plain);
+    }
+    let wait = plain.wait * variation;
+    Ok(OpenStation::new(arrival, service, servers, plain.delayed, f64::NAN, wait, Tail::Approximate))
+}
+
+/// Kingman's upper bound of the mean wait of G/G/1, W ≤ λ·(σ_a² + σ_s²) / (2·(1 − ρ)): it holds for every
+/// distribution, and is tight near saturation (Kingman 1962).
+///
+/// # Errors
+/// As [`ggm`].
+pub fn kingman(arrival: f64, arrival_scv: f64, service: Seconds, service_scv: f64) -> Result<Seconds, Error> {
+    check_variation(arrival_scv, service_scv)?;
+    let (_, utilization) = stable(arrival, service, 1)?;
+    let variances = arrival_scv / (arrival * arrival) + service_scv * service * service;
+    Ok(arrival * variances / (2.0 * (1.0 - utilization)))
+}
+
+fn check_variation(arrival_scv: f64, service_scv: f64) -> Result<f64, Error> {
+    let variation = (arrival_scv + service_scv) / 2.0;
+    if variation.is_finite() && arrival_scv >= 0.0 && service_scv >= 0.0 {
+        Ok(variation)
+    } else {
+        let why = format!("is {arrival_scv} for arrivals and {service_scv} for service");
+        Err(Error::invalid("squared coefficient of variation", why, "both must be finite and ≥ 0"))
+    }
+}
+
+fn stable(arrival: f64, service: Seconds, servers: u32) -> Result<(f64, f64), Error> {
+    check_rates(arrival, service, servers)?;
+    let m = f64::from(servers);
+    let utilization = arrival * service / m;
+    laws::stability("the station", utilization, utilization)?;
+    Ok((m, utilization))
+}
+
+/// Probability of an empty M/M/m, p₀ = C·(1 − ρ)·m! / a^m, in logarithms so that no power overflows.
+fn empty(servers: u32, load: f64) -> f64 {
+    let delayed = erlang_c(servers, load);
+    let logarithm: f64 = (1..=servers).map(|i| (f64::from(i) / load).ln()).sum();
+    if delayed > 0.0 {
+        (delayed.ln() + (1.0 - load / f64::from(servers)).ln() + logarithm).exp()
+    } else {
+        (-load).exp() // so many servers that nobody ever waits: as with a delay
+    }
+}
+
+impl OpenStation {
+    fn new(
+        throughput: f64,
+        service: Seconds,
+        servers: u32,
+        delayed: f64,
+        empty: f64,
+        wait: Seconds,
+        tail: Tail,
+    ) -> Self {
+        let response = wait + service;
+        Self {
+            throughput,
+            servers,
+            service,
+            utilization: throughput * service / f64::from(servers),
+            delayed,
+            empty,
+            wait,
+            response,
+            waiting: throughput * wait,
+            present: throughput * response,
+            tail,
+        }
+    }
+
+    /// Probability of waiting longer than `time`.
+    pub fn wait_tail(&self, time: Seconds) -> f64 {
+        if time < 0.0 {
+            return 1.0;
+        }
+        match self.tail {
+            Tail::Constant => 1.0 - md1_wait(self.throughput, self.service, time),
+            // Those who wait do so for an exponential time of mean W / P(wait).
+            Tail::Exponential | Tail::Approximate if self.wait > 0.0 => {
+                self.delayed * (-time * self.delayed / self.wait).exp()
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Probability of a response time longer than `time`.
+    pub fn response_tail(&self, time: Seconds) -> f64 {
+        if time < 0.0 {
+            return 1.0;
+        }
+        match self.tail {
+            Tail::Constant | Tail::Approximate => {
+                if time < self.service {
+                    1.0
+                } else {
+                    self.wait_tail(time - self.service)
+                }
+            }
+            // P(R > t) = e^(−μt)·(1 + C·(1 − e^(−μt·g)) / g), g = m − 1 − a (Bolch et al. 2006, 6.5).
+            Tail::Exponential => {
+                let scaled = time / self.service;
+                let gap = f64::from(self.servers) - 1.0 - self.throughput * self.service;
+                let sum = if (gap * scaled).abs() < 1e-9 { scaled } else { -(-gap * scaled).exp_m1() / gap };
+                let second = if gap < 0.0 {
+                    // e^(−s)·(e^(−gs) − 1)/(−g) with both exponents joined, so that neither overflows.
+                    (-scaled * (1.0 + gap)).exp() * -(gap * scaled).exp_m1() / -gap
+                } else {
+                    (-scaled).exp() * sum
+                };
+                (-scaled).exp()
+                    + self.delayed * if gap.abs() * scaled < 1e-9 { (-scaled).exp() * scaled } else { second }
+            }
+        }
+    }
+
+    /// The waiting time that a `share` of the requests does not exceed (0.99 is the 99th percentile).
+    pub fn wait_percentile(&self, share: f64) -> Seconds {
+        quantile(|t| self.wait_tail(t), share, self.wait)
+    }
+
+    /// The response time that a `share` of the requests does not exceed.
+    pub fn response_percentile(&self, share: f64) -> Seconds {
+        quantile(|t| self.response_tail(t), share, self.response)
+    }
+}
+
+/// P(W ≤ t) of M/D/1, a sum of positive terms (Franx 2001): with (k − 1)·S ≤ t < k·S and v = λ·(k·S − t),
+/// P = e^(−v) Σ_{j<k} P(Lq ≤ k − 1 − j)·v^j / j!. The number waiting comes from Ramaswami's stable recursion.
+fn md1_wait(arrival: f64, service: Seconds, time: Seconds) -> f64 {
+    let load = arrival * service;
+    let k = (time / service).floor() as usize + 1;
+    // Far out the tail is exponential to machine precision; beyond 2000 services no digit changes.
+    if k > 2_000 {
+        return 1.0;
+    }
+    let waiting = md1_waiting(load, k);
+    let v = arrival * (k as f64 * service - time);
+    let mut term = (-v).exp();
+    let mut sum = 0.0;
+    for j in 0..k {
+        sum += waiting[k - 1 - j] * term;
+        term *= v / (j + 1) as f64;
+    }
+    sum.min(1.0)
+}
+
+/// P(Lq ≤ i) of M/D/1 for i < `count`.
+fn md1_waiting(load: f64, count: usize) -> Vec<f64> {
+    // tails[j]: probability of j or more arrivals during one service.
+    let mut masses = vec![(-load).exp()];
+    for j in 1..=count + 60 {
+        masses.push(masses[j - 1] * load / j as f64);
+    }
+    let mut tails = vec![0.0; masses.len() + 1];
+    for j in (0..masses.len()).rev() {
+        tails[j] = tails[j + 1] + masses[j];
+    }
+    let mut present = vec![1.0 - load];
+    for j in 1..=count {
+        let mut sum = present[0] * tails[j];
+        for i in 1..j {
+            sum += present[i] * tails[j - i + 1];
+        }
+        present.push(sum / (1.0 - tails[1]));
+    }
+    let mut cumulative = present[0];
+    (0..count)
+        .map(|i| {
+            cumulative += present[i + 1];
+            cumulative
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn mm1_is_the_textbook_case() {
+        let s = mm1(125.0, 0.002).unwrap(); // Jain, example 31.1: a gateway of 2 ms, 125 packets a second
+        assert!((s.utilization - 0.25).abs() < 1e-15);
+        assert!((s.response - 0.002 / 0.75).abs() < 1e-15);
+        assert!((s.empty - 0.75).abs() < 1e-12);
+        // The response time of M/M/1 is exponential.
+        assert!((s.response_percentile(0.99) - s.response * 100.0_f64.ln()).abs() < 1e-9);
+    }
+
+    /// The M/M/16 case of the anchors: ρ = 0.9, S = 1: w = 0.3696.
+    #[test]
+    fn mmm_waits_as_known() {
+        let s = mmm(14.4, 1.0, 16).unwrap();
+        assert!((s.wait - 0.3696).abs() < 5e-5, "{}", s.wait);
+        assert!((s.present - s.throughput * s.response).abs() < 1e-12);
+    }
+
+    #[test]
+    fn saturated_stations_are_refused_and_undecided_ones_too() {
+        assert!(matches!(mm1(10.0, 0.1), Err(Error::Unstable { .. })));
+        let error = mmm_interval("db", (540.0, 570.0), (0.0719, 0.0739), 40).unwrap_err();
+        assert!(matches!(error, Error::Undecided { .. }), "{error}");
+        let (best, worst) = mmm_interval("db", (300.0, 310.0), (0.07, 0.072), 40).unwrap();
+        assert!(best.wait < worst.wait);
+    }
+
+    #[test]
+    fn mmm_backwards_finds_the_load_that_holds_so_many() {
+        let s = mmm_from_number(12_877.2, 239.53, 51).unwrap();
+        assert!((s.present - 239.53).abs() < 1e-6);
+        assert!((s.utilization - 0.994_956).abs() < 1e-6);
+    }
+
+    /// M/D/1 at ρ = 0.8, S = 1: W = 2, and P(W > 0) = 0.8. P(W ≤ t) for t < S is (1 − ρ)·e^(λt), known
+    /// in closed form.
+    #[test]
+    fn md1_waits_as_known() {
+        let s = md1(0.8, 1.0).unwrap();
+        assert!((s.wait - 2.0).abs() < 1e-12);
+        for t in [0.0, 0.3, 0.999] {
+            assert!((1.0 - s.wait_tail(t) - 0.2 * (0.8_f64 * t).exp()).abs() < 1e-12, "{t}");
+        }
+    }
+
+    #[test]
+    fn the_mean_of_the_md1_waiting_times_is_the_mean_wait() {
+        let s = md1(0.7, 1.0).unwrap();
+        let step = 0.005;
+        let mean: f64 = (0..12_000).map(|i| s.wait_tail((f64::from(i) + 0.5) * step) * step).sum();
+        assert!((mean - s.wait).abs() < 1e-4, "{mean} {}", s.wait);
+    }
+
+    #[test]
+    fn priorities_conserve_the_total_wait() {
+        let class = |arrival, mean| PriorityClass { arrival, service: Distribution::exponential(mean) };
+        let waits = mg1_priority(&[class(3.0, 0.1), class(4.0, 0.1)]).unwrap();
+        assert!(waits[0] < waits[1]);
+        // Conservation law (Kleinrock 1976): Σ ρ_i W_i = ρ W of FCFS.
+        let fcfs = mm1(7.0, 0.1).unwrap();
+        assert!((0.3 * waits[0] + 0.4 * waits[1] - 0.7 * fcfs.wait).abs() < 1e-12);
+    }
+
+    #[test]
+    fn kingman_bounds_what_pollaczek_and_khinchine_compute() {
+        for scv in [0.0, 0.5, 4.0] {
+            let exact = mg1(0.8, &Distribution::Moments { mean: 1.0, scv }).unwrap();
+            let approximate = ggm(0.8, 1.0, 1.0, scv, 1).unwrap();
+            assert!(exact.wait <= kingman(0.8, 1.0, 1.0, scv).unwrap());
+            assert!((exact.wait - approximate.wait).abs() < 1e-12);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_invert_the_tail(load in 0.01_f64..0.995, servers in 1_u32..200, share in 0.01_f64..0.999) {
+            let s = mmm(load * f64::from(servers), 1.0, servers).unwrap();
+            let response = s.response_percentile(share);
+            prop_assert!((s.response_tail(response) - (1.0 - share)).abs() < 1e-6);
+            let wait = s.wait_percentile(share);
+            prop_assert!(s.wait_tail(wait) <= 1.0 - share + 1e-6);
+            prop_assert!(s.empty >= 0.0 && s.empty <= 1.0);
+        }
+
+        #[test]
+        fn the_mean_response_is_the_area_under_its_tail(load in 0.05_f64..0.9, servers in 1_u32..20) {
+            let s = mmm(load * f64::from(servers), 1.0, servers).unwrap();
+            let step = s.response_percentile(0.999_999) / 4_000.0;
+            let mean: f64 = (0..4_000).map(|i| s.response_tail((f64::from(i) + 0.5) * step) * step).sum();
+            prop_assert!((mean - s.response).abs() < 1e-3 * s.response, "{} {}", mean, s.response);
+        }
+    }
+}
