@@ -8,17 +8,23 @@
 #![forbid(unsafe_code)]
 
 pub mod anova;
+pub mod autocorrelation;
+pub mod batch;
 pub mod bootstrap;
 pub mod compare;
 mod error;
+pub mod factorial;
+pub mod fractional;
 pub mod interval;
 mod least_squares;
 pub mod qq;
 pub mod quantile;
 mod random;
 pub mod regression;
+pub mod steady;
 pub mod summary;
 mod tails;
+pub mod transform;
 
 pub use bootstrap::Bootstrap;
 pub use error::StatsError;

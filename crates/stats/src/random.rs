@@ -17,6 +17,25 @@ pub(crate) fn below(random: &mut impl Rng, end: usize) -> usize {
     ((u128::from(random.next_u64()) * end as u128) >> 64) as usize
 }
 
+/// A number above 0 and below 1: the middles of 2⁵³ equal steps, so that its logarithm and its quantiles are finite.
+pub(crate) fn fraction(random: &mut impl Rng) -> f64 {
+    ((random.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+}
+
+/// A series x_i = φ x_{i−1} + e_i with standard normal e, started in its steady state; φ = 0 gives independent values.
+#[cfg(test)]
+pub(crate) fn normal_series(seed: u64, length: usize, phi: f64) -> Vec<f64> {
+    let mut random = stream(seed, 0);
+    let mut normal = move || crate::tails::normal_quantile(fraction(&mut random)).unwrap();
+    let mut x = normal() / (1.0 - phi * phi).sqrt();
+    (0..length)
+        .map(|_| {
+            x = phi * x + normal();
+            x
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

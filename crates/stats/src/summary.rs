@@ -128,7 +128,7 @@ impl Summary {
     /// The mean with its t interval, mean ± t[1−α/2; n−1] · sd/√n (Jain 1991, §13.2).
     ///
     /// Right for values that do not depend on each other, such as the means of repetitions. Successive response
-    /// times of one run do: use batch means for them.
+    /// times of one run do: use [`crate::batch::batch_means`] for them.
     ///
     /// # Errors
     /// If there is only one value, or the level is not between 0 and 1.

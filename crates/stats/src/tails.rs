@@ -11,6 +11,11 @@ pub(crate) fn normal_quantile(p: f64) -> Result<f64, StatsError> {
     finite("normal quantile", Normal::standard().inverse_cdf(p))
 }
 
+/// Probability that a standard normal value lies at least |z| away from zero, on either side.
+pub(crate) fn normal_two_sided(z: f64) -> f64 {
+    (2.0 * Normal::standard().sf(z.abs())).min(1.0)
+}
+
 /// t such that |T| ≤ t with probability `level` (the t[1−α/2; ν] of the tables).
 pub(crate) fn t_two_sided_quantile(level: f64, degrees: f64) -> Result<f64, StatsError> {
     probability("level", level)?;

@@ -1,0 +1,113 @@
+//! The published 2^k·r tables, computed again from what was printed.
+
+use krarup_stats::factorial::{Effects, KnownError, Term, means_from_effects, recover};
+
+const FACTORS: [&str; 3] = ["A", "B", "C"];
+
+/// Rows of a transcribed table without its comments and its header; each row split at its commas.
+fn rows(table: &'static str) -> Vec<Vec<&'static str>> {
+    let lines = table.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines.skip(1).map(|line| line.split(',').collect()).collect()
+}
+
+fn number(text: &str) -> f64 {
+    text.parse().unwrap_or_else(|_| panic!("`{text}` is not a number"))
+}
+
+/// The value is the printed one to its last digit. `slack` 0: rounded; 0.5: rounded or cut off, as the 2016 models do
+/// (11283.575 is printed 11283.5); in units of the last digit.
+fn printed(value: f64, text: &str, slack: f64) {
+    let decimals = text.split('.').nth(1).map_or(0, str::len);
+    let unit = 0.1f64.powi(decimals as i32);
+    assert!((value - number(text)).abs() <= (0.5 + slack) * unit + 1e-9, "{value} is not the printed {text}");
+}
+
+/// The 2016 models, tables 5 to 7: 2^3 design, r = 5, throughput in operations per second.
+fn means_of_2016() -> Vec<f64> {
+    let mut means = vec![0.0; 8];
+    for row in rows(include_str!("data/2016-models-table-5.csv")) {
+        let cell: usize = (0..3).map(|factor| usize::from(row[factor] == "1") << factor).sum();
+        means[cell] = number(row[3]);
+    }
+    means
+}
+
+fn assert_as_printed_in_2016(result: &Effects) {
+    for row in rows(include_str!("data/2016-models-tables-5-6-7.csv")) {
+        if row[0] == "error" {
+            printed(100.0 * result.error_share, row[2], 0.0);
+            continue;
+        }
+        let estimate = match &row[0][1..] {
+            "0" => result.mean,
+            term => {
+                let effect = result.effect(term).unwrap();
+                // C's share is 7.77496 %, printed 7.78: the means it was computed from had more digits.
+                printed(100.0 * effect.share, row[2], 0.05);
+                effect.estimate
+            }
+        };
+        printed(estimate.value, row[1], 0.5);
+        printed(estimate.interval.low, row[3], 0.5);
+        printed(estimate.interval.high, row[4], 0.5);
+        assert_eq!((estimate.n, estimate.interval.level), (40, 0.90));
+    }
+    assert_eq!(result.degrees, 32.0);
+    assert!((result.error_sd - 303.4).abs() < 0.3 && (result.error_squares / 2.945e6 - 1.0).abs() < 2e-3);
+}
+
+#[test]
+fn the_2016_effects_variation_and_intervals_follow_from_the_means_and_the_share_of_the_error() {
+    assert_as_printed_in_2016(
+        &recover(&FACTORS, &means_of_2016(), 5, KnownError::Share(0.0286), 0.90).unwrap(),
+    );
+}
+
+#[test]
+fn the_2016_tables_follow_as_well_from_the_width_of_one_interval() {
+    let half = (11364.8 - 11202.2) / 2.0;
+    let known = KnownError::HalfWidth { half, level: 0.90 };
+    assert_as_printed_in_2016(&recover(&FACTORS, &means_of_2016(), 5, known, 0.90).unwrap());
+}
+
+#[test]
+fn only_one_of_the_2016_effects_cannot_be_told_from_zero() {
+    let result = recover(&FACTORS, &means_of_2016(), 5, KnownError::Share(0.0286), 0.90).unwrap();
+    let undecided: Vec<&str> = result
+        .effects
+        .iter()
+        .filter(|effect| !effect.estimate.differs_from_zero())
+        .map(|effect| effect.name.as_str())
+        .collect();
+    assert_eq!(undecided, ["ABC"]);
+}
+
+/// The 2018 report, table 11: 2^3 design, r = 3; effects rounded to 1 request per second and 0.1 ms, shares printed to 0.01 %.
+/// From rounded effects the shares come out within what the rounding allows.
+#[test]
+fn the_2018_shares_of_variation_follow_from_the_printed_effects() {
+    let table = rows(include_str!("data/2018-report-table-11.csv"));
+    // Columns of effect and share, and how much the rounding of the effects can move a share, in percent points.
+    for (kind, effect_column, share_column, tolerance) in
+        [("GET", 2, 3, 0.02), ("SET", 2, 3, 0.03), ("GET", 4, 5, 0.03), ("SET", 4, 5, 0.75)]
+    {
+        let of_kind: Vec<&Vec<&str>> = table.iter().filter(|row| row[0] == kind).collect();
+        let error_share = number(of_kind.iter().find(|row| row[1] == "error").unwrap()[share_column]) / 100.0;
+        let printed_effects: Vec<f64> = Term::all(3)
+            .iter()
+            .map(|term| {
+                let name = if term.0 == 0 { "0".into() } else { term.name(&FACTORS.map(str::to_owned)) };
+                let row = of_kind.iter().find(|row| row[1][1..] == name).unwrap();
+                number(row[effect_column])
+            })
+            .collect();
+        let means = means_from_effects(&printed_effects).unwrap();
+        let result = recover(&FACTORS, &means, 3, KnownError::Share(error_share), 0.95).unwrap();
+        for (effect, value) in result.effects.iter().zip(&printed_effects[1..]) {
+            assert!((effect.estimate.value - value).abs() < 1e-9);
+            let row = of_kind.iter().find(|row| row[1][1..] == effect.name).unwrap();
+            let difference = 100.0 * effect.share - number(row[share_column]);
+            assert!(difference.abs() < tolerance, "{kind} {}: off by {difference} points", effect.name);
+        }
+    }
+}
