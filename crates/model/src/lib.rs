@@ -12,6 +12,14 @@
 //! | [`laws`] | operational laws: true of every system, whatever its distributions |
 //! | [`bounds`] | what no system of these demands can exceed, and where its knee is |
 //! | [`station`] | one station alone, fed by arrivals: M/M/1 to G/G/m, with percentiles |
+//! | [`single`] | closed networks of one class, exactly, for every population at once |
+//! | [`multi`] | closed networks of several classes: exactly, or nearly so when large |
+//! | [`open`] | open networks, and open classes beside closed ones |
+//! | [`layered`] | workers that stay occupied while their request is elsewhere |
+//! | [`forkjoin`] | copies to several servers, and how long the last of them takes |
+//! | [`usl`] | the universal scalability law |
+//! | [`mod@solve`] | the right solver for a description, and what it assumes |
+//! | [`table`] | results as rows, for people and for programs |
 //!
 //! Times are seconds, rates are per second, sizes are bytes, unless a name says otherwise.
 
@@ -20,10 +28,18 @@
 pub mod bounds;
 pub mod distribution;
 mod error;
+pub mod forkjoin;
 pub mod form;
 pub mod laws;
+pub mod layered;
+pub mod multi;
 pub mod network;
+pub mod open;
+pub mod single;
+pub mod solve;
 pub mod station;
+pub mod table;
+pub mod usl;
 
 pub use distribution::Distribution;
 pub use error::Error;

@@ -1,0 +1,606 @@
+//! Closed networks of several classes: exactly where memory allows, else by Linearizer or Schweitzer.
+//!
+//! | method | single servers, delays | several servers | cost |
+//! |---|---|---|---|
+//! | [`exact`] | exact | exact | all population vectors, Π (N_c + 1) |
+//! | [`linearizer`] | mostly within 1 % | Seidmann's split, mostly within 5–10 % | K·C³ a round |
+//! | [`schweitzer`] | mostly within 5 % | as Linearizer | K·C a round |
+//!
+//! All assume product form (Baskett, Chandy, Muntz & Palacios 1975): FCFS stations serve every class with the
+//! same exponential time; at the others the distribution does not matter.
+
+use krarup_units::Seconds;
+
+use crate::Error;
+
+/// A station of a network of several classes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// For messages and tables.
+    pub name: String,
+    /// Number of servers; `None` is a delay.
+    pub servers: Option<u32>,
+}
+
+/// A closed class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Customers {
+    /// For messages and tables.
+    pub name: String,
+    /// Population N_c; may be 0.
+    pub population: u64,
+    /// Think time Z_c.
+    pub think: Seconds,
+    /// Demand D at each station.
+    pub demands: Vec<Seconds>,
+}
+
+/// The answer for one population vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// X of each class, per second.
+    pub throughput: Vec<f64>,
+    /// Residence time by class and station, all visits together.
+    pub residence: Vec<Vec<Seconds>>,
+    /// Mean number by class and station.
+    pub queue: Vec<Vec<f64>>,
+}
+
+impl Answer {
+    /// R of a class, the sum over its stations.
+    pub fn response(&self, class: usize) -> Seconds {
+        self.residence[class].iter().sum()
+    }
+}
+
+/// Numbers of eight bytes that [`exact`] may use.
+const MOST_NUMBERS: f64 = 5e7;
+
+/// Exact mean value analysis over all population vectors (Reiser & Lavenberg 1980).
+///
+/// Stations of several servers need the probabilities p(j) of j customers for j below the number of
+/// servers. p(0) is never 1 − Σ; it follows from the same network without that station:
+/// p(0 | n) = p(0 | n − e_c)·X_c(n) / X_c(n, without it), all of it positive. So each of the 2^L sets of
+/// multi-server stations is solved once.
+///
+/// # Errors
+/// [`Error::TooLarge`] where there are too many population vectors; [`Error::Invalid`] for impossible input;
+/// [`Error::Violated`] when the answer breaks a law.
+pub fn exact(places: &[Place], classes: &[Customers]) -> Result<Answer, Error> {
+    check_input(places, classes)?;
+    if too_large(places, classes) {
+        return Err(Error::TooLarge {
+            what: format!(
+                "exact solution of {:.0} population vectors and {} multi-server stations",
+                vectors(classes),
+                crowd(places, classes).len()
+            ),
+            hint: "use Linearizer, or simulate".into(),
+        });
+    }
+    let crowd = crowd(places, classes);
+    // Solve each set of multi-server stations, smaller sets first; keep the first class's X of each state.
+    let mut known: Vec<Vec<f64>> = Vec::new();
+    let mut answer = None;
+    for set in 0..1_usize << crowd.len() {
+        let lattice = Lattice::solve(places, classes, &crowd, set, &known);
+        if set + 1 == 1 << crowd.len() {
+            answer = Some(lattice.answer);
+        } else {
+            known.push(lattice.first_throughput);
+        }
+    }
+    let answer = answer.expect("the last set is the whole network");
+    check_answer(places, classes, &answer, 1e-6)?;
+    Ok(answer)
+}
+
+/// Whether [`exact`] would refuse for its size.
+pub fn too_large(places: &[Place], classes: &[Customers]) -> bool {
+    let crowd = crowd(places, classes);
+    let sets = 2.0_f64.powi(crowd.len() as i32);
+    let marginals: f64 = crowd.iter().map(|k| f64::from(places[*k].servers.unwrap_or(1))).sum();
+    vectors(classes) * (places.len() as f64 + marginals + sets) > MOST_NUMBERS || crowd.len() > 12
+}
+
+/// Number of population vectors.
+fn vectors(classes: &[Customers]) -> f64 {
+    classes.iter().map(|c| c.population as f64 + 1.0).product()
+}
+
+/// The stations of several servers that somebody visits.
+fn crowd(places: &[Place], classes: &[Customers]) -> Vec<usize> {
+    let several = |k: &usize| places[*k].servers.is_some_and(|m| m > 1) && total_demand(classes, *k) > 0.0;
+    (0..places.len()).filter(several).collect()
+}
+
+fn total_demand(classes: &[Customers], station: usize) -> f64 {
+    classes.iter().map(|c| c.demands[station]).sum()
+}
+
+/// The lattice of population vectors, solved from the empty one up.
+struct Lattice {
+    /// X of the first class that is there, by state.
+    first_throughput: Vec<f64>,
+    answer: Answer,
+}
+
+impl Lattice {
+    /// `set` says which of the `crowd` are part of the network; `known[subset]` are those solved before.
+    fn solve(
+        places: &[Place],
+        classes: &[Customers],
+        crowd: &[usize],
+        set: usize,
+        known: &[Vec<f64>],
+    ) -> Self {
+        let stations = places.len();
+        let mut strides = Vec::with_capacity(classes.len());
+        let mut states = 1;
+        for class in classes {
+            strides.push(states);
+            states *= class.population as usize + 1;
+        }
+        let inside: Vec<(usize, usize, usize)> = crowd // (station, servers, set without it)
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| set >> bit & 1 == 1)
+            .map(|(bit, k)| (*k, places[*k].servers.unwrap_or(1) as usize, set & !(1 << bit)))
+            .collect();
+        let outside: Vec<usize> =
+            crowd.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 0).map(|(_, k)| *k).collect();
+        // Demands at queueing stations, and all that is delay.
+        let queueing: Vec<Vec<f64>> = classes
+            .iter()
+            .map(|class| {
+                (0..stations)
+                    .map(|k| {
+                        if places[k].servers.is_none() || outside.contains(&k) {
+                            0.0
+                        } else {
+                            class.demands[k]
+                        }
+                    })
+                    .collect()
+            })
+            .collect();
+        let think: Vec<f64> = classes
+            .iter()
+            .map(|c| {
+                c.think
+                    + (0..stations)
+                        .filter(|k| places[*k].servers.is_none())
+                        .map(|k| c.demands[k])
+                        .sum::<f64>()
+            })
+            .collect();
+
+        let mut queue = vec![0.0; states * stations];
+        let mut marginal: Vec<Vec<f64>> = inside.iter().map(|(_, m, _)| vec![0.0; states * m]).collect();
+        for (p, (_, m, _)) in marginal.iter_mut().zip(&inside) {
+            p[..*m].fill(0.0);
+            p[0] = 1.0;
+        }
+        let mut first_throughput = vec![0.0; states];
+        let mut residence = vec![vec![0.0; stations]; classes.len()];
+        let mut throughput = vec![0.0; classes.len()];
+        let mut count = vec![0_usize; classes.len()];
+        for state in 1..states {
+            // Count up in the mixed radix of the populations.
+            for (n, class) in count.iter_mut().zip(classes) {
+                *n += 1;
+                if *n <= class.population as usize {
+                    break;
+                }
+                *n = 0;
+            }
+            for c in 0..classes.len() {
+                throughput[c] = 0.0;
+                if count[c] == 0 {
+                    continue;
+                }
+                let before = state - strides[c];
+                let seen = &queue[before * stations..(before + 1) * stations];
+                let mut total = think[c];
+                for ((r, d), q) in residence[c].iter_mut().zip(&queueing[c]).zip(seen) {
+                    *r = d * (1.0 + q);
+                    total += *r;
+                }
+                for (p, (k, m, _)) in marginal.iter().zip(&inside) {
+                    let idle: f64 = (0..m - 1).map(|j| (m - 1 - j) as f64 * p[before * m + j]).sum::<f64>();
+                    let fair = queueing[c][*k] * (1.0 + seen[*k] + idle) / *m as f64;
+                    total += fair - residence[c][*k];
+                    residence[c][*k] = fair;
+                }
+                // Without any time left (all its demand is at a station outside of this set) a class is never
+                // here: infinite throughput, no queue.
+                throughput[c] = count[c] as f64 / total;
+            }
+            let row = &mut queue[state * stations..(state + 1) * stations];
+            for c in (0..classes.len()).filter(|c| count[*c] > 0 && throughput[*c].is_finite()) {
+                for (q, r) in row.iter_mut().zip(&residence[c]) {
+                    *q += throughput[c] * r;
+                }
+            }
+            let first = (0..classes.len()).find(|c| count[*c] > 0).expect("state 0 is the only empty one");
+            first_throughput[state] = throughput[first];
+            for (p, (k, m, without)) in marginal.iter_mut().zip(&inside) {
+                let without = known[*without][state];
+                p[state * m] = p[(state - strides[first]) * m] * (throughput[first] / without);
+                for j in 1..*m {
+                    p[state * m + j] = (0..classes.len())
+                        .filter(|c| count[*c] > 0)
+                        .map(|c| queueing[c][*k] * throughput[c] * p[(state - strides[c]) * m + j - 1])
+                        .sum::<f64>()
+                        / j as f64;
+                }
+            }
+        }
+        for (c, class) in classes.iter().enumerate() {
+            for (k, place) in places.iter().enumerate() {
+                if place.servers.is_none() {
+                    residence[c][k] = class.demands[k];
+                }
+                if class.population == 0 {
+                    residence[c][k] = 0.0;
+                }
+            }
+        }
+        let queue =
+            residence.iter().zip(&throughput).map(|(r, x)| r.iter().map(|r| r * x).collect()).collect();
+        Self { first_throughput, answer: Answer { throughput, residence, queue } }
+    }
+}
+
+/// Bard's and Schweitzer's approximation: a customer arriving sees its own class as 1/N_c smaller, the others as
+/// they are (Schweitzer 1979). Several servers by Seidmann's split: D/m at one server, the rest a delay
+/// (Seidmann, Schweitzer & Shalev-Oren 1987).
+///
+/// # Errors
+/// [`Error::Invalid`] for impossible input; [`Error::NotConverged`]; [`Error::Violated`].
+pub fn schweitzer(places: &[Place], classes: &[Customers]) -> Result<Answer, Error> {
+    check_input(places, classes)?;
+    let split = Split::new(places, classes);
+    let population: Vec<f64> = classes.iter().map(|c| c.population as f64).collect();
+    let deviation = vec![vec![vec![0.0; places.len()]; classes.len()]; classes.len()];
+    let queue = split.even_start(&population);
+    let (throughput, queue) = split.core("Schweitzer's approximation", &population, &deviation, queue)?;
+    split.answer(places, classes, &throughput, &queue)
+}
+
+/// Linearizer (Chandy & Neuse 1982): as Schweitzer's, but how each share changes with one customer less is
+/// estimated by solving for one customer less in each class, three rounds of it.
+///
+/// # Errors
+/// As [`schweitzer`].
+pub fn linearizer(places: &[Place], classes: &[Customers]) -> Result<Answer, Error> {
+    const NAME: &str = "Linearizer";
+    check_input(places, classes)?;
+    let split = Split::new(places, classes);
+    let (count, stations) = (classes.len(), places.len());
+    let population: Vec<f64> = classes.iter().map(|c| c.population as f64).collect();
+    // deviation[j][c][k]: how the share of class c at station k changes when class j has one customer less.
+    let mut deviation = vec![vec![vec![0.0; stations]; count]; count];
+    let mut full = split.even_start(&population);
+    let mut less: Vec<Vec<Vec<f64>>> =
+        (0..count).map(|j| split.even_start(&one_less(&population, j))).collect();
+    let mut throughput = Vec::new();
+    for round in 0..3 {
+        (throughput, full) = split.core(NAME, &population, &deviation, full)?;
+        if round == 2 {
+            break;
+        }
+        for j in (0..count).filter(|j| population[*j] >= 1.0) {
+            let smaller = one_less(&population, j);
+            let start = std::mem::take(&mut less[j]);
+            less[j] = split.core(NAME, &smaller, &deviation, start)?.1;
+        }
+        for j in 0..count {
+            let smaller = one_less(&population, j);
+            for c in 0..count {
+                for k in 0..stations {
+                    let share = |queue: f64, n: f64| if n > 0.0 { queue / n } else { 0.0 };
+                    deviation[j][c][k] = if smaller[c] > 0.0 && population[j] >= 1.0 {
+                        share(less[j][c][k], smaller[c]) - share(full[c][k], population[c])
+                    } else {
+                        0.0
+                    };
+                }
+            }
+        }
+    }
+    split.answer(places, classes, &throughput, &full)
+}
+
+fn one_less(population: &[f64], class: usize) -> Vec<f64> {
+    let mut smaller = population.to_vec();
+    smaller[class] = (smaller[class] - 1.0).max(0.0);
+    smaller
+}
+
+/// The network with each multi-server station split into one server m times as fast and a delay.
+struct Split {
+    /// Demand at the queueing part, by class and station.
+    queueing: Vec<Vec<f64>>,
+    /// Demand at the delay part, by class and station.
+    delay: Vec<Vec<f64>>,
+    think: Vec<f64>,
+}
+
+impl Split {
+    fn new(places: &[Place], classes: &[Customers]) -> Self {
+        let share = |place: &Place| place.servers.map_or(0.0, |m| 1.0 / f64::from(m));
+        let by = |of: &dyn Fn(f64) -> f64| -> Vec<Vec<f64>> {
+            classes
+                .iter()
+                .map(|c| c.demands.iter().zip(places).map(|(d, p)| d * of(share(p))).collect())
+                .collect()
+        };
+        let think = classes.iter().map(|c| c.think).collect();
+        Self { queueing: by(&|share| share), delay: by(&|share| 1.0 - share), think }
+    }
+
+    fn even_start(&self, population: &[f64]) -> Vec<Vec<f64>> {
+        let stations = self.queueing.first().map_or(0, Vec::len);
+        population.iter().map(|n| vec![n / stations.max(1) as f64; stations]).collect()
+    }
+
+    /// Queue seen at station k by a customer of class j: Σ_c (N_c − [c = j])·(F_ck + deviation_jck).
+    fn seen(
+        &self,
+        population: &[f64],
+        queue: &[Vec<f64>],
+        deviation: &[Vec<f64>],
+        j: usize,
+        k: usize,
+    ) -> f64 {
+        (0..population.len())
+            .filter(|c| population[*c] > 0.0)
+            .map(|c| {
+                let others = population[c] - f64::from(u8::from(c == j));
+                (others.max(0.0) * (queue[c][k] / population[c] + deviation[c][k])).max(0.0)
+            })
+            .sum()
+    }
+
+    /// Iterates X, R and Q until the queues settle. Returns throughputs and queues of the queueing parts.
+    fn core(
+        &self,
+        solver: &str,
+        population: &[f64],
+        deviation: &[Vec<Vec<f64>>],
+        mut queue: Vec<Vec<f64>>,
+    ) -> Result<(Vec<f64>, Vec<Vec<f64>>), Error> {
+        let mut throughput = vec![0.0; population.len()];
+        let mut apart = 0.0;
+        for _ in 0..100_000 {
+            let mut next = queue.clone();
+            apart = 0.0_f64;
+            for c in 0..population.len() {
+                if population[c] == 0.0 {
+                    next[c].fill(0.0);
+                    continue;
+                }
+                for (k, residence) in next[c].iter_mut().enumerate() {
+                    *residence =
+                        self.queueing[c][k] * (1.0 + self.seen(population, &queue, &deviation[c], c, k));
+                }
+                let delay: f64 = self.delay[c].iter().sum();
+                throughput[c] = population[c] / (self.think[c] + delay + next[c].iter().sum::<f64>());
+                for (new, old) in next[c].iter_mut().zip(&queue[c]) {
+                    *new *= throughput[c];
+                    apart = apart.max((*new - old).abs() / population[c]);
+                }
+            }
+            queue = next;
+            if apart < 1e-10 {
+                return Ok((throughput, queue));
+            }
+        }
+        Err(Error::NotConverged {
+            solver: solver.into(),
+            what: format!("queues still move by {apart:e} after 100000 rounds"),
+        })
+    }
+
+    fn answer(
+        &self,
+        places: &[Place],
+        classes: &[Customers],
+        throughput: &[f64],
+        queue: &[Vec<f64>],
+    ) -> Result<Answer, Error> {
+        let residence: Vec<Vec<f64>> = (0..classes.len())
+            .map(|c| {
+                (0..places.len())
+                    .map(|k| {
+                        if throughput[c] > 0.0 { queue[c][k] / throughput[c] + self.delay[c][k] } else { 0.0 }
+                    })
+                    .collect()
+            })
+            .collect();
+        let queue =
+            residence.iter().zip(throughput).map(|(r, x)| r.iter().map(|r| r * x).collect()).collect();
+        let answer = Answer { throughput: throughput.to_vec(), residence, queue };
+        check_answer(places, classes, &answer, 1e-6)?;
+        Ok(answer)
+    }
+}
+
+fn check_input(places: &[Place], classes: &[Customers]) -> Result<(), Error> {
+    for class in classes {
+        let name = format!("class `{}`", class.name);
+        if class.demands.len() != places.len() {
+            let why = format!("has {} demands for {} stations", class.demands.len(), places.len());
+            return Err(Error::invalid(name, why, "give one demand for each station"));
+        }
+        let times = class.demands.iter().chain([&class.think]);
+        if let Some(time) = times.clone().find(|t| !(t.is_finite() && **t >= 0.0)) {
+            return Err(Error::invalid(
+                name,
+                format!("has a time of {time}"),
+                "times must be ≥ 0 and finite",
+            ));
+        }
+        if class.population > 0 && times.sum::<f64>() <= 0.0 {
+            return Err(Error::invalid(name, "takes no time at all", "give it a demand, or a think time"));
+        }
+    }
+    match places.iter().find(|p| p.servers == Some(0)) {
+        None => Ok(()),
+        Some(place) => {
+            Err(Error::invalid(format!("station `{}`", place.name), "has no servers", "give it at least one"))
+        }
+    }
+}
+
+fn check_answer(places: &[Place], classes: &[Customers], answer: &Answer, slack: f64) -> Result<(), Error> {
+    let broken = |station: &str, law: String| Err(Error::Violated { station: station.into(), law });
+    for (c, class) in classes.iter().enumerate().filter(|(_, class)| class.population > 0) {
+        let x = answer.throughput[c];
+        let n = class.population as f64;
+        if !(x.is_finite() && x > 0.0) {
+            return broken(&class.name, format!("throughput {x}, must be above 0"));
+        }
+        let least = class.think + class.demands.iter().sum::<f64>();
+        if x > n / least * (1.0 + slack) {
+            return broken(&class.name, format!("throughput {x}, at most N / (D + Z) = {}", n / least));
+        }
+        let total = x * class.think + answer.queue[c].iter().sum::<f64>();
+        if (total - n).abs() > slack * n {
+            return broken(&class.name, format!("ΣQ + X·Z = {total}, must be N = {n}"));
+        }
+    }
+    for (k, place) in places.iter().enumerate() {
+        let busy: f64 = answer.throughput.iter().zip(classes).map(|(x, c)| x * c.demands[k]).sum();
+        if let Some(servers) = place.servers
+            && busy > f64::from(servers) * (1.0 + slack)
+        {
+            return broken(&place.name, format!("{busy} busy servers, at most {servers}"));
+        }
+        if let Some(queue) = answer.queue.iter().map(|q| q[k]).find(|q| !(q.is_finite() && *q >= -slack)) {
+            return broken(&place.name, format!("queue {queue}, must be ≥ 0"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::single::{self, Resource};
+
+    fn close(value: f64, expected: f64, tolerance: f64) {
+        assert!((value / expected - 1.0).abs() <= tolerance, "{value} is not {expected}");
+    }
+
+    fn place(servers: u32) -> Place {
+        Place { name: format!("{servers} servers"), servers: Some(servers) }
+    }
+
+    fn customers(population: u64, think: f64, demands: &[f64]) -> Customers {
+        Customers { name: format!("{population} customers"), population, think, demands: demands.to_vec() }
+    }
+
+    /// The case by which the anchors compare tools: 3 × 50 customers, 5 stations.
+    pub(crate) fn three_by_fifty() -> (Vec<Place>, Vec<Customers>) {
+        let by_station = [
+            [0.02, 0.01, 0.03],
+            [0.01, 0.02, 0.01],
+            [0.03, 0.01, 0.02],
+            [0.02, 0.02, 0.02],
+            [0.01, 0.03, 0.02],
+        ];
+        let classes = (0..3).map(|c| customers(50, 0.0, &by_station.map(|s| s[c]))).collect();
+        (vec![place(1); 5], classes)
+    }
+
+    #[test]
+    fn the_three_by_fifty_case_has_its_known_throughputs() {
+        let (places, classes) = three_by_fifty();
+        let answer = exact(&places, &classes).unwrap();
+        for (x, expected) in answer.throughput.iter().zip([16.933_322, 17.256_279, 15.294_452]) {
+            assert!((x - expected).abs() < 5e-7, "{x} {expected}");
+        }
+        for (near, within) in [(schweitzer(&places, &classes), 0.02), (linearizer(&places, &classes), 0.002)]
+        {
+            for (x, exact) in near.unwrap().throughput.iter().zip(&answer.throughput) {
+                close(*x, *exact, within);
+            }
+        }
+    }
+
+    /// Two classes that do the same are one class; with several servers too.
+    #[test]
+    fn equal_classes_are_one_class() {
+        let places = [place(1), place(4), Place { name: "net".into(), servers: None }, place(3)];
+        let demands = [0.02, 0.1, 0.05, 0.06];
+        let answer = exact(&places, &[customers(12, 0.3, &demands), customers(7, 0.3, &demands)]).unwrap();
+        let single = single::solve(
+            &[
+                Resource::fixed("a", 0.02),
+                Resource::servers("b", 0.1, 4),
+                Resource::delay("net", 0.05),
+                Resource::servers("c", 0.06, 3),
+            ],
+            0.3,
+            19,
+        )
+        .unwrap();
+        close(answer.throughput.iter().sum(), single.throughput(19), 1e-11);
+        for k in 0..4 {
+            close(answer.queue[0][k] + answer.queue[1][k], single.queue(k, 19), 1e-10);
+        }
+    }
+
+    /// The product form summed term by term, for two classes at one pair of servers and one delay each.
+    #[test]
+    fn several_servers_agree_with_the_product_form_written_out() {
+        let (think, demand) = ([0.4, 0.9], [0.3, 0.2]);
+        let population = [5_u64, 4];
+        let answer =
+            exact(&[place(2)], &[customers(5, think[0], &demand[..1]), customers(4, think[1], &demand[1..])])
+                .unwrap();
+        let factorial = |n: u64| (1..=n).map(|i| i as f64).product::<f64>();
+        // G(n): Σ over those at the station, (a+b)!/(a! b!) D^a D^b / Π min(j, 2) · Z^rest / rest!
+        let sum = |n: [u64; 2]| {
+            let mut sum = 0.0;
+            for a in 0..=n[0] {
+                for b in 0..=n[1] {
+                    let slowed: f64 = (1..=a + b).map(|j| j.min(2) as f64).product();
+                    let station = factorial(a + b) / (factorial(a) * factorial(b) * slowed)
+                        * demand[0].powi(a as i32)
+                        * demand[1].powi(b as i32);
+                    let thinking = [n[0] - a, n[1] - b]
+                        .iter()
+                        .zip(think)
+                        .map(|(rest, z)| z.powi(*rest as i32) / factorial(*rest))
+                        .product::<f64>();
+                    sum += station * thinking;
+                }
+            }
+            sum
+        };
+        close(answer.throughput[0], sum([population[0] - 1, population[1]]) / sum(population), 1e-12);
+        close(answer.throughput[1], sum([population[0], population[1] - 1]) / sum(population), 1e-12);
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_and_linearizer_takes_it() {
+        let (places, mut classes) = three_by_fifty();
+        classes.iter_mut().for_each(|c| c.population = 2_000);
+        assert!(matches!(exact(&places, &classes), Err(Error::TooLarge { .. })));
+        let answer = linearizer(&places, &classes).unwrap();
+        assert!(answer.throughput.iter().all(|x| *x > 0.0));
+    }
+
+    #[test]
+    fn a_class_without_customers_takes_nothing() {
+        let (places, mut classes) = three_by_fifty();
+        classes[1].population = 0;
+        classes.iter_mut().for_each(|c| c.population = c.population.min(10));
+        let (all, two) = (exact(&places, &classes).unwrap(), linearizer(&places, &classes).unwrap());
+        assert!(all.throughput[1].abs() < 1e-300 && two.throughput[1].abs() < 1e-300);
+        close(two.throughput[0], all.throughput[0], 0.01);
+    }
+}

@@ -1,0 +1,624 @@
+//! Closed networks of one class, solved exactly for every population 1..=N in one pass.
+//!
+//! Single servers and delays need mean value analysis only (Reiser & Lavenberg 1980). Stations whose speed
+//! depends on their queue need more, and the textbook form, p(0) = 1 − Σ p(j), subtracts numbers that are equal to
+//! the last digit near saturation: it gives negative or impossible throughputs for a few dozen servers.
+//! Here nothing is ever subtracted. Two parts A and B of a product-form network behave towards
+//! each other as two stations with the rates X_A(n) and X_B(n) that each has when it is alone (Norton's theorem for
+//! queues; Chandy, Herzog & Woo 1975), so with n customers in both together
+//!
+//! ```text
+//! p(j) / p(j−1) = X_A(n − j + 1) / X_B(j)        j of the n customers in B
+//! X(n) = Σ p(j)·X_B(j)
+//! ```
+//!
+//! a birth–death chain of positive terms, summed outward from its largest. Each queue-dependent station is
+//! joined in turn; to learn its own queue, it is joined last.
+
+use krarup_units::Seconds;
+
+use crate::Error;
+
+/// A station as one closed class sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// For messages and tables.
+    pub name: String,
+    /// Service demand D = V·S of one request, ≥ 0.
+    pub demand: Seconds,
+    /// How fast it works off its queue.
+    pub pace: Pace,
+}
+
+/// How fast a station works off its queue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pace {
+    /// One server.
+    Fixed,
+    /// As many servers as customers.
+    Delay,
+    /// So many servers.
+    Servers(u32),
+    /// With j customers, `speeds[j − 1]` times the speed of one server; the last goes on. Each > 0.
+    Speeds(Vec<f64>),
+}
+
+impl Resource {
+    /// A single server.
+    pub fn fixed(name: impl Into<String>, demand: Seconds) -> Self {
+        Self { name: name.into(), demand, pace: Pace::Fixed }
+    }
+
+    /// A delay.
+    pub fn delay(name: impl Into<String>, demand: Seconds) -> Self {
+        Self { name: name.into(), demand, pace: Pace::Delay }
+    }
+
+    /// `count` servers behind one queue.
+    pub fn servers(name: impl Into<String>, demand: Seconds, count: u32) -> Self {
+        Self { name: name.into(), demand, pace: Pace::Servers(count) }
+    }
+
+    /// Requests per second with `jobs` customers there; infinite without demand.
+    pub fn rate(&self, jobs: usize) -> f64 {
+        let speed = match &self.pace {
+            _ if jobs == 0 => return 0.0,
+            Pace::Fixed => 1.0,
+            Pace::Delay => jobs as f64,
+            Pace::Servers(count) => jobs.min(*count as usize) as f64,
+            Pace::Speeds(speeds) => speeds[jobs.min(speeds.len()) - 1],
+        };
+        speed / self.demand
+    }
+
+    /// Whether its speed depends on the queue in a way mean value analysis does not cover.
+    fn varies(&self) -> bool {
+        self.demand > 0.0
+            && match &self.pace {
+                Pace::Fixed | Pace::Delay => false,
+                Pace::Servers(count) => *count > 1,
+                Pace::Speeds(_) => true,
+            }
+    }
+}
+
+/// Something known for each number of customers inside a station, to be averaged over the long run: entry j
+/// with j customers there; the last entry goes on.
+pub type Reward = Vec<f64>;
+
+/// A closed network solved for the populations 1..=N.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sweep {
+    /// The stations as given.
+    pub resources: Vec<Resource>,
+    /// Think time Z as given.
+    pub think: Seconds,
+    /// X, requests per second: entry n − 1 with n customers.
+    pub throughput: Vec<f64>,
+    /// Mean number at each station, queue and service: `queue[n − 1][station]` laid out in one row after another.
+    queue: Vec<f64>,
+    /// Share of the time a queue-dependent station is empty, by station; empty for the others.
+    idle: Vec<Vec<f64>>,
+    /// Long-run means of the rewards given, by station and reward.
+    rewards: Vec<Vec<Vec<f64>>>,
+}
+
+/// Solves a closed network for every population 1..=`population`.
+///
+/// # Errors
+/// [`Error::Invalid`] for a demand or think time that is negative or not finite, or a network without any time
+/// in it; [`Error::Violated`] when the answer breaks a law.
+pub fn solve(resources: &[Resource], think: Seconds, population: usize) -> Result<Sweep, Error> {
+    solve_with_rewards(resources, think, population, &[])
+}
+
+/// As [`solve`], and averages the rewards of queue-dependent stations: `rewards[station]` lists them (the
+/// list may be shorter than the stations).
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_with_rewards(
+    resources: &[Resource],
+    think: Seconds,
+    population: usize,
+    rewards: &[Vec<Reward>],
+) -> Result<Sweep, Error> {
+    check_input(resources, think)?;
+    let fixed: Vec<Seconds> =
+        resources.iter().map(|r| if r.varies() || r.pace == Pace::Delay { 0.0 } else { r.demand }).collect();
+    let delays: Seconds = resources.iter().filter(|r| r.pace == Pace::Delay).map(|r| r.demand).sum();
+    let varying: Vec<usize> = (0..resources.len()).filter(|k| resources[*k].varies()).collect();
+    let all_think = think + delays;
+
+    let has_base = all_think > 0.0 || fixed.iter().any(|d| *d > 0.0);
+    let mut sweep = Sweep {
+        resources: resources.to_vec(),
+        think,
+        throughput: Vec::new(),
+        queue: Vec::new(),
+        idle: vec![Vec::new(); resources.len()],
+        rewards: vec![Vec::new(); resources.len()],
+    };
+    if varying.is_empty() {
+        (sweep.throughput, sweep.queue) = mean_value_analysis(&fixed, all_think, population);
+    } else {
+        let base = has_base.then(|| mean_value_analysis(&fixed, all_think, population).0);
+        let joined = join_all(resources, &varying, base, population, rewards);
+        sweep.throughput = joined.throughput;
+        sweep.queue = vec![0.0; resources.len() * population];
+        fill_fixed(&mut sweep.queue, &fixed, &sweep.throughput);
+        for (station, part) in varying.iter().zip(joined.parts) {
+            for (n, queue) in part.queue.iter().enumerate() {
+                sweep.queue[n * resources.len() + station] = *queue;
+            }
+            sweep.idle[*station] = part.idle;
+            sweep.rewards[*station] = part.rewards;
+        }
+    }
+    for (k, resource) in resources.iter().enumerate().filter(|(_, r)| r.pace == Pace::Delay) {
+        for n in 0..population {
+            sweep.queue[n * resources.len() + k] = sweep.throughput[n] * resource.demand;
+        }
+    }
+    sweep.check()?;
+    Ok(sweep)
+}
+
+fn check_input(resources: &[Resource], think: Seconds) -> Result<(), Error> {
+    if !(think.is_finite() && think >= 0.0) {
+        return Err(Error::invalid("think time", format!("is {think}"), "it must be ≥ 0 and finite"));
+    }
+    for resource in resources {
+        if !(resource.demand.is_finite() && resource.demand >= 0.0) {
+            let why = format!("has a demand of {} s", resource.demand);
+            return Err(Error::invalid(
+                format!("station `{}`", resource.name),
+                why,
+                "it must be ≥ 0 and finite",
+            ));
+        }
+        let speeds: &[f64] = match &resource.pace {
+            Pace::Servers(0) => &[0.0],
+            Pace::Speeds(speeds) if speeds.is_empty() => &[0.0],
+            Pace::Speeds(speeds) => speeds,
+            _ => &[],
+        };
+        if let Some(speed) = speeds.iter().find(|s| !(s.is_finite() && **s > 0.0)) {
+            let why = format!("has a speed of {speed}");
+            return Err(Error::invalid(format!("station `{}`", resource.name), why, "speeds must be > 0"));
+        }
+    }
+    if think + resources.iter().map(|r| r.demand).sum::<f64>() <= 0.0 {
+        return Err(Error::invalid(
+            "network",
+            "takes no time at all",
+            "give a station a demand, or a think time",
+        ));
+    }
+    Ok(())
+}
+
+/// Exact for single servers and delays: every term is positive, so it is safe at any size. Returns X by
+/// population, and the queues row by row.
+///
+/// ```text
+/// R_k = D_k (1 + Q_k)     residence at station k, Q_k taken at n − 1 (arrival theorem)
+/// X   = n / (Z + Σ R_k)   Little's law over the whole loop
+/// Q_k = X R_k             Little's law at each station
+/// ```
+pub(crate) fn mean_value_analysis(
+    demands: &[Seconds],
+    think: Seconds,
+    population: usize,
+) -> (Vec<f64>, Vec<f64>) {
+    let stations = demands.len();
+    let mut throughputs = Vec::with_capacity(population);
+    let mut queues = vec![0.0; stations * population];
+    let mut residence = vec![0.0; stations];
+    let mut queue = vec![0.0; stations];
+    for n in 1..=population {
+        for ((r, d), q) in residence.iter_mut().zip(demands).zip(&queue) {
+            *r = d * (1.0 + q);
+        }
+        let throughput = n as f64 / (think + residence.iter().sum::<f64>());
+        for (q, r) in queue.iter_mut().zip(&residence) {
+            *q = throughput * r;
+        }
+        queues[(n - 1) * stations..n * stations].copy_from_slice(&queue);
+        throughputs.push(throughput);
+    }
+    (throughputs, queues)
+}
+
+/// Queues of the single servers inside a larger network, whose throughput is known: Q(n) = X(n)·D·(1 + Q(n−1)).
+fn fill_fixed(queues: &mut [f64], demands: &[Seconds], throughput: &[f64]) {
+    let stations = demands.len();
+    let mut queue = vec![0.0; stations];
+    for (row, x) in queues.chunks_exact_mut(stations).zip(throughput) {
+        for ((q, d), out) in queue.iter_mut().zip(demands).zip(row) {
+            *q = x * d * (1.0 + *q);
+            *out = *q;
+        }
+    }
+}
+
+/// What is known of one station after it has been joined last.
+#[derive(Debug, Default)]
+struct Part {
+    queue: Vec<f64>,
+    idle: Vec<f64>,
+    rewards: Vec<Vec<f64>>,
+}
+
+struct Joined {
+    throughput: Vec<f64>,
+    parts: Vec<Part>,
+}
+
+/// Joins the queue-dependent stations to the rest, each of them last once.
+fn join_all(
+    resources: &[Resource],
+    varying: &[usize],
+    base: Option<Vec<f64>>,
+    population: usize,
+    rewards: &[Vec<Reward>],
+) -> Joined {
+    let rates: Vec<Vec<f64>> =
+        varying.iter().map(|k| (1..=population).map(|j| resources[*k].rate(j)).collect()).collect();
+    let last = rates.len() - 1;
+    // after[i]: the stations i.. joined; before: the base and the stations below i.
+    let mut after: Vec<Option<Vec<f64>>> = vec![None; rates.len() + 1];
+    for i in (1..rates.len()).rev() {
+        after[i] = join_optional(Some(rates[i].clone()), after[i + 1].as_deref());
+    }
+    let mut before = base;
+    let mut joined = Joined { throughput: Vec::new(), parts: Vec::new() };
+    for (i, own) in rates.iter().enumerate() {
+        let others = join_optional(before.clone(), after[i + 1].as_deref());
+        let wanted = rewards.get(varying[i]).map_or(&[][..], Vec::as_slice);
+        let (throughput, part) = match &others {
+            Some(others) => join(others, own, Some(wanted)),
+            None => alone(own, wanted),
+        };
+        joined.parts.push(part);
+        if i == last {
+            joined.throughput = throughput;
+        } else {
+            before = join_optional(before, Some(own));
+        }
+    }
+    joined
+}
+
+fn join_optional(a: Option<Vec<f64>>, b: Option<&[f64]>) -> Option<Vec<f64>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(join(&a, b, None).0),
+        (Some(a), None) => Some(a),
+        (None, b) => b.map(<[f64]>::to_vec),
+    }
+}
+
+/// A station that is the whole network: all n customers are always there.
+fn alone(own: &[f64], rewards: &[Reward]) -> (Vec<f64>, Part) {
+    let part = Part {
+        queue: (1..=own.len()).map(|n| n as f64).collect(),
+        idle: vec![0.0; own.len()],
+        rewards: rewards.iter().map(|r| (1..=own.len()).map(|n| reward_at(r, n)).collect()).collect(),
+    };
+    (own.to_vec(), part)
+}
+
+fn reward_at(reward: &Reward, jobs: usize) -> f64 {
+    reward.get(jobs).or(reward.last()).copied().unwrap_or(0.0)
+}
+
+/// The throughput of two parts together, `others` and `own` being their rates with 1, 2, … customers, and, if
+/// `rewards` are given, what the second part holds.
+fn join(others: &[f64], own: &[f64], rewards: Option<&[Reward]>) -> (Vec<f64>, Part) {
+    let population = own.len();
+    let mut chain = Chain::new(others, own);
+    let mut throughput = Vec::with_capacity(population);
+    let mut part = Part { rewards: vec![Vec::new(); rewards.map_or(0, <[Reward]>::len)], ..Part::default() };
+    for n in 1..=population {
+        let (low, weights) = chain.weights(n);
+        let mut total = 0.0;
+        let mut flow = 0.0;
+        for (j, w) in (low..).zip(weights) {
+            total += w;
+            if j > 0 {
+                flow += w * own[j - 1];
+            }
+        }
+        throughput.push(flow / total);
+        if let Some(rewards) = rewards {
+            let number: f64 = (low..).zip(weights).map(|(j, w)| w * j as f64).sum();
+            part.queue.push(number / total);
+            part.idle.push(if low == 0 { weights[0] / total } else { 0.0 });
+            for (reward, mean) in rewards.iter().zip(&mut part.rewards) {
+                let sum: f64 = (low..).zip(weights).map(|(j, w)| w * reward_at(reward, j)).sum();
+                mean.push(sum / total);
+            }
+        }
+    }
+    (throughput, part)
+}
+
+/// The shares p(0..=n) of customers between two parts, up to a factor, for growing n.
+struct Chain<'a> {
+    others: &'a [f64],
+    own: &'a [f64],
+    inverse_others: Vec<f64>,
+    inverse_own: Vec<f64>,
+    /// Rates that never fall with more customers make p(j) rise and then fall: it can be followed from its top.
+    one_top: bool,
+    top: usize,
+    weights: Vec<f64>,
+}
+
+/// Weights below this share of the largest cannot change a digit of the sums.
+const NEGLIGIBLE: f64 = 1e-25;
+
+impl<'a> Chain<'a> {
+    fn new(others: &'a [f64], own: &'a [f64]) -> Self {
+        let rising = |rates: &[f64]| rates.windows(2).all(|pair| pair[1] >= pair[0] * (1.0 - 1e-9));
+        let inverse = |rates: &[f64]| rates.iter().map(|r| 1.0 / r).collect::<Vec<_>>();
+        Self {
+            others,
+            own,
+            inverse_others: inverse(others),
+            inverse_own: inverse(own),
+            one_top: rising(others) && rising(own),
+            top: 0,
+            weights: vec![0.0; own.len() + 1],
+        }
+    }
+
+    /// The first j and the weights from there on; all others are negligible.
+    fn weights(&mut self, n: usize) -> (usize, &[f64]) {
+        if !self.one_top {
+            return self.weights_in_logarithms(n);
+        }
+        let ratio = |j: usize| self.others[n - j] * self.inverse_own[j - 1];
+        let mut top = self.top.min(n);
+        while top < n && ratio(top + 1) >= 1.0 {
+            top += 1;
+        }
+        while top > 0 && ratio(top) < 1.0 {
+            top -= 1;
+        }
+        self.top = top;
+        self.weights[top] = 1.0;
+        let mut high = top;
+        let mut weight = 1.0;
+        while high < n && weight > NEGLIGIBLE {
+            high += 1;
+            weight *= ratio(high);
+            self.weights[high] = weight;
+        }
+        let mut low = top;
+        weight = 1.0;
+        while low > 0 && weight > NEGLIGIBLE {
+            weight *= self.own[low - 1] * self.inverse_others[n - low];
+            low -= 1;
+            self.weights[low] = weight;
+        }
+        (low, &self.weights[low..=high])
+    }
+
+    fn weights_in_logarithms(&mut self, n: usize) -> (usize, &[f64]) {
+        let mut logarithm = 0.0;
+        let mut most: f64 = 0.0;
+        self.weights[0] = 0.0;
+        for j in 1..=n {
+            logarithm += (self.others[n - j] * self.inverse_own[j - 1]).ln();
+            most = most.max(logarithm);
+            self.weights[j] = logarithm;
+        }
+        self.weights[..=n].iter_mut().for_each(|w| *w = (*w - most).exp());
+        (0, &self.weights[..=n])
+    }
+}
+
+impl Sweep {
+    /// N, the largest population solved.
+    pub fn population(&self) -> usize {
+        self.throughput.len()
+    }
+
+    /// X with `population` customers (1..=N), per second.
+    pub fn throughput(&self, population: usize) -> f64 {
+        self.throughput[population - 1]
+    }
+
+    /// R = N/X − Z with `population` customers.
+    pub fn response(&self, population: usize) -> Seconds {
+        population as f64 / self.throughput(population) - self.think
+    }
+
+    /// Mean number at a station, queue and service; 0 with no customers.
+    pub fn queue(&self, station: usize, population: usize) -> f64 {
+        if population == 0 { 0.0 } else { self.queue[(population - 1) * self.resources.len() + station] }
+    }
+
+    /// Mean residence time at a station, all visits together.
+    pub fn residence(&self, station: usize, population: usize) -> Seconds {
+        self.queue(station, population) / self.throughput(population)
+    }
+
+    /// Share of its capacity a station uses: X·D/m, at a delay the mean number there, at load-dependent rates
+    /// the share of the time it is not empty.
+    pub fn utilization(&self, station: usize, population: usize) -> f64 {
+        let resource = &self.resources[station];
+        let busy = self.throughput(population) * resource.demand;
+        match &resource.pace {
+            Pace::Fixed | Pace::Delay => busy,
+            Pace::Servers(count) => busy / f64::from(*count),
+            Pace::Speeds(_) => 1.0 - self.idle(station, population),
+        }
+    }
+
+    /// Share of the time a queue-dependent station is empty; for the others 1 − U, not below 0.
+    pub fn idle(&self, station: usize, population: usize) -> f64 {
+        match self.idle[station].get(population.wrapping_sub(1)) {
+            Some(idle) => *idle,
+            None if population == 0 => 1.0,
+            None => (1.0 - self.throughput(population) * self.resources[station].demand).max(0.0),
+        }
+    }
+
+    /// The long-run mean of a reward of a station, by population.
+    pub fn reward(&self, station: usize, reward: usize, population: usize) -> f64 {
+        self.rewards[station][reward][population - 1]
+    }
+
+    /// How X answers to demands: ∂ln X / ∂ln D of each station, and last of the think time, at `population`.
+    /// 1 % more demand at a station changes X by that many percent. Exact: D ∂X/∂D / X = Q(N−1) − Q(N)
+    /// (de Souza e Silva & Muntz 1988); they add up to −1.
+    pub fn elasticity(&self, population: usize) -> Vec<f64> {
+        let thinking = |n: usize| if n == 0 { 0.0 } else { self.throughput(n) * self.think };
+        let change = |k: usize| self.queue(k, population - 1) - self.queue(k, population);
+        let stations = (0..self.resources.len()).map(change);
+        stations.chain([thinking(population - 1) - thinking(population)]).collect()
+    }
+
+    /// Every answer is finite and positive, below its bounds, and its customers add up.
+    fn check(&self) -> Result<(), Error> {
+        // The fastest each station can ever be, and the shortest a customer can ever stay: over 1..=n.
+        let mut capacity = vec![0.0_f64; self.resources.len()];
+        let mut shortest = vec![f64::INFINITY; self.resources.len()];
+        let broken = |station: &str, law: String| Err(Error::Violated { station: station.into(), law });
+        for n in 1..=self.population() {
+            let x = self.throughput(n);
+            if !(x.is_finite() && x > 0.0) {
+                return broken("the network", format!("throughput {x} with {n} customers, must be above 0"));
+            }
+            let mut total = x * self.think;
+            let mut least = self.think;
+            for (k, resource) in self.resources.iter().enumerate() {
+                if resource.demand > 0.0 {
+                    let rate = resource.rate(n);
+                    capacity[k] = capacity[k].max(rate);
+                    shortest[k] = shortest[k].min(n as f64 / rate);
+                    least += shortest[k];
+                    if x > capacity[k] * (1.0 + 1e-9) {
+                        let law = format!("throughput {x} with {n} customers, at most {}", capacity[k]);
+                        return broken(&resource.name, law);
+                    }
+                }
+                let queue = self.queue(k, n);
+                if !(queue.is_finite() && queue >= 0.0) {
+                    return broken(&resource.name, format!("queue {queue} with {n} customers, must be ≥ 0"));
+                }
+                total += queue;
+            }
+            if x > n as f64 / least * (1.0 + 1e-9) {
+                return broken(
+                    "the network",
+                    format!("throughput {x} with {n} customers, at most N / (D + Z)"),
+                );
+            }
+            if (total - n as f64).abs() > 1e-6 * n as f64 {
+                return broken("the network", format!("ΣQ + X·Z = {total}, must be N = {n}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(value: f64, expected: f64, tolerance: f64) {
+        assert!((value / expected - 1.0).abs() <= tolerance, "{value} is not {expected}");
+    }
+
+    /// Reiser & Lavenberg's recursion by hand: D = 0.2, 0.1 and Z = 1.
+    #[test]
+    fn two_customers_by_hand() {
+        let sweep = solve(&[Resource::fixed("a", 0.2), Resource::fixed("b", 0.1)], 1.0, 2).unwrap();
+        close(sweep.throughput(1), 1.0 / 1.3, 1e-14);
+        let (qa, qb) = (0.2 / 1.3, 0.1 / 1.3);
+        close(sweep.throughput(2), 2.0 / (1.0 + 0.2 * (1.0 + qa) + 0.1 * (1.0 + qb)), 1e-14);
+    }
+
+    /// With Z = 0 and m servers alone all customers are there.
+    #[test]
+    fn one_station_alone_runs_at_its_own_rate() {
+        let sweep = solve(&[Resource::servers("s", 0.5, 3)], 0.0, 10).unwrap();
+        close(sweep.throughput(2), 4.0, 1e-14);
+        close(sweep.throughput(9), 6.0, 1e-14);
+    }
+
+    /// Machine repair is a delay and m servers: an independent formula.
+    #[test]
+    fn one_multi_server_and_think_time_is_machine_repair() {
+        let sweep = solve(&[Resource::servers("s", 0.02, 8)], 0.3, 400).unwrap();
+        for n in [1, 8, 100, 400] {
+            let repair = crate::station::mmm_n(n, 0.3, 0.02, 8).unwrap();
+            close(sweep.throughput(n as usize), repair.throughput, 1e-10);
+            close(sweep.queue(0, n as usize), repair.present, 1e-10);
+            assert!((sweep.idle(0, n as usize) - repair.present_share[0]).abs() < 1e-12);
+        }
+    }
+
+    /// One server written as m = 1, as constant speeds, as a single server: the same network.
+    #[test]
+    fn the_same_server_written_three_ways() {
+        let think = 0.4;
+        let with = |pace| {
+            let odd = Resource { name: "odd".into(), demand: 0.07, pace };
+            solve(&[Resource::fixed("a", 0.05), odd, Resource::servers("m", 0.3, 4)], think, 60).unwrap()
+        };
+        let plain = with(Pace::Fixed);
+        for other in [with(Pace::Servers(1)), with(Pace::Speeds(vec![1.0]))] {
+            for n in 1..=60 {
+                close(other.throughput(n), plain.throughput(n), 1e-12);
+                close(other.queue(1, n), plain.queue(1, n), 1e-10);
+            }
+        }
+    }
+
+    /// Retrograde stations have two-humped distributions: the logarithms must agree with the direct sum.
+    #[test]
+    fn speeds_that_fall_again_are_solved_too() {
+        let speeds: Vec<f64> =
+            (1..=40).map(|j| f64::from(j) / (1.0 + 0.01 * f64::from(j * (j - 1)))).collect();
+        let odd = Resource { name: "odd".into(), demand: 1.0, pace: Pace::Speeds(speeds.clone()) };
+        let sweep = solve(&[odd], 5.0, 40).unwrap();
+        let births: Vec<f64> = (0..40).map(|k| f64::from(40 - k) / 5.0).collect();
+        let shares = crate::station::birth_death(&births, &speeds).unwrap();
+        let expected: f64 = (1..=40).map(|k| shares[k] * speeds[k - 1]).sum();
+        close(sweep.throughput(40), expected, 1e-10);
+    }
+
+    #[test]
+    fn elasticities_add_up_to_minus_one_and_match_a_small_step() {
+        let at = |demand| {
+            solve(&[Resource::fixed("a", 0.05), Resource::servers("m", demand, 4)], 0.4, 30).unwrap()
+        };
+        let sweep = at(0.3);
+        let elasticity = sweep.elasticity(30);
+        assert!((elasticity.iter().sum::<f64>() + 1.0).abs() < 1e-9);
+        let step = 1e-6;
+        let by_hand = (at(0.3 * (1.0 + step)).throughput(30) / at(0.3 * (1.0 - step)).throughput(30)).ln()
+            / (2.0 * step);
+        assert!((elasticity[1] - by_hand).abs() < 1e-5, "{} {by_hand}", elasticity[1]);
+    }
+
+    #[test]
+    fn rewards_are_averaged_over_the_customers_there() {
+        let resource = Resource::servers("s", 1.0, 2);
+        let identity: Reward = (0..=20).map(f64::from).collect();
+        let sweep = solve_with_rewards(&[resource], 3.0, 20, &[vec![identity, vec![1.0]]]).unwrap();
+        close(sweep.reward(0, 0, 20), sweep.queue(0, 20), 1e-12);
+        close(sweep.reward(0, 1, 20), 1.0, 1e-12);
+    }
+
+    #[test]
+    fn what_cannot_be_solved_is_named() {
+        let error = solve(&[Resource::fixed("disk", -1.0)], 0.0, 3).unwrap_err();
+        assert_eq!(error.to_string(), "station `disk`: has a demand of -1 s");
+        assert!(solve(&[Resource::fixed("disk", 0.0)], 0.0, 3).is_err());
+    }
+}

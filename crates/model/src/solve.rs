@@ -1,0 +1,615 @@
+//! The right solver for a description, what it assumes, and what it refuses.
+
+use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
+
+use crate::layered::{self, Of, Part};
+use crate::multi::{self, Customers, Place};
+use crate::network::{Class, Demand, Discipline, Feature, FeatureKind, Kind, Network, Workload};
+use crate::open::{self, Arrivals};
+use crate::table::Table;
+use crate::{Error, station};
+
+/// How networks of several closed classes are solved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Exactly where memory allows, else by Linearizer.
+    #[default]
+    Auto,
+    /// Exactly, or not at all.
+    Exact,
+    /// By Linearizer.
+    Linearizer,
+    /// By Schweitzer's approximation.
+    Schweitzer,
+}
+
+/// An answer with its assumptions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Solution {
+    /// Name of the network.
+    pub network: String,
+    /// The solver that answered.
+    pub method: String,
+    /// Whether every feature of the description was treated exactly.
+    pub exact: bool,
+    /// What was approximated, and how.
+    pub notes: Vec<String>,
+    /// A closed network of one class: one entry for each population 1..=N. Others: one entry.
+    pub points: Vec<Point>,
+}
+
+/// The answer at one population or arrival rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// By class.
+    pub classes: Vec<ClassPoint>,
+    /// By station, all classes together.
+    pub stations: Vec<StationPoint>,
+    /// By pool.
+    pub pools: Vec<PoolPoint>,
+}
+
+/// One class in the long run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassPoint {
+    /// Name of the class.
+    pub name: String,
+    /// N of a closed class.
+    pub population: Option<u64>,
+    /// X, per second.
+    pub throughput: f64,
+    /// R, without the think time.
+    pub response: Seconds,
+    /// Residence time at each station, in the order of [`Point::stations`].
+    pub residence: Vec<Option<Seconds>>,
+}
+
+/// One station in the long run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StationPoint {
+    /// Name of the station.
+    pub name: String,
+    /// Visits per second.
+    pub throughput: f64,
+    /// ρ: busy servers / servers; at a delay the mean number there.
+    pub utilization: f64,
+    /// Mean number there, in service included. Not known inside a fork.
+    pub queue: Option<f64>,
+    /// Residence time of one visit. Not known inside a fork.
+    pub residence: Option<Seconds>,
+}
+
+/// One pool in the long run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolPoint {
+    /// Name of the pool.
+    pub name: String,
+    /// Number of slots.
+    pub size: u32,
+    /// Mean number of slots in use.
+    pub held: f64,
+    /// Mean number that wait for a slot.
+    pub waiting: f64,
+    /// Mean wait for a slot, per request of the class.
+    pub wait: Seconds,
+    /// Mean time a slot is held, per request of the class.
+    pub hold: Seconds,
+}
+
+/// How a solver treats a feature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// Without loss.
+    Exact,
+    /// Approximately: how.
+    Approximate(&'static str),
+    /// Not at all: what to do instead.
+    Refused(&'static str),
+}
+
+/// How [`solve`] treats a feature of a network, and which solver that is.
+///
+/// One class may have pools, forks and load-dependent rates; several classes need product form; a single open
+/// station may lose requests and have any distribution.
+pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatment) {
+    use Treatment::{Approximate, Exact, Refused};
+    let solver = solver_name(network);
+    let one_class = network.classes.len() == 1;
+    let alone = lone_station(network).is_some();
+    let treatment = match feature.kind {
+        FeatureKind::OpenClass | FeatureKind::ClosedClass | FeatureKind::SeveralClasses => Exact,
+        FeatureKind::MultiServer => Exact,
+        FeatureKind::LoadDependent if one_class => Exact,
+        FeatureKind::LoadDependent => Refused("give the network one class, or simulate"),
+        FeatureKind::FiniteCapacity if alone => Exact,
+        FeatureKind::FiniteCapacity | FeatureKind::FinitePoolQueue => {
+            Refused("take the limit away where it is rarely reached, or simulate")
+        }
+        FeatureKind::NotExponential if alone => Approximate("the wait is that of G/G/m, from two moments"),
+        FeatureKind::NotExponential => {
+            Approximate("taken as exponential: constant times wait less, heavy-tailed ones more")
+        }
+        FeatureKind::UnequalService => Approximate("each class keeps its own demand, the waits are shared"),
+        FeatureKind::Priority => Refused("station::mg1_priority answers for a single station; or simulate"),
+        FeatureKind::HeldPool if one_class => {
+            Approximate("decomposition: the inside is solved for each number of held slots")
+        }
+        FeatureKind::HeldPool => Refused("give the network one class, or simulate"),
+        FeatureKind::Fork if one_class => {
+            Approximate("copies wait as j/(alone + (j − 1)·S·k/n); within 5 % in the cases solved exactly")
+        }
+        FeatureKind::Fork => Refused("give the network one class, or simulate"),
+        FeatureKind::NotPoisson if alone => Approximate("the wait is that of G/G/m, from two moments"),
+        FeatureKind::NotPoisson => Approximate("taken as Poisson: regular arrivals wait less, bursts more"),
+        FeatureKind::TimeVarying => Refused("a long run has no time: solve for each rate, or simulate"),
+    };
+    (solver, treatment)
+}
+
+fn solver_name(network: &Network) -> &'static str {
+    let closed = network.classes.iter().filter(|c| c.population().is_some()).count();
+    match (network.classes.len(), closed) {
+        (1, 1) => "the closed single-class solver",
+        (1, 0) if lone_station(network).is_some() => "the single-station formulas",
+        (_, 0) => "the open-network solver",
+        (all, closed) if all == closed => "the multi-class solver",
+        _ => "the mixed-network solver",
+    }
+}
+
+/// The only station of an open network of one class, if it is one with servers.
+fn lone_station(network: &Network) -> Option<usize> {
+    let [class] = &network.classes[..] else { return None };
+    class.rate()?;
+    let parts = layered::parts(network, class).ok()?;
+    match parts[..] {
+        [Part::Station { station, visits, .. }] if (visits - 1.0).abs() < 1e-12 => {
+            matches!(network.stations[station].kind, Kind::Servers { .. }).then_some(station)
+        }
+        _ => None,
+    }
+}
+
+/// Solves a network: a closed one of one class for every population up to its own, others once.
+///
+/// # Errors
+/// [`Error::Refused`], naming the first feature that the solver does not treat; [`Error::Unstable`], naming the
+/// station; what [`Network::check`] finds; and [`Error::Violated`] when the answer breaks a law.
+pub fn solve(network: &Network, method: Method) -> Result<Solution, Error> {
+    network.check()?;
+    let mut notes = Vec::new();
+    for feature in network.features() {
+        match treatment(network, &feature) {
+            (_, Treatment::Exact) => {}
+            (_, Treatment::Approximate(how)) => notes.push(format!("{feature}: {how}")),
+            (solver, Treatment::Refused(hint)) => {
+                return Err(Error::Refused {
+                    solver: solver.into(),
+                    feature: feature.to_string(),
+                    hint: hint.into(),
+                });
+            }
+        }
+    }
+    let (points, method, more) = match (&network.classes[..], lone_station(network)) {
+        ([class], Some(place)) => (vec![lone(network, class, place)?], "station formulas", None),
+        ([class], None) => match class.workload {
+            Workload::Closed { population, .. } => {
+                (closed(network, class, population)?, "exact, joined stations", None)
+            }
+            Workload::Open { .. } => (vec![open_single(network, class)?], "each station as if alone", None),
+        },
+        _ => several(network, method)?,
+    };
+    notes.extend(more.map(str::to_owned));
+    Ok(Solution {
+        network: network.name.clone(),
+        method: method.into(),
+        exact: notes.is_empty(),
+        notes,
+        points,
+    })
+}
+
+fn closed(network: &Network, class: &Class, population: u64) -> Result<Vec<Point>, Error> {
+    let parts = layered::parts(network, class)?;
+    let demands = &network.demands()[0];
+    let population = usize::try_from(population).unwrap_or(usize::MAX);
+    if population > 1_000_000 {
+        return Err(Error::TooLarge {
+            what: format!("exact solution for {population} clients"),
+            hint: "use bounds, or an open class of the same rate".into(),
+        });
+    }
+    let level = layered::solve_closed(network, &parts, class.think(), population)?;
+    Ok((1..=population)
+        .map(|n| {
+            let throughput = level.sweep.throughput(n);
+            let means = level.means.iter().map(|m| (&m.of, m.values[n]));
+            let class_point = |residence| ClassPoint {
+                name: class.name.clone(),
+                population: Some(n as u64),
+                throughput,
+                response: level.sweep.response(n),
+                residence,
+            };
+            point(network, demands, throughput, means, class_point)
+        })
+        .collect())
+}
+
+fn open_single(network: &Network, class: &Class) -> Result<Point, Error> {
+    let parts = layered::parts(network, class)?;
+    let rate = class.rate().expect("the class is open");
+    let level = layered::solve_open(network, &parts, rate)?;
+    let response = level.present.iter().sum::<f64>() / rate;
+    let class_point = |residence| ClassPoint {
+        name: class.name.clone(),
+        population: None,
+        throughput: rate,
+        response,
+        residence,
+    };
+    Ok(point(network, &network.demands()[0], rate, level.means.iter().map(|(of, v)| (of, *v)), class_point))
+}
+
+/// Gathers the means of a single-class solution into one row for each station and pool.
+fn point<'a>(
+    network: &Network,
+    demands: &[Demand],
+    throughput: f64,
+    means: impl Iterator<Item = (&'a Of, f64)>,
+    class_point: impl FnOnce(Vec<Option<Seconds>>) -> ClassPoint,
+) -> Point {
+    let mut queues = vec![None; network.stations.len()];
+    let mut idle = vec![None; network.stations.len()];
+    let mut held = vec![(0.0, 0.0); network.pools.len()];
+    for (of, value) in means {
+        match of {
+            // A delay may stand in several places: its customers add up.
+            Of::Queue(k) => queues[*k] = Some(queues[*k].unwrap_or(0.0) + value),
+            Of::Idle(k) => idle[*k] = Some(value),
+            Of::Held(p) => held[*p].0 = value,
+            Of::Waiting(p) => held[*p].1 = value,
+            Of::Fork(_) => {}
+        }
+    }
+    let stations = network
+        .stations
+        .iter()
+        .enumerate()
+        .map(|(k, there)| {
+            let visits = throughput * demands[k].visits;
+            let busy = throughput * demands[k].seconds;
+            // A station that is not visited is not in the means, and empty.
+            let queue = if demands[k].visits > 0.0 { queues[k] } else { Some(0.0) };
+            StationPoint {
+                name: there.name.clone(),
+                throughput: visits,
+                utilization: match &there.kind {
+                    Kind::Servers { count } => busy / f64::from(*count),
+                    Kind::Delay | Kind::Link { .. } => busy,
+                    Kind::LoadDependent { .. } => idle[k].map_or(busy, |idle| 1.0 - idle),
+                },
+                queue,
+                residence: queue.filter(|_| visits > 0.0).map(|queue| queue / visits),
+            }
+        })
+        .collect();
+    let pools = network
+        .pools
+        .iter()
+        .zip(held)
+        .map(|(pool, (held, waiting))| PoolPoint {
+            name: pool.name.clone(),
+            size: pool.size,
+            held,
+            waiting,
+            wait: waiting / throughput,
+            hold: held / throughput,
+        })
+        .collect();
+    let residence = queues.iter().map(|queue| queue.map(|queue| queue / throughput)).collect();
+    Point { classes: vec![class_point(residence)], stations, pools }
+}
+
+/// A single open station: the formulas of [`station`].
+fn lone(network: &Network, class: &Class, place: usize) -> Result<Point, Error> {
+    let there = &network.stations[place];
+    let Kind::Servers { count } = there.kind else { unreachable!("lone_station checks the kind") };
+    let rate = class.rate().expect("lone_station checks the class");
+    let demand = network.demands()[0][place];
+    let (throughput, present) = if let Some(room) = there.capacity {
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        let levels = station::mmm_k(rate, demand.seconds, count, room)?;
+        (levels.throughput, levels.present)
+    } else {
+        let gap_scv = match &class.workload {
+            Workload::Open { gap, .. } if !gap.is_exponential() => gap.scv(),
+            _ => 1.0,
+        };
+        let mut service_scv = 1.0;
+        let shared = matches!(there.discipline, Discipline::ProcessorSharing | Discipline::LifoPreemptive);
+        if !shared {
+            network.walk(&class.path, 1.0, &mut |_, _, work| {
+                if let crate::network::Work::Time(time) = work {
+                    service_scv = if time.is_exponential() { 1.0 } else { time.scv() };
+                }
+            });
+        }
+        let alone =
+            station::ggm(rate, gap_scv, demand.seconds, service_scv, count).map_err(|error| match error {
+                Error::Unstable { utilization, .. } => {
+                    Error::Unstable { station: there.name.clone(), utilization }
+                }
+                other => other,
+            })?;
+        (alone.throughput, alone.present)
+    };
+    let class_point = |residence| ClassPoint {
+        name: class.name.clone(),
+        population: None,
+        throughput,
+        response: present / throughput,
+        residence,
+    };
+    let of = Of::Queue(place);
+    Ok(point(network, &network.demands()[0], throughput, std::iter::once((&of, present)), class_point))
+}
+
+type Several = (Vec<Point>, &'static str, Option<&'static str>);
+
+/// Several classes: closed, open, or both.
+fn several(network: &Network, method: Method) -> Result<Several, Error> {
+    let places: Vec<Place> = network
+        .stations
+        .iter()
+        .map(|s| Place {
+            name: s.name.clone(),
+            servers: match s.kind {
+                Kind::Delay => None,
+                Kind::Servers { count } => Some(count),
+                Kind::Link { .. } | Kind::LoadDependent { .. } => Some(1),
+            },
+        })
+        .collect();
+    let all = network.demands();
+    let seconds = |c: usize| all[c].iter().map(|d| d.seconds).collect::<Vec<_>>();
+    let mut open_classes = Vec::new();
+    let mut closed_classes = Vec::new();
+    for (c, class) in network.classes.iter().enumerate() {
+        match class.population() {
+            Some(population) => closed_classes.push(Customers {
+                name: class.name.clone(),
+                population,
+                think: class.think(),
+                demands: seconds(c),
+            }),
+            None => open_classes.push(Arrivals {
+                name: class.name.clone(),
+                rate: class.rate().expect("a class without population has a rate"),
+                demands: seconds(c),
+            }),
+        }
+    }
+    let solver: fn(&[Place], &[Customers]) -> Result<multi::Answer, Error> = match method {
+        Method::Exact => multi::exact,
+        Method::Linearizer => multi::linearizer,
+        Method::Schweitzer => multi::schweitzer,
+        Method::Auto => |places, classes| match multi::exact(places, classes) {
+            Err(Error::TooLarge { .. }) => multi::linearizer(places, classes),
+            other => other,
+        },
+    };
+    let exactly = closed_classes.is_empty()
+        || match method {
+            Method::Exact => true,
+            Method::Auto => !multi::too_large(&places, &closed_classes),
+            Method::Linearizer | Method::Schweitzer => false,
+        };
+    let (open_answer, closed_answer) = open::mixed(&places, &open_classes, &closed_classes, solver)?;
+    let (mut opens, mut closeds) = (0, 0);
+    let mut classes = Vec::new();
+    let mut queue = vec![0.0; places.len()];
+    let mut visits = vec![0.0; places.len()];
+    for (c, class) in network.classes.iter().enumerate() {
+        let (throughput, residence, numbers) = match class.population() {
+            Some(_) => {
+                closeds += 1;
+                let i = closeds - 1;
+                (closed_answer.throughput[i], &closed_answer.residence[i], &closed_answer.queue[i])
+            }
+            None => {
+                opens += 1;
+                let i = opens - 1;
+                (open_classes[i].rate, &open_answer.residence[i], &open_answer.queue[i])
+            }
+        };
+        for k in 0..places.len() {
+            queue[k] += numbers[k];
+            visits[k] += throughput * all[c][k].visits;
+        }
+        classes.push(ClassPoint {
+            name: class.name.clone(),
+            population: class.population(),
+            throughput,
+            response: residence.iter().sum(),
+            residence: residence.iter().copied().map(Some).collect(),
+        });
+    }
+    let stations = places
+        .iter()
+        .enumerate()
+        .map(|(k, place)| StationPoint {
+            name: place.name.clone(),
+            throughput: visits[k],
+            utilization: open_answer.utilization[k],
+            queue: Some(queue[k]),
+            residence: (visits[k] > 0.0).then(|| queue[k] / visits[k]),
+        })
+        .collect();
+    let name = match (exactly, method) {
+        (true, _) if closed_classes.is_empty() => "each station as if alone",
+        (true, _) => "exact mean value analysis",
+        (false, Method::Schweitzer) => "Schweitzer's approximation",
+        (false, _) => "Linearizer",
+    };
+    let note = (!exactly)
+        .then_some("several closed classes: approximate mean value analysis, mostly within 1 to 5 %");
+    Ok((vec![Point { classes, stations, pools: Vec::new() }], name, note))
+}
+
+impl Solution {
+    /// The last point: the whole population, or the only one.
+    pub fn last(&self) -> &Point {
+        self.points.last().expect("a solution has at least one point")
+    }
+
+    /// Classes: X and R at each point (all populations of a closed class).
+    pub fn class_table(&self) -> Table {
+        let columns = [("class", ""), ("population", ""), ("throughput", "1/s"), ("response", "s")];
+        let mut table = Table::new(format!("{}: classes ({})", self.network, self.method), &columns);
+        for class in self.points.iter().flat_map(|p| &p.classes) {
+            table.push(vec![
+                class.name.as_str().into(),
+                class.population.map(|n| n as f64).into(),
+                class.throughput.into(),
+                class.response.into(),
+            ]);
+        }
+        table
+    }
+
+    /// Stations and pools at the last point: X, U, Q, R, and who waits for a slot.
+    pub fn station_table(&self) -> Table {
+        let columns = [
+            ("station", ""),
+            ("visits", "1/s"),
+            ("utilization", ""),
+            ("queue", ""),
+            ("residence per visit", "s"),
+        ];
+        let mut table = Table::new(format!("{}: stations ({})", self.network, self.method), &columns);
+        for station in &self.last().stations {
+            table.push(vec![
+                station.name.as_str().into(),
+                station.throughput.into(),
+                station.utilization.into(),
+                station.queue.into(),
+                station.residence.into(),
+            ]);
+        }
+        table
+    }
+
+    /// Pools at the last point.
+    pub fn pool_table(&self) -> Table {
+        let columns =
+            [("pool", ""), ("slots", ""), ("held", ""), ("waiting", ""), ("wait", "s"), ("hold", "s")];
+        let mut table = Table::new(format!("{}: pools ({})", self.network, self.method), &columns);
+        for pool in &self.last().pools {
+            table.push(vec![
+                pool.name.as_str().into(),
+                f64::from(pool.size).into(),
+                pool.held.into(),
+                pool.waiting.into(),
+                pool.wait.into(),
+                pool.hold.into(),
+            ]);
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::from_toml;
+
+    fn solved(source: &str) -> Solution {
+        solve(&from_toml(source).unwrap(), Method::Auto).unwrap()
+    }
+
+    #[test]
+    fn the_commented_example_is_solved_and_says_what_it_assumed() {
+        let solution = solved(crate::form::EXAMPLE);
+        assert_eq!(solution.points.len(), 192);
+        assert!(!solution.exact && solution.notes[0].contains("workers"), "{:?}", solution.notes);
+        let last = solution.last();
+        // The link is the bottleneck: 101 Mbit/s over (4132 + 156) bytes.
+        let cap = 101e6 / 8.0 / 4288.0;
+        assert!((last.classes[0].throughput / cap - 1.0).abs() < 1e-6);
+        assert!((last.pools[0].held - 64.0).abs() < 1e-6);
+        // Little over the whole loop: nothing is lost between parts.
+        let all: f64 = last.stations.iter().filter_map(|s| s.queue).sum::<f64>() + last.pools[0].waiting;
+        assert!((all - 192.0).abs() < 1e-6, "{all}");
+    }
+
+    #[test]
+    fn what_a_solver_cannot_do_it_refuses_by_name() {
+        let source = r#"
+            station = [{ name = "db", capacity = 5 }, { name = "net", delay = true }]
+            class = [{ name = "c", population = 3, path = [{ at = "db", service = 1 }, { at = "net", service = 1 }] }]
+        "#;
+        let error = solve(&from_toml(source).unwrap(), Method::Auto).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the closed single-class solver does not treat the finite capacity of `db`"
+        );
+    }
+
+    #[test]
+    fn a_lone_station_may_lose_requests_or_have_constant_service() {
+        let lossy = solved(
+            r#"station = [{ name = "db", capacity = 3 }]
+               class = [{ name = "c", rate = 0.5, path = [{ at = "db", service = 1 }] }]"#,
+        );
+        assert!(lossy.exact);
+        assert!((lossy.last().classes[0].throughput - 0.5 * (1.0 - 0.125 / 1.875)).abs() < 1e-12);
+        let constant = solved(
+            r#"station = [{ name = "db" }]
+               class = [{ name = "c", rate = 0.5, path = [{ at = "db", service = { constant = 1 } }] }]"#,
+        );
+        assert!((constant.last().classes[0].response - 1.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn open_closed_and_mixed_classes_each_find_their_solver() {
+        let stations =
+            r#"station = [{ name = "a" }, { name = "b", servers = 2 }, { name = "z", delay = true }]"#;
+        let closed = |name| {
+            format!(
+                r#"{{ name = "{name}", population = 4, think = 1, path = [{{ at = "a", service = 0.1 }}, {{ at = "z", service = 1 }}] }}"#
+            )
+        };
+        let open =
+            r#"{ name = "o", rate = 2, path = [{ at = "a", service = 0.1 }, { at = "b", service = 0.2 }] }"#;
+        let both = solved(&format!("{stations}\nclass = [{}, {}]", closed("x"), closed("y")));
+        assert_eq!(both.method, "exact mean value analysis");
+        let mixed = solved(&format!("{stations}\nclass = [{}, {open}]", closed("x")));
+        assert!(mixed.exact);
+        assert!(
+            mixed.last().classes[0].throughput
+                < solved(&format!("{stations}\nclass = [{}]", closed("x"))).last().classes[0].throughput
+        );
+        let total: f64 = mixed.last().stations.iter().filter_map(|s| s.queue).sum();
+        let by_class: f64 = mixed.last().classes.iter().map(|c| c.throughput * c.response).sum();
+        assert!((total - by_class).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_fork_waits_for_the_slowest() {
+        let source = |wait: &str| {
+            format!(
+                r#"station = [{{ name = "s1" }}, {{ name = "s2" }}, {{ name = "s3" }}]
+               class = [{{ name = "set", population = 1, path = [{{ fork = ["s1", "s2", "s3"], wait = {wait}, service = 0.6 }}] }}]"#
+            )
+        };
+        let response = |wait: &str| solved(&source(wait)).last().classes[0].response;
+        assert!((response("\"all\"") - 0.6 * (1.0 + 0.5 + 1.0 / 3.0)).abs() < 1e-9);
+        assert!((response("\"any\"") - 0.2).abs() < 1e-9);
+        assert!((response("2") - 0.6 * (1.0 / 3.0 + 0.5)).abs() < 1e-9);
+    }
+}
