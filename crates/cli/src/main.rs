@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod failure;
+mod proxy;
 
 use failure::Failure;
 
@@ -19,12 +20,16 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Job {}
+enum Job {
+    Proxy(proxy::ProxyArgs),
+}
 
 fn main() -> ExitCode {
     // clap itself prints usage errors, with the nearest known flag, and exits with 2.
     let cli = Cli::parse();
-    let result: Result<(), Failure> = match cli.job {};
+    let result: Result<(), Failure> = match &cli.job {
+        Job::Proxy(args) => proxy::run(args),
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

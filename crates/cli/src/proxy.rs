@@ -1,0 +1,145 @@
+//! `krarup proxy`: a memcached middleware that stamps everything.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args};
+use krarup_net::{Address, Clock};
+use krarup_proxy::engine::events::{self, Notice};
+use krarup_proxy::{Config, Core, MultiGet, config};
+use krarup_record::{Recorder, recorder};
+
+use crate::failure::Failure;
+
+/// Stand between memcached clients and servers, and measure where each request spends its time.
+///
+/// Every server holds a copy of everything: writes go to all, reads to the one that was given the least work.
+/// Ends on SIGINT or SIGTERM: finishes what is in flight and prints its statistics.
+#[derive(Args)]
+#[command(after_help = "The flags of the classic course middleware work as they are:\n  \
+    krarup proxy -l 127.0.0.1 -p 11211 -t 64 -s true -m 127.0.0.1:11212 127.0.0.1:11213")]
+pub(crate) struct ProxyArgs {
+    /// Where clients connect [default: 127.0.0.1:11211]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["address", "port"])]
+    listen: Option<Address>,
+    /// The address to listen on, without its port
+    #[arg(short = 'l', value_name = "ADDRESS")]
+    address: Option<String>,
+    /// The port to listen on
+    #[arg(short = 'p', value_name = "PORT")]
+    port: Option<u16>,
+    /// The servers, in order; the first gives out cas uniques
+    #[arg(long, short = 'm', value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
+    servers: Vec<Address>,
+    /// How many requests may be with the servers at once: a number, or `unlimited` [default: unlimited]
+    #[arg(long, short = 't', value_name = "WORKERS", value_parser = config::parse_workers)]
+    workers: Option<krarup_proxy::Workers>,
+    /// Whether a get of several keys is shared out evenly over all servers [default: false]
+    #[arg(long, short = 's', value_name = "BOOL", action = ArgAction::Set, value_parser = parse_bool)]
+    sharded: Option<bool>,
+    /// A configuration file; flags go over what it says
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the configuration that would be used, as a commented file, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Check the configuration and end
+    #[arg(long)]
+    check: bool,
+    /// Write windows.csv, histograms and hold times into this directory at the end
+    #[arg(long, value_name = "DIR")]
+    stats_dir: Option<PathBuf>,
+    /// Also write every request's row into rows.parquet there
+    #[arg(long, requires = "stats_dir")]
+    rows: bool,
+    /// Print the statistics at the end as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// As the course's own launcher reads it: `true` in any case is true, everything else is false; only that here the
+/// rest must be `false`.
+fn parse_bool(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("`{text}` is neither true nor false")),
+    }
+}
+
+impl ProxyArgs {
+    /// The file's configuration with the flags over it.
+    fn config(&self) -> Result<Config, Failure> {
+        let mut config = match &self.config {
+            Some(path) => {
+                let name = path.display().to_string();
+                let text = fs::read_to_string(path)
+                    .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+                Config::parse(&text, &name).map_err(|error| {
+                    Failure::usage(error).hint("krarup proxy --print-config shows every key with its meaning")
+                })?
+            }
+            None => Config::default(),
+        };
+        if let Some(listen) = &self.listen {
+            config.listen = listen.clone();
+        }
+        if let Some(address) = &self.address {
+            config.listen.host = address.clone();
+        }
+        if let Some(port) = self.port {
+            config.listen.port = port;
+        }
+        if !self.servers.is_empty() {
+            config.servers = self.servers.clone();
+        }
+        if let Some(workers) = self.workers {
+            config.workers = workers;
+        }
+        if let Some(sharded) = self.sharded {
+            config.multi_get = if sharded { MultiGet::Sharded } else { MultiGet::Whole };
+        }
+        Ok(config)
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
+    let config = args.config()?;
+    if args.print_config {
+        print!("{}", config.commented());
+        return Ok(());
+    }
+    config.check().map_err(Failure::usage)?;
+    if args.check {
+        eprintln!(
+            "the configuration is good: {} servers, clients on {}",
+            config.servers.len(),
+            config.listen
+        );
+        return Ok(());
+    }
+    let clock = Clock::start();
+    let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+    let servers = config.servers.iter().map(ToString::to_string).collect();
+    let core = Core::new(config.settings(), servers, recorder, clock.now());
+    let ended = events::run(&config, core, clock, tell).map_err(Failure::usage)?;
+    let _ = ended;
+    Ok(())
+}
+
+/// Tells the operator, on stderr.
+fn tell(notice: Notice) {
+    match notice {
+        Notice::Listening(address) => eprintln!("listening on {address}"),
+        Notice::ServerUp(name) => eprintln!("server {name} is up"),
+        Notice::ServerDown(name, why) => {
+            eprintln!("warning: server {name} is down: {why}; requests to it are answered with SERVER_ERROR");
+        }
+        Notice::Stopping => eprintln!("stopping: finishing what is in flight"),
+        Notice::Unfinished(requests) => {
+            eprintln!("warning: {requests} requests were not finished within the limit");
+        }
+        Notice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
+    }
+}

@@ -1,0 +1,68 @@
+//! One client's connection: its requests in the order they came, its replies in the same order.
+
+use krarup_net::Outbox;
+use krarup_units::Stamp;
+
+use crate::arena::NOBODY;
+
+/// A client, without its socket.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Replies on their way out.
+    pub(crate) out: Outbox,
+    /// The oldest request not yet replied to; requests are linked from old to young.
+    pub(crate) oldest: u32,
+    /// The youngest one.
+    pub(crate) youngest: u32,
+    /// The oldest one whose reply has not been put into `out`.
+    pub(crate) next_to_render: u32,
+    /// Requests not yet replied to.
+    pub(crate) outstanding: u32,
+    /// A request that must be done before the next may be read.
+    pub(crate) barrier: u32,
+    /// No more requests are read: it said `quit`, or broke the protocol.
+    pub(crate) closing: bool,
+    /// Bytes of a refused value that are still to come.
+    pub(crate) swallow: u64,
+    /// What to do when they have come.
+    pub(crate) refused: Option<Box<Refused>>,
+    /// Whether it waits for room in the queue.
+    pub(crate) starving: bool,
+    /// Whether the engine has been told that there is something to write.
+    pub(crate) dirty: bool,
+    /// Whether the engine has been told to offer its bytes again.
+    pub(crate) runnable: bool,
+    /// Whether it holds back requests the engine has offered.
+    pub(crate) held_back: bool,
+}
+
+/// A value over the limit.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// After the read that brought the command line.
+    pub(crate) received: Stamp,
+    /// The key whose old value must go, for `set`.
+    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) noreply: bool,
+    pub(crate) bytes_in: u64,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self {
+            out: Outbox::default(),
+            oldest: NOBODY,
+            youngest: NOBODY,
+            next_to_render: NOBODY,
+            outstanding: 0,
+            barrier: NOBODY,
+            closing: false,
+            swallow: 0,
+            refused: None,
+            starving: false,
+            dirty: false,
+            runnable: false,
+            held_back: false,
+        }
+    }
+}

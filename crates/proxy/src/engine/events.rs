@@ -1,0 +1,712 @@
+//! One event loop: every client and every server of the proxy on one thread, edge-triggered.
+//!
+//! ```text
+//!        ┌─▶ wait for readiness
+//!        │   read servers   ─▶ answers           one large read each
+//!        │   read clients   ─▶ requests          one read each
+//!        │   write servers  ◀─ requests          one write each, however many requests
+//!        │   write clients  ◀─ replies           one write each, however many replies
+//!        └── hold: under load, some microseconds, so that more comes together
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+
+use krarup_net::mio::net::TcpListener;
+use krarup_net::mio::{Events, Interest, Poll, Token};
+use krarup_net::signal::Signals;
+use krarup_net::{Address, Clock, Conn, Inbox, Moved, listen};
+use krarup_record::Outcome;
+use krarup_units::{Nanos, Stamp};
+
+use crate::config::Config;
+use crate::core::Core;
+use crate::hold::Hold;
+
+const LISTENER: Token = Token(0);
+const STOP: Token = Token(1);
+const RELOAD: Token = Token(2);
+/// Tokens of servers begin here, those of clients behind them.
+const SERVERS: usize = 16;
+const CLIENTS: usize = 1 << 16;
+
+/// What one read from a client may bring. Clients share the buffer; what makes no whole request is kept apart.
+const CLIENT_READ: usize = 256 << 10;
+/// What one read from a server may bring at least.
+const SERVER_READ: usize = 256 << 10;
+/// Memory a quiet server connection keeps.
+const SERVER_KEEP: usize = 1 << 20;
+/// Reads of one client in one pass: nobody else waits for a client that sends without end.
+const READS_A_PASS: usize = 4;
+/// How long a connection that was closed on our side may take to be closed on the other.
+const LINGER: Nanos = Nanos::from_secs(1);
+
+/// Something the operator should know, told as it happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Clients can connect here.
+    Listening(Address),
+    /// A server takes requests.
+    ServerUp(String),
+    /// A server does not take requests, and why. Told when it changes, not at every attempt.
+    ServerDown(String, String),
+    /// A stop was asked for: no more clients are accepted.
+    Stopping,
+    /// What was in flight was not finished within the limit: this many requests are without a reply.
+    Unfinished(usize),
+    /// Clients cannot be accepted, and why.
+    NotAccepting(String),
+}
+
+/// How the loop ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The core, with everything recorded.
+    pub core: Core,
+    /// When it began.
+    pub started: Stamp,
+    /// When it ended.
+    pub stopped: Stamp,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("events", self.events()).finish_non_exhaustive()
+    }
+}
+
+/// Runs the proxy until SIGINT or SIGTERM.
+///
+/// # Errors
+/// Before the first client is accepted: the port cannot be had, a name cannot be resolved, the system refuses.
+pub fn run(config: &Config, core: Core, clock: Clock, notice: impl FnMut(Notice)) -> Result<Ended, String> {
+    let started = clock.now();
+    let mut engine = Engine::start(config, core, clock, notice)?;
+    engine.run().map_err(|error| format!("the event loop failed: {error}"))?;
+    let mut core = engine.core;
+    let stopped = clock.now();
+    core.advance(stopped);
+    Ok(Ended { core, started, stopped })
+}
+
+struct Engine<'a, N> {
+    config: &'a Config,
+    core: Core,
+    clock: Clock,
+    notice: N,
+    poll: Poll,
+    signals: Signals,
+    listener: Option<TcpListener>,
+    accepting: Accepting,
+    servers: Vec<ServerLink>,
+    clients: Vec<Option<ClientLink>>,
+    /// Closed on our side, waiting for the other, so that it can read its last reply.
+    lingering: Vec<(u32, ClientLink, Stamp)>,
+    /// Clients that may have more to read than one pass took.
+    ready: Vec<u32>,
+    scratch: Vec<u8>,
+    hold: Hold,
+    /// When what is in flight must be done, once a stop was asked for.
+    stop_by: Option<Stamp>,
+    some_servers: Vec<usize>,
+    some_clients: Vec<u32>,
+}
+
+/// Whether clients are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepting {
+    /// Not before the servers have been tried, until this instant at most.
+    After(Stamp),
+    Yes,
+    /// The system refused; it is asked again then.
+    Retry(Stamp),
+}
+
+struct ServerLink {
+    addresses: Vec<SocketAddr>,
+    /// Which of them is tried next.
+    turn: usize,
+    conn: Option<Conn>,
+    inbox: Inbox,
+    state: Link,
+    /// The wait before the next attempt.
+    delay: Nanos,
+    writable: bool,
+    /// Whether the operator knows that it is down.
+    told_down: bool,
+    told_up: bool,
+    /// Whether the first attempt has ended, one way or the other.
+    tried: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    Waiting(Stamp),
+    Connecting(Stamp),
+    Connected,
+}
+
+struct ClientLink {
+    conn: Conn,
+    inbox: Inbox,
+    /// When the last read brought something.
+    received: Stamp,
+    readable: bool,
+    writable: bool,
+    /// The system has announced the end: reads go on until they find it.
+    end_near: bool,
+    /// The peer will send no more.
+    ended: bool,
+}
+
+impl<'a, N: FnMut(Notice)> Engine<'a, N> {
+    fn start(config: &'a Config, core: Core, clock: Clock, notice: N) -> Result<Self, String> {
+        let system = |error: io::Error| format!("cannot start an event loop: {error}");
+        // Without this the kernel rounds our microseconds up to more than fifty.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let poll = Poll::new().map_err(system)?;
+        let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
+        let listener = listen::listen(&config.listen)?;
+        let now = clock.now();
+        let mut servers = Vec::new();
+        for server in &config.servers {
+            servers.push(ServerLink {
+                addresses: server.resolve()?,
+                turn: 0,
+                conn: None,
+                inbox: Inbox::default(),
+                state: Link::Waiting(now),
+                delay: config.reconnect_after,
+                writable: false,
+                told_down: false,
+                told_up: false,
+                tried: false,
+            });
+        }
+        Ok(Self {
+            config,
+            core,
+            clock,
+            notice,
+            poll,
+            signals,
+            listener: Some(listener),
+            accepting: Accepting::After(now + config.connect_timeout),
+            servers,
+            clients: Vec::new(),
+            lingering: Vec::new(),
+            ready: Vec::new(),
+            scratch: vec![0; CLIENT_READ],
+            hold: Hold::new(config.hold),
+            stop_by: None,
+            some_servers: Vec::new(),
+            some_clients: Vec::new(),
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1_024);
+        loop {
+            self.tick();
+            if self.finished() {
+                return Ok(());
+            }
+            match self.poll.poll(&mut events, self.wait()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => result?,
+            }
+            let mut moved = 0;
+            let mut accept = false;
+            for event in &events {
+                match event.token() {
+                    LISTENER => accept = true,
+                    STOP => self.stop(),
+                    // Without a terminal nobody reads what we say, and without a reload there is nothing else to do.
+                    RELOAD => self.stop(),
+                    Token(token) if token < CLIENTS => {
+                        let server = token - SERVERS;
+                        let link = &mut self.servers[server];
+                        link.writable |= event.is_writable();
+                        let end_near = event.is_read_closed() || event.is_error();
+                        moved += self.server_ready(server, end_near);
+                    }
+                    Token(token) => {
+                        let id = (token - CLIENTS) as u32;
+                        if let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) {
+                            link.writable |= event.is_writable();
+                            link.end_near |= event.is_read_closed() || event.is_error();
+                            let readable = event.is_readable() || event.is_read_closed() || event.is_error();
+                            if readable && !link.readable {
+                                link.readable = true;
+                                self.ready.push(id);
+                            }
+                            if event.is_writable() && !self.core.client_output(id).is_empty() {
+                                self.write_client(id);
+                            }
+                        }
+                    }
+                }
+            }
+            let ready = std::mem::take(&mut self.ready);
+            for &id in &ready {
+                moved += self.read_client(id);
+            }
+            // What is still readable was pushed again; the emptied vector's memory is kept for next time.
+            if self.ready.is_empty() {
+                self.ready = ready;
+                self.ready.clear();
+            }
+            if accept {
+                self.accept();
+            }
+            self.flush();
+            let hold = self.hold.after(moved, self.core.in_flight());
+            if hold > Nanos::ZERO {
+                std::thread::sleep(hold.as_duration());
+            }
+        }
+    }
+
+    // ---- writing ----------------------------------------------------------------------------------------
+
+    /// Writes until nobody has anything to write that can be written: replies free workers, and these ask servers again.
+    fn flush(&mut self) {
+        loop {
+            let mut servers = std::mem::take(&mut self.some_servers);
+            self.core.take_dirty_servers(&mut servers);
+            for &server in &servers {
+                self.write_server(server);
+            }
+            let mut clients = std::mem::take(&mut self.some_clients);
+            self.core.take_dirty_clients(&mut clients);
+            let nothing = servers.is_empty() && clients.is_empty();
+            for &id in &clients {
+                self.write_client(id);
+            }
+            self.some_servers = servers;
+            self.core.take_runnable(&mut clients);
+            let nothing = nothing && clients.is_empty();
+            for &id in &clients {
+                self.offer(id);
+            }
+            self.some_clients = clients;
+            if nothing {
+                break;
+            }
+        }
+    }
+
+    fn write_server(&mut self, server: usize) {
+        let link = &mut self.servers[server];
+        let Some(conn) = &mut link.conn else { return };
+        while link.writable && !self.core.server_output(server).is_empty() {
+            let before = self.clock.now();
+            let output = self.core.server_output(server);
+            let length = output.len();
+            match conn.write(output) {
+                Moved::Some(count) => {
+                    self.core.server_written(server, count, before);
+                    // A short write means that the kernel has no more room; it will say when it has.
+                    link.writable = count == length;
+                }
+                Moved::None => link.writable = false,
+                Moved::Closed => return self.lose(server, "the connection was closed", Outcome::ServerLost),
+                Moved::Failed(error) => return self.lose(server, &error.to_string(), Outcome::ServerLost),
+            }
+        }
+    }
+
+    fn write_client(&mut self, id: u32) {
+        let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        while link.writable && !self.core.client_output(id).is_empty() {
+            let output = self.core.client_output(id);
+            let length = output.len();
+            match link.conn.write(output) {
+                Moved::Some(count) => {
+                    link.writable = count == length;
+                    self.core.client_written(id, count, self.clock.now());
+                }
+                Moved::None => link.writable = false,
+                Moved::Closed | Moved::Failed(_) => return self.drop_client(id),
+            }
+        }
+        if self.core.client_finished(id) {
+            self.close_client(id);
+        }
+    }
+
+    // ---- clients ----------------------------------------------------------------------------------------
+
+    fn accept(&mut self) {
+        if self.accepting != Accepting::Yes {
+            return;
+        }
+        loop {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let full = self.core.clients() >= self.config.max_connections;
+                    let id = if full { u32::MAX } else { self.core.client_opened() };
+                    let token = Token(if full { usize::MAX - 1 } else { CLIENTS + id as usize });
+                    let Ok(mut conn) = Conn::accepted(stream, self.poll.registry(), token) else {
+                        if !full {
+                            self.core.client_gone(id, self.clock.now());
+                        }
+                        continue;
+                    };
+                    if full {
+                        self.core.client_refused();
+                        let _ = conn.write(b"ERROR Too many open connections\r\n");
+                        continue;
+                    }
+                    let place = id as usize;
+                    if self.clients.len() <= place {
+                        self.clients.resize_with(place + 1, || None);
+                    }
+                    self.clients[place] = Some(ClientLink {
+                        conn,
+                        inbox: Inbox::default(),
+                        received: Stamp(0),
+                        readable: true,
+                        writable: true,
+                        end_near: false,
+                        ended: false,
+                    });
+                    self.ready.push(id);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The one that was to be accepted has gone again.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // Out of descriptors, most likely: others must close first.
+                    (self.notice)(Notice::NotAccepting(error.to_string()));
+                    self.accepting = Accepting::Retry(self.clock.now() + Nanos::from_millis(100));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads what a client has sent, a few times at most; returns how many reads brought something.
+    fn read_client(&mut self, id: u32) -> usize {
+        for reads in 0..READS_A_PASS {
+            let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return reads };
+            if !link.readable || self.core.client_held_back(id) {
+                return reads;
+            }
+            let kept = !link.inbox.is_empty();
+            let room = if kept { link.inbox.room(CLIENT_READ / 4) } else { &mut self.scratch[..] };
+            let length = room.len();
+            match link.conn.read(room) {
+                Moved::Some(count) => {
+                    let now = self.clock.now();
+                    link.received = now;
+                    if kept {
+                        link.inbox.filled(count);
+                        self.offer(id);
+                    } else {
+                        let used = self.core.client_bytes(id, &self.scratch[..count], now, now);
+                        if used < count {
+                            link.inbox.append(&self.scratch[used..count]);
+                        }
+                    }
+                    // Less than there was room for: the socket is empty, and will say when it is not.
+                    if count < length
+                        && let Some(Some(link)) = self.clients.get_mut(id as usize)
+                        && !link.end_near
+                    {
+                        link.readable = false;
+                        return reads + 1;
+                    }
+                }
+                Moved::None => {
+                    link.readable = false;
+                    return reads;
+                }
+                Moved::Closed => {
+                    link.readable = false;
+                    link.ended = true;
+                    self.core.client_ended(id);
+                    return reads;
+                }
+                Moved::Failed(_) => {
+                    self.drop_client(id);
+                    return reads;
+                }
+            }
+        }
+        self.ready.push(id);
+        READS_A_PASS
+    }
+
+    /// Offers the core what a client sent earlier, and reads on where there was no more than that.
+    fn offer(&mut self, id: u32) {
+        let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        if !link.inbox.is_empty() {
+            let used = self.core.client_bytes(id, link.inbox.unread(), link.received, self.clock.now());
+            link.inbox.consume(used);
+            if link.inbox.is_empty() {
+                link.inbox.shrink(0);
+            }
+        }
+        if link.readable && !self.core.client_held_back(id) && !self.ready.contains(&id) {
+            self.ready.push(id);
+        }
+    }
+
+    /// Everything asked is answered: the last reply is on its way, and then the end.
+    fn close_client(&mut self, id: u32) {
+        let Some(link) = self.clients[id as usize].take() else { return };
+        let now = self.clock.now();
+        self.core.client_gone(id, now);
+        if link.ended {
+            return;
+        }
+        // What it may still be sending is read and dropped: closing over unread bytes would reset the
+        // connection, and the reset could overtake the last reply.
+        link.conn.finish();
+        self.lingering.push((id, link, now + LINGER));
+    }
+
+    /// The connection is broken, nobody reads any more.
+    fn drop_client(&mut self, id: u32) {
+        self.clients[id as usize] = None;
+        self.core.client_gone(id, self.clock.now());
+    }
+
+    // ---- servers ----------------------------------------------------------------------------------------
+
+    fn connect(&mut self, server: usize, now: Stamp) {
+        let link = &mut self.servers[server];
+        let address = link.addresses[link.turn % link.addresses.len()];
+        link.turn += 1;
+        link.inbox.clear();
+        link.writable = false;
+        match Conn::connect(address, self.poll.registry(), Token(SERVERS + server)) {
+            Ok(conn) => {
+                link.conn = Some(conn);
+                link.state = Link::Connecting(now + self.config.connect_timeout);
+            }
+            Err(error) => self.lose(server, &error.to_string(), Outcome::ServerLost),
+        }
+    }
+
+    /// The connection to a server is no good: everything asked on it is answered with an error, and another is made later.
+    fn lose(&mut self, server: usize, why: &str, outcome: Outcome) {
+        let now = self.clock.now();
+        let link = &mut self.servers[server];
+        link.conn = None;
+        link.inbox.clear();
+        link.inbox.shrink(SERVER_KEEP);
+        link.state = Link::Waiting(now + link.delay);
+        link.delay = Nanos(link.delay.0 * 2).min(self.config.reconnect_at_most);
+        link.tried = true;
+        link.told_up = false;
+        let tell = !std::mem::replace(&mut link.told_down, true);
+        self.core.server_lost(server, why, outcome, now);
+        if tell {
+            (self.notice)(Notice::ServerDown(self.config.servers[server].to_string(), why.to_owned()));
+        }
+    }
+
+    /// Something happened to a server's connection; returns how many reads brought something.
+    fn server_ready(&mut self, server: usize, end_near: bool) -> usize {
+        let link = &mut self.servers[server];
+        let Some(conn) = &mut link.conn else { return 0 };
+        if matches!(link.state, Link::Connecting(_)) {
+            match conn.connected() {
+                Ok(true) => {
+                    link.state = Link::Connected;
+                    link.writable = true;
+                    self.core.server_connected(server);
+                    self.write_server(server);
+                }
+                Ok(false) => return 0,
+                Err(error) => {
+                    self.lose(server, &plain(&error), Outcome::ServerLost);
+                    return 0;
+                }
+            }
+        }
+        if link_has_output(&self.core, server) {
+            self.write_server(server);
+        }
+        let mut reads = 0;
+        loop {
+            let link = &mut self.servers[server];
+            let Some(conn) = &mut link.conn else { return reads };
+            let room = link.inbox.room(SERVER_READ);
+            let length = room.len();
+            match conn.read(room) {
+                Moved::Some(count) => {
+                    reads += 1;
+                    link.inbox.filled(count);
+                    let now = self.clock.now();
+                    match self.core.server_bytes(server, link.inbox.unread(), now) {
+                        Ok(used) => link.inbox.consume(used),
+                        Err(why) => {
+                            self.lose(server, &why, Outcome::ServerError);
+                            return reads;
+                        }
+                    }
+                    if self.core.server_is_up(server) {
+                        let link = &mut self.servers[server];
+                        link.delay = self.config.reconnect_after;
+                        link.tried = true;
+                        link.told_down = false;
+                        if !std::mem::replace(&mut link.told_up, true) {
+                            (self.notice)(Notice::ServerUp(self.config.servers[server].to_string()));
+                        }
+                    }
+                    // A read that did not fill the room has emptied the socket; it will say when there is more.
+                    if count < length && !end_near {
+                        return reads;
+                    }
+                }
+                Moved::None => return reads,
+                Moved::Closed => {
+                    self.lose(server, "the server closed the connection", Outcome::ServerLost);
+                    return reads;
+                }
+                Moved::Failed(error) => {
+                    self.lose(server, &plain(&error), Outcome::ServerLost);
+                    return reads;
+                }
+            }
+        }
+    }
+
+    // ---- time -------------------------------------------------------------------------------------------
+
+    /// Does what is due.
+    fn tick(&mut self) {
+        let now = self.clock.now();
+        for server in 0..self.servers.len() {
+            match self.servers[server].state {
+                Link::Waiting(until) if until <= now => self.connect(server, now),
+                Link::Connecting(until) if until <= now => {
+                    self.lose(server, "no connection within the time allowed", Outcome::Timeout);
+                }
+                Link::Connected if self.core.server_overdue(server, now) => {
+                    self.lose(server, "no answer within the time allowed", Outcome::Timeout);
+                }
+                _ => {}
+            }
+        }
+        match self.accepting {
+            Accepting::After(until) if until <= now || self.servers.iter().all(|link| link.tried) => {
+                self.open()
+            }
+            Accepting::Retry(until) if until <= now => {
+                self.accepting = Accepting::Yes;
+                self.accept();
+            }
+            _ => {}
+        }
+        for place in (0..self.lingering.len()).rev() {
+            let (_, link, until) = &mut self.lingering[place];
+            let gone = loop {
+                match link.conn.read(&mut self.scratch) {
+                    Moved::Some(_) => {}
+                    Moved::None => break *until <= now,
+                    Moved::Closed | Moved::Failed(_) => break true,
+                }
+            };
+            if gone {
+                self.lingering.swap_remove(place);
+            }
+        }
+        self.flush();
+    }
+
+    /// The servers have been tried: clients may come.
+    fn open(&mut self) {
+        self.accepting = Accepting::Yes;
+        let Some(listener) = &mut self.listener else { return };
+        let registered = self.poll.registry().register(listener, LISTENER, Interest::READABLE);
+        match registered.and_then(|()| listener.local_addr()) {
+            Ok(address) => (self.notice)(Notice::Listening(address.into())),
+            Err(error) => (self.notice)(Notice::NotAccepting(error.to_string())),
+        }
+    }
+
+    /// How long there is nothing to do unless something happens; none: for ever.
+    fn wait(&self) -> Option<std::time::Duration> {
+        if !self.ready.is_empty() {
+            return Some(std::time::Duration::ZERO);
+        }
+        let mut next: Option<Stamp> = self.stop_by;
+        let mut at = |stamp: Stamp| next = Some(next.map_or(stamp, |next| next.min(stamp)));
+        for (server, link) in self.servers.iter().enumerate() {
+            match link.state {
+                Link::Waiting(until) | Link::Connecting(until) => at(until),
+                Link::Connected => {
+                    if let Some(deadline) = self.core.server_deadline(server) {
+                        at(deadline);
+                    }
+                }
+            }
+        }
+        if let Accepting::After(until) | Accepting::Retry(until) = self.accepting {
+            at(until);
+        }
+        if !self.lingering.is_empty() {
+            at(self.clock.now() + Nanos::from_millis(20));
+        }
+        // One nanosecond more than nothing, so that what is due at an instant is due when it is looked at.
+        next.map(|next| Nanos(next.0.saturating_sub(self.clock.now().0) + 1).as_duration())
+    }
+
+    /// A stop was asked for; the second time, at once.
+    fn stop(&mut self) {
+        if self.signals.stops() + self.signals.reloads() == 0 {
+            return;
+        }
+        let now = self.clock.now();
+        if self.stop_by.is_some() {
+            self.stop_by = Some(now);
+            return;
+        }
+        self.stop_by = Some(now + self.config.shutdown_limit);
+        self.listener = None;
+        (self.notice)(Notice::Stopping);
+        // What has arrived is still taken; then each client hears the end once it has its replies.
+        for id in 0..self.clients.len() as u32 {
+            self.read_client(id);
+            if self.clients[id as usize].is_some() {
+                self.core.client_ended(id);
+            }
+        }
+    }
+
+    /// Whether a stop was asked for and everything is done, or the time for it is over.
+    fn finished(&mut self) -> bool {
+        let Some(stop_by) = self.stop_by else { return false };
+        if self.core.clients() == 0 && self.core.unfinished() == 0 && self.lingering.is_empty() {
+            return true;
+        }
+        if stop_by > self.clock.now() {
+            return false;
+        }
+        if self.core.unfinished() > 0 {
+            (self.notice)(Notice::Unfinished(self.core.unfinished()));
+        }
+        true
+    }
+}
+
+fn link_has_output(core: &Core, server: usize) -> bool {
+    !core.server_output(server).is_empty()
+}
+
+/// The system's words for an error, without its number.
+fn plain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".into(),
+        io::ErrorKind::ConnectionReset => "the server reset the connection".into(),
+        io::ErrorKind::BrokenPipe => "the server closed the connection".into(),
+        _ => error.to_string(),
+    }
+}

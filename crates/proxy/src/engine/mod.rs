@@ -1,0 +1,3 @@
+//! What moves the bytes between the sockets and the [core](crate::core).
+
+pub mod events;

@@ -1,0 +1,36 @@
+//! The drawing of one request, in code: a memcached middleware that stamps everything.
+//!
+//! | file | its one idea |
+//! |---|---|
+//! | [`config`] | what the proxy is told |
+//! | [`core`] | the life of a request, without sockets or a clock |
+//! | `client` `server` | one connection each, without its socket |
+//! | `route` | who is asked: a pure table |
+//! | `balance` | which server gets the next read |
+//! | `dispatch` | one queue, W workers |
+//! | `merge` | how the answers of several servers become one |
+//! | `exchange` `arena` | one request on its way; places that are used again |
+//! | [`stats`] | what `stats` answers |
+//! | `hold` | how long a busy loop waits for more |
+//! | [`engine`] | the event loop that moves the bytes |
+
+#![forbid(unsafe_code)]
+
+mod arena;
+mod balance;
+mod client;
+pub mod config;
+pub mod core;
+mod dispatch;
+pub mod engine;
+mod exchange;
+mod hold;
+mod merge;
+mod route;
+mod server;
+pub mod stats;
+
+pub use config::Config;
+pub use core::{Core, Events, RowSink, Settings};
+pub use dispatch::Workers;
+pub use route::MultiGet;

@@ -1,0 +1,242 @@
+//! How the answers of several servers become one. Pure: bytes in, bytes out.
+
+use krarup_memcache::{Class, Reply};
+
+/// What the answer to the client is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Of the one server that was asked.
+    #[default]
+    One,
+    /// Every server was asked the same, and all must agree: the worst answer speaks for all, the first
+    /// server's among equally bad ones.
+    Worst,
+    /// Each was asked for a run of the keys: values in the order of the keys, one end. An error of any takes the
+    /// place of all.
+    InOrder,
+    /// Whatever they answer, this is said.
+    Fixed(&'static [u8]),
+}
+
+/// Answers that have come so far.
+#[derive(Debug, Default)]
+pub(crate) struct Merge {
+    how: How,
+    /// All bytes that may still be needed, in the order they came.
+    bytes: Vec<u8>,
+    pieces: Vec<Piece>,
+    hits: u32,
+    disagreed: bool,
+}
+
+/// One part's answer within the bytes.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    part: u16,
+    class: Class,
+    start: usize,
+    end: usize,
+}
+
+/// What kind of answer it became.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Merged {
+    pub(crate) class: Class,
+    pub(crate) hits: u32,
+    /// Whether servers that should have agreed did not.
+    pub(crate) disagreed: bool,
+}
+
+/// Memory kept for the next request.
+const KEEP: usize = 16 << 10;
+
+impl Merge {
+    /// Forgets the last request.
+    pub(crate) fn begin(&mut self, how: How) {
+        self.how = how;
+        self.bytes.clear();
+        self.bytes.shrink_to(KEEP);
+        self.pieces.clear();
+        self.hits = 0;
+        self.disagreed = false;
+    }
+
+    /// The answer is known without any server.
+    pub(crate) fn local(&mut self, class: Class, bytes: &[u8]) {
+        self.begin(How::One);
+        self.push(0, class, bytes);
+    }
+
+    /// Changes how answers are taken from now on: a request that was for one has become one for all.
+    pub(crate) fn widen(&mut self) {
+        self.how = How::Worst;
+    }
+
+    /// A server has answered its part; parts are numbered from zero in the order of the request.
+    pub(crate) fn add(&mut self, part: u16, reply: &Reply<'_>) {
+        match self.how {
+            How::InOrder if reply.class == Class::Values => {
+                self.hits += reply.hits;
+                self.push(part, reply.class, reply.blocks());
+            }
+            How::Fixed(_) => {}
+            How::Worst => self.weigh(part, reply.class, reply.hits, reply.bytes),
+            How::One | How::InOrder => {
+                self.hits += reply.hits;
+                self.push(part, reply.class, reply.bytes);
+            }
+        }
+    }
+
+    /// A part that follows the request without being its answer (a copy's expiry time): only its errors count.
+    pub(crate) fn follow(&mut self, part: u16, reply: &Reply<'_>) {
+        if reply.class.is_error() {
+            self.fail(part, reply.class, reply.bytes);
+        }
+    }
+
+    /// A part will not be answered; `bytes` says why.
+    pub(crate) fn fail(&mut self, part: u16, class: Class, bytes: &[u8]) {
+        match self.how {
+            How::Fixed(_) => {}
+            How::Worst => self.weigh(part, class, 0, bytes),
+            How::One | How::InOrder => self.push(part, class, bytes),
+        }
+    }
+
+    /// Keeps the worst answer, so that the memory needed is that of one.
+    fn weigh(&mut self, part: u16, class: Class, hits: u32, bytes: &[u8]) {
+        if let Some(kept) = self.pieces.first().copied() {
+            self.disagreed |= kept.class != class || self.bytes[kept.start..kept.end] != *bytes;
+            let worse = (class.severity(), kept.part) > (kept.class.severity(), part);
+            if !worse {
+                return;
+            }
+            self.pieces.clear();
+            self.bytes.clear();
+        }
+        self.hits = hits;
+        self.push(part, class, bytes);
+    }
+
+    fn push(&mut self, part: u16, class: Class, bytes: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.pieces.push(Piece { part, class, start, end: self.bytes.len() });
+    }
+
+    /// Appends the one answer to `out` and says what it is.
+    pub(crate) fn render(&mut self, out: &mut Vec<u8>) -> Merged {
+        if let How::Fixed(bytes) = self.how {
+            out.extend_from_slice(bytes);
+            return Merged { class: Class::ServerError, hits: 0, disagreed: false };
+        }
+        // The worst of all, the first among equals: with one piece, or none worse than the others, the first.
+        let worst = self
+            .pieces
+            .iter()
+            .copied()
+            .reduce(|kept, next| {
+                let worse = (next.class.severity(), kept.part) > (kept.class.severity(), next.part);
+                if worse { next } else { kept }
+            })
+            .expect("a request has at least one answer");
+        if self.how == How::InOrder && !worst.class.is_error() {
+            self.pieces.sort_by_key(|piece| piece.part);
+            for piece in &self.pieces {
+                out.extend_from_slice(&self.bytes[piece.start..piece.end]);
+            }
+            out.extend_from_slice(b"END\r\n");
+            return Merged { class: Class::Values, hits: self.hits, disagreed: false };
+        }
+        out.extend_from_slice(&self.bytes[worst.start..worst.end]);
+        let hits = if worst.class == Class::Values { self.hits } else { 0 };
+        Merged { class: worst.class, hits, disagreed: self.disagreed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_memcache::{Expect, Parsed, response};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reply(text: &str, expect: Expect) -> Reply<'_> {
+        match response::parse(text.as_bytes(), expect) {
+            Parsed::Complete { message, .. } => message,
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    fn merged(how: How, answers: &[(u16, &str)], expect: Expect) -> (String, Merged) {
+        let mut merge = Merge::default();
+        merge.begin(how);
+        for &(part, text) in answers {
+            merge.add(part, &reply(text, expect));
+        }
+        let mut out = Vec::new();
+        let merged = merge.render(&mut out);
+        (String::from_utf8(out).unwrap(), merged)
+    }
+
+    #[test]
+    fn all_stored_is_stored() {
+        let (text, merged) =
+            merged(How::Worst, &[(1, "STORED\r\n"), (0, "STORED\r\n"), (2, "STORED\r\n")], Expect::Stored);
+        assert_eq!(text, "STORED\r\n");
+        assert!(!merged.disagreed);
+    }
+
+    #[test]
+    fn otherwise_it_is_one_of_the_errors_whatever_their_order() {
+        let answers = [
+            (0, "STORED\r\n"),
+            (1, "SERVER_ERROR out of memory storing object\r\n"),
+            (2, "SERVER_ERROR busy\r\n"),
+            (3, "NOT_STORED\r\n"),
+        ];
+        for first in 0..4 {
+            let mut turned = answers;
+            turned.rotate_left(first);
+            let (text, merged) = merged(How::Worst, &turned, Expect::Stored);
+            assert_eq!(text, "SERVER_ERROR out of memory storing object\r\n");
+            assert!(merged.disagreed);
+        }
+    }
+
+    #[test]
+    fn an_error_of_one_shard_takes_the_place_of_all_values() {
+        let expect = Expect::Values { keys: 1, unique: false };
+        let answers = [(1, "VALUE b 0 1\r\nb\r\nEND\r\n"), (0, "SERVER_ERROR busy\r\n")];
+        let (text, merged) = merged(How::InOrder, &answers, expect);
+        assert_eq!(
+            (text.as_str(), merged.class, merged.hits),
+            ("SERVER_ERROR busy\r\n", Class::ServerError, 0)
+        );
+    }
+
+    proptest! {
+        /// Any interleaving of the servers' answers gives the client the same bytes.
+        #[test]
+        fn the_order_of_arrival_does_not_matter(found in proptest::collection::vec(any::<bool>(), 1..6), seed: u64) {
+            let answers: Vec<String> = found
+                .iter()
+                .enumerate()
+                .map(|(part, &hit)| if hit { format!("VALUE k{part} 0 1\r\n{part}\r\nEND\r\n") } else { "END\r\n".into() })
+                .collect();
+            let expected: String = found
+                .iter()
+                .enumerate()
+                .filter(|&(_, &hit)| hit)
+                .map(|(part, _)| format!("VALUE k{part} 0 1\r\n{part}\r\n"))
+                .chain(["END\r\n".to_owned()])
+                .collect();
+            let mut order: Vec<(u16, &str)> = answers.iter().enumerate().map(|(part, text)| (part as u16, text.as_str())).collect();
+            order.sort_by_key(|&(part, _)| (u64::from(part) + 1).wrapping_mul(seed | 1));
+            let (text, merged) = merged(How::InOrder, &order, Expect::Values { keys: 1, unique: false });
+            prop_assert_eq!(text, expected);
+            prop_assert_eq!(merged.hits as usize, found.iter().filter(|&&hit| hit).count());
+        }
+    }
+}

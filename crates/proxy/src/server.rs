@@ -1,0 +1,167 @@
+//! One connection to one server: what was asked on it, in order, and waits for its answer.
+//!
+//! ```text
+//!          connect            version answered
+//!   Down ───────────▶ Greeting ───────────────▶ Up
+//!    ▲                   │                       │
+//!    └───────────────────┴───── any failure ─────┘   everything asked is answered with an error
+//! ```
+//!
+//! A server is up when it has told its version: a port that accepts connections is no memcached yet.
+
+use std::collections::VecDeque;
+
+use krarup_memcache::Expect;
+use krarup_net::Outbox;
+use krarup_units::Stamp;
+
+use crate::arena::NOBODY;
+
+/// Where the connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// There is none.
+    Down,
+    /// It was made; the version has been asked for.
+    Greeting,
+    /// It carries requests.
+    Up,
+}
+
+/// A request, or a part of one, whose answer has not come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    /// The request; [`NOBODY`] for the greeting.
+    pub(crate) exchange: u32,
+    /// Which part of it.
+    pub(crate) part: u16,
+    /// Whether only errors of this part count.
+    pub(crate) follows: bool,
+    /// What kind of answer it is owed.
+    pub(crate) expect: Expect,
+    /// The position of its first byte on this connection.
+    start: u64,
+    /// Before the write that carried the first byte; none while that has not left.
+    pub(crate) sent: Option<Stamp>,
+}
+
+/// A server, as one event loop sees it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// `host:port`, as configured.
+    pub(crate) name: String,
+    pub(crate) health: Health,
+    /// Requests on their way out.
+    pub(crate) out: Outbox,
+    pending: VecDeque<Pending>,
+    /// How many of the pending, from the front, have been stamped as sent.
+    stamped: usize,
+    /// Whether the engine has been told that there is something to write.
+    pub(crate) dirty: bool,
+    /// The server's own words for its version, once it has told.
+    pub(crate) version: Option<String>,
+    /// How often a connection was lost or could not be made.
+    pub(crate) losses: u64,
+    /// Why, the last time.
+    pub(crate) last_loss: Option<String>,
+    /// Requests answered on the connection that stands now.
+    pub(crate) answered_since_up: u64,
+}
+
+impl Server {
+    pub(crate) fn new(name: String) -> Self {
+        Self {
+            name,
+            health: Health::Down,
+            out: Outbox::default(),
+            pending: VecDeque::new(),
+            stamped: 0,
+            dirty: false,
+            version: None,
+            losses: 0,
+            last_loss: None,
+            answered_since_up: 0,
+        }
+    }
+
+    /// A request will be appended to `out`: remembers who is owed which answer. Call it before appending.
+    pub(crate) fn expect(&mut self, exchange: u32, part: u16, follows: bool, expect: Expect) {
+        let start = self.out.end();
+        self.pending.push_back(Pending { exchange, part, follows, expect, start, sent: None });
+    }
+
+    /// Asks for the version.
+    pub(crate) fn greet(&mut self) {
+        debug_assert!(self.pending.is_empty(), "the greeting comes first");
+        self.health = Health::Greeting;
+        self.expect(NOBODY, 0, false, Expect::Version);
+        self.out.tail().extend_from_slice(b"version\r\n");
+    }
+
+    /// `count` bytes have left in a write begun at `before`.
+    pub(crate) fn written(&mut self, count: usize, before: Stamp) {
+        self.out.advance(count);
+        let position = self.out.position();
+        while let Some(next) = self.pending.get_mut(self.stamped)
+            && next.start < position
+        {
+            next.sent = Some(before);
+            self.stamped += 1;
+        }
+    }
+
+    /// Who is owed the next answer, if anything was asked.
+    pub(crate) fn front(&self) -> Option<&Pending> {
+        self.pending.front()
+    }
+
+    /// The next answer has come, or never will.
+    pub(crate) fn pop(&mut self) -> Option<Pending> {
+        let pending = self.pending.pop_front()?;
+        self.stamped = self.stamped.saturating_sub(1);
+        Some(pending)
+    }
+
+    /// When the oldest unanswered request was sent.
+    pub(crate) fn oldest_sent(&self) -> Option<Stamp> {
+        self.pending.front().and_then(|pending| pending.sent)
+    }
+
+    /// Requests without an answer.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.pending.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_stamped_with_the_write_that_carried_its_first_byte() {
+        let mut server = Server::new("a:1".into());
+        for text in [&b"get a\r\n"[..], b"get b\r\n", b"get c\r\n"] {
+            server.expect(1, 0, false, Expect::Values { keys: 1, unique: false });
+            server.out.tail().extend_from_slice(text);
+        }
+        server.written(8, Stamp(5));
+        server.written(6, Stamp(9));
+        let sent: Vec<_> = std::iter::from_fn(|| server.pop()).map(|pending| pending.sent).collect();
+        assert_eq!(sent, [Some(Stamp(5)), Some(Stamp(5)), None]);
+    }
+
+    #[test]
+    fn stamps_stay_with_their_requests_when_answers_come_between_writes() {
+        let mut server = Server::new("a:1".into());
+        for round in 0..5 {
+            server.expect(round, 0, false, Expect::Stored);
+            server.out.tail().push(b'x');
+            server.written(1, Stamp(u64::from(round)));
+            server.expect(round, 1, false, Expect::Stored);
+            server.out.tail().push(b'y');
+            assert_eq!(server.pop().unwrap().sent, Some(Stamp(u64::from(round))));
+            server.written(1, Stamp(u64::from(round) + 100));
+            assert_eq!(server.pop().unwrap().sent, Some(Stamp(u64::from(round) + 100)));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What `stats` answers, in memcached's form: the same names where they mean the same, our own where it has none.
+
+use krarup_memcache::{Class, write};
+use krarup_record::{Operation, Outcome};
+use krarup_units::{Nanos, Stamp};
+
+use crate::core::Core;
+use crate::dispatch::Workers;
+use crate::server::Health;
+
+/// The answer to `stats argument`.
+pub(crate) fn answer(core: &Core, argument: &[u8], now: Stamp) -> (Class, Vec<u8>) {
+    let mut out = Vec::with_capacity(4_096);
+    match argument {
+        b"" => general(core, now, &mut out),
+        b"servers" => servers(core, &mut out),
+        _ => return (Class::Error, krarup_memcache::request::ERROR.to_vec()),
+    }
+    out.extend_from_slice(b"END\r\n");
+    (Class::Stats, out)
+}
+
+fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
+    let mut stat = |name: &str, value: &dyn ToString| write::stat(out, name, &value.to_string());
+    let recorder = core.recorder();
+    let events = core.events();
+    let all = recorder.overall();
+    let sum = |operations: &[Operation], part: fn(&krarup_record::Tally) -> u64| {
+        operations.iter().map(|&operation| part(recorder.total(operation))).sum::<u64>()
+    };
+    let stores = [
+        Operation::Set,
+        Operation::Add,
+        Operation::Replace,
+        Operation::Append,
+        Operation::Prepend,
+        Operation::Cas,
+    ];
+    stat("pid", &std::process::id());
+    stat("uptime", &((now - core.started()).0 / 1_000_000_000));
+    stat("version", &env!("CARGO_PKG_VERSION"));
+    stat("pointer_size", &usize::BITS);
+    stat("curr_connections", &core.clients());
+    stat("total_connections", &events.clients_accepted);
+    stat("rejected_connections", &events.clients_refused);
+    stat("cmd_get", &sum(&[Operation::Get, Operation::MultiGet, Operation::Gat], |tally| tally.keys));
+    stat("cmd_set", &sum(&stores, |tally| tally.count));
+    stat("cmd_flush", &sum(&[Operation::Flush], |tally| tally.count));
+    stat("cmd_touch", &sum(&[Operation::Touch, Operation::Gat], |tally| tally.keys));
+    stat("get_hits", &all.hits);
+    stat("get_misses", &all.misses);
+    stat("bytes_read", &all.bytes_in);
+    stat("bytes_written", &all.bytes_out);
+    stat("threads", &1);
+    stat("requests", &events.requests);
+    stat("requests_in_progress", &core.unfinished());
+    stat("request_errors", &all.errors);
+    stat("disagreements", &events.disagreements);
+    match core.settings().workers {
+        Workers::Unlimited => stat("workers", &"unlimited"),
+        Workers::Limited(workers) => stat("workers", &workers),
+    }
+    stat("workers_busy", &core.dispatch().busy());
+    stat("queue_length", &core.dispatch().waiting());
+    stat("queue_length_max", &core.dispatch().longest());
+    for (name, time) in [
+        ("queue_time_us_mean", all.queue_time),
+        ("server_time_us_mean", all.server_time),
+        ("own_time_us_mean", all.own_time),
+        ("response_time_us_mean", all.response_time),
+    ] {
+        stat(name, &mean_micros(time, all.count));
+    }
+    stat("servers", &core.servers().len());
+    stat("servers_up", &core.servers().iter().filter(|server| server.health == Health::Up).count());
+    stat("server_losses", &events.server_losses);
+    stat("desynchronised", &events.desynchronised);
+    stat("timeouts", &events.timeouts);
+    stat("held_back", &events.held_back);
+    stat("disordered_stamps", &recorder.disordered());
+}
+
+fn servers(core: &Core, out: &mut Vec<u8>) {
+    for (number, server) in core.servers().iter().enumerate() {
+        let mut stat = |name: &str, value: &dyn ToString| {
+            write::stat(out, &format!("{number}:{name}"), &value.to_string());
+        };
+        let totals = core.recorder().servers().find(|&(other, _)| other == number).map(|(_, totals)| totals);
+        stat("name", &server.name);
+        stat("up", &u8::from(server.health == Health::Up));
+        stat("version", &server.version.as_deref().unwrap_or("unknown"));
+        stat("requests", &totals.map_or(0, |totals| totals.requests));
+        stat("errors", &totals.map_or(0, |totals| totals.errors));
+        stat("outstanding", &server.outstanding());
+        stat("answered_since_up", &server.answered_since_up);
+        stat("losses", &server.losses);
+        let mean = totals.and_then(|totals| totals.time.mean()).map_or(0.0, |mean| mean * 1e6);
+        stat("time_us_mean", &format!("{mean:.1}"));
+        let p99 = totals.and_then(|totals| totals.time.quantile(0.99)).unwrap_or(Nanos::ZERO);
+        stat("time_us_p99", &(p99.0 / 1_000));
+    }
+}
+
+fn mean_micros(sum: Nanos, count: u64) -> String {
+    format!("{:.1}", sum.0 as f64 / 1e3 / count.max(1) as f64)
+}
+
+/// What one server did, for the statistics at the end.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ServerStatistics {
+    /// `host:port`, as configured.
+    pub name: String,
+    /// Its own words for its version; none if it was never up.
+    pub version: Option<String>,
+    /// Requests, or parts of them, sent to it.
+    pub requests: u64,
+    /// Those that it did not answer as its protocol says.
+    pub errors: u64,
+    /// Those it answered on the connection that stands now.
+    pub answered_since_up: u64,
+    /// Connections lost and attempts failed.
+    pub losses: u64,
+    /// Why, the last time.
+    pub last_loss: Option<String>,
+    /// Mean time from sent to answered, in seconds.
+    pub mean: Option<f64>,
+    /// The 99th percentile of the same, in seconds.
+    pub p99: Option<f64>,
+}
+
+/// What the servers did.
+pub fn of_servers(core: &Core) -> Vec<ServerStatistics> {
+    let statistics = |(number, server): (usize, &crate::server::Server)| {
+        let totals = core.recorder().servers().find(|&(other, _)| other == number).map(|(_, totals)| totals);
+        ServerStatistics {
+            name: server.name.clone(),
+            version: server.version.clone(),
+            requests: totals.map_or(0, |totals| totals.requests),
+            errors: totals.map_or(0, |totals| totals.errors),
+            answered_since_up: server.answered_since_up,
+            losses: server.losses,
+            last_loss: server.last_loss.clone(),
+            mean: totals.and_then(|totals| totals.time.mean()),
+            p99: totals.and_then(|totals| totals.time.quantile(0.99)).map(Nanos::as_seconds),
+        }
+    };
+    core.servers().iter().enumerate().map(statistics).collect()
+}
+
+/// How an outcome is told to a person.
+pub fn describe(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Ok => "answered",
+        Outcome::ClientError => "the client's mistakes",
+        Outcome::ServerError => "errors of servers",
+        Outcome::ServerLost => "servers lost",
+        Outcome::Timeout => "timeouts",
+        Outcome::Refused => "refused",
+        Outcome::ClientGone => "clients gone",
+    }
+}
