@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod cache;
 mod failure;
 mod proxy;
 
@@ -22,6 +23,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Job {
     Proxy(proxy::ProxyArgs),
+    Cache(cache::CacheArgs),
 }
 
 fn main() -> ExitCode {
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result: Result<(), Failure> = match &cli.job {
         Job::Proxy(args) => proxy::run(args),
+        Job::Cache(args) => cache::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

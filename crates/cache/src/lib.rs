@@ -1,0 +1,41 @@
+//! A small memcached-compatible store: the backend where no memcached is installed.
+//!
+//! ```text
+//! socket ─▶ server ─▶ session ─▶ memcache::request ─▶ store
+//!             │          │                              │
+//!          sockets    bytes in,                  items, expiry, LRU,
+//!          and time   bytes out                  memory: pure, time handed in
+//! ```
+//!
+//! | file | its one idea |
+//! |---|---|
+//! | [`expiry`] | what a client's expiry time means, as a point in time |
+//! | [`counter`] | the numbers that `incr` and `decr` find and leave behind in a value |
+//! | `items` | items within a bound on memory, the least recently used leaving first |
+//! | [`store`] | what each command does to the items |
+//! | [`counts`] | what has happened, under memcached's own names |
+//! | [`session`] | one client's bytes in, its answers out; never a socket |
+//! | [`statistics`] | the answers to `stats` |
+//! | `client` | one connection: what has come, what waits to leave, whose turn it is |
+//! | [`server`] | one thread, one loop, all clients |
+//!
+//! Answers are memcached's, byte for byte, as 1.6 gives them; `tests/memcached.rs` compares with a real one and
+//! lists every difference that is meant.
+
+#![forbid(unsafe_code)]
+
+mod client;
+pub mod counter;
+pub mod counts;
+pub mod expiry;
+mod items;
+pub mod server;
+pub mod session;
+pub mod statistics;
+pub mod store;
+
+pub use counts::{Counts, Traffic};
+pub use server::{Outcome, Server, Settings, Stopper};
+pub use session::{Progress, Session};
+pub use statistics::{About, Service};
+pub use store::{Bounds, Store};

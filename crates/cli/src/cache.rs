@@ -1,0 +1,75 @@
+//! `krarup cache`: a small memcached-compatible store.
+
+use std::io::Write;
+
+use clap::Args;
+use krarup_cache::{Bounds, Server, Settings, statistics};
+use krarup_net::Address;
+use krarup_units::{Bytes, Nanos, text};
+
+use crate::failure::Failure;
+
+/// Store values as memcached does: text protocol, expiry, the least recently used leaving when memory is full.
+///
+/// Says `listening on ADDRESS` on stderr when clients may connect. On SIGINT or SIGTERM it answers what has arrived, prints
+/// its counts on stdout under memcached's names, and ends.
+#[derive(Args)]
+pub(crate) struct CacheArgs {
+    /// Where to listen; port 0 asks the system for a free one
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["host", "port"])]
+    listen: Option<Address>,
+    /// Where to listen, as memcached's flag
+    #[arg(short = 'l', value_name = "HOST", default_value = "127.0.0.1")]
+    host: String,
+    /// The port, as memcached's flag
+    #[arg(short = 'p', value_name = "PORT", default_value_t = 11_211)]
+    port: u16,
+    /// Memory for all items: keys, values and 160 bytes each; a bare number is MiB, as memcached's flag
+    #[arg(short, long, value_name = "SIZE", default_value = "64MiB", value_parser = memory)]
+    memory: Bytes,
+    /// The largest item: key, value and 59 to 63 bytes more, counted as memcached counts it
+    #[arg(short = 'I', long, value_name = "SIZE", default_value = "1MiB")]
+    max_item_size: Bytes,
+    /// How many clients may be connected at once
+    #[arg(short, long, value_name = "COUNT", default_value_t = 1_024)]
+    connections: u32,
+    /// How long a stop waits for clients to take the answers they are owed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]
+    patience: f64,
+}
+
+fn memory(text: &str) -> Result<Bytes, String> {
+    let whole = text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole { format!("{text}MiB").parse() } else { text.parse() }
+}
+
+pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
+    let &CacheArgs { ref listen, ref host, port, memory, max_item_size, connections, patience } = args;
+    let smallest = max_item_size.0 + krarup_cache::store::ITEM_OVERHEAD;
+    if memory.0 < smallest {
+        return Err(Failure::usage(format!("--memory {memory} cannot hold one item of {max_item_size}"))
+            .hint(format!("allow {} or more, or smaller items with --max-item-size", Bytes(smallest))));
+    }
+    let settings = Settings {
+        listen: listen.clone().unwrap_or_else(|| Address { host: host.clone(), port }),
+        bounds: Bounds { memory: memory.0, item: max_item_size.0 },
+        connections: connections as usize,
+        patience: Nanos::from_seconds(patience),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let mut server = Server::bind(settings).map_err(Failure::usage)?;
+    server.stop_on_signals().map_err(|error| Failure::run(format!("signals cannot be heard: {error}")))?;
+    eprintln!("listening on {}", server.address());
+    let outcome =
+        server.run().map_err(|error| Failure::run(format!("readiness cannot be waited for: {error}")))?;
+    let mut stdout = std::io::stdout().lock();
+    for (name, value) in
+        statistics::traffic(&outcome.traffic).into_iter().chain(statistics::counts(&outcome.counts))
+    {
+        // Whoever has closed the pipe does not want the rest.
+        if writeln!(stdout, "{name} {value}").is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
