@@ -5,8 +5,12 @@
 //!
 //! | formula | where | error |
 //! |---|---|---|
-//! | [`Copies::rate`] | closed networks | exact for 2 servers alone; within 5 % of X for 3, all or one answer |
-//! | [`nelson_tantawi`] | open, wait for all | exact for 2; within 5 % for up to 32 (their simulations) |
+//! | [`Copies::rate`] | closed networks, wait for all | X within 1 % for 2 servers, 2 % for 3 |
+//! | [`Copies::open_response`], all | open networks, wait for all | exact for 2; within 5 % up to 32 (Nelson & Tantawi's simulations) |
+//! | [`Copies::open_response`], some | open networks, first or quorum | R up to 17 % too short at ρ = 0.75, exact as ρ → 0 |
+//!
+//! A closed network that does not wait for all answers has no formula here: late copies keep servers busy after their
+//! request has left, and nothing but simulation follows them.
 
 use krarup_units::Seconds;
 
@@ -56,6 +60,32 @@ impl Copies {
     }
 }
 
+impl Copies {
+    /// Mean response of a fork that gets `arrival` requests per second (Poisson). Waiting for all: Nelson and
+    /// Tantawi, each station with its share of the copies. Waiting for some: the order statistic of independent
+    /// exponential response times, S/(1 − ρ) each.
+    ///
+    /// # Errors
+    /// [`Error::Unstable`] where ρ = λ·S·k/n ≥ 1.
+    pub fn open_response(&self, arrival: f64) -> Result<Seconds, Error> {
+        let rho = arrival * self.demand();
+        crate::laws::stability("the fork", rho, rho)?;
+        let independent = self.alone() / (1.0 - rho);
+        if self.needed < self.choose || self.choose < 2 {
+            return Ok(independent);
+        }
+        Ok(independent * shared_arrivals(self.choose, rho))
+    }
+}
+
+/// How much shorter the wait for all of `servers` is than with independent queues: their common arrivals make the
+/// queues alike (Nelson & Tantawi 1988). 1 for no load.
+fn shared_arrivals(servers: u32, rho: f64) -> f64 {
+    let harmonic: f64 = (1..=servers).map(|i| 1.0 / f64::from(i)).sum();
+    let relative = harmonic / 1.5;
+    (12.0 - rho) / 8.0 * (relative + (1.0 - relative) * 4.0 * rho / 11.0) / harmonic
+}
+
 /// E[max] of independent exponentials: Σ over subsets of ±1/(sum of rates), in the stable form
 /// ∫ (1 − Π (1 − e^(−t/S_i))) dt.
 fn longest(service: &[Seconds]) -> Seconds {
@@ -70,27 +100,6 @@ fn longest(service: &[Seconds]) -> Seconds {
             (1.0 - done) * slowest / ((1.0 - u) * (1.0 - u)) / f64::from(steps)
         })
         .sum()
-}
-
-/// Mean response of a request that forks to `servers` equal exponential servers at `arrival` per second (Poisson)
-/// and waits for all (Nelson & Tantawi 1988):
-/// R_2 = (12 − ρ)/8 · S/(1 − ρ), R_k = (H_k/H_2 + (1 − H_k/H_2)·4ρ/11)·R_2.
-///
-/// # Errors
-/// [`Error::Unstable`] where ρ = λ·S ≥ 1; [`Error::Invalid`] for no server or a rate not above 0.
-pub fn nelson_tantawi(servers: u32, arrival: f64, service: Seconds) -> Result<Seconds, Error> {
-    let alone = crate::station::mm1(arrival, service)?;
-    if servers == 0 {
-        return Err(Error::invalid("servers", "is 0", "a fork needs at least one"));
-    }
-    if servers == 1 {
-        return Ok(alone.response);
-    }
-    let rho = alone.utilization;
-    let two = (12.0 - rho) / 8.0 * alone.response;
-    let harmonic: f64 = (1..=servers).map(|i| 1.0 / f64::from(i)).sum();
-    let relative = harmonic / 1.5;
-    Ok((relative + (1.0 - relative) * 4.0 * rho / 11.0) * two)
 }
 
 #[cfg(test)]
@@ -117,12 +126,17 @@ mod tests {
         }
     }
 
+    /// Nelson and Tantawi's formula for two servers is exact: (12 − ρ)/8 · S/(1 − ρ).
     #[test]
-    fn open_forks_reduce_to_one_server_and_grow_with_more() {
-        let one = nelson_tantawi(1, 0.5, 1.0).unwrap();
-        assert!((one - 2.0).abs() < 1e-12);
-        assert!((nelson_tantawi(2, 0.5, 1.0).unwrap() - 11.5 / 8.0 * 2.0).abs() < 1e-12);
-        assert!(nelson_tantawi(8, 0.5, 1.0).unwrap() > nelson_tantawi(4, 0.5, 1.0).unwrap());
-        assert!(nelson_tantawi(2, 1.0, 1.0).is_err());
+    fn open_forks_wait_as_known() {
+        let copies = |n: u32| Copies { service: vec![1.0; n as usize], choose: n, needed: n };
+        assert!((copies(1).open_response(0.5).unwrap() - 2.0).abs() < 1e-12);
+        assert!((copies(2).open_response(0.5).unwrap() - 11.5 / 8.0 * 2.0).abs() < 1e-12);
+        assert!(copies(8).open_response(0.5).unwrap() > copies(4).open_response(0.5).unwrap());
+        assert!(copies(2).open_response(1.0).is_err());
+        // Three: (H3/H2 + (1 − H3/H2)·4ρ/11)·R2.
+        let relative: f64 = (11.0 / 6.0) / 1.5;
+        let expected = (relative + (1.0 - relative) * 4.0 * 0.5 / 11.0) * 11.5 / 8.0 * 2.0;
+        assert!((copies(3).open_response(0.5).unwrap() - expected).abs() < 1e-12);
     }
 }

@@ -266,15 +266,18 @@ pub(crate) struct OpenLevel {
     pub(crate) means: Vec<(Of, f64)>,
 }
 
-/// Longest queue followed one by one; from there on the rate stays what it is and the rest is a geometric sum.
-const LEVELS: usize = 20_000;
-
 /// Solves the parts as an open network at `arrival` per second: each part as if alone (Jackson), a part with
 /// rates μ(k) as the chain p(k) = p(k−1)·λ/μ(k).
 pub(crate) fn solve_open(network: &Network, parts: &[Part], arrival: f64) -> Result<OpenLevel, Error> {
     let mut level = OpenLevel { present: Vec::new(), means: Vec::new() };
     for part in parts {
-        let (resource, means) = resource(network, part, LEVELS.min(levels_needed(network, part)))?;
+        if let Part::Fork { stations, copies, weight } = part {
+            let present = arrival * weight * copies.open_response(arrival * weight)?;
+            level.present.push(present);
+            level.means.push((Of::Fork(stations.clone()), present));
+            continue;
+        }
+        let (resource, means) = resource(network, part, levels_needed(network, part))?;
         if resource.demand == 0.0 || resource.pace == Pace::Delay {
             let present = arrival * resource.demand;
             level.present.push(present);
@@ -287,13 +290,9 @@ pub(crate) fn solve_open(network: &Network, parts: &[Part], arrival: f64) -> Res
         let chain = OpenChain::new(&resource, arrival)?;
         let present = chain.mean(&|k| k as f64, 1.0);
         level.present.push(present);
-        match part {
-            Part::Station { station, .. } => {
-                level.means.push((Of::Queue(*station), present));
-                level.means.push((Of::Idle(*station), chain.shares[0]));
-            }
-            Part::Fork { stations, .. } => level.means.push((Of::Fork(stations.clone()), present)),
-            Part::Pool { .. } => {}
+        if let Part::Station { station, .. } = part {
+            level.means.push((Of::Queue(*station), present));
+            level.means.push((Of::Idle(*station), chain.shares[0]));
         }
         for mean in means {
             // What waits grows with k for ever, the rest stays as it is with all slots in use.
@@ -314,7 +313,7 @@ fn levels_needed(network: &Network, part: &Part) -> usize {
             Kind::Delay | Kind::Link { .. } => 1,
         },
         Part::Pool { pool, .. } => network.pools[*pool].size as usize + 1,
-        Part::Fork { .. } => LEVELS,
+        Part::Fork { .. } => 1,
     }
 }
 

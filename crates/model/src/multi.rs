@@ -515,13 +515,12 @@ mod tests {
         (vec![place(1); 5], classes)
     }
 
+    /// With all its customers the case is solved in `tests/faults.rs`, to six digits of every class.
     #[test]
-    fn the_three_by_fifty_case_has_its_known_throughputs() {
-        let (places, classes) = three_by_fifty();
+    fn approximations_are_near_the_exact_answer() {
+        let (places, mut classes) = three_by_fifty();
+        classes.iter_mut().for_each(|c| c.population = 15);
         let answer = exact(&places, &classes).unwrap();
-        for (x, expected) in answer.throughput.iter().zip([16.933_322, 17.256_279, 15.294_452]) {
-            assert!((x - expected).abs() < 5e-7, "{x} {expected}");
-        }
         for (near, within) in [(schweitzer(&places, &classes), 0.02), (linearizer(&places, &classes), 0.002)]
         {
             for (x, exact) in near.unwrap().throughput.iter().zip(&answer.throughput) {

@@ -432,8 +432,10 @@ pub enum FeatureKind {
     HeldPool,
     /// A limit on those who wait for a slot.
     FinitePoolQueue,
-    /// Copies to several stations.
+    /// Copies to several stations, all answers awaited.
     Fork,
+    /// Copies to several stations, not all answers awaited: late copies load servers after their request has left.
+    PartialFork,
     /// Gaps between arrivals that are not exponential.
     NotPoisson,
     /// An arrival rate that changes with time.
@@ -455,6 +457,7 @@ impl fmt::Display for Feature {
             FeatureKind::HeldPool => "slots held from pool",
             FeatureKind::FinitePoolQueue => "the finite queue of pool",
             FeatureKind::Fork => "the fork to",
+            FeatureKind::PartialFork => "a fork that does not wait for all answers, to",
             FeatureKind::NotPoisson => "arrivals that are not Poisson in class",
             FeatureKind::TimeVarying => "the time-varying arrivals of class",
         };
@@ -580,7 +583,9 @@ impl Network {
                 Step::Fork(fork) => {
                     // One copy to one of n is a random choice, which product form knows.
                     if fork.choose > 1 {
-                        add(FeatureKind::Fork, &self.stations[fork.stations[0].0].name);
+                        let all = fork.wait.needed(fork.choose) == fork.choose;
+                        let kind = if all { FeatureKind::Fork } else { FeatureKind::PartialFork };
+                        add(kind, &self.stations[fork.stations[0].0].name);
                     }
                 }
                 Step::OneOf { branches } => branches.iter().for_each(|b| self.structure(&b.path, add)),

@@ -137,9 +137,13 @@ pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatme
             Approximate("decomposition: the inside is solved for each number of held slots")
         }
         FeatureKind::HeldPool => Refused("give the network one class, or simulate"),
-        FeatureKind::Fork if one_class => {
-            Approximate("copies wait as j/(alone + (j − 1)·S·k/n); within 5 % in the cases solved exactly")
+        FeatureKind::Fork if one_class => Approximate(
+            "a request waits for its own copies and those ahead; X within 2 % of the cases solved exactly",
+        ),
+        FeatureKind::PartialFork if one_class && closed_classes(network) == 0 => {
+            Approximate("servers as if independent: R is up to 20 % too short in the cases solved exactly")
         }
+        FeatureKind::PartialFork => Refused("late copies have no closed solution: simulate"),
         FeatureKind::Fork => Refused("give the network one class, or simulate"),
         FeatureKind::NotPoisson if alone => Approximate("the wait is that of G/G/m, from two moments"),
         FeatureKind::NotPoisson => Approximate("taken as Poisson: regular arrivals wait less, bursts more"),
@@ -148,9 +152,12 @@ pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatme
     (solver, treatment)
 }
 
+fn closed_classes(network: &Network) -> usize {
+    network.classes.iter().filter(|c| c.population().is_some()).count()
+}
+
 fn solver_name(network: &Network) -> &'static str {
-    let closed = network.classes.iter().filter(|c| c.population().is_some()).count();
-    match (network.classes.len(), closed) {
+    match (network.classes.len(), closed_classes(network)) {
         (1, 1) => "the closed single-class solver",
         (1, 0) if lone_station(network).is_some() => "the single-station formulas",
         (_, 0) => "the open-network solver",
@@ -600,16 +607,21 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_waits_for_the_slowest() {
-        let source = |wait: &str| {
-            format!(
-                r#"station = [{{ name = "s1" }}, {{ name = "s2" }}, {{ name = "s3" }}]
-               class = [{{ name = "set", population = 1, path = [{{ fork = ["s1", "s2", "s3"], wait = {wait}, service = 0.6 }}] }}]"#
-            )
+    fn a_fork_waits_for_as_many_answers_as_it_is_told() {
+        let source = |come: &str, wait: &str| {
+            r#"station = [{ name = "s1" }, { name = "s2" }, { name = "s3" }]
+               class = [{ name = "set", COME, path = [{ fork = ["s1", "s2", "s3"], wait = WAIT, service = 0.6 }] }]"#
+                .replace("COME", come)
+            .replace("WAIT", wait)
         };
-        let response = |wait: &str| solved(&source(wait)).last().classes[0].response;
-        assert!((response("\"all\"") - 0.6 * (1.0 + 0.5 + 1.0 / 3.0)).abs() < 1e-9);
-        assert!((response("\"any\"") - 0.2).abs() < 1e-9);
-        assert!((response("2") - 0.6 * (1.0 / 3.0 + 0.5)).abs() < 1e-9);
+        let response = |come: &str, wait: &str| solved(&source(come, wait)).last().classes[0].response;
+        assert!((response("population = 1", "\"all\"") - 0.6 * (1.0 + 0.5 + 1.0 / 3.0)).abs() < 1e-9);
+        let rare = "rate = 1e-9";
+        assert!((response(rare, "\"all\"") - 0.6 * (1.0 + 0.5 + 1.0 / 3.0)).abs() < 1e-6);
+        assert!((response(rare, "\"any\"") - 0.2).abs() < 1e-6);
+        assert!((response(rare, "2") - 0.6 * (1.0 / 3.0 + 0.5)).abs() < 1e-6);
+        let network = from_toml(&source("population = 4", "\"any\"")).unwrap();
+        let error = solve(&network, Method::Auto).unwrap_err();
+        assert!(error.to_string().ends_with("a fork that does not wait for all answers, to `s1`"), "{error}");
     }
 }

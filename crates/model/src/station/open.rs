@@ -428,9 +428,9 @@ mod tests {
     #[test]
     fn the_mean_of_the_md1_waiting_times_is_the_mean_wait() {
         let s = md1(0.7, 1.0).unwrap();
-        let step = 0.005;
-        let mean: f64 = (0..12_000).map(|i| s.wait_tail((f64::from(i) + 0.5) * step) * step).sum();
-        assert!((mean - s.wait).abs() < 1e-4, "{mean} {}", s.wait);
+        let step = 0.05;
+        let mean: f64 = (0..600).map(|i| s.wait_tail((f64::from(i) + 0.5) * step) * step).sum();
+        assert!((mean - s.wait).abs() < 1e-3, "{mean} {}", s.wait);
     }
 
     #[test]
