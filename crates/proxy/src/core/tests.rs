@@ -1,1 +1,592 @@
-//! tests
+//! The life of requests under a clock that the test turns by hand, with servers that answer when told to.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use krarup_memcache::{Request as Asked, Store};
+use krarup_record::{Parts, Settings as RecordSettings};
+use proptest::prelude::*;
+
+use super::*;
+
+type Rows = Arc<Mutex<Vec<(Visit, Vec<ServerVisit>)>>>;
+
+struct Keep(Rows);
+
+impl RowSink for Keep {
+    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        self.0.lock().unwrap().push((*visit, servers.to_vec()));
+    }
+}
+
+/// The world around the core: sockets that move bytes when the test says so, and a clock that stands still.
+struct World {
+    core: Core,
+    now: Stamp,
+    /// What each client has sent and the core has not taken.
+    unread: HashMap<u32, Vec<u8>>,
+    replies: HashMap<u32, Vec<u8>>,
+    /// What each server has received and the test not looked at.
+    received: Vec<Vec<u8>>,
+    rows: Rows,
+}
+
+fn settings() -> Settings {
+    Settings {
+        limits: Limits { value: 100, ..Limits::default() },
+        multi_get: MultiGet::Whole,
+        workers: Workers::Unlimited,
+        queue: 100,
+        pipeline: 100,
+        reply_buffer: 1 << 20,
+        timeout: Nanos::from_secs(1),
+    }
+}
+
+impl World {
+    fn new(servers: usize, settings: Settings) -> Self {
+        let recorder = Recorder::new(RecordSettings::default()).unwrap();
+        let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
+        let mut core = Core::new(settings, names, recorder, Stamp(0));
+        let rows = Rows::default();
+        core.keep_rows(Box::new(Keep(rows.clone())));
+        let mut world = Self {
+            core,
+            now: Stamp(0),
+            unread: HashMap::new(),
+            replies: HashMap::new(),
+            received: vec![Vec::new(); servers],
+            rows,
+        };
+        (0..servers).for_each(|server| world.bring_up(server));
+        world
+    }
+
+    fn bring_up(&mut self, server: usize) {
+        self.core.server_connected(server);
+        self.write_servers();
+        assert_eq!(std::mem::take(&mut self.received[server]), b"version\r\n");
+        self.answer(server, "VERSION 1.6.18\r\n");
+        assert!(self.core.server_is_up(server));
+    }
+
+    fn client(&mut self) -> u32 {
+        let id = self.core.client_opened();
+        self.unread.insert(id, Vec::new());
+        self.replies.insert(id, Vec::new());
+        id
+    }
+
+    fn at(&mut self, nanos: u64) -> &mut Self {
+        assert!(nanos >= self.now.0, "time does not run backwards");
+        self.now = Stamp(nanos);
+        self
+    }
+
+    fn send(&mut self, id: u32, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.unread.get_mut(&id).unwrap().extend_from_slice(bytes.as_ref());
+        self.offer(id);
+        self
+    }
+
+    fn offer(&mut self, id: u32) {
+        let unread = self.unread.get_mut(&id).unwrap();
+        let used = self.core.client_bytes(id, unread, self.now, self.now);
+        unread.drain(..used);
+    }
+
+    fn write_servers(&mut self) -> &mut Self {
+        for server in 0..self.received.len() {
+            let output = self.core.server_output(server).to_vec();
+            if !output.is_empty() {
+                self.core.server_written(server, output.len(), self.now);
+                self.received[server].extend_from_slice(&output);
+            }
+        }
+        self
+    }
+
+    fn answer(&mut self, server: usize, bytes: impl AsRef<[u8]>) -> &mut Self {
+        let bytes = bytes.as_ref();
+        assert_eq!(self.core.server_bytes(server, bytes, self.now), Ok(bytes.len()));
+        self
+    }
+
+    fn write_clients(&mut self) -> &mut Self {
+        let ids: Vec<_> = self.replies.keys().copied().collect();
+        for id in ids {
+            let output = self.core.client_output(id).to_vec();
+            if !output.is_empty() {
+                self.core.client_written(id, output.len(), self.now);
+                self.replies.get_mut(&id).unwrap().extend_from_slice(&output);
+            }
+        }
+        let mut runnable = Vec::new();
+        self.core.take_runnable(&mut runnable);
+        for id in runnable {
+            self.offer(id);
+        }
+        self
+    }
+
+    fn replied(&mut self, id: u32) -> String {
+        self.write_clients();
+        String::from_utf8(std::mem::take(self.replies.get_mut(&id).unwrap())).unwrap()
+    }
+
+    fn asked(&mut self, server: usize) -> String {
+        self.write_servers();
+        String::from_utf8(std::mem::take(&mut self.received[server])).unwrap()
+    }
+
+    fn row(&self, place: usize) -> (Visit, Vec<ServerVisit>) {
+        self.rows.lock().unwrap()[place].clone()
+    }
+}
+
+/// The calibration: what the test's clock said when a byte moved is exactly what the stamps say.
+#[test]
+fn the_stamps_are_the_instants_at_which_the_bytes_moved() {
+    let mut world = World::new(2, settings());
+    let client = world.client();
+    world.at(1_000).send(client, "set a 0 0 1\r\n");
+    world.at(1_700).send(client, "x\r\n");
+    world.at(2_500).write_servers();
+    world.at(40_000).answer(1, "STORED\r\n");
+    world.at(90_000).answer(0, "STORED\r\n");
+    world.at(90_600);
+    assert_eq!(world.replied(client), "STORED\r\n");
+    let (visit, servers) = world.row(0);
+    assert_eq!((visit.received, visit.queued, visit.taken), (Stamp(1_700), Stamp(1_700), Stamp(1_700)));
+    assert_eq!(visit.replied, Stamp(90_600));
+    assert_eq!(
+        servers,
+        [ServerVisit::ok(1, Stamp(2_500), Stamp(40_000)), ServerVisit::ok(0, Stamp(2_500), Stamp(90_000)),]
+    );
+    let expected =
+        Parts { queue: Nanos(0), server: Nanos(87_500), own: Nanos(1_400), response: Nanos(88_900) };
+    assert_eq!(visit.parts(&servers), expected);
+    assert_eq!((visit.bytes_in, visit.bytes_out), (16, 8));
+    assert!(visit.is_ordered(&servers));
+}
+
+#[test]
+fn with_one_worker_the_second_request_waits_exactly_until_the_first_has_been_replied_to() {
+    let mut world = World::new(1, Settings { workers: Workers::Limited(1), ..settings() });
+    let (first, second) = (world.client(), world.client());
+    world.at(100).send(first, "get a\r\n");
+    world.at(150).send(second, "get b\r\n");
+    assert_eq!(world.at(200).asked(0), "get a\r\n");
+    world.at(700).answer(0, "END\r\n");
+    assert_eq!(world.asked(0), "", "the worker is held until its reply has left");
+    world.at(900);
+    assert_eq!(world.replied(first), "END\r\n");
+    assert_eq!(world.at(950).asked(0), "get b\r\n");
+    world.at(1_500).answer(0, "END\r\n");
+    assert_eq!(world.at(1_600).replied(second), "END\r\n");
+    let ((one, _), (two, servers)) = (world.row(0), world.row(1));
+    assert_eq!((one.worker_was_idle, one.busy_workers, one.queue_length), (true, 1, 0));
+    assert_eq!((two.queued, two.taken, two.queue_time()), (Stamp(150), Stamp(900), Nanos(750)));
+    assert_eq!((two.worker_was_idle, two.busy_workers, two.queue_length), (false, 1, 0));
+    assert_eq!(servers, [ServerVisit::ok(0, Stamp(950), Stamp(1_500))]);
+}
+
+#[test]
+fn a_full_queue_is_not_fed_and_nobody_in_it_is_forgotten() {
+    let mut world = World::new(1, Settings { workers: Workers::Limited(1), queue: 2, ..settings() });
+    let clients: Vec<_> = (0..6).map(|_| world.client()).collect();
+    for &client in &clients {
+        world.send(client, "get a\r\n");
+    }
+    assert!(world.core.client_held_back(clients[3]));
+    assert_eq!(world.core.dispatch().waiting(), 2);
+    for &client in &clients {
+        assert_eq!(world.asked(0), "get a\r\n");
+        world.answer(0, "END\r\n");
+        assert_eq!(world.replied(client), "END\r\n");
+    }
+    assert_eq!(world.core.unfinished(), 0);
+    assert_eq!(world.core.dispatch().longest(), 2);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_whatever_order_the_servers_have() {
+    let mut world = World::new(2, settings());
+    let client = world.client();
+    world.send(client, "get a\r\nget b\r\nversion\r\nfoo\r\nget c\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), ("get a\r\nget c\r\n".into(), "get b\r\n".into()));
+    world.answer(1, "VALUE b 0 1\r\nb\r\nEND\r\n");
+    assert_eq!(world.replied(client), "");
+    world.answer(0, "END\r\nVALUE c 0 1\r\nc\r\nEND\r\n");
+    let version = format!("VERSION 1.6.18 krarup-{}\r\n", env!("CARGO_PKG_VERSION"));
+    let expected = format!("END\r\nVALUE b 0 1\r\nb\r\nEND\r\n{version}ERROR\r\nVALUE c 0 1\r\nc\r\nEND\r\n");
+    assert_eq!(world.replied(client), expected);
+}
+
+#[test]
+fn a_sharded_multi_get_comes_back_in_the_order_of_its_keys() {
+    let mut world = World::new(3, Settings { multi_get: MultiGet::Sharded, ..settings() });
+    let client = world.client();
+    world.send(client, "get a b c d e f g\r\n");
+    assert_eq!(world.asked(0), "get a b c\r\n");
+    assert_eq!(world.asked(1), "get d e\r\n");
+    assert_eq!(world.asked(2), "get f g\r\n");
+    world
+        .answer(2, "VALUE g 0 1\r\n7\r\nEND\r\n")
+        .answer(0, "VALUE a 0 1\r\n1\r\nEND\r\n")
+        .answer(1, "END\r\n");
+    assert_eq!(world.replied(client), "VALUE a 0 1\r\n1\r\nVALUE g 0 1\r\n7\r\nEND\r\n");
+    let (visit, servers) = world.row(0);
+    assert_eq!((visit.operation, visit.keys, visit.hits, visit.misses), (Operation::MultiGet, 7, 2, 5));
+    assert_eq!(servers.len(), 3);
+}
+
+#[test]
+fn a_write_that_one_server_refuses_is_refused_and_counted() {
+    let mut world = World::new(3, settings());
+    let client = world.client();
+    world.send(client, "set a 0 0 1\r\nx\r\n").write_servers();
+    world
+        .answer(0, "STORED\r\n")
+        .answer(1, "SERVER_ERROR out of memory storing object\r\n")
+        .answer(2, "STORED\r\n");
+    assert_eq!(world.replied(client), "SERVER_ERROR out of memory storing object\r\n");
+    assert_eq!(world.core.events().disagreements, 1);
+    assert_eq!(world.row(0).0.outcome, Outcome::ServerError);
+}
+
+#[test]
+fn noreply_is_carried_out_and_answered_with_nothing() {
+    let mut world = World::new(1, settings());
+    let client = world.client();
+    world.send(client, "set a 0 0 1 noreply\r\nx\r\ndelete b noreply\r\nget a\r\n");
+    assert_eq!(world.asked(0), "set a 0 0 1\r\nx\r\ndelete b\r\nget a\r\n");
+    world.answer(0, "STORED\r\nNOT_FOUND\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(world.replied(client), "VALUE a 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(world.rows.lock().unwrap().len(), 3);
+}
+
+#[test]
+fn cas_is_decided_by_the_first_server_and_copied_to_the_others() {
+    let mut world = World::new(3, settings());
+    let client = world.client();
+    world.send(client, "gets a\r\ncas a 5 9 1 77\r\ny\r\nget a\r\n");
+    assert_eq!(world.asked(0), "gets a\r\ncas a 5 9 1 77\r\ny\r\n");
+    assert_eq!((world.asked(1), world.asked(2)), (String::new(), String::new()));
+    world.answer(0, "VALUE a 5 1 77\r\nx\r\nEND\r\nSTORED\r\n");
+    assert_eq!(world.asked(1), "set a 5 9 1\r\ny\r\n");
+    assert_eq!(world.asked(2), "set a 5 9 1\r\ny\r\n");
+    world.answer(1, "STORED\r\n");
+    assert_eq!(world.replied(client), "VALUE a 5 1 77\r\nx\r\nEND\r\n");
+    world.answer(2, "STORED\r\n");
+    assert_eq!(world.replied(client), "STORED\r\n");
+    // What the client sent behind it was held back until the copies were there.
+    let asked: String = (0..3).map(|server| world.asked(server)).collect();
+    assert_eq!(asked, "get a\r\n");
+}
+
+#[test]
+fn a_cas_that_comes_too_late_is_copied_nowhere() {
+    let mut world = World::new(2, settings());
+    let client = world.client();
+    world.send(client, "cas a 0 0 1 77\r\ny\r\n").write_servers();
+    world.answer(0, "EXISTS\r\n");
+    assert_eq!(world.replied(client), "EXISTS\r\n");
+    assert_eq!(world.asked(1), "");
+}
+
+#[test]
+fn gat_reads_at_one_server_and_touches_at_the_others() {
+    let mut world = World::new(3, settings());
+    let client = world.client();
+    world.send(client, "gat 60 a b\r\n");
+    assert_eq!(world.asked(0), "gat 60 a b\r\n");
+    assert_eq!(world.asked(1), "touch a 60\r\ntouch b 60\r\n");
+    assert_eq!(world.asked(2), "touch a 60\r\ntouch b 60\r\n");
+    world.answer(0, "VALUE a 0 1\r\nx\r\nEND\r\n").answer(1, "TOUCHED\r\nNOT_FOUND\r\n");
+    world.answer(2, "TOUCHED\r\nNOT_FOUND\r\n");
+    assert_eq!(world.replied(client), "VALUE a 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn a_value_over_the_limit_takes_the_old_one_with_it() {
+    let mut world = World::new(2, settings());
+    let client = world.client();
+    let large = "y".repeat(101);
+    world.send(client, format!("set a 0 0 101\r\n{large}"));
+    assert_eq!(world.replied(client), "", "the answer comes when the value has gone by");
+    world.send(client, "\r\nadd a 0 0 101\r\n").send(client, format!("{large}\r\nversion\r\n"));
+    assert_eq!((world.asked(0), world.asked(1)), ("delete a\r\n".into(), "delete a\r\n".into()));
+    world.answer(0, "DELETED\r\n").answer(1, "NOT_FOUND\r\n");
+    let replies = world.replied(client);
+    let too_large = "SERVER_ERROR object too large for cache\r\n";
+    assert!(replies.starts_with(&format!("{too_large}{too_large}VERSION ")), "{replies}");
+}
+
+#[test]
+fn a_lost_server_answers_everything_it_owes_with_its_name() {
+    let mut world = World::new(2, settings());
+    let clients: Vec<_> = (0..4).map(|_| world.client()).collect();
+    for &client in &clients {
+        world.send(client, "get a\r\n");
+    }
+    assert_eq!((world.asked(0), world.asked(1)), ("get a\r\nget a\r\n".into(), "get a\r\nget a\r\n".into()));
+    world.answer(0, "END\r\n");
+    world.core.server_lost(1, "the server closed\r\nthe connection", Outcome::ServerLost, world.now);
+    let replies: Vec<_> = clients.iter().map(|&client| world.replied(client)).collect();
+    let lost = "SERVER_ERROR server-1:1: the server closed  the connection\r\n";
+    assert_eq!(replies, ["END\r\n", lost, "", lost]);
+    world.answer(0, "END\r\n");
+    assert_eq!(world.replied(clients[2]), "END\r\n");
+    // Reads go to the one that is left, writes say that a copy is missing.
+    world.send(clients[0], "get b\r\nset b 0 0 1\r\nx\r\n");
+    assert_eq!(world.asked(0), "get b\r\nset b 0 0 1\r\nx\r\n");
+    world.answer(0, "END\r\nSTORED\r\n");
+    assert_eq!(world.replied(clients[0]), "END\r\nSERVER_ERROR server-1:1 is down\r\n");
+    world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+    world.send(clients[0], "get b\r\n");
+    assert_eq!(world.replied(clients[0]), "SERVER_ERROR no server is up (server-0:1, server-1:1)\r\n");
+    world.bring_up(1);
+    world.send(clients[0], "get b\r\n");
+    assert_eq!(world.asked(1), "get b\r\n");
+}
+
+#[test]
+fn an_answer_of_the_wrong_kind_ends_the_trust_in_the_connection() {
+    for (answer, why) in [
+        ("STORED\r\n", "neither values nor their end"),
+        ("END\r\nEND\r\n", "an answer to nothing"),
+        ("VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\ny\r\nEND\r\n", "more values than keys"),
+    ] {
+        let mut world = World::new(1, settings());
+        let client = world.client();
+        world.send(client, "get a\r\n").write_servers();
+        let error = world.core.server_bytes(0, answer.as_bytes(), world.now).unwrap_err();
+        assert!(error.contains(why), "{error}");
+        assert_eq!(world.core.events().desynchronised, 1);
+    }
+    let mut world = World::new(1, settings());
+    let client = world.client();
+    world.send(client, "set a 0 0 1\r\nx\r\n").write_servers();
+    world.core.server_bytes(0, b"CLIENT_ERROR bad data chunk\r\n", world.now).unwrap_err();
+    assert_eq!(world.replied(client), "CLIENT_ERROR bad data chunk\r\n");
+}
+
+#[test]
+fn the_places_of_a_client_that_is_gone_come_back() {
+    let mut world = World::new(1, Settings { workers: Workers::Limited(2), ..settings() });
+    let (leaves, stays) = (world.client(), world.client());
+    world.send(leaves, "get a\r\nget b\r\nget c\r\n").send(stays, "get d\r\n");
+    assert_eq!(world.asked(0), "get a\r\nget b\r\n");
+    world.answer(0, "END\r\n");
+    world.core.client_gone(leaves, world.now);
+    world.replies.remove(&leaves);
+    assert_eq!(world.asked(0), "get c\r\n", "the reply had nowhere to go, so its worker was free");
+    world.answer(0, "END\r\nEND\r\n");
+    assert_eq!(world.asked(0), "get d\r\n");
+    world.answer(0, "END\r\n");
+    assert_eq!(world.replied(stays), "END\r\n");
+    assert_eq!((world.core.unfinished(), world.core.dispatch().busy(), world.core.clients()), (0, 0, 1));
+    let gone =
+        world.rows.lock().unwrap().iter().filter(|(visit, _)| visit.outcome == Outcome::ClientGone).count();
+    assert_eq!(gone, 3);
+}
+
+#[test]
+fn an_answer_is_overdue_when_its_time_is_over() {
+    let mut world = World::new(1, settings());
+    let client = world.client();
+    world.at(5).send(client, "get a\r\n");
+    assert_eq!(world.core.server_deadline(0), None);
+    world.at(10).write_servers();
+    assert!(!world.core.server_overdue(0, Stamp(1_000_000_009)));
+    assert!(world.core.server_overdue(0, Stamp(1_000_000_010)));
+}
+
+/// A store that answers as memcached does, as far as the property needs it.
+#[derive(Default)]
+struct Memory {
+    values: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Memory {
+    fn answer(&mut self, bytes: &[u8]) -> (usize, Vec<u8>) {
+        let Parsed::Complete { message, used } = request::parse(bytes, &Limits::default()) else {
+            panic!("the core sends whole requests: {:?}", String::from_utf8_lossy(bytes))
+        };
+        let mut out = Vec::new();
+        match message {
+            Asked::Retrieve(retrieve) => {
+                for key in retrieve.keys.iter() {
+                    if let Some(value) = self.values.get(key) {
+                        write::value(&mut out, key, 0, None, value);
+                    }
+                }
+                out.extend_from_slice(b"END\r\n");
+            }
+            Asked::Store(Store { key, data, .. }) => {
+                self.values.insert(key.to_vec(), data.to_vec());
+                out.extend_from_slice(b"STORED\r\n");
+            }
+            Asked::Delete { key, .. } => {
+                let known = self.values.remove(key).is_some();
+                out.extend_from_slice(if known { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" });
+            }
+            other => panic!("not asked here: {other:?}"),
+        }
+        (used, out)
+    }
+}
+
+/// What one client does; its keys are its own, so that its replies do not depend on the others.
+fn dialogue() -> impl Strategy<Value = Vec<(u8, u8, u8)>> {
+    prop::collection::vec((0_u8..4, 0_u8..4, any::<u8>()), 0..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// However the network cuts the bytes and interleaves clients and servers, every client gets the bytes
+    /// it would get from one memcached alone, and every request leaves exactly one row with ordered stamps.
+    #[test]
+    fn any_interleaving_gives_each_client_the_same_bytes(
+        dialogues in prop::collection::vec(dialogue(), 1..4),
+        servers in 1_usize..4,
+        sharded: bool,
+        workers in prop::option::of(1_u32..3),
+        queue in 1_usize..4,
+        choices in prop::collection::vec((0_u8..4, 0_u8..16, 1_usize..30), 0..400),
+    ) {
+        let multi_get = if sharded { MultiGet::Sharded } else { MultiGet::Whole };
+        let workers = workers.map_or(Workers::Unlimited, Workers::Limited);
+        let mut world = World::new(servers, Settings { multi_get, workers, queue, pipeline: 3, ..settings() });
+        let mut stores: Vec<Memory> = (0..servers).map(|_| Memory::default()).collect();
+        let mut answers: Vec<Vec<u8>> = vec![Vec::new(); servers];
+        let mut requests = 0;
+        let mut clients = Vec::new();
+        for (number, dialogue) in dialogues.iter().enumerate() {
+            let (mut bytes, mut alone, mut expected) = (Vec::new(), Memory::default(), Vec::new());
+            for &(what, key, value) in dialogue {
+                let key = format!("{number}-{key}");
+                let mut request = Vec::new();
+                match what {
+                    0 => write::retrieve(&mut request, krarup_memcache::Retrieval::Get, 0, [key.as_bytes()]),
+                    1 => {
+                        let keys: Vec<_> = (0..4).map(|key| format!("{number}-{key}")).collect();
+                        write::retrieve(&mut request, krarup_memcache::Retrieval::Get, 0, keys.iter().map(String::as_bytes));
+                    }
+                    2 => write::storage(&mut request, Storage::Set, key.as_bytes(), 0, 0, 0, &vec![value; value as usize / 4]),
+                    _ => write::delete(&mut request, key.as_bytes()),
+                }
+                expected.extend(alone.answer(&request).1);
+                bytes.extend(request);
+                requests += 1;
+            }
+            clients.push((world.client(), bytes, expected));
+        }
+        // First as the choices say, then round and round until nothing moves any more.
+        let rounds = (0..4_000_usize).map(|round| ((round % 4) as u8, (round / 4 % 16) as u8, 1_000));
+        for (time, (what, who, size)) in choices.into_iter().chain(rounds).enumerate() {
+            world.at(time as u64 * 10);
+            let (server, client) = (usize::from(who) % servers, usize::from(who) % clients.len());
+            match what {
+                0 => {
+                    let (id, bytes, _) = &mut clients[client];
+                    let cut = size.min(bytes.len());
+                    let sent: Vec<u8> = bytes.drain(..cut).collect();
+                    world.send(*id, sent);
+                }
+                1 => {
+                    let output = world.core.server_output(server);
+                    let cut = size.min(output.len());
+                    world.received[server].extend_from_slice(&output[..cut]);
+                    world.core.server_written(server, cut, Stamp(world.now.0));
+                    while matches!(request::parse(&world.received[server], &Limits::default()), Parsed::Complete { .. }) {
+                        let (used, answer) = stores[server].answer(&world.received[server]);
+                        world.received[server].drain(..used);
+                        answers[server].extend(answer);
+                    }
+                }
+                2 => {
+                    let cut = size.min(answers[server].len());
+                    let used = world.core.server_bytes(server, &answers[server][..cut], world.now);
+                    answers[server].drain(..used.unwrap());
+                }
+                _ => {
+                    let (id, ..) = clients[client];
+                    let output = world.core.client_output(id);
+                    let cut = size.min(output.len());
+                    world.replies.get_mut(&id).unwrap().extend_from_slice(&output[..cut]);
+                    world.core.client_written(id, cut, world.now);
+                    let mut runnable = Vec::new();
+                    world.core.take_runnable(&mut runnable);
+                    runnable.into_iter().for_each(|id| world.offer(id));
+                }
+            }
+        }
+        for (id, unsent, expected) in &clients {
+            prop_assert!(unsent.is_empty() && world.unread[id].is_empty());
+            prop_assert_eq!(String::from_utf8_lossy(&world.replies[id]), String::from_utf8_lossy(expected));
+        }
+        prop_assert_eq!(world.rows.lock().unwrap().len(), requests);
+        prop_assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+        for (visit, servers) in world.rows.lock().unwrap().iter() {
+            prop_assert!(visit.is_ordered(servers), "{visit:?} {servers:?}");
+        }
+        for pair in stores.windows(2) {
+            prop_assert_eq!(&pair[0].values, &pair[1].values);
+        }
+    }
+
+    /// A server may be lost at any moment: every request is still answered exactly once, and every client in order.
+    #[test]
+    fn every_request_is_answered_exactly_once_whatever_is_lost(
+        steps in prop::collection::vec((0_u8..5, 0_usize..3), 0..200),
+        workers in prop::option::of(1_u32..3),
+    ) {
+        let workers = workers.map_or(Workers::Unlimited, Workers::Limited);
+        let mut world = World::new(3, Settings { workers, multi_get: MultiGet::Sharded, ..settings() });
+        let client = world.client();
+        let mut sent = 0;
+        let mut owed = [0; 3];
+        let take_up = |world: &mut World, owed: &mut [usize; 3], server: usize| {
+            let text = world.asked(server);
+            owed[server] += text.matches("get").count();
+        };
+        for (what, server) in steps {
+            match what {
+                0 | 1 => {
+                    sent += 1;
+                    world.send(client, "get a b c\r\n");
+                }
+                2 if world.core.server_is_up(server) => take_up(&mut world, &mut owed, server),
+                3 if owed[server] > 0 => {
+                    owed[server] -= 1;
+                    world.answer(server, "END\r\n");
+                    world.write_clients();
+                }
+                4 if world.core.server_is_up(server) => {
+                    world.received[server].clear();
+                    owed[server] = 0;
+                    world.core.server_lost(server, "lost", Outcome::ServerLost, world.now);
+                    world.bring_up(server);
+                }
+                _ => {}
+            }
+        }
+        for _ in 0..sent + 3 {
+            for server in 0..3 {
+                take_up(&mut world, &mut owed, server);
+                for _ in 0..std::mem::take(&mut owed[server]) {
+                    world.answer(server, "END\r\n");
+                }
+            }
+            world.write_clients();
+        }
+        let replies = world.replied(client);
+        prop_assert_eq!(replies.lines().count(), sent);
+        prop_assert!(replies.lines().all(|line| line == "END" || line.starts_with("SERVER_ERROR server-")));
+        prop_assert_eq!(world.rows.lock().unwrap().len(), sent);
+        prop_assert_eq!((world.core.unfinished(), world.core.in_flight(), world.core.dispatch().busy()), (0, 0, 0));
+    }
+}
