@@ -1,0 +1,165 @@
+//! Operational laws that every run must keep: who breaks them has measured something else than he thinks.
+
+use crate::results::ProcessLoad;
+use crate::trial::{Station, Trial};
+use crate::warning::Warning;
+
+/// How far X (R + Z) may be from N.
+const INTERACTIVE: f64 = 0.05;
+/// How far two counts of the same requests may differ, beside the requests in flight at both ends.
+const COUNTS: f64 = 0.01;
+/// How far a queue's length may be from X · queue time; bursts make honest queues differ.
+const QUEUE: f64 = 0.25;
+/// From this utilization on, a load generator measures itself.
+const GENERATOR: f64 = 0.8;
+/// From this share of its processors on, a machine is full.
+pub(crate) const FULL: f64 = 0.9;
+/// Above this coefficient of variation of the windows, a run is not steady.
+const STEADY: f64 = 0.15;
+/// How much more than the least the most loaded of equal servers may get.
+const EVEN: f64 = 0.1;
+
+/// What does not add up in one run.
+pub fn check(trial: &Trial) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let client = &trial.client;
+    let throughput = client.completed as f64 / trial.length;
+    let clients = trial.levels.clients;
+
+    // N = X (R + Z): each client is always waiting for a reply or thinking (Denning and Buzen 1978).
+    let by_law = throughput * (client.response.mean + trial.think);
+    if clients > 0 && client.completed > 0 && (by_law / f64::from(clients) - 1.0).abs() > INTERACTIVE {
+        warnings.push(Warning::InteractiveLaw { clients, by_law });
+    }
+    if client.errors > 0 {
+        warnings.push(Warning::Errors { errors: client.errors, completed: client.completed });
+    }
+    if client.misses > 0 {
+        warnings.push(Warning::Misses { misses: client.misses, keys: client.hits + client.misses });
+    }
+    if let Some(middleware) = &trial.middleware {
+        let apart = client.completed.abs_diff(middleware.requests);
+        let allowed = client.completed as f64 * COUNTS + 2.0 * f64::from(clients);
+        if apart as f64 > allowed {
+            warnings
+                .push(Warning::CountsDiffer { clients: client.completed, middleware: middleware.requests });
+        }
+        if middleware.response.mean > client.response.mean {
+            let (middleware, clients) = (middleware.response.mean, client.response.mean);
+            warnings.push(Warning::PartBeyondWhole { middleware, clients });
+        }
+        // L = X W at the queue. What is seen at a moment of change differs by about one from the average over time.
+        let by_law = middleware.requests as f64 / trial.length * middleware.queue.mean;
+        if let Some(seen) = middleware.queue_length
+            && (seen - by_law).abs() > (by_law * QUEUE).max(1.5)
+        {
+            warnings.push(Warning::QueueLength { seen, by_law });
+        }
+    }
+    warnings.extend(uneven(trial));
+    warnings.extend(unsteady(trial));
+    warnings
+}
+
+/// What the processes' load says about a cell.
+pub fn check_load(load: &[ProcessLoad], cores: u32) -> Vec<Warning> {
+    let mut warnings: Vec<Warning> = load
+        .iter()
+        .filter(|process| process.station == Station::Clients && process.utilization() > GENERATOR)
+        .map(|process| Warning::GeneratorBusy {
+            name: process.name.clone(),
+            utilization: process.utilization(),
+        })
+        .collect();
+    let busy: f64 = load.iter().map(|process| process.busy).sum();
+    if cores > 0 && busy > FULL * f64::from(cores) {
+        warnings.push(Warning::MachineFull { busy, cores });
+    }
+    warnings
+}
+
+fn uneven(trial: &Trial) -> Option<Warning> {
+    let total: u64 = trial.servers.iter().map(|server| server.requests).sum();
+    let most = trial.servers.iter().max_by_key(|server| server.requests)?;
+    let least = trial.servers.iter().min_by_key(|server| server.requests)?;
+    let share = |requests: u64| requests as f64 / total as f64;
+    // A handful of requests cannot be even.
+    (total >= 1_000 && most.requests as f64 > least.requests as f64 * (1.0 + EVEN)).then(|| {
+        Warning::UnevenServers {
+            most: (most.name.clone(), share(most.requests)),
+            least: (least.name.clone(), share(least.requests)),
+        }
+    })
+}
+
+fn unsteady(trial: &Trial) -> Option<Warning> {
+    let rates: Vec<f64> =
+        trial.client.windows.iter().map(|window| window.completed as f64 / window.length).collect();
+    let variation = krarup_stats::Summary::of(&rates).ok()?.cov().ok()?;
+    (variation > STEADY).then_some(Warning::Unsteady { variation })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::tests::steady_trial;
+    use crate::trial::ServerSide;
+
+    #[test]
+    fn a_run_that_adds_up_has_no_warning() {
+        assert_eq!(check(&steady_trial("read", 16, 20_000.0)), []);
+    }
+
+    #[test]
+    fn clients_that_are_not_all_there_break_the_interactive_law() {
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        trial.levels.clients = 20;
+        let warnings = check(&trial);
+        assert!(
+            matches!(warnings[..], [Warning::InteractiveLaw { clients: 20, by_law }] if (by_law - 16.0).abs() < 0.1)
+        );
+        assert_eq!(
+            warnings[0].to_string(),
+            "Throughput and response time account for 16.0 of 20 clients (-20.0 %) by the interactive law N = X (R + Z)."
+        );
+    }
+
+    #[test]
+    fn a_part_longer_than_its_whole_is_told() {
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        trial.middleware.as_mut().unwrap().response.mean = 1.0;
+        assert!(matches!(check(&trial)[..], [Warning::PartBeyondWhole { .. }]));
+    }
+
+    #[test]
+    fn requests_that_one_side_did_not_see_are_told() {
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        trial.client.completed += 5_000;
+        trial.client.response.mean = 16.0 / (trial.client.completed as f64 / trial.length);
+        let warnings = check(&trial);
+        assert!(
+            warnings.iter().any(|warning| matches!(warning, Warning::CountsDiffer { .. })),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn equal_servers_get_equal_shares() {
+        let server = |name: &str, requests| ServerSide { name: name.into(), requests, errors: 0 };
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        trial.servers = vec![server("a", 70_000), server("b", 30_000)];
+        let warnings = check(&trial);
+        assert_eq!(warnings[0].to_string(), "a got 70.0 % of the requests, b only 30.0 %.");
+        trial.servers = vec![server("a", 51_000), server("b", 49_000)];
+        assert_eq!(check(&trial), []);
+    }
+
+    #[test]
+    fn a_full_machine_and_a_busy_generator_are_told() {
+        let load = |station, busy| ProcessLoad { station, name: "it".into(), busy, cores: 1.0 };
+        let all = [load(Station::Clients, 0.9), load(Station::Middleware, 0.99)];
+        assert_eq!(check_load(&all, 2).len(), 2);
+        assert_eq!(check_load(&all[1..], 2), []);
+        assert_eq!(check_load(&all[1..], 0), []);
+    }
+}

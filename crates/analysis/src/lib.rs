@@ -1,0 +1,24 @@
+//! From the records of trials to results: the same bytes in, the same bytes out.
+//!
+//! ```text
+//! Trial, Trial, …  ─▶ sweep::summarise ─▶ Results
+//!   what client, middleware,   │            cells: estimates with n and an interval
+//!   servers and processes      ├─ laws       warnings: what does not add up, and what to do
+//!   said of one run            └─ saturation verdicts: how far each workload goes, and what stops it
+//! ```
+//! Nothing here touches a file, a clock or a process. Times are in seconds, rates per second, shares from 0 to 1.
+
+#![forbid(unsafe_code)]
+
+pub mod laws;
+pub mod results;
+pub mod saturation;
+pub mod sweep;
+pub mod trial;
+pub mod warning;
+
+pub use results::{Cell, Environment, Quantity, Results};
+pub use saturation::Verdict;
+pub use sweep::summarise;
+pub use trial::Trial;
+pub use warning::Warning;

@@ -1,0 +1,362 @@
+//! How far a workload goes, and what stops it: in plain words, with the evidence.
+
+use std::fmt;
+
+use krarup_units::{Seconds, text};
+use serde::{Deserialize, Serialize};
+
+use crate::laws::FULL;
+use crate::results::{Cell, ProcessLoad, Quantity};
+use crate::trial::{Levels, Station};
+
+/// A rate within this share of the highest counts as the highest.
+const NEAR: f64 = 0.95;
+
+/// What was learnt about one workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The cell with the fewest clients whose throughput is within 5 % of the highest.
+    pub at: Levels,
+    /// Its throughput.
+    pub throughput: Quantity,
+    /// Its mean response time.
+    pub response: Seconds,
+    /// Its 99th percentile.
+    pub p99: Seconds,
+    /// Whether more clients would bring more.
+    pub saturation: Saturation,
+    /// What stops it.
+    pub bottleneck: Bottleneck,
+    /// Where the response time goes there, largest part first; empty where the middleware was not asked.
+    pub parts: Vec<(Part, f64)>,
+}
+
+/// Whether a sweep reached the highest rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Saturation {
+    /// More clients were tried, and the rate grew by less than 5 %.
+    Reached {
+        /// The knee N* = (R + Z) · X: R at the fewest clients tried, X the highest rate (the bounds' crossing point).
+        knee: f64,
+        /// The most clients tried.
+        tried: u32,
+        /// How many times longer the response time is there.
+        longer: f64,
+    },
+    /// The rate still grew at the most clients tried.
+    NotReached {
+        /// By which share, from the cell before.
+        growth: f64,
+    },
+    /// A single cell says nothing about growth.
+    Unknown,
+}
+
+/// What limits the rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bottleneck {
+    /// A process uses all the processors it can use.
+    Process(ProcessLoad),
+    /// All processors of the machine are busy, though no process uses all it could.
+    Machine {
+        /// Processors kept busy.
+        busy: f64,
+        /// Processors there are.
+        cores: u32,
+        /// The process that takes most.
+        most: ProcessLoad,
+    },
+    /// All worker slots are held.
+    Workers {
+        /// How many there are.
+        workers: u32,
+        /// The share that is held.
+        busy: f64,
+    },
+    /// Nothing that was measured is full; most of the time passes here.
+    MostTime(Part, f64),
+    /// Nothing was measured that could tell.
+    Unseen,
+}
+
+/// The parts of the response time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Waiting for a worker.
+    Queue,
+    /// With the servers.
+    Server,
+    /// The middleware's own time.
+    Own,
+    /// Outside the middleware.
+    Outside,
+}
+
+impl Part {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue time",
+            Self::Server => "server time",
+            Self::Own => "own time",
+            Self::Outside => "outside the middleware",
+        }
+    }
+}
+
+/// The mean times of a cell by part, from the inside out; none where the middleware was not asked.
+pub fn parts(cell: &Cell) -> Option<[(Part, Quantity); 4]> {
+    let middleware = cell.middleware.as_ref()?;
+    Some([
+        (Part::Queue, middleware.queue.mean),
+        (Part::Server, middleware.server.mean),
+        (Part::Own, middleware.own.mean),
+        (Part::Outside, middleware.outside),
+    ])
+}
+
+/// The verdict over the cells of one workload, clients rising. None where there is no cell.
+///
+/// `think` is the think time Z of the clients, `cores` the processors all processes share (0: unknown).
+pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
+    let highest = cells.iter().map(|cell| cell.throughput.value).fold(0.0, f64::max);
+    let at = cells.iter().find(|cell| cell.throughput.value >= NEAR * highest)?;
+    let (first, last) = (cells.first()?, cells.last()?);
+    let saturation = if cells.len() < 2 {
+        Saturation::Unknown
+    } else if at.levels == last.levels {
+        let before = cells[cells.len() - 2].throughput.value;
+        Saturation::NotReached { growth: at.throughput.value / before - 1.0 }
+    } else {
+        Saturation::Reached {
+            knee: (first.response.mean.value + think) * highest,
+            tried: last.levels.clients,
+            longer: last.response.mean.value / at.response.mean.value,
+        }
+    };
+    let mut shares: Vec<(Part, f64)> = parts(at)
+        .into_iter()
+        .flatten()
+        .map(|(part, time)| (part, time.value / at.response.mean.value))
+        .filter(|(_, share)| share.is_finite())
+        .collect();
+    shares.sort_by(|one, other| other.1.total_cmp(&one.1));
+    Some(Verdict {
+        at: at.levels.clone(),
+        throughput: at.throughput,
+        response: at.response.mean.value,
+        p99: at.response.p99.value,
+        saturation,
+        bottleneck: bottleneck(at, cores, shares.first()),
+        parts: shares,
+    })
+}
+
+/// A full process explains a full machine and full workers, a full machine explains full workers: in this order.
+fn bottleneck(cell: &Cell, cores: u32, largest: Option<&(Part, f64)>) -> Bottleneck {
+    let by_use = |one: &&ProcessLoad, other: &&ProcessLoad| one.utilization().total_cmp(&other.utilization());
+    if let Some(process) = cell.load.iter().max_by(by_use)
+        && process.utilization() >= FULL
+    {
+        return Bottleneck::Process(process.clone());
+    }
+    let busy: f64 = cell.load.iter().map(|process| process.busy).sum();
+    if let Some(most) = cell.load.iter().max_by(|one, other| one.busy.total_cmp(&other.busy))
+        && cores > 0
+        && busy >= FULL * f64::from(cores)
+    {
+        return Bottleneck::Machine { busy, cores, most: most.clone() };
+    }
+    if let Some(middleware) = &cell.middleware
+        && let (Some(workers), Some(busy)) = (middleware.workers, middleware.workers_busy)
+        && busy >= FULL
+    {
+        return Bottleneck::Workers { workers, busy };
+    }
+    largest.map_or(Bottleneck::Unseen, |(part, share)| Bottleneck::MostTime(*part, *share))
+}
+
+impl fmt::Display for Verdict {
+    /// The verdict as a paragraph: the limit with its load, the saturation, the bottleneck, where the time goes. The
+    /// workload is not named: it stands before, or above.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = text::count(self.throughput.value.round());
+        write!(f, "{rate} requests per second")?;
+        if let Some(interval) = self.throughput.interval {
+            write!(f, " (± {})", text::count(interval.half_width().round()))?;
+        }
+        let clients = self.at.clients;
+        let noun = if clients == 1 { "client" } else { "clients" };
+        let (response, p99) = (text::duration(self.response), text::duration(self.p99));
+        write!(f, " with {clients} {noun}, response time {response} (p99 {p99}).")?;
+        write!(f, "{} {}", self.saturation, self.bottleneck)?;
+        if let [first, rest @ ..] = &self.parts[..] {
+            write!(f, " Of the response time {} is {}", percent(first.1), first.0.name())?;
+            for (part, share) in rest.iter().filter(|(_, share)| *share >= 0.005) {
+                write!(f, ", {} {}", percent(*share), part.name())?;
+            }
+            write!(f, ".")?;
+        }
+        Ok(())
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+impl fmt::Display for Saturation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reached { knee, tried, longer } => write!(
+                f,
+                " More clients bring less than 5 % more: {tried} clients wait {} times as long (the knee N* lies near {:.0} clients).",
+                text::three_digits(*longer),
+                knee.max(1.0)
+            ),
+            Self::NotReached { growth } => {
+                write!(
+                    f,
+                    " The rate still grew by {} at the last step: the limit lies beyond.",
+                    percent(*growth)
+                )
+            }
+            Self::Unknown => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |process: &ProcessLoad| match process.station {
+            Station::Clients => format!("the load generator ({})", process.name),
+            Station::Middleware => format!("the middleware ({})", process.name),
+            Station::Server => format!("the server {}", process.name),
+        };
+        let of = |process: &ProcessLoad| {
+            let (busy, cores) = (text::three_digits(process.busy), text::count(process.cores));
+            let noun = if process.cores == 1.0 { "processor" } else { "processors" };
+            format!("{busy} of the {cores} {noun} it can")
+        };
+        match self {
+            Self::Process(process) => {
+                write!(f, "The bottleneck is {}: it uses {}.", name(process), of(process))
+            }
+            Self::Machine { busy, cores, most } => write!(
+                f,
+                "The bottleneck is the machine: {} of its {cores} processors are busy, most of all with {} ({}).",
+                text::three_digits(*busy),
+                name(most),
+                text::three_digits(most.busy)
+            ),
+            Self::Workers { workers, busy } => write!(
+                f,
+                "The bottleneck is the {workers} workers: {} of them are held on average, and the others wait in the queue.",
+                percent(*busy)
+            ),
+            Self::MostTime(part, share) => write!(
+                f,
+                "Nothing that was measured is full; the largest part of the response time is {} ({}).",
+                part.name(),
+                percent(*share)
+            ),
+            Self::Unseen => write!(f, "What limits it was not measured."),
+        }
+    }
+}
+
+impl Bottleneck {
+    /// In two or three words: for a table, or a large number's label.
+    pub fn short(&self) -> String {
+        match self {
+            Self::Process(process) => match process.station {
+                Station::Clients => "load generator".into(),
+                Station::Middleware => "middleware".into(),
+                Station::Server => format!("server {}", process.name),
+            },
+            Self::Machine { cores, .. } => format!("all {cores} processors"),
+            Self::Workers { workers, .. } => format!("{workers} workers"),
+            Self::MostTime(part, _) => format!("none full; most is {}", part.name()),
+            Self::Unseen => "not measured".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Environment, Results};
+    use crate::sweep::summarise;
+    use crate::sweep::tests::steady_trial;
+    use crate::trial::ProcessCpu;
+
+    fn sweep(rates: &[(u32, f64)]) -> Results {
+        let trials: Vec<_> =
+            rates.iter().map(|(clients, rate)| steady_trial("read-only", *clients, *rate)).collect();
+        summarise("test", Environment { cores: 4, ..Environment::default() }, &trials).unwrap()
+    }
+
+    #[test]
+    fn a_rate_that_stops_growing_is_saturated_at_the_fewest_clients_that_reach_it() {
+        let results = sweep(&[(1, 5_000.0), (8, 19_500.0), (16, 20_000.0), (32, 20_100.0)]);
+        let verdict = &results.verdicts[0];
+        assert_eq!(verdict.at.clients, 8);
+        // R(1) = 1/5000 s; N* = 20100 / 5000.
+        assert!(
+            matches!(verdict.saturation, Saturation::Reached { knee, tried: 32, .. } if (knee - 4.02).abs() < 0.01)
+        );
+    }
+
+    #[test]
+    fn a_rate_that_still_grows_is_not_called_a_limit() {
+        let results = sweep(&[(1, 5_000.0), (2, 9_000.0)]);
+        let verdict = &results.verdicts[0];
+        assert!(
+            matches!(verdict.saturation, Saturation::NotReached { growth } if (growth - 0.8).abs() < 1e-3)
+        );
+        assert!(verdict.to_string().contains("still grew by 80 %"), "{verdict}");
+    }
+
+    #[test]
+    fn a_full_process_is_named_before_the_machine_and_the_workers() {
+        let mut trial = steady_trial("read-only", 16, 20_000.0);
+        let process = |station, busy: f64| ProcessCpu { station, name: "proxy".into(), busy, cores: 1.0 };
+        trial.cpu = vec![process(Station::Middleware, 0.97 * trial.length)];
+        let results = summarise("test", Environment::default(), &[trial.clone()]).unwrap();
+        let verdict = &results.verdicts[0];
+        assert!(
+            verdict.to_string().contains(
+                "The bottleneck is the middleware (proxy): it uses 0.97 of the 1 processor it can."
+            ),
+            "{verdict}"
+        );
+        trial.cpu = vec![
+            process(Station::Middleware, 0.8 * trial.length),
+            process(Station::Clients, 0.7 * trial.length),
+            process(Station::Server, 0.45 * trial.length),
+        ];
+        let environment = Environment { cores: 2, ..Environment::default() };
+        let results = summarise("test", environment, &[trial]).unwrap();
+        assert_eq!(results.verdicts[0].bottleneck.short(), "all 2 processors");
+    }
+
+    #[test]
+    fn full_workers_are_seen_by_littles_law() {
+        let mut trial = steady_trial("read-only", 64, 20_000.0);
+        // 64 clients, 3.2 ms: of these 2.2 ms in the queue, 0.8 ms held by one of 16 workers.
+        let middleware = trial.middleware.as_mut().unwrap();
+        middleware.workers = Some(16);
+        (middleware.queue.mean, middleware.server.mean, middleware.own.mean) = (2.2e-3, 0.7e-3, 0.1e-3);
+        middleware.response.mean = 3.0e-3;
+        middleware.queue_length = Some(44.0);
+        let results = summarise("test", Environment::default(), &[trial]).unwrap();
+        let verdict = &results.verdicts[0];
+        assert!(
+            matches!(verdict.bottleneck, Bottleneck::Workers { workers: 16, busy } if (busy - 1.0).abs() < 1e-6)
+        );
+        assert_eq!(verdict.parts[0].0, Part::Queue);
+    }
+}

@@ -1,0 +1,456 @@
+//! From trials to results: each cell's repetitions become estimates with n and an interval.
+
+use std::fmt;
+
+use krarup_stats::StatsError;
+
+use crate::laws;
+use crate::results::{
+    Cell, Environment, MiddlewareCell, ProcessLoad, Quantity, Repetition, Results, Run, ServerShare,
+    TimeQuantities,
+};
+use crate::saturation;
+use crate::trial::{Histogram, Levels, MiddlewareSide, Times, Trial};
+use crate::warning::{Concern, Warning};
+
+/// Why trials give no results.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SweepError {
+    /// There is no trial.
+    Empty,
+    /// A trial says something that cannot be.
+    Trial {
+        /// Which cell.
+        levels: Levels,
+        /// Which repetition.
+        repetition: u32,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A quantity has no estimate.
+    Estimate {
+        /// Which cell.
+        levels: Levels,
+        /// Which quantity.
+        quantity: &'static str,
+        /// Why not.
+        source: StatsError,
+    },
+}
+
+impl fmt::Display for SweepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "there is no trial to analyse"),
+            Self::Trial { levels, repetition, why } => {
+                write!(f, "{}, {} clients, repetition {repetition}: {why}", levels.workload, levels.clients)
+            }
+            Self::Estimate { levels, quantity, source } => {
+                write!(f, "{}, {} clients: {quantity}: {source}", levels.workload, levels.clients)
+            }
+        }
+    }
+}
+
+impl std::error::Error for SweepError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Estimate { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// The results of all trials, in whatever order they ran: workloads in the order of their first trial, clients rising.
+///
+/// # Errors
+/// If there is no trial, or one holds a time or length that is negative or no number.
+pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Result<Results, SweepError> {
+    if trials.is_empty() {
+        return Err(SweepError::Empty);
+    }
+    trials.iter().try_for_each(valid)?;
+    let mut workloads: Vec<&str> = Vec::new();
+    for trial in trials {
+        if !workloads.contains(&trial.levels.workload.as_str()) {
+            workloads.push(&trial.levels.workload);
+        }
+    }
+    let mut results = Results {
+        title: title.to_owned(),
+        environment,
+        cells: Vec::new(),
+        verdicts: Vec::new(),
+        concerns: Vec::new(),
+    };
+    for workload in workloads {
+        let of_workload = || trials.iter().filter(|trial| trial.levels.workload == workload);
+        let mut clients: Vec<u32> = of_workload().map(|trial| trial.levels.clients).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        for clients in clients {
+            let mut of_cell: Vec<&Trial> =
+                of_workload().filter(|trial| trial.levels.clients == clients).collect();
+            of_cell.sort_by_key(|trial| trial.repetition);
+            let (cell, warnings) = cell(&of_cell, results.environment.cores)?;
+            let levels = Some(cell.levels.clone());
+            let concern = |warning| Concern { levels: levels.clone(), warning };
+            results.concerns.extend(warnings.into_iter().map(concern));
+            results.cells.push(cell);
+        }
+        let think = of_workload().map(|trial| trial.think).fold(0.0, f64::max);
+        let cells: Vec<&Cell> = results.workload(workload).collect();
+        let verdict = saturation::verdict(&cells, think, results.environment.cores);
+        results.verdicts.extend(verdict);
+    }
+    if results.cells.iter().all(|cell| cell.repetitions.len() == 1) {
+        results.concerns.push(Concern { levels: None, warning: Warning::OneRepetition });
+    }
+    Ok(results)
+}
+
+fn valid(trial: &Trial) -> Result<(), SweepError> {
+    let wrong =
+        |why| Err(SweepError::Trial { levels: trial.levels.clone(), repetition: trial.repetition, why });
+    if !(trial.length.is_finite() && trial.length > 0.0) {
+        return wrong("the measured length is not above 0 s");
+    }
+    if !(trial.think.is_finite() && trial.think >= 0.0) {
+        return wrong("the think time is not a length of time");
+    }
+    let lengths = trial.client.windows.iter().map(|window| window.length);
+    let lengths = lengths.chain(trial.middleware.iter().flat_map(|m| m.windows.iter().map(|w| w.length)));
+    if lengths.into_iter().any(|length| !(length.is_finite() && length > 0.0)) {
+        return wrong("a window's length is not above 0 s");
+    }
+    if !trial.client.response.all_finite() {
+        return wrong("a response time of the clients is not a length of time");
+    }
+    if let Some(middleware) = &trial.middleware {
+        let times = [middleware.response, middleware.queue, middleware.server, middleware.own];
+        if !times.iter().all(Times::all_finite) {
+            return wrong("a time of the middleware is not a length of time");
+        }
+    }
+    Ok(())
+}
+
+/// One cell and what does not add up in it. `trials` has at least one, all of the same levels.
+fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepError> {
+    let levels = &trials[0].levels;
+    let estimates = Estimates { levels };
+    let throughputs: Vec<f64> = trials.iter().map(|trial| throughput(trial)).collect();
+    let rates: Vec<f64> =
+        trials[0].client.windows.iter().map(|window| window.completed as f64 / window.length).collect();
+    let responses: Vec<f64> = trials[0].client.windows.iter().filter_map(|window| window.response).collect();
+
+    let mut warnings: Vec<Warning> = Vec::new();
+    for warning in trials.iter().flat_map(|trial| laws::check(trial)) {
+        // Repetitions repeat their troubles: each kind is told once, by its first.
+        let told = |other: &Warning| std::mem::discriminant(other) == std::mem::discriminant(&warning);
+        if !warnings.iter().any(told) {
+            warnings.push(warning);
+        }
+    }
+    let load = load(trials);
+    warnings.extend(laws::check_load(&load, cores));
+    let mut histogram = Histogram::default();
+    let mut alike = true;
+    for trial in trials {
+        alike &= histogram.merge(&trial.client.histogram);
+    }
+    let middlewares: Option<Vec<&MiddlewareSide>> =
+        trials.iter().map(|trial| trial.middleware.as_ref()).collect();
+    let middleware = match middlewares {
+        Some(sides) => Some(middleware(&estimates, trials, &sides, &mut alike)?),
+        None => None,
+    };
+    if !alike {
+        warnings.push(Warning::DifferentBuckets);
+    }
+    let (hits, misses) = trials
+        .iter()
+        .fold((0, 0), |(hits, misses), trial| (hits + trial.client.hits, misses + trial.client.misses));
+    let cell = Cell {
+        levels: levels.clone(),
+        throughput: estimates.of("throughput", &throughputs, &rates)?,
+        response: estimates.times(
+            "response time",
+            &trials.iter().map(|trial| trial.client.response).collect::<Vec<_>>(),
+            &responses,
+        )?,
+        middleware,
+        hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
+        completed: trials.iter().map(|trial| trial.client.completed).sum(),
+        errors: trials.iter().map(|trial| trial.client.errors).sum(),
+        servers: servers(trials),
+        load,
+        repetitions: trials
+            .iter()
+            .map(|trial| Repetition {
+                repetition: trial.repetition,
+                throughput: throughput(trial),
+                response: trial.client.response.mean,
+                p99: trial.client.response.p99,
+                errors: trial.client.errors,
+            })
+            .collect(),
+        run: Run {
+            client: trials[0].client.windows.clone(),
+            middleware: trials[0].middleware.as_ref().map(|m| m.windows.clone()).unwrap_or_default(),
+        },
+        histogram,
+    };
+    Ok((cell, warnings))
+}
+
+fn middleware(
+    estimates: &Estimates<'_>,
+    trials: &[&Trial],
+    sides: &[&MiddlewareSide],
+    alike: &mut bool,
+) -> Result<MiddlewareCell, SweepError> {
+    let windows = &sides[0].windows;
+    let of = |pick: fn(&crate::trial::MiddlewareWindow) -> Option<f64>| -> Vec<f64> {
+        windows.iter().filter_map(pick).collect()
+    };
+    let mut histogram = Histogram::default();
+    for side in sides {
+        *alike &= histogram.merge(&side.histogram);
+    }
+    let outside: Vec<f64> = trials
+        .iter()
+        .zip(sides)
+        .map(|(trial, side)| (trial.client.response.mean - side.response.mean).max(0.0))
+        .collect();
+    let lengths: Option<Vec<f64>> = sides.iter().map(|side| side.queue_length).collect();
+    let queue_length = match lengths {
+        Some(lengths) => Some(estimates.of("queue length", &lengths, &of(|window| window.queue_length))?),
+        None => None,
+    };
+    let held: f64 = trials
+        .iter()
+        .zip(sides)
+        .map(|(trial, side)| side.requests as f64 / trial.length * (side.response.mean - side.queue.mean))
+        .sum::<f64>()
+        / sides.len() as f64;
+    let workers = sides[0].workers;
+    let whole = |window: &crate::trial::MiddlewareWindow| Some(window.queue? + window.server? + window.own?);
+    let times = |of: fn(&MiddlewareSide) -> Times| sides.iter().map(|side| of(side)).collect::<Vec<_>>();
+    Ok(MiddlewareCell {
+        response: estimates.times("response time", &times(|side| side.response), &of(whole))?,
+        queue: estimates.times("queue time", &times(|side| side.queue), &of(|w| w.queue))?,
+        server: estimates.times("server time", &times(|side| side.server), &of(|w| w.server))?,
+        own: estimates.times("own time", &times(|side| side.own), &of(|w| w.own))?,
+        outside: estimates.of("time outside the middleware", &outside, &[])?,
+        workers,
+        queue_length,
+        workers_busy: workers.filter(|workers| *workers > 0).map(|workers| held / f64::from(workers)),
+        histogram,
+    })
+}
+
+fn throughput(trial: &Trial) -> f64 {
+    trial.client.completed as f64 / trial.length
+}
+
+/// The mean load of each process, over the repetitions in which it took part.
+fn load(trials: &[&Trial]) -> Vec<ProcessLoad> {
+    let mut load: Vec<(ProcessLoad, f64)> = Vec::new();
+    for trial in trials {
+        for process in &trial.cpu {
+            let busy = process.busy / trial.length;
+            let same = |(other, _): &&mut (ProcessLoad, f64)| {
+                other.station == process.station && other.name == process.name
+            };
+            if let Some((known, runs)) = load.iter_mut().find(same) {
+                known.busy += busy;
+                *runs += 1.0;
+            } else {
+                let (station, name, cores) = (process.station, process.name.clone(), process.cores);
+                load.push((ProcessLoad { station, name, busy, cores }, 1.0));
+            }
+        }
+    }
+    load.into_iter().map(|(process, runs)| ProcessLoad { busy: process.busy / runs, ..process }).collect()
+}
+
+fn servers(trials: &[&Trial]) -> Vec<ServerShare> {
+    let mut servers: Vec<ServerShare> = Vec::new();
+    for server in trials.iter().flat_map(|trial| &trial.servers) {
+        match servers.iter_mut().find(|known| known.name == server.name) {
+            Some(known) => known.requests += server.requests,
+            None => {
+                let (name, requests) = (server.name.clone(), server.requests);
+                servers.push(ServerShare { name, requests, share: 0.0 });
+            }
+        }
+    }
+    let total: u64 = servers.iter().map(|server| server.requests).sum();
+    for server in servers.iter_mut().filter(|_| total > 0) {
+        server.share = server.requests as f64 / total as f64;
+    }
+    servers
+}
+
+/// Estimates of one cell: the levels stand by to name what went wrong.
+struct Estimates<'a> {
+    levels: &'a Levels,
+}
+
+impl Estimates<'_> {
+    fn of(&self, quantity: &'static str, values: &[f64], windows: &[f64]) -> Result<Quantity, SweepError> {
+        Quantity::of_run(values, windows).map_err(|source| SweepError::Estimate {
+            levels: self.levels.clone(),
+            quantity,
+            source,
+        })
+    }
+
+    /// The mean has the interval of its windows where there is one run; percentiles of windows would say nothing.
+    fn times(
+        &self,
+        quantity: &'static str,
+        times: &[Times],
+        windows: &[f64],
+    ) -> Result<TimeQuantities, SweepError> {
+        let pick = |pick: fn(Times) -> f64| times.iter().copied().map(pick).collect::<Vec<f64>>();
+        Ok(TimeQuantities {
+            mean: self.of(quantity, &pick(|t| t.mean), windows)?,
+            p50: self.of(quantity, &pick(|t| t.p50), &[])?,
+            p90: self.of(quantity, &pick(|t| t.p90), &[])?,
+            p99: self.of(quantity, &pick(|t| t.p99), &[])?,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::results::Basis;
+    use crate::trial::{ClientSide, ClientWindow, ServerSide};
+
+    /// Ten seconds at a steady rate that keep every law: the clients are always waiting.
+    pub(crate) fn steady_trial(workload: &str, clients: u32, rate: f64) -> Trial {
+        let response = f64::from(clients) / rate;
+        let times = |mean: f64| Times { mean, p50: mean * 0.9, p90: mean * 1.6, p99: mean * 2.5 };
+        let completed = (rate * 10.0).round() as u64;
+        Trial {
+            levels: Levels { workload: workload.into(), clients },
+            repetition: 0,
+            length: 10.0,
+            think: 0.0,
+            client: ClientSide {
+                completed,
+                hits: completed,
+                response: times(response),
+                windows: (0..10)
+                    .map(|second| ClientWindow {
+                        start: f64::from(second),
+                        length: 1.0,
+                        completed: (rate * (1.0 + 0.01 * f64::from(second % 3 - 1))) as u64,
+                        response: Some(response),
+                    })
+                    .collect(),
+                histogram: Histogram { width: 1e-4, counts: vec![(3, completed / 2), (9, completed / 2)] },
+                ..ClientSide::default()
+            },
+            middleware: Some(MiddlewareSide {
+                requests: completed,
+                response: times(response * 0.75),
+                queue: times(0.0),
+                server: times(response * 0.5),
+                own: times(response * 0.25),
+                queue_length: Some(0.0),
+                ..MiddlewareSide::default()
+            }),
+            servers: vec![
+                ServerSide { name: "127.0.0.1:21211".into(), requests: completed / 2, errors: 0 },
+                ServerSide { name: "127.0.0.1:21212".into(), requests: completed / 2, errors: 0 },
+            ],
+            cpu: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn repetitions_become_one_cell_with_an_interval() {
+        let trials: Vec<Trial> = [19_900.0, 20_000.0, 20_100.0]
+            .iter()
+            .zip([2, 0, 1])
+            .map(|(rate, repetition)| Trial { repetition, ..steady_trial("read", 16, *rate) })
+            .collect();
+        let results = summarise("test", Environment::default(), &trials).unwrap();
+        let [cell] = &results.cells[..] else { panic!("{} cells", results.cells.len()) };
+        assert_eq!((cell.throughput.value, cell.throughput.n), (20_000.0, 3));
+        assert_eq!(cell.throughput.basis, Basis::Repetitions);
+        let half = cell.throughput.interval.unwrap().half_width();
+        assert!((half - 4.303 * 100.0 / 3.0_f64.sqrt()).abs() < 0.1, "{half}");
+        assert_eq!(cell.repetitions.iter().map(|r| r.repetition).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(cell.completed, 600_000);
+        assert_eq!(results.concerns, []);
+    }
+
+    #[test]
+    fn workloads_keep_their_order_and_clients_rise() {
+        let trials = [("w", 8), ("r", 4), ("w", 2), ("r", 1)]
+            .map(|(workload, clients)| steady_trial(workload, clients, 1_000.0));
+        let results = summarise("test", Environment::default(), &trials).unwrap();
+        let order: Vec<(&str, u32)> =
+            results.cells.iter().map(|cell| (cell.levels.workload.as_str(), cell.levels.clients)).collect();
+        assert_eq!(order, [("w", 2), ("w", 8), ("r", 1), ("r", 4)]);
+        assert_eq!(results.concerns.last().unwrap().warning, Warning::OneRepetition);
+    }
+
+    #[test]
+    fn results_survive_their_file() {
+        let results =
+            summarise("test", Environment::default(), &[steady_trial("read", 16, 20_000.0)]).unwrap();
+        let json = serde_json::to_string_pretty(&results).unwrap();
+        assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);
+    }
+
+    #[test]
+    fn impossible_trials_are_named() {
+        assert_eq!(summarise("test", Environment::default(), &[]), Err(SweepError::Empty));
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        trial.client.response.p99 = f64::NAN;
+        let error = summarise("test", Environment::default(), &[trial]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "read, 16 clients, repetition 0: a response time of the clients is not a length of time"
+        );
+        let trial = Trial { length: 0.0, ..steady_trial("read", 16, 20_000.0) };
+        assert!(matches!(summarise("t", Environment::default(), &[trial]), Err(SweepError::Trial { .. })));
+    }
+
+    proptest! {
+        /// Queue, server and own time and the time outside sum to the response time of the clients.
+        #[test]
+        fn the_parts_sum_to_the_whole(clients in 1_u32..500, rate in 10.0_f64..1e5, inside in 0.0_f64..1.0) {
+            let mut trial = steady_trial("read", clients, rate);
+            let whole = trial.client.response.mean;
+            let middleware = trial.middleware.as_mut().unwrap();
+            middleware.response.mean = whole * inside;
+            middleware.queue.mean = whole * inside * 0.2;
+            middleware.server.mean = whole * inside * 0.5;
+            middleware.own.mean = whole * inside * 0.3;
+            let results = summarise("test", Environment::default(), &[trial]).unwrap();
+            let sum: f64 = saturation::parts(&results.cells[0]).unwrap().iter().map(|(_, time)| time.value).sum();
+            prop_assert!((sum - whole).abs() <= 1e-9 * whole);
+        }
+
+        #[test]
+        fn the_order_of_trials_makes_no_difference_within_a_workload(seed in 0_usize..24) {
+            let mut trials: Vec<Trial> = [(1, 0), (1, 1), (2, 0), (2, 1)]
+                .map(|(clients, repetition)| Trial { repetition, ..steady_trial("read", clients, 5_000.0) })
+                .to_vec();
+            let straight = summarise("test", Environment::default(), &trials).unwrap();
+            for place in 0..4 {
+                trials.swap(place, (place + seed) % 4);
+            }
+            prop_assert_eq!(summarise("test", Environment::default(), &trials).unwrap(), straight);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What one run of one cell said of itself: plain data, filled from the outputs of load generator, middleware and host.
+//!
+//! Everything belongs to the same measured span, warm-up and cool-down cut away by whoever fills this in.
+
+use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
+
+/// The levels of a cell: what was chosen, not measured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Levels {
+    /// The mix of requests, by its name in reports.
+    pub workload: String,
+    /// Population N: how many clients, each with one request at a time (closed workload).
+    pub clients: u32,
+}
+
+/// One run of one cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Which cell.
+    pub levels: Levels,
+    /// Which run of the cell, from 0.
+    pub repetition: u32,
+    /// How long was measured; above 0.
+    pub length: Seconds,
+    /// Think time Z of each client between a reply and its next request.
+    pub think: Seconds,
+    /// As the clients saw it.
+    pub client: ClientSide,
+    /// As the middleware saw it, where it could be asked.
+    pub middleware: Option<MiddlewareSide>,
+    /// The servers behind it.
+    pub servers: Vec<ServerSide>,
+    /// Processor time of the processes taking part, as far as known.
+    pub cpu: Vec<ProcessCpu>,
+}
+
+/// Mean and percentiles of one kind of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Arithmetic mean.
+    pub mean: Seconds,
+    /// Half are at most this.
+    pub p50: Seconds,
+    /// Nine of ten are at most this.
+    pub p90: Seconds,
+    /// Ninety-nine of a hundred are at most this.
+    pub p99: Seconds,
+}
+
+/// What the load generator measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientSide {
+    /// Requests answered, errors included.
+    pub completed: u64,
+    /// Requests answered with an error, or not at all.
+    pub errors: u64,
+    /// Keys found.
+    pub hits: u64,
+    /// Keys asked for and not found.
+    pub misses: u64,
+    /// Response time: from when the request was due to its last byte.
+    pub response: Times,
+    /// Whole windows only: a partial one would look like a slump.
+    pub windows: Vec<ClientWindow>,
+    /// Response times in equal buckets.
+    pub histogram: Histogram,
+}
+
+/// The clients in one window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClientWindow {
+    /// When it begins, from the start of what was measured.
+    pub start: Seconds,
+    /// How long it is; above 0.
+    pub length: Seconds,
+    /// Requests answered in it.
+    pub completed: u64,
+    /// Their mean response time, where there was any.
+    pub response: Option<Seconds>,
+}
+
+/// What the middleware measured; the times are defined by its stamps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MiddlewareSide {
+    /// Requests replied.
+    pub requests: u64,
+    /// Those replied with an error.
+    pub errors: u64,
+    /// Replied − received; the sum of the three below.
+    pub response: Times,
+    /// Taken − queued.
+    pub queue: Times,
+    /// Last answered − first sent.
+    pub server: Times,
+    /// The rest.
+    pub own: Times,
+    /// Worker slots; none where they are unlimited.
+    pub workers: Option<u32>,
+    /// Mean queue length seen by the requests that were taken.
+    pub queue_length: Option<f64>,
+    /// Whole windows only.
+    pub windows: Vec<MiddlewareWindow>,
+    /// Response times at the middleware in equal buckets.
+    pub histogram: Histogram,
+}
+
+/// The middleware in one window: means of the requests replied in it, where there were any.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MiddlewareWindow {
+    /// When it begins, from the start of what was measured.
+    pub start: Seconds,
+    /// How long it is; above 0.
+    pub length: Seconds,
+    /// Requests replied in it.
+    pub requests: u64,
+    /// Mean queue time.
+    pub queue: Option<Seconds>,
+    /// Mean server time.
+    pub server: Option<Seconds>,
+    /// Mean own time.
+    pub own: Option<Seconds>,
+    /// Mean queue length seen by those that were taken.
+    pub queue_length: Option<f64>,
+}
+
+/// One server behind the middleware.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerSide {
+    /// Its address.
+    pub name: String,
+    /// Requests, or parts of requests, sent to it.
+    pub requests: u64,
+    /// Those that failed.
+    pub errors: u64,
+}
+
+/// Which part of the system a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Station {
+    /// The load generator.
+    Clients,
+    /// The middleware.
+    Middleware,
+    /// A server behind it.
+    Server,
+}
+
+/// What one process took of the processors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessCpu {
+    /// What it is.
+    pub station: Station,
+    /// Which one: `load`, `proxy`, a server's address.
+    pub name: String,
+    /// Processor time used, user and system, during what was measured.
+    pub busy: Seconds,
+    /// How many processors it can use at once: its threads, or the machine's processors if they are fewer.
+    pub cores: f64,
+}
+
+/// Counts in equal buckets from zero up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Width of a bucket; 0 in an empty histogram.
+    pub width: Seconds,
+    /// Bucket number (bucket k holds k·width ≤ t < (k+1)·width) and count, numbers rising, empty buckets left out.
+    pub counts: Vec<(u64, u64)>,
+}
+
+impl Histogram {
+    /// How many were counted.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The number of the bucket in which the smallest value lies that a share of all does not exceed.
+    pub fn bucket_of_share(&self, share: f64) -> Option<u64> {
+        let needed = (self.total() as f64 * share).ceil() as u64;
+        let mut sum = 0;
+        self.counts.iter().find_map(|(bucket, count)| {
+            sum += count;
+            (sum >= needed).then_some(*bucket)
+        })
+    }
+
+    /// Adds another of the same width. One of another width is left out, and the answer is false.
+    #[must_use]
+    pub fn merge(&mut self, other: &Self) -> bool {
+        if other.counts.is_empty() {
+            return true;
+        }
+        if self.counts.is_empty() {
+            *self = other.clone();
+            return true;
+        }
+        if self.width != other.width {
+            return false;
+        }
+        let mut counts: std::collections::BTreeMap<u64, u64> = self.counts.iter().copied().collect();
+        for (bucket, count) in &other.counts {
+            *counts.entry(*bucket).or_default() += count;
+        }
+        self.counts = counts.into_iter().collect();
+        true
+    }
+}
+
+impl Times {
+    /// The largest of all parts, or infinity where one is no number: to see at once whether all are usable.
+    pub(crate) fn all_finite(&self) -> bool {
+        [self.mean, self.p50, self.p90, self.p99].iter().all(|time| time.is_finite() && *time >= 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_of_histograms_neither_loses_nor_makes_counts() {
+        let mut one = Histogram { width: 1e-4, counts: vec![(1, 5), (4, 1)] };
+        assert!(one.merge(&Histogram { width: 1e-4, counts: vec![(0, 2), (4, 3)] }));
+        assert_eq!(one.counts, [(0, 2), (1, 5), (4, 4)]);
+        assert!(!one.merge(&Histogram { width: 1e-3, counts: vec![(0, 2)] }));
+        assert_eq!(one.total(), 11);
+        assert_eq!(one.bucket_of_share(0.5), Some(1));
+        assert_eq!(one.bucket_of_share(1.0), Some(4));
+        assert_eq!(Histogram::default().bucket_of_share(0.5), None);
+    }
+}
