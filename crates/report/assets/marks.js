@@ -1,0 +1,186 @@
+// What is drawn for each kind of panel, on the canvas of a uPlot chart. Coordinates are canvas pixels.
+
+const MARK_SHAPES = ["circle", "square", "triangle", "diamond"];
+const DOTS = () => window.devicePixelRatio;
+
+// Inside the axes only, so that what is zoomed out of view stays out.
+function clipped(u, draw) {
+  const { left, top, width, height } = u.bbox;
+  u.ctx.save();
+  u.ctx.beginPath();
+  u.ctx.rect(left - 5 * DOTS(), top - 5 * DOTS(), width + 10 * DOTS(), height + 5 * DOTS());
+  u.ctx.clip();
+  draw();
+  u.ctx.restore();
+}
+
+const at = {
+  x: (u, value) => u.valToPos(value, "x", true),
+  y: (u, value) => u.valToPos(value, "y", true),
+};
+
+function visible(u, panel) {
+  return panel.series.map((series, index) => ({ series, index })).filter(({ index }) => u.series[index + 1].show);
+}
+
+function drawMarker(ctx, shape, x, y, radius) {
+  ctx.beginPath();
+  if (shape === "square") ctx.rect(x - radius * 0.9, y - radius * 0.9, radius * 1.8, radius * 1.8);
+  else if (shape === "triangle") {
+    ctx.moveTo(x, y - radius * 1.2);
+    ctx.lineTo(x + radius * 1.1, y + radius * 0.8);
+    ctx.lineTo(x - radius * 1.1, y + radius * 0.8);
+    ctx.closePath();
+  } else if (shape === "diamond") {
+    ctx.moveTo(x, y - radius * 1.3);
+    ctx.lineTo(x + radius * 1.3, y);
+    ctx.lineTo(x, y + radius * 1.3);
+    ctx.lineTo(x - radius * 1.3, y);
+    ctx.closePath();
+  } else ctx.arc(x, y, radius, 0, 2 * Math.PI);
+  ctx.fill();
+}
+
+// Markers with their intervals. The lines between them are uPlot's own.
+function drawPoints(u, panel) {
+  const ctx = u.ctx;
+  const many = panel.xs.length > 40;
+  clipped(u, () => {
+    for (const { series, index } of visible(u, panel)) {
+      ctx.fillStyle = ctx.strokeStyle = colour(series.tint);
+      ctx.lineWidth = 1.25 * DOTS();
+      panel.xs.forEach((x, place) => {
+        const value = series.values[place];
+        if (value == null) return;
+        const [left, top] = [at.x(u, x), at.y(u, value)];
+        const [low, high] = [series.low?.[place], series.high?.[place]];
+        if (low != null && high != null) {
+          const [bottom, upper, cap] = [at.y(u, low), at.y(u, high), 3.5 * DOTS()];
+          ctx.beginPath();
+          ctx.moveTo(left, bottom);
+          ctx.lineTo(left, upper);
+          ctx.moveTo(left - cap, bottom);
+          ctx.lineTo(left + cap, bottom);
+          ctx.moveTo(left - cap, upper);
+          ctx.lineTo(left + cap, upper);
+          ctx.stroke();
+        }
+        if (!many) drawMarker(ctx, MARK_SHAPES[index % 4], left, top, (panel.mark === "points" ? 4 : 3.2) * DOTS());
+      });
+    }
+  });
+}
+
+// What a series has at a place: its value, or in a stack of shares its part of the sum of those shown.
+function partAt(u, panel, series, place) {
+  const value = series.values[place] ?? 0;
+  if (!panel.shares) return value;
+  const sum = visible(u, panel).reduce((sum, { series }) => sum + (series.values[place] ?? 0), 0);
+  return sum > 0 ? value / sum : 0;
+}
+
+// One stack for each category; a hair of background between the parts.
+function drawStacks(u, panel) {
+  const ctx = u.ctx;
+  const step = Math.abs(at.x(u, 1) - at.x(u, 0));
+  const width = Math.min(step * 0.66, 56 * DOTS());
+  clipped(u, () => {
+    panel.xs.forEach((x, place) => {
+      let base = 0;
+      for (const { series } of visible(u, panel)) {
+        const value = partAt(u, panel, series, place);
+        const [bottom, top] = [at.y(u, base), at.y(u, base + value)];
+        const gap = bottom - top > 3 * DOTS() ? DOTS() * 0.75 : 0;
+        ctx.fillStyle = colour(series.tint);
+        ctx.fillRect(at.x(u, x) - width / 2, top + gap, width, bottom - top - gap);
+        base += value;
+      }
+    });
+  });
+}
+
+// A translucent area under a firm outline, so that overlapping series stay readable.
+function drawSteps(u, panel) {
+  const ctx = u.ctx;
+  clipped(u, () => {
+    for (const { series } of visible(u, panel)) {
+      const floor = at.y(u, 0);
+      ctx.beginPath();
+      ctx.moveTo(at.x(u, panel.xs[0]), floor);
+      panel.xs.forEach((x, place) => {
+        const top = at.y(u, series.values[place] ?? 0);
+        ctx.lineTo(at.x(u, x), top);
+        ctx.lineTo(at.x(u, x + panel.bucket), top);
+      });
+      ctx.lineTo(at.x(u, panel.xs[panel.xs.length - 1] + panel.bucket), floor);
+      ctx.fillStyle = ctx.strokeStyle = colour(series.tint);
+      ctx.globalAlpha = 0.22;
+      ctx.fill();
+      ctx.globalAlpha = 1;
+      ctx.lineWidth = 1.75 * DOTS();
+      ctx.stroke();
+    }
+  });
+}
+
+// Where both sides are equal.
+function drawDiagonal(u) {
+  const ctx = u.ctx;
+  const end = Math.min(u.scales.x.max, u.scales.y.max);
+  const start = Math.max(u.scales.x.min, u.scales.y.min);
+  clipped(u, () => {
+    ctx.strokeStyle = colour("quiet");
+    ctx.lineWidth = DOTS();
+    ctx.setLineDash([5 * DOTS(), 4 * DOTS()]);
+    ctx.beginPath();
+    ctx.moveTo(at.x(u, start), at.y(u, start));
+    ctx.lineTo(at.x(u, end), at.y(u, end));
+    ctx.stroke();
+  });
+}
+
+// The height at which a series' label stands: its last point in view, or the middle of its part of the last stack.
+function labelHeights(u, panel) {
+  const labels = [];
+  let base = 0;
+  for (const { series } of visible(u, panel)) {
+    const [first, last] = u.series[0].idxs;
+    let place = last;
+    while (place >= first && series.values[place] == null) place -= 1;
+    const value = series.values[place];
+    if (value == null) continue;
+    if (panel.mark === "bars") {
+      const part = partAt(u, panel, series, place);
+      const [bottom, top] = [at.y(u, base), at.y(u, base + part)];
+      base += part;
+      labels.push({ series, y: (bottom + top) / 2 });
+    } else labels.push({ series, y: at.y(u, value) });
+  }
+  return labels;
+}
+
+// The series' names beside what they name, kept apart where they would overlap.
+function drawLabels(u, panel) {
+  const gap = 15 * DOTS();
+  const labels = labelHeights(u, panel).sort((a, b) => a.y - b.y);
+  const { top, height, left, width } = u.bbox;
+  labels.forEach((label, place) => {
+    label.y = Math.max(label.y, place === 0 ? top + gap / 3 : labels[place - 1].y + gap);
+  });
+  for (let place = labels.length - 1; place >= 0; place -= 1) {
+    const limit = place === labels.length - 1 ? top + height - gap / 4 : labels[place + 1].y - gap;
+    labels[place].y = Math.min(labels[place].y, limit);
+  }
+  const ctx = u.ctx;
+  ctx.save();
+  ctx.font = `600 ${12 * DOTS()}px ${FONT}`;
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
+  for (const { series, y } of labels) {
+    ctx.fillStyle = colour(series.tint);
+    ctx.fillRect(left + width + 8 * DOTS(), y - 4 * DOTS(), 8 * DOTS(), 8 * DOTS());
+    ctx.fillStyle = colour("ink");
+    ctx.fillText(series.name, left + width + 20 * DOTS(), y);
+  }
+  ctx.restore();
+}

@@ -1,0 +1,30 @@
+//! Writes the report of a made-up sweep into a directory, to look at: `cargo run --example synthetic -- DIRECTORY [REPETITIONS]`.
+
+#[path = "../tests/fixture/mod.rs"]
+mod fixture;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use krarup_report::{Page, sweep, text};
+
+#[allow(clippy::print_stdout, reason = "the example's answer is the table and the page's path")]
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(directory), repetitions) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: synthetic DIRECTORY [REPETITIONS]");
+        return ExitCode::from(2);
+    };
+    let repetitions = repetitions.and_then(|number| number.parse().ok()).unwrap_or(3);
+    let results = fixture::results(repetitions);
+    let document = sweep::document(&results, "Krarup 0.1.0, made-up trials");
+    print!("{}", text::table(&sweep::table(&results)));
+    match Page::of(&document).write(Path::new(&directory)) {
+        Ok(path) => println!("{}", path.display()),
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,264 @@
+//! Figures as the page's script reads them: panels of series over one list of x values.
+
+use serde::Serialize;
+
+use crate::document::Measured;
+use crate::figures::{Axis, Figure, Histogram, Lines, Plot, Scatter, StackedBars, TimeSeries, Tint};
+use crate::quantity::Unit;
+
+/// One figure for `assets/charts.js`. Numbers are in base units; the script chooses what to show them in.
+#[derive(Debug, Serialize)]
+pub(crate) struct Chart {
+    /// `grid`: side by side where there is room; `stack`: under each other, one time axis.
+    layout: &'static str,
+    panels: Vec<Panel>,
+}
+
+#[derive(Debug, Serialize)]
+struct Panel {
+    title: String,
+    /// `line`, `bars`, `steps` or `points`: what is drawn for each series.
+    mark: &'static str,
+    x: Side,
+    y: Side,
+    xs: Vec<f64>,
+    series: Vec<Series>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bucket: Option<f64>,
+    #[serde(skip_serializing_if = "is_false")]
+    diagonal: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Side {
+    title: String,
+    unit: Unit,
+    #[serde(skip_serializing_if = "is_false")]
+    log: bool,
+    /// Only these levels exist, and the axis marks them.
+    #[serde(skip_serializing_if = "is_false")]
+    levels: bool,
+    /// Names in place of numbers, one for each x value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    names: Option<Vec<String>>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Series {
+    name: String,
+    tint: String,
+    values: Vec<Option<f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    low: Option<Vec<Option<f64>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    high: Option<Vec<Option<f64>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<Vec<Option<u64>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<Vec<Option<String>>>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Chart {
+    pub(crate) fn of(figure: &Figure) -> Self {
+        let (layout, panels) = match &figure.plot {
+            Plot::Lines(lines) => ("grid", line_panels(lines)),
+            Plot::StackedBars(bars) => ("grid", bar_panels(bars)),
+            Plot::Histogram(histogram) => ("grid", histogram_panels(histogram)),
+            Plot::TimeSeries(series) => ("stack", time_panels(series)),
+            Plot::Scatter(scatter) => ("grid", vec![scatter_panel(scatter)]),
+        };
+        Self { layout, panels }
+    }
+
+    /// JSON that may stand inside a `<script>` element: no `<`, `>` or `&` is left in it.
+    pub(crate) fn embedded(&self) -> String {
+        let json = serde_json::to_string(self).expect("a chart has string keys and finite or absent numbers");
+        json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+    }
+}
+
+fn side(axis: &Axis) -> Side {
+    Side { title: axis.title.clone(), unit: axis.unit, log: axis.log, levels: false, names: None }
+}
+
+fn tint(tint: Tint) -> String {
+    match tint {
+        Tint::Series(index) => format!("s{}", index % 8 + 1),
+        Tint::Queue => "queue".into(),
+        Tint::Server => "server".into(),
+        Tint::Own => "own".into(),
+        Tint::Outside => "outside".into(),
+    }
+}
+
+/// Eight significant digits: more than any screen shows, and the page stays small.
+fn short(value: f64) -> Option<f64> {
+    if !value.is_finite() {
+        return None;
+    }
+    format!("{value:.7e}").parse().ok()
+}
+
+fn estimates(name: &str, colour: Tint, estimates: &[Option<Measured>]) -> Series {
+    let end = |pick: fn((f64, f64)) -> f64| {
+        let ends: Vec<_> =
+            estimates.iter().map(|e| e.and_then(|e| e.interval).map(pick).and_then(short)).collect();
+        ends.iter().any(Option::is_some).then_some(ends)
+    };
+    Series {
+        name: name.to_owned(),
+        tint: tint(colour),
+        values: estimates.iter().map(|e| e.and_then(|e| short(e.value))).collect(),
+        low: end(|(low, _)| low),
+        high: end(|(_, high)| high),
+        n: Some(estimates.iter().map(|e| e.map(|e| e.n)).collect()),
+        labels: None,
+    }
+}
+
+fn line_panels(lines: &Lines) -> Vec<Panel> {
+    let mut xs: Vec<f64> =
+        lines.series.iter().flat_map(|series| series.points.iter().map(|point| point.x)).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    let panel = |(index, y): (usize, &Axis)| Panel {
+        title: y.title.clone(),
+        mark: "line",
+        x: Side { levels: true, ..side(&lines.x) },
+        y: side(y),
+        series: lines
+            .series
+            .iter()
+            .map(|series| {
+                let at = |x: &f64| {
+                    series.points.iter().find(|point| point.x == *x).and_then(|point| *point.y.get(index)?)
+                };
+                estimates(&series.name, series.tint, &xs.iter().map(at).collect::<Vec<_>>())
+            })
+            .collect(),
+        xs: xs.clone(),
+        bucket: None,
+        diagonal: false,
+    };
+    lines.y.iter().enumerate().map(panel).collect()
+}
+
+fn bar_panels(bars: &StackedBars) -> Vec<Panel> {
+    let panel = |panel: &crate::figures::StackedPanel| Panel {
+        title: panel.name.clone(),
+        mark: "bars",
+        x: Side {
+            title: bars.category.clone(),
+            unit: Unit::Text,
+            log: false,
+            levels: false,
+            names: Some(panel.bars.iter().map(|(category, _)| category.clone()).collect()),
+        },
+        y: side(&bars.y),
+        xs: (0..panel.bars.len()).map(|index| index as f64).collect(),
+        series: bars
+            .parts
+            .iter()
+            .enumerate()
+            .map(|(part, (name, colour))| Series {
+                name: name.clone(),
+                tint: tint(*colour),
+                values: panel
+                    .bars
+                    .iter()
+                    .map(|(_, values)| values.get(part).copied().and_then(short))
+                    .collect(),
+                ..Series::default()
+            })
+            .collect(),
+        bucket: None,
+        diagonal: false,
+    };
+    bars.panels.iter().map(panel).collect()
+}
+
+fn histogram_panels(histogram: &Histogram) -> Vec<Panel> {
+    let panel = |panel: &crate::figures::HistogramPanel| {
+        let buckets = panel.series.iter().map(|series| series.counts.len()).max().unwrap_or(0);
+        Panel {
+            title: panel.name.clone(),
+            mark: "steps",
+            x: side(&histogram.x),
+            y: side(&Axis::linear(format!("share of {}", histogram.counted), Unit::Share)),
+            xs: (0..buckets).map(|bucket| panel.edge(bucket)).collect(),
+            series: panel
+                .series
+                .iter()
+                .map(|series| {
+                    let total = series.total().max(1) as f64;
+                    Series {
+                        name: series.name.clone(),
+                        tint: tint(series.tint),
+                        values: (0..buckets).map(|b| short(series.count(b) as f64 / total)).collect(),
+                        ..Series::default()
+                    }
+                })
+                .collect(),
+            bucket: short(panel.width),
+            diagonal: false,
+        }
+    };
+    histogram.panels.iter().map(panel).collect()
+}
+
+fn time_panels(series: &TimeSeries) -> Vec<Panel> {
+    let panel = |panel: &crate::figures::TimePanel| Panel {
+        title: panel.y.title.clone(),
+        mark: "line",
+        x: side(&series.x),
+        y: side(&panel.y),
+        xs: series.times.clone(),
+        series: panel
+            .lines
+            .iter()
+            .map(|line| Series {
+                name: line.name.clone(),
+                tint: tint(line.tint),
+                values: (0..series.times.len())
+                    .map(|window| line.values.get(window).copied().flatten().and_then(short))
+                    .collect(),
+                ..Series::default()
+            })
+            .collect(),
+        bucket: None,
+        diagonal: false,
+    };
+    series.panels.iter().map(panel).collect()
+}
+
+/// All points of all groups in one list of rising x, each group's values where its points are.
+fn scatter_panel(scatter: &Scatter) -> Panel {
+    let mut all: Vec<(usize, &(String, f64, Measured))> = scatter
+        .groups
+        .iter()
+        .enumerate()
+        .flat_map(|(group, points)| points.points.iter().map(move |point| (group, point)))
+        .filter(|(_, (_, x, _))| x.is_finite())
+        .collect();
+    all.sort_by(|(_, a), (_, b)| a.1.total_cmp(&b.1));
+    let series = scatter.groups.iter().enumerate().map(|(group, points)| {
+        let own = |(of, point): &(usize, &(String, f64, Measured))| (*of == group).then_some(point.2);
+        let mut series = estimates(&points.name, points.tint, &all.iter().map(own).collect::<Vec<_>>());
+        series.labels = Some(all.iter().map(|(of, point)| (*of == group).then(|| point.0.clone())).collect());
+        series
+    });
+    Panel {
+        title: scatter.y.title.clone(),
+        mark: "points",
+        x: side(&scatter.x),
+        y: side(&scatter.y),
+        series: series.collect(),
+        xs: all.iter().map(|(_, point)| point.1).collect(),
+        bucket: None,
+        diagonal: scatter.diagonal,
+    }
+}

@@ -1,0 +1,406 @@
+//! Figures as values: what is drawn against what, with its definitions, its notes and its data.
+
+use crate::document::{Column, Definition, Measured, Note, Table, Value};
+use crate::quantity::Unit;
+
+/// A figure: one or more panels under one caption, with one data table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// File name stem of its CSV and its anchor in the page: lower-case letters, digits and hyphens.
+    pub name: String,
+    /// The heading: what is shown against what.
+    pub title: String,
+    /// How to read it: what the marks and the intervals are, how many observations stand behind a point.
+    pub caption: String,
+    /// Every measured quantity that is drawn.
+    pub definitions: Vec<Definition>,
+    /// What is drawn.
+    pub plot: Plot,
+    /// What a reader must know about these very figures.
+    pub notes: Vec<Note>,
+}
+
+/// The kinds of figures.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plot {
+    /// Estimates with intervals against a factor: throughput against clients.
+    Lines(Lines),
+    /// Parts of a whole for each level of a factor: where the time went.
+    StackedBars(StackedBars),
+    /// How many observations fell into each bucket.
+    Histogram(Histogram),
+    /// What happened in each second of one run.
+    TimeSeries(TimeSeries),
+    /// Pairs of values, with the line on which both are equal: measured against predicted.
+    Scatter(Scatter),
+}
+
+/// What is measured along one side of a panel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// The quantity, in the vocabulary of the report.
+    pub title: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// Whether equal distances are equal ratios. Such an axis has no zero.
+    pub log: bool,
+}
+
+/// Which colour a series has: the same thing has the same colour throughout a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tint {
+    /// The n-th of the series that have no colour of their own; they repeat after eight.
+    Series(usize),
+    /// Waiting in the middleware's queue.
+    Queue,
+    /// With the servers.
+    Server,
+    /// The middleware's own time.
+    Own,
+    /// Outside the middleware.
+    Outside,
+}
+
+/// Estimates against a factor. All panels share the x axis and the series; there is one panel for each y axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lines {
+    /// The factor.
+    pub x: Axis,
+    /// One panel for each; they start from zero.
+    pub y: Vec<Axis>,
+    /// The lines.
+    pub series: Vec<LineSeries>,
+}
+
+/// One line in each panel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LineSeries {
+    /// Its label.
+    pub name: String,
+    /// Its colour.
+    pub tint: Tint,
+    /// Its points, x rising.
+    pub points: Vec<Point>,
+}
+
+/// One level of the factor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The level.
+    pub x: f64,
+    /// One estimate for each y axis, where there is one.
+    pub y: Vec<Option<Measured>>,
+}
+
+/// Parts of a whole, stacked. All panels have the same parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StackedBars {
+    /// What distinguishes the panels: `workload`.
+    pub group: String,
+    /// What distinguishes the bars of a panel: `clients`.
+    pub category: String,
+    /// The whole and the parts, which have one unit; from zero.
+    pub y: Axis,
+    /// The parts, from the bottom up.
+    pub parts: Vec<(String, Tint)>,
+    /// The panels.
+    pub panels: Vec<StackedPanel>,
+}
+
+/// The bars of one group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StackedPanel {
+    /// The group.
+    pub name: String,
+    /// Each bar's category and one value for each part.
+    pub bars: Vec<(String, Vec<f64>)>,
+}
+
+/// Counts per bucket, drawn as shares of each series' whole. Panels lie side by side with buckets of their own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram {
+    /// What distinguishes the panels.
+    pub group: String,
+    /// What is counted into buckets.
+    pub x: Axis,
+    /// What is counted: `requests`.
+    pub counted: String,
+    /// The panels.
+    pub panels: Vec<HistogramPanel>,
+}
+
+/// One set of equal buckets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistogramPanel {
+    /// The group.
+    pub name: String,
+    /// Where the first bucket starts, in the x axis' base unit.
+    pub first: f64,
+    /// The width of each bucket.
+    pub width: f64,
+    /// The series.
+    pub series: Vec<Buckets>,
+}
+
+/// The counts of one series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buckets {
+    /// Its label.
+    pub name: String,
+    /// Its colour.
+    pub tint: Tint,
+    /// One count for each bucket drawn.
+    pub counts: Vec<u64>,
+    /// How many lie beyond the last bucket: they belong to the whole and are not drawn.
+    pub beyond: u64,
+}
+
+/// What happened in each window of one run; the panels lie under each other and share the time axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimeSeries {
+    /// The time axis.
+    pub x: Axis,
+    /// The windows, by their start.
+    pub times: Vec<f64>,
+    /// The panels.
+    pub panels: Vec<TimePanel>,
+}
+
+/// The lines that share a y axis, from zero.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimePanel {
+    /// The y axis.
+    pub y: Axis,
+    /// The lines.
+    pub lines: Vec<TimeLine>,
+}
+
+/// One line over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimeLine {
+    /// Its label.
+    pub name: String,
+    /// Its colour.
+    pub tint: Tint,
+    /// One value for each window, where there is one.
+    pub values: Vec<Option<f64>>,
+}
+
+/// Pairs of values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scatter {
+    /// The x axis, from zero.
+    pub x: Axis,
+    /// The y axis, from zero.
+    pub y: Axis,
+    /// Whether to draw the line y = x.
+    pub diagonal: bool,
+    /// The groups of points.
+    pub groups: Vec<ScatterGroup>,
+}
+
+/// Points of one colour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScatterGroup {
+    /// Its label.
+    pub name: String,
+    /// Its colour.
+    pub tint: Tint,
+    /// The points: what each is, x, and the estimate at y.
+    pub points: Vec<(String, f64, Measured)>,
+}
+
+impl Axis {
+    /// An axis on which equal distances are equal differences.
+    pub fn linear(title: impl Into<String>, unit: Unit) -> Self {
+        Self { title: title.into(), unit, log: false }
+    }
+
+    /// An axis on which equal distances are equal ratios.
+    pub fn log(title: impl Into<String>, unit: Unit) -> Self {
+        Self { title: title.into(), unit, log: true }
+    }
+
+    fn column(&self) -> Column {
+        Column::new(&self.title, self.unit)
+    }
+}
+
+impl Figure {
+    /// Everything that is drawn, as a table: for the reader without a script, and for the CSV.
+    pub fn data(&self) -> Table {
+        let (columns, rows) = match &self.plot {
+            Plot::Lines(lines) => lines.data(),
+            Plot::StackedBars(bars) => bars.data(),
+            Plot::Histogram(histogram) => histogram.data(),
+            Plot::TimeSeries(series) => series.data(),
+            Plot::Scatter(scatter) => scatter.data(),
+        };
+        Table { name: self.name.clone(), title: self.title.clone(), caption: String::new(), columns, rows }
+    }
+}
+
+type Data = (Vec<Column>, Vec<Vec<Value>>);
+
+impl Lines {
+    fn data(&self) -> Data {
+        let mut columns = vec![Column::new("series", Unit::Text), self.x.column()];
+        columns.extend(self.y.iter().map(Axis::column));
+        let rows = self.series.iter().flat_map(|series| {
+            series.points.iter().map(|point| {
+                let mut row = vec![Value::from(series.name.as_str()), point.x.into()];
+                row.extend(point.y.iter().map(|measured| Value::from(*measured)));
+                row
+            })
+        });
+        (columns, rows.collect())
+    }
+}
+
+impl StackedBars {
+    fn data(&self) -> Data {
+        let mut columns = vec![Column::new(&self.group, Unit::Text), Column::new(&self.category, Unit::Text)];
+        columns.extend(self.parts.iter().map(|(name, _)| Column::new(name, self.y.unit)));
+        let rows = self.panels.iter().flat_map(|panel| {
+            panel.bars.iter().map(|(category, values)| {
+                let mut row = vec![Value::from(panel.name.as_str()), category.as_str().into()];
+                row.extend(values.iter().map(|value| Value::from(*value)));
+                row
+            })
+        });
+        (columns, rows.collect())
+    }
+}
+
+impl Histogram {
+    /// A count for each bucket and series, and one row for what lies beyond.
+    fn data(&self) -> Data {
+        let mut names: Vec<&str> = Vec::new();
+        for series in self.panels.iter().flat_map(|panel| &panel.series) {
+            if !names.contains(&series.name.as_str()) {
+                names.push(&series.name);
+            }
+        }
+        let mut columns = vec![
+            Column::new(&self.group, Unit::Text),
+            Column::new(format!("{} from", self.x.title), self.x.unit),
+            Column::new("to", self.x.unit),
+        ];
+        columns
+            .extend(names.iter().map(|name| Column::new(format!("{}, {name}", self.counted), Unit::Count)));
+        let mut rows = Vec::new();
+        for panel in &self.panels {
+            let buckets = panel.series.iter().map(|series| series.counts.len()).max().unwrap_or(0);
+            for bucket in 0..=buckets {
+                let to = if bucket < buckets { panel.edge(bucket + 1).into() } else { Value::Missing };
+                let mut row = vec![Value::from(panel.name.as_str()), panel.edge(bucket).into(), to];
+                row.extend(names.iter().map(|name| {
+                    let series = panel.series.iter().find(|series| series.name == *name);
+                    Value::from(series.map(|series| {
+                        let count = if bucket < buckets { series.count(bucket) } else { series.beyond };
+                        count as f64
+                    }))
+                }));
+                rows.push(row);
+            }
+        }
+        (columns, rows)
+    }
+}
+
+impl HistogramPanel {
+    /// Where bucket `index` starts. Rounded to a picosecond's worth of digits, so that 0.1 · 3 prints as 0.3.
+    pub fn edge(&self, index: usize) -> f64 {
+        let edge = self.first + index as f64 * self.width;
+        (edge * 1e12).round() / 1e12
+    }
+}
+
+impl Buckets {
+    /// The count of one bucket; none outside.
+    pub fn count(&self, bucket: usize) -> u64 {
+        self.counts.get(bucket).copied().unwrap_or(0)
+    }
+
+    /// All that were counted, drawn or not.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum::<u64>() + self.beyond
+    }
+}
+
+impl TimeSeries {
+    fn data(&self) -> Data {
+        let lines = || self.panels.iter().flat_map(|panel| panel.lines.iter().map(move |line| (panel, line)));
+        let mut columns = vec![self.x.column()];
+        columns.extend(lines().map(|(panel, line)| {
+            let heading = if panel.lines.len() > 1 {
+                format!("{}, {}", panel.y.title, line.name)
+            } else {
+                panel.y.title.clone()
+            };
+            Column::new(heading, panel.y.unit)
+        }));
+        let rows = self.times.iter().enumerate().map(|(window, time)| {
+            let mut row = vec![Value::from(*time)];
+            row.extend(lines().map(|(_, line)| Value::from(line.values.get(window).copied().flatten())));
+            row
+        });
+        (columns, rows.collect())
+    }
+}
+
+impl Scatter {
+    fn data(&self) -> Data {
+        let columns = vec![
+            Column::new("series", Unit::Text),
+            Column::new("point", Unit::Text),
+            self.x.column(),
+            self.y.column(),
+        ];
+        let rows = self.groups.iter().flat_map(|group| {
+            group.points.iter().map(|(label, x, y)| {
+                vec![group.name.as_str().into(), label.as_str().into(), Value::from(*x), Value::Measured(*y)]
+            })
+        });
+        (columns, rows.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::csv;
+
+    #[test]
+    fn what_lies_beyond_the_last_bucket_is_in_the_data() {
+        let series = |name: &str, counts: &[u64], beyond| Buckets {
+            name: name.into(),
+            tint: Tint::Server,
+            counts: counts.to_vec(),
+            beyond,
+        };
+        let figure = Figure {
+            name: "response".into(),
+            title: "Response times".into(),
+            caption: String::new(),
+            definitions: Vec::new(),
+            notes: Vec::new(),
+            plot: Plot::Histogram(Histogram {
+                group: "workload".into(),
+                x: Axis::linear("response time", Unit::Seconds),
+                counted: "requests".into(),
+                panels: vec![HistogramPanel {
+                    name: "read".into(),
+                    first: 0.0002,
+                    width: 0.0001,
+                    series: vec![series("clients", &[7, 2], 1), series("middleware", &[9], 0)],
+                }],
+            }),
+        };
+        assert_eq!(
+            csv::table(&figure.data()),
+            "workload,response_time_from_s,to_s,requests_clients,requests_middleware\n\
+             read,0.0002,0.0003,7,9\nread,0.0003,0.0004,2,0\nread,0.0004,,1,0\n"
+        );
+    }
+}

@@ -1,0 +1,314 @@
+//! A document as one page that needs nothing else: style, script, data and downloads are inside.
+//!
+//! The same document gives the same bytes. Every text is escaped; a policy in the page forbids it the network. The body is
+//! also well-formed XML, so that a strict parser can check it. Without a script the page reads the same, and each figure
+//! is its table of data.
+
+use std::fmt::Write;
+
+use crate::chart::Chart;
+use crate::csv;
+use crate::document::{Block, Definition, Document, Level, Note, Section, Table, Value};
+use crate::figures::{Figure, Plot};
+use crate::quantity::Unit;
+
+const UPLOT_SCRIPT: &str = include_str!("../assets/vendor/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../assets/vendor/uplot/uPlot.min.css");
+const STYLE: &str = include_str!("../assets/page.css");
+const SCRIPTS: [&str; 4] = [
+    include_str!("../assets/numbers.js"),
+    include_str!("../assets/marks.js"),
+    include_str!("../assets/charts.js"),
+    include_str!("../assets/page.js"),
+];
+
+/// Sharp lines on paper and on any screen: the charts draw at least two dots for each pixel of the page.
+const SHARPER: &str = "(() => {\n\
+    const dots = Object.getOwnPropertyDescriptor(window, 'devicePixelRatio')?.get;\n\
+    if (dots) Object.defineProperty(window, 'devicePixelRatio', { get: () => Math.max(2, dots.call(window)) });\n\
+    })();\n";
+
+/// The whole page.
+pub fn page(document: &Document) -> String {
+    let mut out = String::with_capacity(256 * 1024);
+    out.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n");
+    out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n");
+    // Nothing may be fetched from anywhere: the page is the whole report.
+    out.push_str(
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\"/>\n",
+    );
+    out.push_str("<meta name=\"color-scheme\" content=\"light dark\"/>\n");
+    element(&mut out, "title", &document.title);
+    let _ = write!(out, "<style>{UPLOT_STYLE}\n{STYLE}</style>\n</head>\n");
+    out.push_str(&body(document));
+    out.push_str("<script>");
+    out.push_str(SHARPER);
+    out.push_str("</script>\n<script>");
+    out.push_str(UPLOT_SCRIPT);
+    out.push_str("</script>\n<script>\n\"use strict\";\n");
+    for script in SCRIPTS {
+        out.push_str(script);
+    }
+    out.push_str("</script>\n</html>\n");
+    out
+}
+
+/// The page's body, without style and script: what the document itself says.
+pub fn body(document: &Document) -> String {
+    let mut out = String::from("<body>\n<header class=\"top\">\n");
+    out.push_str(MARK);
+    element(&mut out, "h1", &document.title);
+    let _ = writeln!(out, "<p class=\"subtitle\">{}</p>", escape(&document.subtitle));
+    out.push_str(
+        "<button type=\"button\" id=\"scheme\" hidden=\"hidden\">Dark</button>\n</header>\n<main>\n",
+    );
+    summary(&mut out, document);
+    for (number, part) in document.sections.iter().enumerate() {
+        section(&mut out, number + 1, part);
+    }
+    let _ = write!(out, "</main>\n<footer>{}</footer>\n</body>\n", escape(&document.footer));
+    out
+}
+
+/// Three waiting lines of different length before their servers.
+const MARK: &str = "<svg class=\"mark\" viewBox=\"0 0 32 32\" aria-hidden=\"true\">\
+    <path d=\"M2 8h9M2 16h15M2 24h5\"/><circle cx=\"26\" cy=\"8\" r=\"4\"/><circle cx=\"26\" cy=\"16\" r=\"4\"/>\
+    <circle cx=\"26\" cy=\"24\" r=\"4\"/></svg>\n";
+
+/// Text as it may stand in an element or in a quoted attribute.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(letter),
+            // No control character is allowed in a page; what a server sent may hold some.
+            control if control.is_control() => out.push('\u{FFFD}'),
+            '\u{FFFE}' | '\u{FFFF}' => out.push('\u{FFFD}'),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn element(out: &mut String, tag: &str, text: &str) {
+    let _ = writeln!(out, "<{tag}>{}</{tag}>", escape(text));
+}
+
+fn summary(out: &mut String, document: &Document) {
+    out.push_str("<section class=\"summary\" aria-label=\"Summary\">\n");
+    if !document.facts.is_empty() {
+        out.push_str("<ul class=\"facts\">\n");
+        for fact in &document.facts {
+            let _ = writeln!(
+                out,
+                "<li><span class=\"label\">{}</span> <strong>{}</strong> <span class=\"detail\">{}</span></li>",
+                escape(&fact.label),
+                escape(&fact.value),
+                escape(&fact.detail)
+            );
+        }
+        out.push_str("</ul>\n");
+    }
+    if !document.summary.is_empty() {
+        out.push_str("<div class=\"findings\">\n");
+        for finding in &document.summary {
+            let (about, text) = (escape(&finding.about), escape(&finding.text));
+            let _ = writeln!(out, "<p><strong>{about}</strong> {text}</p>");
+        }
+        out.push_str("</div>\n");
+    }
+    notes(out, &document.notes);
+    if document.sections.len() > 1 {
+        out.push_str("<nav aria-label=\"Contents\">");
+        for (number, section) in document.sections.iter().enumerate() {
+            let _ = write!(out, "<a href=\"#section-{}\">{}</a> ", number + 1, escape(&section.title));
+        }
+        out.push_str("</nav>\n");
+    }
+    out.push_str("</section>\n");
+}
+
+fn section(out: &mut String, number: usize, section: &Section) {
+    let _ = writeln!(out, "<section id=\"section-{number}\">\n<h2>{}</h2>", escape(&section.title));
+    for block in &section.blocks {
+        match block {
+            Block::Paragraph(text) => element(out, "p", text),
+            Block::List(points) => {
+                out.push_str("<ul>\n");
+                points.iter().for_each(|point| element(out, "li", point));
+                out.push_str("</ul>\n");
+            }
+            Block::Table(table) => captioned_table(out, table),
+            Block::Figure(figure) => self::figure(out, figure),
+            Block::Note(note) => notes(out, std::slice::from_ref(note)),
+            Block::Definitions(terms) => definitions(out, terms),
+            Block::Properties(pairs) => properties(out, pairs),
+            Block::Code(text) => {
+                let _ = writeln!(out, "<pre><code>{}</code></pre>", escape(text));
+            }
+        }
+    }
+    out.push_str("</section>\n");
+}
+
+fn notes(out: &mut String, notes: &[Note]) {
+    for note in notes {
+        let (class, word) = match note.level {
+            Level::Hint => ("hint", "Note"),
+            Level::Warning => ("warning", "Warning"),
+        };
+        let _ = write!(
+            out,
+            "<p class=\"note {class}\" role=\"note\"><strong>{word}:</strong> {}",
+            escape(&note.text)
+        );
+        if !note.next_step.is_empty() {
+            let _ = write!(out, " <em>{}</em>", escape(&note.next_step));
+        }
+        out.push_str("</p>\n");
+    }
+}
+
+fn definitions(out: &mut String, terms: &[Definition]) {
+    if terms.is_empty() {
+        return;
+    }
+    out.push_str("<dl class=\"definitions\">\n");
+    for definition in terms {
+        let (term, meaning) = (escape(&definition.term), escape(&definition.meaning));
+        let _ = writeln!(out, "<div><dt>{term}</dt> <dd>{meaning}</dd></div>");
+    }
+    out.push_str("</dl>\n");
+}
+
+fn properties(out: &mut String, pairs: &[(String, String)]) {
+    out.push_str("<dl class=\"properties\">\n");
+    for (name, value) in pairs {
+        let _ = writeln!(out, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
+    }
+    out.push_str("</dl>\n");
+}
+
+fn captioned_table(out: &mut String, table: &Table) {
+    let _ = writeln!(out, "<div class=\"card\" id=\"table-{}\">", escape(&table.name));
+    element(out, "h3", &table.title);
+    self::table(out, table);
+    if !table.caption.is_empty() {
+        let _ = writeln!(out, "<p class=\"caption\">{}</p>", escape(&table.caption));
+    }
+    let _ = writeln!(out, "<p class=\"tools\">{}</p>\n</div>", download(table));
+}
+
+/// The table itself, in a frame that scrolls sideways on a narrow screen.
+fn table(out: &mut String, table: &Table) {
+    out.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
+    let scales: Vec<_> = (0..table.columns.len()).map(|index| table.scale(index)).collect();
+    for (column, scale) in table.columns.iter().zip(&scales) {
+        let class = if column.unit == Unit::Text { "" } else { " class=\"number\"" };
+        let _ = write!(out, "<th scope=\"col\"{class}>{}", escape(&column.heading));
+        if !scale.symbol.is_empty() {
+            let _ = write!(out, " <span class=\"unit\">{}</span>", escape(scale.symbol));
+        }
+        out.push_str("</th>");
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for (number, row) in table.rows.iter().enumerate() {
+        out.push_str(if table.starts_group(number) { "<tr class=\"group\">" } else { "<tr>" });
+        for ((value, column), scale) in row.iter().zip(&table.columns).zip(&scales) {
+            let (shown, half) = value.shown(*scale);
+            let class = match value {
+                Value::Missing => " class=\"number missing\"",
+                _ if column.unit == Unit::Text => "",
+                _ => " class=\"number\"",
+            };
+            let _ = write!(out, "<td{class}>{}", escape(&shown));
+            if let Some(half) = half {
+                let _ = write!(out, " <span class=\"half\">± {}</span>", escape(&half));
+            }
+            out.push_str("</td>");
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+/// A link that holds the CSV itself.
+fn download(table: &Table) -> String {
+    let mut data = String::new();
+    for byte in csv::table(table).bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b',' | b'~' => {
+                data.push(byte as char);
+            }
+            other => {
+                let _ = write!(data, "%{other:02X}");
+            }
+        }
+    }
+    let name = escape(&table.name);
+    format!("<a download=\"{name}.csv\" href=\"data:text/csv;charset=utf-8,{data}\">{name}.csv</a>")
+}
+
+fn figure(out: &mut String, figure: &Figure) {
+    let data = figure.data();
+    let name = escape(&figure.name);
+    let layout = if matches!(figure.plot, Plot::TimeSeries(_)) { "stack" } else { "grid" };
+    let _ = writeln!(out, "<figure class=\"card\" id=\"figure-{name}\">");
+    element(out, "h3", &figure.title);
+    let _ = writeln!(
+        out,
+        "<div class=\"chart {layout}\" role=\"img\" aria-label=\"{}; the table below holds the data\"></div>",
+        escape(&figure.title)
+    );
+    notes(out, &figure.notes);
+    out.push_str("<figcaption>\n");
+    element(out, "p", &figure.caption);
+    definitions(out, &figure.definitions);
+    out.push_str("</figcaption>\n<div class=\"tools\">");
+    out.push_str(&download(&data));
+    out.push_str("\n<details><summary>Data as a table</summary>\n");
+    table(out, &data);
+    out.push_str("</details></div>\n");
+    let _ = writeln!(out, "<script type=\"application/json\">{}</script>", Chart::of(figure).embedded());
+    out.push_str("</figure>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever a server or a user named things, the page stays a page.
+        #[test]
+        fn any_text_stays_text(text in any::<String>()) {
+            let document = Document {
+                title: text.clone(),
+                subtitle: text.clone(),
+                sections: vec![Section { title: text.clone(), blocks: vec![Block::Code(text.clone())] }],
+                ..Document::default()
+            };
+            let body = body(&document);
+            let parsed = roxmltree::Document::parse(&body).unwrap();
+            let title = parsed.descendants().find(|node| node.has_tag_name("h1")).unwrap();
+            let plain = !text.contains(|c: char| c.is_control() || c == '\u{FFFE}' || c == '\u{FFFF}');
+            if plain {
+                prop_assert_eq!(title.text().unwrap_or(""), text);
+            }
+        }
+    }
+
+    #[test]
+    fn no_vendored_or_own_script_ends_its_element_early() {
+        for script in SCRIPTS.iter().chain([&UPLOT_SCRIPT]) {
+            assert!(!script.contains("</script") && !script.contains("<!--"));
+        }
+    }
+}

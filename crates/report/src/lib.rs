@@ -1,0 +1,23 @@
+//! Results as pages, tables and figures that a stranger understands. Computes nothing.
+//!
+//! A [`document::Document`] is a value: summary, sections, tables, [`figures`], notes. [`Page`] is what it becomes on disk:
+//! one HTML file that works without a network, and a CSV for each table and figure. [`text`] and [`markdown`] write the
+//! same tables for a terminal and for a repository. [`sweep::document`] is the report of a sweep.
+
+#![forbid(unsafe_code)]
+
+mod chart;
+pub mod csv;
+pub mod definitions;
+pub mod document;
+pub mod figures;
+pub mod html;
+pub mod markdown;
+mod page;
+pub mod quantity;
+pub mod sweep;
+mod sweep_figures;
+mod sweep_notes;
+pub mod text;
+
+pub use page::Page;

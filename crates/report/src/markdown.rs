@@ -1,0 +1,157 @@
+//! A document as Markdown: for a repository, an issue, a mail. Figures are their captions and data.
+
+use std::fmt::Write;
+
+use crate::document::{Block, Definition, Document, Level, Note, Section, Table};
+use crate::figures::Figure;
+use crate::quantity::Unit;
+
+/// The whole document, links to the CSV files relative to the page's directory.
+pub fn document(document: &Document) -> String {
+    let mut out = format!("# {}\n\n{}\n\n", inline(&document.title), inline(&document.subtitle));
+    for finding in &document.summary {
+        let _ = write!(out, "**{}**: {}\n\n", inline(&finding.about), inline(&finding.text));
+    }
+    for fact in &document.facts {
+        let (label, value) = (inline(&fact.label), inline(&fact.value));
+        let _ = writeln!(out, "- {label}: **{value}** ({})", inline(&fact.detail));
+    }
+    if !document.facts.is_empty() {
+        out.push('\n');
+    }
+    notes(&mut out, &document.notes);
+    for part in &document.sections {
+        section(&mut out, part);
+    }
+    let _ = writeln!(out, "---\n{}", inline(&document.footer));
+    out
+}
+
+fn section(out: &mut String, section: &Section) {
+    let _ = write!(out, "## {}\n\n", inline(&section.title));
+    for block in &section.blocks {
+        match block {
+            Block::Paragraph(text) => {
+                let _ = write!(out, "{}\n\n", inline(text));
+            }
+            Block::List(points) => {
+                for point in points {
+                    let _ = writeln!(out, "- {}", inline(point));
+                }
+                out.push('\n');
+            }
+            Block::Table(table) => captioned_table(out, table),
+            Block::Figure(figure) => self::figure(out, figure),
+            Block::Note(note) => notes(out, std::slice::from_ref(note)),
+            Block::Definitions(terms) => definitions(out, terms),
+            Block::Properties(pairs) => {
+                for (name, value) in pairs {
+                    let _ = writeln!(out, "- {}: {}", inline(name), inline(value));
+                }
+                out.push('\n');
+            }
+            Block::Code(text) => {
+                for line in text.lines() {
+                    let _ = writeln!(out, "    {line}");
+                }
+                out.push('\n');
+            }
+        }
+    }
+}
+
+fn captioned_table(out: &mut String, table: &Table) {
+    let _ = write!(out, "### {}\n\n", inline(&table.title));
+    out.push_str(&self::table(table));
+    out.push('\n');
+    if !table.caption.is_empty() {
+        let _ = write!(out, "{}\n\n", inline(&table.caption));
+    }
+}
+
+fn figure(out: &mut String, figure: &Figure) {
+    let _ = write!(out, "### {}\n\n{}\n\n", inline(&figure.title), inline(&figure.caption));
+    definitions(out, &figure.definitions);
+    notes(out, &figure.notes);
+    let _ = write!(out, "Data: [{0}.csv](figures/{0}.csv)\n\n", figure.name);
+}
+
+/// The table alone: a heading with units, numbers to the right.
+pub fn table(table: &Table) -> String {
+    let mut out = String::from("|");
+    let mut rule = String::from("|");
+    let scales: Vec<_> = (0..table.columns.len()).map(|index| table.scale(index)).collect();
+    for (column, scale) in table.columns.iter().zip(&scales) {
+        let symbol = scale.symbol;
+        let heading = inline(&column.heading);
+        if symbol.is_empty() {
+            let _ = write!(out, " {heading} |");
+        } else {
+            let _ = write!(out, " {heading} ({symbol}) |");
+        }
+        rule.push_str(if column.unit == Unit::Text { "---|" } else { "---:|" });
+    }
+    let _ = write!(out, "\n{rule}\n");
+    for row in &table.rows {
+        out.push('|');
+        for (value, scale) in row.iter().zip(&scales) {
+            let (value, half) = value.shown(*scale);
+            let half = half.map(|half| format!(" ± {half}")).unwrap_or_default();
+            let _ = write!(out, " {}{half} |", inline(&value));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+pub(crate) fn definitions(out: &mut String, terms: &[Definition]) {
+    for definition in terms {
+        let _ = writeln!(out, "- **{}**: {}", inline(&definition.term), inline(&definition.meaning));
+    }
+    if !terms.is_empty() {
+        out.push('\n');
+    }
+}
+
+fn notes(out: &mut String, notes: &[Note]) {
+    for note in notes {
+        let word = match note.level {
+            Level::Hint => "Note",
+            Level::Warning => "Warning",
+        };
+        let text = format!("{} {}", note.text, note.next_step);
+        let _ = write!(out, "> **{word}:** {}\n\n", inline(text.trim_end()));
+    }
+}
+
+/// One line in which nothing is markup: a name such as `a|b_*` stays what it is.
+fn inline(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\\' | '|' | '*' | '_' | '`' | '<' | '[' | ']' | '#' => out.extend(['\\', letter]),
+            control if control.is_control() => out.push(' '),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Column, Value};
+
+    #[test]
+    fn a_table_is_aligned_by_its_units_and_its_text_is_no_markup() {
+        let table = Table {
+            columns: vec![Column::new("workload", Unit::Text), Column::new("p99", Unit::Seconds)],
+            rows: vec![vec![Value::from("a|b"), Value::from(0.0015)], vec![Value::from("c"), Value::Missing]],
+            ..Table::default()
+        };
+        assert_eq!(
+            super::table(&table),
+            "| workload | p99 (ms) |\n|---|---:|\n| a\\|b | 1.50 |\n| c | – |\n"
+        );
+    }
+}

@@ -1,0 +1,320 @@
+//! The report of a sweep: results of the analysis, put into words, tables and figures.
+
+use krarup_analysis::results::{Cell, ProcessLoad, Quantity, Results};
+use krarup_analysis::saturation::{Part, Verdict, parts};
+use krarup_units::text;
+
+use crate::definitions;
+use crate::document::{Block, Column, Document, Fact, Finding, Measured, Section, Table, Value};
+use crate::quantity::Unit;
+use crate::sweep_figures as figures;
+use crate::sweep_notes::{Place, notes};
+
+/// The whole report. `footer` names the program and its version.
+pub fn document(results: &Results, footer: &str) -> Document {
+    let mut sections = vec![Section {
+        title: "Throughput and response time".into(),
+        blocks: vec![
+            Block::Figure(figures::throughput(results)),
+            Block::Table(table(results)),
+            Block::Figure(figures::percentiles(results)),
+        ],
+    }];
+    sections.extend(section(
+        "Where the time goes",
+        [figures::breakdown(results).map(Block::Figure), breakdown_table(results).map(Block::Table)],
+    ));
+    sections.extend(section(
+        "How the response times are distributed",
+        [figures::histogram(results).map(Block::Figure)],
+    ));
+    sections.extend(section("One run, second by second", [figures::run(results).map(Block::Figure)]));
+    sections.extend(section(
+        "Who works",
+        [load_table(results).map(Block::Table), server_table(results).map(Block::Table)],
+    ));
+    sections.push(measurement(results));
+    Document {
+        title: results.title.clone(),
+        subtitle: subtitle(results),
+        summary: results
+            .verdicts
+            .iter()
+            .map(|verdict| Finding { about: verdict.at.workload.clone(), text: verdict.to_string() })
+            .collect(),
+        facts: facts(results),
+        notes: notes(results, Place::Whole),
+        sections,
+        footer: footer.to_owned(),
+    }
+}
+
+/// A section of the blocks there are; none where there is none.
+fn section<const N: usize>(title: &str, blocks: [Option<Block>; N]) -> Option<Section> {
+    let blocks: Vec<Block> = blocks.into_iter().flatten().collect();
+    (!blocks.is_empty()).then(|| Section { title: title.into(), blocks })
+}
+
+fn subtitle(results: &Results) -> String {
+    let environment = &results.environment;
+    let runs: usize = results.cells.iter().map(|cell| cell.repetitions.len()).sum();
+    let cores = match environment.cores {
+        0 => String::new(),
+        1 => "1 processor".into(),
+        cores => format!("{cores} processors"),
+    };
+    let runs = format!("{runs} runs of {} cells", results.cells.len());
+    let words = [environment.started.clone(), runs, environment.cpu.clone(), cores];
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" · ")
+}
+
+fn facts(results: &Results) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if let Some(best) = fastest(results) {
+        let load = load_of(best);
+        let fact = |label: &str, value: String, detail: String| Fact { label: label.into(), value, detail };
+        facts.push(fact(
+            "throughput reached",
+            format!("{}/s", text::count(best.throughput.value.round())),
+            load.clone(),
+        ));
+        facts.push(fact(
+            "response time there",
+            text::duration(best.response),
+            format!("mean; p99 {}", text::duration(best.p99)),
+        ));
+        facts.push(fact("bottleneck there", best.bottleneck.short(), load));
+    }
+    let completed: u64 = results.cells.iter().map(|cell| cell.completed).sum();
+    let errors: u64 = results.cells.iter().map(|cell| cell.errors).sum();
+    let detail = match errors {
+        0 => "none failed".into(),
+        errors => format!("{} failed", text::count(errors as f64)),
+    };
+    facts.push(Fact { label: "requests answered".into(), value: text::count(completed as f64), detail });
+    facts
+}
+
+/// The verdict of the fastest workload.
+pub(crate) fn fastest(results: &Results) -> Option<&Verdict> {
+    results.verdicts.iter().max_by(|one, other| one.throughput.value.total_cmp(&other.throughput.value))
+}
+
+fn load_of(verdict: &Verdict) -> String {
+    format!("{}, {}", verdict.at.workload, clients(verdict.at.clients))
+}
+
+pub(crate) fn clients(clients: u32) -> String {
+    if clients == 1 { "1 client".into() } else { format!("{clients} clients") }
+}
+
+/// The analysis' estimate as the report writes it.
+pub(crate) fn measured(quantity: &Quantity) -> Measured {
+    let interval = quantity.interval.map(|interval| (interval.low, interval.high));
+    Measured { value: quantity.value, interval, n: quantity.n }
+}
+
+/// The table of all cells, for the page and for a terminal.
+pub fn table(results: &Results) -> Table {
+    let columns = vec![
+        Column::new("workload", Unit::Text),
+        Column::new("clients", Unit::Count),
+        Column::new("throughput", Unit::PerSecond),
+        Column::new("p50", Unit::Seconds),
+        Column::new("p90", Unit::Seconds),
+        Column::new("p99", Unit::Seconds),
+        Column::new("queue time", Unit::Seconds),
+        Column::new("server time", Unit::Seconds),
+        Column::new("own time", Unit::Seconds),
+        Column::new("hit ratio", Unit::Share),
+    ];
+    let row = |cell: &Cell| {
+        let middleware = cell.middleware.as_ref();
+        vec![
+            Value::from(cell.levels.workload.as_str()),
+            Value::from(f64::from(cell.levels.clients)),
+            Value::Measured(measured(&cell.throughput)),
+            Value::from(cell.response.p50.value),
+            Value::from(cell.response.p90.value),
+            Value::from(cell.response.p99.value),
+            Value::from(middleware.map(|middleware| middleware.queue.mean.value)),
+            Value::from(middleware.map(|middleware| middleware.server.mean.value)),
+            Value::from(middleware.map(|middleware| middleware.own.mean.value)),
+            Value::from(cell.hit_ratio),
+        ]
+    };
+    Table {
+        name: "cells".into(),
+        title: "All cells".into(),
+        caption: "Response time percentiles at the clients; queue, server and own time are means at the middleware. \
+                  ± is half the 95 % interval."
+            .into(),
+        columns,
+        rows: results.cells.iter().map(row).collect(),
+    }
+}
+
+fn breakdown_table(results: &Results) -> Option<Table> {
+    let cells: Vec<&Cell> = results.cells.iter().filter(|cell| cell.middleware.is_some()).collect();
+    if cells.is_empty() {
+        return None;
+    }
+    let mut columns = vec![
+        Column::new("workload", Unit::Text),
+        Column::new("clients", Unit::Count),
+        Column::new("response time", Unit::Seconds),
+    ];
+    columns.extend(
+        [Part::Queue, Part::Server, Part::Own, Part::Outside].map(|part| {
+            Column::new(if part == Part::Outside { "outside" } else { part.name() }, Unit::Seconds)
+        }),
+    );
+    columns.push(Column::new("queue length", Unit::Count));
+    columns.push(Column::new("workers held", Unit::Share));
+    let rows = cells.into_iter().map(|cell| {
+        let middleware = cell.middleware.as_ref();
+        let mut row = vec![
+            Value::from(cell.levels.workload.as_str()),
+            Value::from(f64::from(cell.levels.clients)),
+            Value::Measured(measured(&cell.response.mean)),
+        ];
+        row.extend(parts(cell).into_iter().flatten().map(|(_, time)| Value::Measured(measured(&time))));
+        row.push(middleware.and_then(|m| m.queue_length.as_ref()).map(measured).into());
+        row.push(middleware.and_then(|m| m.workers_busy).into());
+        row
+    });
+    Some(Table {
+        name: "mean-times".into(),
+        title: "Mean times, with intervals".into(),
+        caption: "The four parts sum to the response time. Workers held: X · (response − queue time at the middleware) ÷ workers, \
+                  by Little's law; missing where workers are unlimited."
+            .into(),
+        columns,
+        rows: rows.collect(),
+    })
+}
+
+/// Utilization of each process at each workload's limit.
+fn load_table(results: &Results) -> Option<Table> {
+    let mut names: Vec<&str> = Vec::new();
+    for process in at_limits(results).flat_map(|(_, cell)| &cell.load) {
+        if !names.contains(&process.name.as_str()) {
+            names.push(&process.name);
+        }
+    }
+    let mut columns = vec![Column::new("cell", Unit::Text), Column::new("busy in all", Unit::Cores)];
+    columns.extend(names.iter().map(|name| Column::new(*name, Unit::Share)));
+    let rows = at_limits(results).map(|(verdict, cell)| {
+        let busy: f64 = cell.load.iter().map(|process| process.busy).sum();
+        let mut row = vec![Value::from(load_of(verdict).as_str()), busy.into()];
+        row.extend(names.iter().map(|name| {
+            Value::from(cell.load.iter().find(|process| process.name == *name).map(ProcessLoad::utilization))
+        }));
+        row
+    });
+    (!names.is_empty()).then(|| Table {
+        name: "processes".into(),
+        title: "How busy the processes are".into(),
+        caption: format!(
+            "Utilization of each process at the fewest clients that reach 95 % of each workload's highest throughput. \
+             At 100 % a process uses all the processors it can: {}.",
+            can_use(results)
+        ),
+        columns,
+        rows: rows.collect(),
+    })
+}
+
+/// `load 2, proxy 1, …`: how many processors each process can use.
+fn can_use(results: &Results) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for process in at_limits(results).flat_map(|(_, cell)| &cell.load) {
+        let word = format!("{} {}", process.name, text::count(process.cores));
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words.join(", ")
+}
+
+/// Each server's share of what was sent to servers, at each workload's limit.
+fn server_table(results: &Results) -> Option<Table> {
+    let mut names: Vec<&str> = Vec::new();
+    for server in at_limits(results).flat_map(|(_, cell)| &cell.servers) {
+        if !names.contains(&server.name.as_str()) {
+            names.push(&server.name);
+        }
+    }
+    let mut columns = vec![Column::new("cell", Unit::Text), Column::new("sent to servers", Unit::Count)];
+    columns.extend(names.iter().map(|name| Column::new(*name, Unit::Share)));
+    let rows = at_limits(results).map(|(verdict, cell)| {
+        let sent: u64 = cell.servers.iter().map(|server| server.requests).sum();
+        let mut row = vec![Value::from(load_of(verdict).as_str()), Value::from(sent as f64)];
+        row.extend(names.iter().map(|name| {
+            Value::from(cell.servers.iter().find(|server| server.name == *name).map(|server| server.share))
+        }));
+        row
+    });
+    (!names.is_empty()).then(|| Table {
+        name: "servers".into(),
+        title: "How the requests are spread over the servers".into(),
+        caption: "Each server's share of the requests sent to servers; a replicated or sharded request counts at each server \
+                  it goes to."
+            .into(),
+        columns,
+        rows: rows.collect(),
+    })
+}
+
+/// The cell of each verdict.
+fn at_limits(results: &Results) -> impl Iterator<Item = (&Verdict, &Cell)> {
+    results.verdicts.iter().filter_map(|verdict| Some((verdict, results.cell(&verdict.at)?)))
+}
+
+/// Definitions, environment, everything that did not add up.
+fn measurement(results: &Results) -> Section {
+    let environment = &results.environment;
+    let mut properties: Vec<(String, String)> = [
+        ("started", environment.started.clone()),
+        ("processor", environment.cpu.clone()),
+        ("processors", if environment.cores == 0 { String::new() } else { environment.cores.to_string() }),
+        ("memory", environment.memory.clone()),
+        ("system", environment.kernel.clone()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec();
+    properties.extend(environment.versions.iter().cloned());
+    properties.retain(|(_, value)| !value.is_empty());
+    let mut blocks = vec![Block::Properties(properties)];
+    if !environment.command_line.is_empty() {
+        blocks.push(Block::Code(environment.command_line.clone()));
+    }
+    blocks.extend(concern_table(results).map(Block::Table));
+    blocks.push(Block::Paragraph("What the words mean:".into()));
+    blocks.push(Block::Definitions(definitions::all()));
+    Section { title: "How it was measured".into(), blocks }
+}
+
+/// Every warning with its cell: the notes at the figures name the first of each kind.
+fn concern_table(results: &Results) -> Option<Table> {
+    let rows: Vec<Vec<Value>> = results
+        .concerns
+        .iter()
+        .map(|concern| {
+            let workload = concern.levels.as_ref().map_or("all", |levels| levels.workload.as_str());
+            let clients = concern.levels.as_ref().map(|levels| f64::from(levels.clients));
+            vec![workload.into(), clients.into(), concern.warning.to_string().as_str().into()]
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "checks".into(),
+        title: "What the checks found".into(),
+        caption: "Every run is checked against the interactive law, Little's law, the counts of both sides, errors and load.".into(),
+        columns: vec![
+            Column::new("workload", Unit::Text),
+            Column::new("clients", Unit::Count),
+            Column::new("found", Unit::Text),
+        ],
+        rows,
+    })
+}

@@ -1,0 +1,268 @@
+//! The figures of a sweep.
+
+use krarup_analysis::results::{Basis, Cell, Quantity, Results};
+use krarup_analysis::saturation::{Part, parts};
+use krarup_analysis::trial;
+
+use crate::definitions as define;
+use crate::figures::{
+    Axis, Buckets, Figure, Histogram, HistogramPanel, LineSeries, Lines, Plot, Point, StackedBars,
+    StackedPanel, TimeLine, TimePanel, TimeSeries, Tint,
+};
+use crate::quantity::Unit;
+use crate::sweep::{clients, fastest, measured};
+use crate::sweep_notes::{Place, notes};
+
+/// No more buckets than this are drawn side by side; narrower ones are taken together.
+const MOST_BUCKETS: u64 = 80;
+
+/// Throughput and mean response time against clients.
+pub(crate) fn throughput(results: &Results) -> Figure {
+    let y =
+        vec![Axis::linear("throughput", Unit::PerSecond), Axis::linear("response time, mean", Unit::Seconds)];
+    Figure {
+        name: "throughput-and-response-time".into(),
+        title: "Throughput and response time against clients".into(),
+        caption: format!(
+            "{} Both axes start from zero; clients on a {} axis.",
+            intervals(results),
+            scale_word(results)
+        ),
+        definitions: vec![define::throughput(), define::response_time()],
+        notes: notes(results, Place::Throughput),
+        plot: Plot::Lines(against_clients(results, y, |cell| vec![cell.throughput, cell.response.mean])),
+    }
+}
+
+/// Median and 99th percentile of the response time against clients.
+pub(crate) fn percentiles(results: &Results) -> Figure {
+    let y = vec![
+        Axis::linear("response time, p50", Unit::Seconds),
+        Axis::linear("response time, p99", Unit::Seconds),
+    ];
+    let single = results.cells.iter().all(|cell| cell.repetitions.len() == 1);
+    let points = if single {
+        "Points are percentiles of one run, which give no interval."
+    } else {
+        "Points are means of the repetitions' percentiles; bars are their 95 % t intervals."
+    };
+    Figure {
+        name: "percentiles".into(),
+        title: "Half of the requests, and the slowest hundredth, against clients".into(),
+        caption: format!("{points} Both axes start from zero, and differ."),
+        definitions: vec![define::percentile(), define::response_time()],
+        notes: Vec::new(),
+        plot: Plot::Lines(against_clients(results, y, |cell| vec![cell.response.p50, cell.response.p99])),
+    }
+}
+
+fn against_clients(results: &Results, y: Vec<Axis>, of: fn(&Cell) -> Vec<Quantity>) -> Lines {
+    let series = workloads(results).into_iter().enumerate().map(|(index, workload)| LineSeries {
+        name: workload.to_owned(),
+        tint: Tint::Series(index),
+        points: results
+            .workload(workload)
+            .map(|cell| Point {
+                x: f64::from(cell.levels.clients),
+                y: of(cell).iter().map(|quantity| Some(measured(quantity))).collect(),
+            })
+            .collect(),
+    });
+    let x = if is_log(results) {
+        Axis::log("clients", Unit::Count)
+    } else {
+        Axis::linear("clients", Unit::Count)
+    };
+    Lines { x, y, series: series.collect() }
+}
+
+/// Equal ratios where the largest population is eight times the smallest or more.
+fn is_log(results: &Results) -> bool {
+    let clients = || results.cells.iter().map(|cell| cell.levels.clients);
+    let (least, most) = (clients().min().unwrap_or(0), clients().max().unwrap_or(0));
+    least > 0 && most >= 8 * least
+}
+
+fn scale_word(results: &Results) -> &'static str {
+    if is_log(results) { "logarithmic" } else { "linear" }
+}
+
+fn workloads(results: &Results) -> Vec<&str> {
+    results.verdicts.iter().map(|verdict| verdict.at.workload.as_str()).collect()
+}
+
+/// What the bars at the points are.
+fn intervals(results: &Results) -> String {
+    let of_windows = results.cells.iter().any(|cell| cell.throughput.basis == Basis::Windows);
+    let of_runs =
+        results.cells.iter().any(|cell| cell.throughput.basis == Basis::Repetitions && cell.throughput.n > 1);
+    match (of_runs, of_windows) {
+        (true, true) => "Bars are 95 % t intervals: of the repetitions, or where a cell ran once, of the windows of that run.".into(),
+        (true, false) => "Points are means of the repetitions; bars are their 95 % t intervals.".into(),
+        (false, true) => "Points are single runs; bars are 95 % t intervals of the windows within the run.".into(),
+        (false, false) => "Points are single runs without windows, which give no interval.".into(),
+    }
+}
+
+/// Where the response time went, for each workload and number of clients.
+pub(crate) fn breakdown(results: &Results) -> Option<Figure> {
+    let panel = |workload: &&str| {
+        let bars: Vec<(String, Vec<f64>)> = results
+            .workload(workload)
+            .filter_map(|cell| {
+                let times = parts(cell)?.map(|(_, time)| time.value).to_vec();
+                Some((cell.levels.clients.to_string(), times))
+            })
+            .collect();
+        (!bars.is_empty()).then(|| StackedPanel { name: (*workload).to_owned(), bars })
+    };
+    let panels: Vec<StackedPanel> = workloads(results).iter().filter_map(panel).collect();
+    if panels.is_empty() {
+        return None;
+    }
+    let part = |part: Part, tint| {
+        (if part == Part::Outside { "outside".to_owned() } else { part.name().to_owned() }, tint)
+    };
+    Some(Figure {
+        name: "where-the-time-goes".into(),
+        title: "Mean response time by part, against clients".into(),
+        caption: "Each bar is the mean response time at the clients; its parts sum to it. The axes start from zero and differ \
+                  between workloads. The intervals of the parts are in the table below."
+            .into(),
+        definitions: vec![define::queue_time(), define::server_time(), define::own_time(), define::outside()],
+        notes: notes(results, Place::Breakdown),
+        plot: Plot::StackedBars(StackedBars {
+            group: "workload".into(),
+            category: "clients".into(),
+            y: Axis::linear("response time, mean", Unit::Seconds),
+            parts: vec![
+                part(Part::Queue, Tint::Queue),
+                part(Part::Server, Tint::Server),
+                part(Part::Own, Tint::Own),
+                part(Part::Outside, Tint::Outside),
+            ],
+            panels,
+        }),
+    })
+}
+
+/// Response times at clients and middleware, at each workload's limit.
+pub(crate) fn histogram(results: &Results) -> Option<Figure> {
+    let panels: Vec<HistogramPanel> = results
+        .verdicts
+        .iter()
+        .filter_map(|verdict| {
+            let cell = results.cell(&verdict.at)?;
+            let name = format!("{}, {}", verdict.at.workload, clients(verdict.at.clients));
+            histogram_panel(name, cell)
+        })
+        .collect();
+    if panels.is_empty() {
+        return None;
+    }
+    Some(Figure {
+        name: "response-time-histogram".into(),
+        title: "Response times at the clients and at the middleware".into(),
+        caption: "Share of all requests in each bucket, all repetitions together, at the fewest clients that reach 95 % of the \
+                  workload's highest throughput. The slowest of a thousand requests lie beyond the right edge; the data has \
+                  their number in its last row."
+            .into(),
+        definitions: vec![define::response_time(), define::middleware_response_time()],
+        notes: notes(results, Place::Histogram),
+        plot: Plot::Histogram(Histogram {
+            group: "cell".into(),
+            x: Axis::linear("response time", Unit::Seconds),
+            counted: "requests".into(),
+            panels,
+        }),
+    })
+}
+
+/// Both histograms over the same buckets, up to the clients' 99.9th percentile.
+fn histogram_panel(name: String, cell: &Cell) -> Option<HistogramPanel> {
+    let client = &cell.histogram;
+    let middleware = cell.middleware.as_ref().map(|m| &m.histogram).filter(|m| m.width == client.width);
+    let first = client.counts.first()?.0;
+    let first = middleware.and_then(|m| Some(m.counts.first()?.0)).map_or(first, |other| first.min(other));
+    let last = client.bucket_of_share(0.999)?;
+    let together = (last - first + 1).div_ceil(MOST_BUCKETS);
+    let first = first / together * together;
+    let drawn = (last - first) / together + 1;
+    let buckets = |name: &str, tint, histogram: &trial::Histogram| {
+        let mut counts = vec![0; drawn as usize];
+        let mut beyond = 0;
+        for (bucket, count) in &histogram.counts {
+            match counts.get_mut((bucket.saturating_sub(first) / together) as usize) {
+                Some(place) => *place += count,
+                None => beyond += count,
+            }
+        }
+        Buckets { name: name.to_owned(), tint, counts, beyond }
+    };
+    let mut series = vec![buckets("at the clients", Tint::Series(0), client)];
+    series.extend(middleware.map(|histogram| buckets("at the middleware", Tint::Series(1), histogram)));
+    Some(HistogramPanel {
+        name,
+        first: first as f64 * client.width,
+        width: together as f64 * client.width,
+        series,
+    })
+}
+
+/// One run of the fastest workload at its limit, window by window.
+pub(crate) fn run(results: &Results) -> Option<Figure> {
+    let verdict = fastest(results)?;
+    let cell = results.cell(&verdict.at)?;
+    let client = &cell.run.client;
+    if client.is_empty() {
+        return None;
+    }
+    let middleware = &cell.run.middleware;
+    // Windows of both sides that begin at the same moment stand at the same place.
+    let beside = |of: fn(&trial::MiddlewareWindow) -> Option<f64>| -> Vec<Option<f64>> {
+        let at =
+            |start: f64| middleware.iter().find(|window| (window.start - start).abs() < window.length / 2.0);
+        client.iter().map(|window| at(window.start).and_then(of)).collect()
+    };
+    let line = |name: &str, tint, values| TimeLine { name: name.to_owned(), tint, values };
+    let mut panels = vec![TimePanel {
+        y: Axis::linear("throughput", Unit::PerSecond),
+        lines: vec![line(
+            "throughput",
+            Tint::Series(0),
+            client.iter().map(|window| Some(window.completed as f64 / window.length)).collect(),
+        )],
+    }];
+    let mut times =
+        vec![line("response time", Tint::Series(3), client.iter().map(|window| window.response).collect())];
+    let mut definitions = vec![define::throughput(), define::response_time()];
+    if !middleware.is_empty() {
+        times.push(line("server time", Tint::Server, beside(|window| window.server)));
+        times.push(line("queue time", Tint::Queue, beside(|window| window.queue)));
+        times.push(line("own time", Tint::Own, beside(|window| window.own)));
+        definitions.extend([define::queue_time(), define::server_time(), define::own_time()]);
+    }
+    panels.push(TimePanel { y: Axis::linear("time, mean", Unit::Seconds), lines: times });
+    if middleware.iter().any(|window| window.queue_length.is_some()) {
+        panels.push(TimePanel {
+            y: Axis::linear("queue length, mean", Unit::Count),
+            lines: vec![line("queue length", Tint::Queue, beside(|window| window.queue_length))],
+        });
+        definitions.push(define::queue_length());
+    }
+    let repetition = cell.repetitions.first().map_or(0, |first| first.repetition);
+    Some(Figure {
+        name: "one-run".into(),
+        title: format!("{}, {}, repetition {repetition}", verdict.at.workload, clients(verdict.at.clients)),
+        caption: "Each point is one window of the measured span; times are means of the requests answered in it. The axes start \
+                  from zero."
+            .into(),
+        definitions,
+        notes: notes(results, Place::Run),
+        plot: Plot::TimeSeries(TimeSeries {
+            x: Axis::linear("time in the run", Unit::Seconds),
+            times: client.iter().map(|window| window.start).collect(),
+            panels,
+        }),
+    })
+}

@@ -1,0 +1,72 @@
+//! Warnings of the analysis, each at the figure it concerns.
+
+use krarup_analysis::Warning;
+use krarup_analysis::results::Results;
+use krarup_analysis::warning::Concern;
+
+use crate::document::{Level, Note};
+use crate::sweep::clients;
+
+/// Where a warning belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Beside the summary: it concerns all figures.
+    Whole,
+    /// At throughput and response time.
+    Throughput,
+    /// At the parts of the response time.
+    Breakdown,
+    /// At the distribution.
+    Histogram,
+    /// At the run over time.
+    Run,
+}
+
+fn place(warning: &Warning) -> Place {
+    match warning {
+        Warning::Errors { .. } | Warning::MachineFull { .. } | Warning::OneRepetition => Place::Whole,
+        Warning::InteractiveLaw { .. } | Warning::GeneratorBusy { .. } | Warning::Misses { .. } => {
+            Place::Throughput
+        }
+        Warning::CountsDiffer { .. }
+        | Warning::PartBeyondWhole { .. }
+        | Warning::QueueLength { .. }
+        | Warning::UnevenServers { .. } => Place::Breakdown,
+        Warning::DifferentBuckets => Place::Histogram,
+        Warning::Unsteady { .. } => Place::Run,
+    }
+}
+
+fn level(warning: &Warning) -> Level {
+    match warning {
+        Warning::OneRepetition | Warning::DifferentBuckets | Warning::QueueLength { .. } => Level::Hint,
+        _ => Level::Warning,
+    }
+}
+
+/// The notes of one place: one for each kind of warning, with the cell it was first seen in and the number of others.
+pub(crate) fn notes(results: &Results, at: Place) -> Vec<Note> {
+    let mut kinds: Vec<(&Concern, usize)> = Vec::new();
+    for concern in results.concerns.iter().filter(|concern| place(&concern.warning) == at) {
+        let kind = std::mem::discriminant(&concern.warning);
+        match kinds.iter_mut().find(|(first, _)| std::mem::discriminant(&first.warning) == kind) {
+            Some((_, others)) => *others += 1,
+            None => kinds.push((concern, 0)),
+        }
+    }
+    kinds.into_iter().map(|(concern, others)| note(concern, others)).collect()
+}
+
+fn note(concern: &Concern, others: usize) -> Note {
+    let mut text = String::new();
+    if let Some(levels) = &concern.levels {
+        text.push_str(&format!("{}, {}: ", levels.workload, clients(levels.clients)));
+    }
+    text.push_str(&concern.warning.to_string());
+    match others {
+        0 => {}
+        1 => text.push_str(" The same holds for one other cell."),
+        others => text.push_str(&format!(" The same holds for {others} other cells.")),
+    }
+    Note { level: level(&concern.warning), text, next_step: concern.warning.next_step().to_owned() }
+}
