@@ -109,6 +109,12 @@ impl Distribution {
         Self { histogram, sum: 0, least: u64::MAX, greatest: 0, clamped: 0 }
     }
 
+    /// From a histogram of the range of all distributions, and what was known exactly beside it.
+    pub(crate) fn from_parts(histogram: Histogram<u64>, exact: Exact) -> Self {
+        let Exact { sum, least, greatest, clamped } = exact;
+        Self { histogram, sum: sum.0, least: least.0, greatest: greatest.0, clamped }
+    }
+
     /// Counts one value.
     #[inline]
     pub fn record(&mut self, value: Nanos) {

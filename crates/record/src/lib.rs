@@ -20,12 +20,16 @@
 //! | [`histogram`] | how the four times are distributed, to three digits |
 //! | [`holds`] | the curve T(n): how long a worker is held while n are busy |
 //! | [`recorder`] | all of it behind one call per request |
+//! | [`schema`] | every column of every file, defined once |
+//! | [`file`](mod@file) | the files: each has a writer and a reader that give back the same |
 
 #![forbid(unsafe_code)]
 
+pub mod file;
 pub mod histogram;
 pub mod holds;
 pub mod recorder;
+pub mod schema;
 pub mod stamps;
 pub mod tally;
 pub mod visit;

@@ -10,7 +10,7 @@
 
 use krarup_units::{Nanos, Stamp};
 
-/// Declares an enum with a compact index and a stable name for each of its values.
+/// Declares an enum with a compact index and a stable name for each of its values; its name is what is serialized.
 macro_rules! named {
     ($(#[$about:meta])* $enum:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)+ }) => {
         $(#[$about])*
@@ -36,6 +36,11 @@ macro_rules! named {
                 match self { $(Self::$value => $name,)+ }
             }
 
+            /// All names, for messages and docs.
+            pub fn names() -> String {
+                Self::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ")
+            }
+
             /// The value of this name, if there is one.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$value),)+ _ => None }
@@ -45,6 +50,21 @@ macro_rules! named {
         impl std::fmt::Display for $enum {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.name())
+            }
+        }
+
+        impl serde::Serialize for $enum {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $enum {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = <String as serde::Deserialize>::deserialize(deserializer)?;
+                Self::from_name(&name).ok_or_else(|| {
+                    serde::de::Error::custom(format_args!("`{name}` is not one of: {}", Self::names()))
+                })
             }
         }
     };

@@ -44,6 +44,8 @@ pub struct Windows {
     current: Box<ByOperation>,
     /// Windows `opened..first_kept`, in one.
     older: Box<ByOperation>,
+    /// Windows `opened..newest`, in one: with `current` the total, without a second addition per visit.
+    before: Box<ByOperation>,
 }
 
 /// Which windows there are. `first_kept = max(opened, newest + 1 - keep)`, always.
@@ -120,6 +122,7 @@ impl Windows {
             closed: VecDeque::new(),
             current: Box::new([Tally::EMPTY; Operation::COUNT]),
             older: Box::new([Tally::EMPTY; Operation::COUNT]),
+            before: Box::new([Tally::EMPTY; Operation::COUNT]),
         })
     }
 
@@ -137,7 +140,22 @@ impl Windows {
     /// As [`Windows::record`], where the parts are known already.
     #[inline]
     pub fn add(&mut self, visit: &Visit, parts: &Parts) {
-        self.slot(visit.replied, visit.operation).add(visit, parts);
+        let window = visit.replied.0 / self.width.0;
+        if self.span.is_none_or(|span| span.newest < window) {
+            self.open(window);
+        }
+        if self.span.is_some_and(|span| span.newest == window) {
+            self.current[visit.operation.index()].add(visit, parts);
+        } else {
+            self.add_late(window, visit, parts);
+        }
+    }
+
+    #[cold]
+    fn add_late(&mut self, window: u64, visit: &Visit, parts: &Parts) {
+        let mut tally = Tally::EMPTY;
+        tally.add(visit, parts);
+        self.merge_into(window, visit.operation, &tally);
     }
 
     /// Opens the windows up to the one that holds `now`. Called at the start and the end of a run, the seconds
@@ -146,21 +164,19 @@ impl Windows {
         self.open(now.0 / self.width.0);
     }
 
-    /// The tally that a visit replied at `replied` belongs to.
-    #[inline]
-    fn slot(&mut self, replied: Stamp, operation: Operation) -> &mut Tally {
-        let window = replied.0 / self.width.0;
-        let span = match self.span {
-            Some(span) if span.newest == window => return &mut self.current[operation.index()],
-            _ => self.open(window),
-        };
-        if window == span.newest {
+    /// Adds a tally to any window, opened or not.
+    fn merge_into(&mut self, window: u64, operation: Operation, tally: &Tally) {
+        let span = self.open(window);
+        let slot = if window == span.newest {
             &mut self.current[operation.index()]
-        } else if window < span.first_kept {
-            &mut self.older[operation.index()]
         } else {
-            tally_of(&mut self.closed[(window - span.first_kept) as usize], operation)
-        }
+            self.before[operation.index()].merge(tally);
+            match window.checked_sub(span.first_kept) {
+                None => &mut self.older[operation.index()],
+                Some(place) => tally_of(&mut self.closed[place as usize], operation),
+            }
+        };
+        slot.merge(tally);
     }
 
     /// Makes room for `window`, wherever it lies, and keeps the invariant of [`Span`].
@@ -184,6 +200,9 @@ impl Windows {
     fn close(&mut self, span: &mut Span, window: u64) {
         let all = Operation::ALL.iter().map(|&operation| (operation, self.current[operation.index()]));
         let closing: Closed = all.filter(|(_, tally)| *tally != Tally::EMPTY).collect();
+        for (operation, tally) in &closing {
+            self.before[operation.index()].merge(tally);
+        }
         self.current.fill(Tally::EMPTY);
         self.closed.push_back(closing);
         let quiet_from = span.newest + 1;
@@ -219,12 +238,13 @@ impl Windows {
         let Some(theirs) = other.span else { return Ok(()) };
         self.open(theirs.newest);
         self.open(theirs.opened);
-        for (ours, theirs) in self.older.iter_mut().zip(other.older.iter()) {
-            ours.merge(theirs);
+        for &operation in Operation::ALL {
+            let folded = &other.older[operation.index()];
+            self.older[operation.index()].merge(folded);
+            self.before[operation.index()].merge(folded);
         }
         for (window, operation, tally) in other.tallies(theirs) {
-            let start = Stamp(window * self.width.0);
-            self.slot(start, operation).merge(&tally);
+            self.merge_into(window, operation, &tally);
         }
         Ok(())
     }
@@ -241,12 +261,20 @@ impl Windows {
         closed.chain(current.filter(|(_, _, tally)| *tally != Tally::EMPTY))
     }
 
+    /// From when on, and for how long, there are windows, the folded ones included.
+    pub fn span(&self) -> (Stamp, Nanos) {
+        let Some(span) = self.span else { return (Stamp(0), Nanos::ZERO) };
+        let windows = span.newest - span.opened + 1;
+        (Stamp(span.opened * self.width.0), Nanos(windows.saturating_mul(self.width.0)))
+    }
+
     /// Forgets all windows.
     pub fn reset(&mut self) {
         self.span = None;
         self.closed.clear();
         self.current.fill(Tally::EMPTY);
         self.older.fill(Tally::EMPTY);
+        self.before.fill(Tally::EMPTY);
     }
 
     /// How many windows were folded into one tally, those without completions included.
@@ -267,9 +295,8 @@ impl Windows {
     /// One row per window and operation, in this order, quiet windows as zeros; first of all the folded windows, if any.
     /// Operations that never completed are left out.
     pub fn rows(&self) -> impl Iterator<Item = WindowRow> {
-        let totals = self.totals();
         let seen: Vec<Operation> =
-            Operation::ALL.iter().copied().filter(|one| totals[one.index()] != Tally::EMPTY).collect();
+            Operation::ALL.iter().copied().filter(|&one| self.total(one) != Tally::EMPTY).collect();
         let span = self.span.unwrap_or(Span { opened: 1, first_kept: 1, newest: 0 });
         let folded = (span.first_kept > span.opened).then_some(span.opened);
         let windows = folded.into_iter().chain(span.first_kept..=span.newest);
@@ -298,15 +325,11 @@ impl Windows {
         }
     }
 
-    /// The sum of all windows per operation, indexed by [`Operation::index`].
-    pub fn totals(&self) -> [Tally; Operation::COUNT] {
-        let mut totals = *self.older;
-        if let Some(span) = self.span {
-            for (_, operation, tally) in self.tallies(span) {
-                totals[operation.index()].merge(&tally);
-            }
-        }
-        totals
+    /// The sum of all windows of one operation.
+    pub fn total(&self, operation: Operation) -> Tally {
+        let mut total = self.before[operation.index()];
+        total.merge(&self.current[operation.index()]);
+        total
     }
 }
 
@@ -371,7 +394,7 @@ mod tests {
         let last = (Visit::at(Stamp(u64::MAX), Operation::Get), vec![]);
         let windows = windows(4, &[replied_at(1), last]);
         assert_eq!(windows.len(), 4);
-        assert_eq!(windows.totals()[Operation::Get.index()].count, 2);
+        assert_eq!(windows.total(Operation::Get).count, 2);
     }
 
     #[test]
@@ -390,8 +413,12 @@ mod tests {
         #[test]
         fn windows_neither_lose_nor_make_visits(visits in some_visits(), keep in 1_usize..12) {
             let windows = windows(keep, &visits);
-            let count: u64 = windows.rows().map(|row| row.tally.count).sum();
-            prop_assert_eq!(count, visits.len() as u64);
+            for &operation in Operation::ALL {
+                let mut sum = Tally::EMPTY;
+                windows.rows().filter(|row| row.operation == operation).for_each(|row| sum.merge(&row.tally));
+                prop_assert_eq!(sum.count, visits.iter().filter(|(one, _)| one.operation == operation).count() as u64);
+                prop_assert_eq!(sum, windows.total(operation));
+            }
             prop_assert!(windows.len() <= keep);
         }
 

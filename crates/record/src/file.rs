@@ -1,0 +1,228 @@
+//! The files of a run: each has a writer and a reader that give back the same.
+//!
+//! | file | what | writer, reader |
+//! |---|---|---|
+//! | `windows.csv` | tallies second by second | [`windows`] |
+//! | `histogram.csv` | the four times in buckets of 100 µs | [`buckets`] |
+//! | `holds.csv` | hold times by busy workers and queue length | [`holds`] |
+//! | `servers.csv` | what each server did | [`servers`] |
+//! | `histograms.hlog` | the histograms at full resolution | [`log`] |
+//! | `rows.parquet` | every request | [`rows`] |
+//!
+//! Writers take anything that can be written to; [`save`] gives them a file that has its name only when it is complete.
+//! Readers take bytes from anywhere and never panic: what is wrong with a file is a [`Problem`].
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use krarup_units::Nanos;
+
+use crate::Recorder;
+
+pub mod buckets;
+pub mod holds;
+pub mod log;
+pub mod rows;
+pub mod servers;
+mod table;
+pub mod windows;
+
+/// What stands in the metadata of files whose stamps are to be placed in the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The wall clock at stamp zero, since 1970-01-01 UTC.
+    pub epoch_unix: Nanos,
+}
+
+/// What is wrong with a file's content, or kept it from being written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The operating system said no.
+    Io(io::Error),
+    /// A line of a table is not what its columns say.
+    Table(csv::Error),
+    /// A line of a histogram log is not what it should be.
+    Log {
+        /// Its number, from one.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The file is no sound Parquet file.
+    Rows(parquet::errors::ParquetError),
+    /// The file has other columns, or columns of another type.
+    Schema(String),
+    /// The file was written with tables of another version.
+    Version {
+        /// The file's version, as it stands there.
+        found: String,
+    },
+    /// A column holds what it must not.
+    Value {
+        /// The column.
+        column: &'static str,
+        /// What it holds.
+        found: String,
+    },
+    /// The file is damaged in a way that its format's library does not expect.
+    Damaged,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Table(error) => error.fmt(f),
+            Self::Log { line, why } => write!(f, "line {line}: {why}"),
+            Self::Rows(error) => error.fmt(f),
+            Self::Schema(why) => write!(f, "not the columns of rows: {why}"),
+            Self::Version { found } => write!(
+                f,
+                "written with version {found} of the tables, this program reads version {}",
+                crate::schema::VERSION
+            ),
+            Self::Value { column, found } => write!(f, "column `{column}` holds `{found}`"),
+            Self::Damaged => write!(f, "the file is damaged"),
+        }
+    }
+}
+
+impl std::error::Error for Problem {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Table(error) => Some(error),
+            Self::Rows(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<csv::Error> for Problem {
+    fn from(error: csv::Error) -> Self {
+        Self::Table(error)
+    }
+}
+
+impl From<parquet::errors::ParquetError> for Problem {
+    fn from(error: parquet::errors::ParquetError) -> Self {
+        Self::Rows(error)
+    }
+}
+
+/// A problem and the file that has it.
+#[derive(Debug)]
+pub struct FileError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.problem)
+    }
+}
+
+impl std::error::Error for FileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.problem)
+    }
+}
+
+/// A file under the name `<name>.partial` until it is complete: under its own name nobody finds half a file.
+#[derive(Debug)]
+pub struct Partial {
+    file: File,
+    path: PathBuf,
+    partial: PathBuf,
+}
+
+impl Partial {
+    /// Begins the file that will be `path`. What stood under that name stays until then.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        Ok(Self { file: File::create(&partial)?, path: path.to_owned(), partial })
+    }
+
+    /// Gives the complete file its name, once its bytes are on the disk.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn complete(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        std::fs::rename(&self.partial, &self.path)
+    }
+}
+
+impl Write for Partial {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Writes a whole file: it gets its name when `write` has succeeded.
+///
+/// # Errors
+/// What `write` reports, or the operating system; with the path.
+pub fn save(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<Partial>) -> Result<(), Problem>,
+) -> Result<(), FileError> {
+    let write_all = || {
+        let mut out = BufWriter::new(Partial::create(path)?);
+        write(&mut out)?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.complete()?;
+        Ok(())
+    };
+    write_all().map_err(|problem| FileError { path: path.to_owned(), problem })
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// What `read` reports, or the operating system; with the path.
+pub fn load<T>(
+    path: &Path,
+    read: impl FnOnce(BufReader<File>) -> Result<T, Problem>,
+) -> Result<T, FileError> {
+    let read_all = || read(BufReader::new(File::open(path)?));
+    read_all().map_err(|problem| FileError { path: path.to_owned(), problem })
+}
+
+/// Writes all that a recorder holds into `folder`: every file of this module but the rows.
+///
+/// # Errors
+/// The first file that could not be written, by its path.
+pub fn save_all(folder: &Path, recorder: &Recorder, run: Run) -> Result<(), FileError> {
+    let problem = |error| FileError { path: folder.to_owned(), problem: Problem::Io(error) };
+    std::fs::create_dir_all(folder).map_err(problem)?;
+    save(&folder.join("windows.csv"), |out| windows::write(out, recorder.windows().rows()))?;
+    save(&folder.join("histogram.csv"), |out| buckets::write(out, recorder.histograms()))?;
+    save(&folder.join("holds.csv"), |out| holds::write(out, recorder.holds().rows()))?;
+    save(&folder.join("servers.csv"), |out| servers::write(out, recorder.servers()))?;
+    save(&folder.join("histograms.hlog"), |out| {
+        let mut log = log::LogWriter::begin(out, run)?;
+        let (start, length) = recorder.windows().span();
+        log.interval(start, length, recorder.histograms())
+    })
+}

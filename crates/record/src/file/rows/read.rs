@@ -1,0 +1,408 @@
+//! Reads `rows.parquet` back, batch by batch.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use bytes::Bytes;
+use krarup_units::{Nanos, Stamp};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+
+use super::{RowBatch, columns};
+use crate::file::{FileError, Problem, Run};
+use crate::schema::{ROWS, VERSION};
+use crate::{Operation, Outcome, ServerVisit, Visit};
+
+/// Rows that are read at once.
+const READ_ROWS: usize = 8_192;
+
+/// The rows of a file, in its order. Keeps one batch in memory, however large the file.
+pub struct Rows {
+    reader: Box<dyn FileReader>,
+    /// The next row group to open.
+    next_group: usize,
+    /// The columns of the open row group, in the order of [`ROWS`]; empty where none is open.
+    open: Vec<ColumnReader>,
+    batch: RowBatch,
+    run: Run,
+    lost: u64,
+}
+
+impl Rows {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is not Parquet, or has not the columns of rows of this version.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let open = || Self::new(File::open(path)?);
+        open().map_err(|problem| FileError { path: path.to_owned(), problem })
+    }
+
+    /// Reads a file that is in memory.
+    ///
+    /// # Errors
+    /// As [`Rows::open`].
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, Problem> {
+        Self::new(Bytes::from(bytes))
+    }
+
+    fn new(file: impl ChunkReader + 'static) -> Result<Self, Problem> {
+        let reader = guarded(|| Ok(SerializedFileReader::new(file)?))?;
+        let metadata = reader.metadata().file_metadata();
+        let value = |key: &str| {
+            let pair = metadata.key_value_metadata()?.iter().find(|pair| pair.key == key)?;
+            pair.value.clone()
+        };
+        let number = |column, key| {
+            let found = value(key).unwrap_or_default();
+            found.parse().map_err(|_| Problem::Value { column, found })
+        };
+        match value("krarup.schema_version") {
+            Some(found) if found == VERSION.to_string() => {}
+            Some(found) => return Err(Problem::Version { found }),
+            None => return Err(Problem::Schema("the file does not say which version they have".to_owned())),
+        }
+        let expected = columns()?;
+        if *metadata.schema() != expected {
+            let found = metadata.schema().get_fields().iter().map(|field| field.name()).collect::<Vec<_>>();
+            return Err(Problem::Schema(format!("the file has {}", found.join(", "))));
+        }
+        let run = Run { epoch_unix: Nanos(number("krarup.epoch_unix_ns", "krarup.epoch_unix_ns")?) };
+        let lost = number("krarup.rows_lost", "krarup.rows_lost")?;
+        let batch = RowBatch::new(READ_ROWS);
+        Ok(Self { reader: Box::new(reader), next_group: 0, open: Vec::new(), batch, run, lost })
+    }
+
+    /// When and where the rows were measured.
+    pub fn run(&self) -> Run {
+        self.run
+    }
+
+    /// How many rows the writer had to drop.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The next rows, or `None` at the end.
+    ///
+    /// # Errors
+    /// Damage, or a value that a column must not hold. What comes after is not to be trusted.
+    pub fn next_batch(&mut self) -> Result<Option<&RowBatch>, Problem> {
+        let more = guarded(|| self.fill())?;
+        Ok(more.then_some(&self.batch))
+    }
+
+    /// Hands every row that is left to `see`.
+    ///
+    /// # Errors
+    /// As [`Rows::next_batch`]; the rows before the damage have been seen then.
+    pub fn for_each(&mut self, mut see: impl FnMut(&Visit, &[ServerVisit])) -> Result<(), Problem> {
+        while let Some(batch) = self.next_batch()? {
+            batch.iter().for_each(|(visit, servers)| see(visit, servers));
+        }
+        Ok(())
+    }
+
+    /// Fills the batch; whether there were rows.
+    fn fill(&mut self) -> Result<bool, Problem> {
+        loop {
+            if self.open.is_empty() {
+                if self.next_group >= self.reader.num_row_groups() {
+                    return Ok(false);
+                }
+                let group = self.reader.get_row_group(self.next_group)?;
+                self.open = (0..ROWS.columns.len())
+                    .map(|place| Ok(group.get_column_reader(place)?))
+                    .collect::<Result<_, Problem>>()?;
+                self.next_group += 1;
+            }
+            if read_columns(&mut self.open, &mut self.batch)? {
+                return Ok(true);
+            }
+            self.open.clear();
+        }
+    }
+}
+
+/// The format's library checks what it reads, but not against everything that bytes can be: where it would panic on a
+/// damaged file, that is an error like any other.
+fn guarded<T>(read: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or(Err(Problem::Damaged))
+}
+
+/// Reads the next rows of a row group into `batch`: the columns in the order of [`ROWS`]. Whether there were any.
+fn read_columns(open: &mut [ColumnReader], batch: &mut RowBatch) -> Result<bool, Problem> {
+    batch.clear();
+    let mut open = open.iter_mut();
+    let mut next = || open.next().ok_or(Problem::Damaged);
+
+    let station = int32(next()?, None)?.narrow("station")?;
+    let rows = station.values.len();
+    if rows == 0 {
+        return Ok(false);
+    }
+    batch.visits.resize(rows, Visit::at(Stamp(0), Operation::Other));
+    let visits = &mut batch.visits;
+    let all = Some(rows);
+    set(visits, station, |visit, value| visit.station = value)?;
+    let operation = text(next()?, all)?.named("operation", Operation::from_name)?;
+    set(visits, operation, |visit, value| visit.operation = value)?;
+    let outcome = text(next()?, all)?.named("outcome", Outcome::from_name)?;
+    set(visits, outcome, |visit, value| visit.outcome = value)?;
+    set(visits, int64(next()?, all)?, |visit, value| visit.received = Stamp(value.cast_unsigned()))?;
+    set(visits, int64(next()?, all)?, |visit, value| visit.queued = Stamp(value.cast_unsigned()))?;
+    set(visits, int64(next()?, all)?, |visit, value| visit.taken = Stamp(value.cast_unsigned()))?;
+    set(visits, int64(next()?, all)?, |visit, value| visit.replied = Stamp(value.cast_unsigned()))?;
+    set(visits, int32(next()?, all)?, |visit, value| visit.busy_workers = value.cast_unsigned())?;
+    set(visits, int32(next()?, all)?, |visit, value| visit.queue_length = value.cast_unsigned())?;
+    set(visits, flags(next()?, all)?, |visit, value| visit.worker_was_idle = value)?;
+    set(visits, int32(next()?, all)?, |visit, value| visit.keys = value.cast_unsigned())?;
+    set(visits, int32(next()?, all)?, |visit, value| visit.hits = value.cast_unsigned())?;
+    set(visits, int32(next()?, all)?, |visit, value| visit.misses = value.cast_unsigned())?;
+    set(visits, int64(next()?, all)?, |visit, value| visit.bytes_in = value.cast_unsigned())?;
+    set(visits, int64(next()?, all)?, |visit, value| visit.bytes_out = value.cast_unsigned())?;
+
+    let server = int32(next()?, all)?.narrow("servers.server")?;
+    batch.ends = server.ends(rows)?;
+    batch.servers.resize(server.values.len(), ServerVisit::ok(0, Stamp(0), Stamp(0)));
+    let servers = &mut batch.servers;
+    set(servers, server, |one, value| one.server = value)?;
+    let outcome = text(next()?, all)?.named("servers.outcome", Outcome::from_name)?;
+    set(servers, outcome, |one, value| one.outcome = value)?;
+    set(servers, int64(next()?, all)?, |one, value| one.sent = Stamp(value.cast_unsigned()))?;
+    set(servers, int64(next()?, all)?, |one, value| one.answered = Stamp(value.cast_unsigned()))?;
+    Ok(true)
+}
+
+/// Values of one column for one batch, and to which rows they belong where they are elements of a list.
+struct Values<T> {
+    values: Vec<T>,
+    definition: Vec<i16>,
+    repetition: Vec<i16>,
+}
+
+impl<T> Values<T> {
+    /// The same values as something else, or the first that cannot be.
+    fn each<U>(self, with: impl Fn(T) -> Result<U, Problem>) -> Result<Values<U>, Problem> {
+        let values = self.values.into_iter().map(with).collect::<Result<_, _>>()?;
+        Ok(Values { values, definition: self.definition, repetition: self.repetition })
+    }
+
+    /// Where each row's elements end.
+    fn ends(&self, rows: usize) -> Result<Vec<usize>, Problem> {
+        let mut ends = Vec::with_capacity(rows);
+        let mut end = 0;
+        for (place, (&definition, &repetition)) in self.definition.iter().zip(&self.repetition).enumerate() {
+            if repetition == 0 && place > 0 {
+                ends.push(end);
+            }
+            end += usize::from(definition == 1);
+        }
+        ends.push(end);
+        if ends.len() == rows && end == self.values.len() { Ok(ends) } else { Err(Problem::Damaged) }
+    }
+}
+
+impl Values<i32> {
+    /// As the smaller numbers that the column holds.
+    fn narrow(self, column: &'static str) -> Result<Values<u16>, Problem> {
+        self.each(|value| {
+            u16::try_from(value).map_err(|_| Problem::Value { column, found: value.to_string() })
+        })
+    }
+}
+
+impl Values<ByteArray> {
+    /// As what the names stand for.
+    fn named<T>(self, column: &'static str, from: impl Fn(&str) -> Option<T>) -> Result<Values<T>, Problem> {
+        self.each(|name| {
+            let value = std::str::from_utf8(name.data()).ok().and_then(&from);
+            value.ok_or_else(|| Problem::Value {
+                column,
+                found: String::from_utf8_lossy(name.data()).into_owned(),
+            })
+        })
+    }
+}
+
+/// Gives each row its value; there must be as many of the ones as of the others.
+fn set<R, T>(rows: &mut [R], values: Values<T>, set: impl Fn(&mut R, T)) -> Result<(), Problem> {
+    if rows.len() != values.values.len() {
+        return Err(Problem::Damaged);
+    }
+    rows.iter_mut().zip(values.values).for_each(|(row, value)| set(row, value));
+    Ok(())
+}
+
+/// The values of the next rows. `rows` is how many there must be; `None` where this column tells.
+fn values<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    rows: Option<usize>,
+) -> Result<Values<T::T>, Problem> {
+    let mut read = Values { values: Vec::new(), definition: Vec::new(), repetition: Vec::new() };
+    let (records, _, _) = reader.read_records(
+        rows.unwrap_or(READ_ROWS),
+        Some(&mut read.definition),
+        Some(&mut read.repetition),
+        &mut read.values,
+    )?;
+    if rows.is_some_and(|rows| rows != records) {
+        return Err(Problem::Damaged);
+    }
+    Ok(read)
+}
+
+fn int32(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<i32>, Problem> {
+    let ColumnReader::Int32ColumnReader(reader) = column else { return Err(Problem::Damaged) };
+    values(reader, rows)
+}
+
+fn int64(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<i64>, Problem> {
+    let ColumnReader::Int64ColumnReader(reader) = column else { return Err(Problem::Damaged) };
+    values(reader, rows)
+}
+
+fn flags(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<bool>, Problem> {
+    let ColumnReader::BoolColumnReader(reader) = column else { return Err(Problem::Damaged) };
+    values(reader, rows)
+}
+
+fn text(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<ByteArray>, Problem> {
+    let ColumnReader::ByteArrayColumnReader(reader) = column else { return Err(Problem::Damaged) };
+    values(reader, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::metadata::RowGroupMetaData;
+    use proptest::prelude::*;
+
+    use super::super::RowSink;
+    use super::*;
+    use crate::visit::tests::{any_visit, near_visit};
+
+    const RUN: Run = Run { epoch_unix: Nanos(1_795_000_000_123_456_789) };
+
+    type Visits = Vec<(Visit, Vec<ServerVisit>)>;
+
+    fn written(visits: &[(Visit, Vec<ServerVisit>)]) -> Vec<u8> {
+        let mut sink = RowSink::new(vec![], RUN).unwrap();
+        visits.iter().for_each(|(visit, servers)| sink.push(visit, servers).unwrap());
+        sink.lost(3);
+        let (bytes, rows) = sink.finish().unwrap();
+        assert_eq!(rows, visits.len() as u64);
+        bytes
+    }
+
+    fn read(bytes: Vec<u8>) -> Result<Visits, Problem> {
+        let mut visits = Vec::new();
+        Rows::from_bytes(bytes)?.for_each(|visit, servers| visits.push((*visit, servers.to_vec())))?;
+        Ok(visits)
+    }
+
+    fn replied_at(nanos: u64, servers: usize) -> (Visit, Vec<ServerVisit>) {
+        let mut visit = Visit::at(Stamp(nanos), Operation::Set);
+        visit.bytes_out = nanos;
+        (
+            visit,
+            (0..servers as u16).map(|server| ServerVisit::ok(server, Stamp(nanos), Stamp(nanos))).collect(),
+        )
+    }
+
+    #[test]
+    fn row_groups_are_bounded_and_read_back_in_order() {
+        let visits: Visits = (0..70_000).map(|nanos| replied_at(nanos, (nanos % 3) as usize)).collect();
+        let mut sink = RowSink::new(vec![], RUN).unwrap();
+        let (pushed, batched) = visits.split_at(66_000);
+        pushed.iter().for_each(|(visit, servers)| sink.push(visit, servers).unwrap());
+        let mut batch = RowBatch::new(10_000);
+        assert!(batched.iter().all(|(visit, servers)| batch.push(visit, servers)));
+        sink.write(&batch).unwrap();
+        let (bytes, rows) = sink.finish().unwrap();
+        assert_eq!(rows, 70_000);
+        let reader = Rows::from_bytes(bytes.clone()).unwrap();
+        let groups: Vec<_> =
+            reader.reader.metadata().row_groups().iter().map(RowGroupMetaData::num_rows).collect();
+        assert_eq!(groups, [65_536, 464, 4_000]);
+        assert_eq!((reader.run(), reader.lost()), (RUN, 0));
+        assert!(read(bytes).unwrap() == visits);
+    }
+
+    #[test]
+    fn a_batch_is_bounded_in_rows_and_in_servers() {
+        let mut batch = RowBatch::new(2);
+        let (visit, servers) = replied_at(1, 6);
+        assert!(batch.push(&visit, &servers));
+        assert!(!batch.push(&visit, &servers), "12 servers in a batch for 8");
+        assert!(batch.push(&visit, &[]));
+        assert!(!batch.push(&visit, &[]), "3 rows in a batch for 2");
+        batch.clear();
+        let (visit, servers) = replied_at(1, 9);
+        assert!(batch.push(&visit, &servers), "an empty batch takes any row");
+        assert_eq!(batch.iter().next().unwrap(), (&visit, &servers[..]));
+    }
+
+    #[test]
+    fn a_file_without_rows_is_a_file() {
+        assert_eq!(read(written(&[])).unwrap(), []);
+        assert_eq!(Rows::from_bytes(written(&[])).unwrap().lost(), 3);
+    }
+
+    #[test]
+    fn what_is_no_file_of_rows_is_told_apart() {
+        let problem = |bytes: &[u8]| read(bytes.to_vec()).unwrap_err();
+        assert!(matches!(problem(b"PAR1 not at all"), Problem::Rows(_)));
+        let bytes = written(&[replied_at(1, 1)]);
+        let replace = |find: &str, with: &str| {
+            assert_eq!(find.len(), with.len());
+            let mut bytes = bytes.clone();
+            let places: Vec<_> = (0..bytes.len() - find.len())
+                .filter(|&at| &bytes[at..at + find.len()] == find.as_bytes())
+                .collect();
+            assert!(!places.is_empty());
+            places.iter().for_each(|&at| bytes[at..at + find.len()].copy_from_slice(with.as_bytes()));
+            problem(&bytes).to_string()
+        };
+        assert!(replace("krarup.schema_version", "krarup.schema_versiox").contains("which version"));
+        assert!(
+            replace("krarup.epoch_unix_ns", "krarup.epoch_unix_nx").contains("`krarup.epoch_unix_ns` holds")
+        );
+        assert!(replace("worker_was_idle", "worker_was_lazy").contains("worker_was_lazy"));
+        let missing = Rows::open(Path::new("no/such.parquet")).err().unwrap().to_string();
+        assert!(missing.starts_with("no/such.parquet: No such file"), "{missing}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_was_written_is_read(
+            visits in prop::collection::vec(prop_oneof![any_visit().boxed(), near_visit().boxed()], 0..20),
+        ) {
+            prop_assert_eq!(read(written(&visits)).unwrap(), visits);
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(bytes);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn no_damage_makes_the_reader_panic(
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
+            let mut bytes = written(&[replied_at(1, 2), replied_at(2, 0), replied_at(9, 1)]);
+            for (place, byte) in damage {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+            }
+            let _ = read(bytes);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Every column of every file, defined once: writers, readers, the files' own metadata and the reference page take them from here.
+
+use std::fmt::Write;
+
+use crate::histogram::{BUCKET, DIGITS, LONGEST, Quantity};
+use crate::holds::{HIGHEST_LEVEL, Seen};
+use crate::stamps::{self, DEFINITIONS};
+use crate::{Operation, Outcome};
+
+/// The version of the tables below. It rises when a column changes its meaning or goes away.
+pub const VERSION: u32 = 1;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number from zero, below 2⁶⁴.
+    U64,
+    /// A whole number from zero, below 2³².
+    U32,
+    /// A whole number from zero, below 2¹⁶.
+    U16,
+    /// A whole number from zero, below 2¹²⁸.
+    U128,
+    /// A number with a fraction. Empty where there is none.
+    F64,
+    /// `true` or `false`.
+    Bool,
+    /// One of a list of names.
+    Name,
+}
+
+impl Kind {
+    /// The name in the reference.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::U64 => "u64",
+            Self::U32 => "u32",
+            Self::U16 => "u16",
+            Self::U128 => "u128",
+            Self::F64 => "f64",
+            Self::Bool => "bool",
+            Self::Name => "name",
+        }
+    }
+}
+
+/// One column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its name, in the file too. `servers.sent` is the field `sent` of each element of the list `servers`.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// In which unit; empty for what has none.
+    pub unit: &'static str,
+    /// What it means.
+    pub definition: &'static str,
+}
+
+/// One file.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// The file's name.
+    pub file: &'static str,
+    /// What one row of it is.
+    pub about: &'static str,
+    /// Its columns, in order.
+    pub columns: &'static [Column],
+}
+
+const fn column(name: &'static str, kind: Kind, unit: &'static str, definition: &'static str) -> Column {
+    Column { name, kind, unit, definition }
+}
+
+/// `windows.csv`.
+pub const WINDOWS: Table = Table {
+    file: "windows.csv",
+    about: "One row per window of time and operation. A request belongs to the window in which it was replied. Windows in which \
+            an operation did not complete have a row of zeros. Where a run outlasts the windows that are kept one by one, \
+            the older ones are one row per operation, the first.",
+    columns: &[
+        column("start_ns", Kind::U64, "ns", "when the window begins, on the clock of the run"),
+        column("length_ns", Kind::U64, "ns", "how long the window is"),
+        column(
+            "folded",
+            Kind::Bool,
+            "",
+            "whether the row stands for all windows too old to be kept one by one",
+        ),
+        column("operation", Kind::Name, "", "what was asked for"),
+        column("count", Kind::U64, "requests", "requests completed, errors included"),
+        column("errors", Kind::U64, "requests", "requests that did not end with outcome ok"),
+        column("keys", Kind::U64, "keys", "keys named"),
+        column("hits", Kind::U64, "keys", "keys found"),
+        column("misses", Kind::U64, "keys", "keys asked for and not found"),
+        column("bytes_in", Kind::U64, "bytes", "bytes of requests, framing included"),
+        column("bytes_out", Kind::U64, "bytes", "bytes of replies, framing included"),
+        column("queue_time_ns", Kind::U64, "ns", "sum of the queue times"),
+        column("server_time_ns", Kind::U64, "ns", "sum of the server times"),
+        column("own_time_ns", Kind::U64, "ns", "sum of the own times"),
+        column("response_time_ns", Kind::U64, "ns", "sum of the response times"),
+        column("response_min_ns", Kind::U64, "ns", "the shortest response time; empty without requests"),
+        column("response_max_ns", Kind::U64, "ns", "the longest response time"),
+        column("taken", Kind::U64, "requests", "requests that a worker took, and that saw a queue then"),
+        column("queue_length_sum", Kind::U64, "requests", "sum of the queue lengths they saw"),
+        column("queue_length_max", Kind::U64, "requests", "the longest queue that any of them saw"),
+        column(
+            "busy_workers_sum",
+            Kind::U64,
+            "workers",
+            "sum of the busy workers they saw, their own included",
+        ),
+        column("throughput", Kind::F64, "1/s", "(count − errors) / length"),
+        column("queue_time_mean_us", Kind::F64, "µs", "queue_time_ns / count"),
+        column("server_time_mean_us", Kind::F64, "µs", "server_time_ns / count"),
+        column("own_time_mean_us", Kind::F64, "µs", "own_time_ns / count"),
+        column("response_time_mean_us", Kind::F64, "µs", "response_time_ns / count"),
+        column(
+            "queue_length_seen_mean",
+            Kind::F64,
+            "requests",
+            "queue_length_sum / taken: the queue as requests saw it",
+        ),
+        column(
+            "queue_length_mean",
+            Kind::F64,
+            "requests",
+            "queue_time_ns / length_ns: the queue averaged over time, by Little's law with the requests that ended in the window",
+        ),
+    ],
+};
+
+/// `histogram.csv`.
+pub const HISTOGRAM: Table = Table {
+    file: "histogram.csv",
+    about: "One row per operation, quantity and bucket of 100 µs that holds requests.",
+    columns: &[
+        column("operation", Kind::Name, "", "what was asked for"),
+        column("quantity", Kind::Name, "", "which of the four times"),
+        column("from_us", Kind::U64, "µs", "the least value of the bucket"),
+        column("to_us", Kind::U64, "µs", "the least value of the next bucket"),
+        column("count", Kind::U64, "requests", "requests in the bucket"),
+        column("cumulative", Kind::F64, "", "share of the requests in this bucket or below, up to 1"),
+    ],
+};
+
+/// `holds.csv`.
+pub const HOLDS: Table = Table {
+    file: "holds.csv",
+    about: "One row per operation and level of what a request saw when a worker took it: over busy workers, the mean hold time is the curve T(n).",
+    columns: &[
+        column("operation", Kind::Name, "", "what was asked for"),
+        column(
+            "seen",
+            Kind::Name,
+            "",
+            "what was seen: workers busy, the request's own included, or requests still queued",
+        ),
+        column("level", Kind::U64, "", "how much of it; the highest level stands for all above too"),
+        column(
+            "worker_was_idle",
+            Kind::Bool,
+            "",
+            "whether the worker had been idle, or came straight from another request",
+        ),
+        column("count", Kind::U64, "requests", "requests"),
+        column("hold_time_ns", Kind::U64, "ns", "sum of their hold times"),
+        column("hold_time_squares_ns2", Kind::U128, "ns²", "sum of the squares of their hold times"),
+        column("server_time_ns", Kind::U64, "ns", "sum of their server times"),
+        column("hold_time_mean_us", Kind::F64, "µs", "hold_time_ns / count"),
+        column(
+            "hold_time_deviation_us",
+            Kind::F64,
+            "µs",
+            "standard deviation of the hold times; empty below two requests",
+        ),
+    ],
+};
+
+/// `servers.csv`.
+pub const SERVERS: Table = Table {
+    file: "servers.csv",
+    about: "One row per server behind the station.",
+    columns: &[
+        column("server", Kind::U64, "", "the server's place in the configuration, from zero"),
+        column("requests", Kind::U64, "requests", "requests, or parts of requests, sent to it"),
+        column("errors", Kind::U64, "requests", "those that did not end with outcome ok"),
+        column("time_ns", Kind::U64, "ns", "sum of its times, answered − sent"),
+        column("time_mean_us", Kind::F64, "µs", "time_ns / requests"),
+        column("time_p50_us", Kind::F64, "µs", "half of its times are not longer"),
+        column("time_p90_us", Kind::F64, "µs", "nine tenths of its times are not longer"),
+        column("time_p99_us", Kind::F64, "µs", "99 of 100 of its times are not longer"),
+        column("time_max_us", Kind::F64, "µs", "its longest time"),
+    ],
+};
+
+/// `rows.parquet`.
+pub const ROWS: Table = Table {
+    file: "rows.parquet",
+    about: "One row per request, in the order in which replies left.",
+    columns: &[
+        column(
+            "station",
+            Kind::U16,
+            "",
+            "which station of the network was visited; 0 is the station that wrote the file",
+        ),
+        column("operation", Kind::Name, "", "what was asked for"),
+        column("outcome", Kind::Name, "", "how it ended"),
+        column("received", Kind::U64, "ns", stamps::RECEIVED.text),
+        column("queued", Kind::U64, "ns", stamps::QUEUED.text),
+        column("taken", Kind::U64, "ns", stamps::TAKEN.text),
+        column("replied", Kind::U64, "ns", stamps::REPLIED.text),
+        column(
+            "busy_workers",
+            Kind::U32,
+            "workers",
+            "workers busy at taken, the request's own included; 0 where no worker took it",
+        ),
+        column("queue_length", Kind::U32, "requests", "requests that still waited at taken"),
+        column("worker_was_idle", Kind::Bool, "", "whether the worker that took it had been idle"),
+        column("keys", Kind::U32, "keys", "keys named"),
+        column("hits", Kind::U32, "keys", "keys found"),
+        column("misses", Kind::U32, "keys", "keys asked for and not found"),
+        column("bytes_in", Kind::U64, "bytes", "bytes of the request, framing included"),
+        column("bytes_out", Kind::U64, "bytes", "bytes of the reply, framing included"),
+        column("servers.server", Kind::U16, "", "the server's place in the configuration, from zero"),
+        column("servers.outcome", Kind::Name, "", "how this server's part ended"),
+        column("servers.sent", Kind::U64, "ns", stamps::SENT.text),
+        column("servers.answered", Kind::U64, "ns", stamps::ANSWERED.text),
+    ],
+};
+
+/// All tables.
+pub const TABLES: &[Table] = &[WINDOWS, HISTOGRAM, HOLDS, SERVERS, ROWS];
+
+/// The reference page, in Markdown.
+pub fn page() -> String {
+    let mut page = String::from(
+        "# Records\n\n\
+         What every station writes about every request, and what each word means. This page is generated from the tables in \
+         `crates/record/src/schema.rs` and `stamps.rs`.\n\n\
+         ## Stamps and times\n\n\
+         Stamps are nanoseconds on the monotonic clock of one run; the wall clock at stamp zero stands in the metadata of \
+         `rows.parquet` and in `histograms.hlog`. A stamp stands next to the system call it belongs to; requests that one call \
+         served share its stamp. A stamp whose event never happened takes the value of the stamp before it.\n\n\
+         | name | definition |\n|---|---|\n",
+    );
+    // Writing to a String cannot fail.
+    for definition in DEFINITIONS {
+        let _ = writeln!(page, "| `{}` | {} |", definition.name, definition.text);
+    }
+    let _ = write!(page, "\n## Names\n\n| what | names |\n|---|---|\n");
+    let names = [
+        ("operation", Operation::names()),
+        ("outcome", Outcome::names()),
+        ("quantity", Quantity::names()),
+        ("seen", Seen::names()),
+    ];
+    for (what, names) in names {
+        let _ = writeln!(page, "| {what} | `{}` |", names.replace(", ", "` `"));
+    }
+    for table in TABLES {
+        let _ = write!(page, "\n## `{}`\n\n{}\n\n", table.file, table.about);
+        let _ = write!(page, "| column | type | unit | definition |\n|---|---|---|---|\n");
+        for column in table.columns {
+            let (kind, definition) = (column.kind.name(), column.definition);
+            let _ = writeln!(page, "| `{}` | {kind} | {} | {definition} |", column.name, column.unit);
+        }
+    }
+    let _ = write!(
+        page,
+        "\nThe list `servers` of `rows.parquet` is one element per server asked; it is empty where none was. The file's metadata \
+         holds `krarup.schema_version` (now {VERSION}), `krarup.epoch_unix_ns` (the wall clock at stamp zero), \
+         `krarup.rows_lost` (rows that could not be written) and `krarup.columns` (this table).\n\n\
+         ## `histograms.hlog`\n\n\
+         An HdrHistogram interval log, version 1.3: one line per operation and quantity, tagged `operation.quantity`, values in \
+         nanoseconds to {DIGITS} digits, the largest value of a line in milliseconds. Any HdrHistogram tool reads it; the comment \
+         before each line adds what such a histogram cannot hold: exact sum, least and greatest value, and how many values \
+         were longer than {LONGEST} and are counted as that.\n\n\
+         ## How histograms are bucketed\n\n\
+         Below 2048 ns values are counted one by one; above, buckets double in width with every doubling of the value, each \
+         at most 1/1024 of its values wide. In `histogram.csv`, such a bucket is counted as a whole where its middle lies, in \
+         buckets of {BUCKET}: a value may stand one bucket beside its own, by at most 0.05 % of itself, and above 102 ms some \
+         buckets stay empty. Levels in `holds.csv` above {HIGHEST_LEVEL} are counted as {HIGHEST_LEVEL}.\n",
+    );
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `UPDATE=1 cargo test -p krarup-record` writes the page anew.
+    #[test]
+    fn the_reference_page_is_what_the_tables_say() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/records.md");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::create_dir_all(std::path::Path::new(path).parent().unwrap()).unwrap();
+            std::fs::write(path, page()).unwrap();
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(written == page(), "docs/reference/records.md is out of date: run the tests with UPDATE=1");
+    }
+
+    #[test]
+    fn a_table_names_a_column_once() {
+        for table in TABLES {
+            for one in table.columns {
+                assert_eq!(
+                    table.columns.iter().filter(|other| other.name == one.name).count(),
+                    1,
+                    "{}",
+                    one.name
+                );
+            }
+        }
+    }
+}
