@@ -26,7 +26,7 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     let events = core.events();
     let all = recorder.overall();
     let sum = |operations: &[Operation], part: fn(&krarup_record::Tally) -> u64| {
-        operations.iter().map(|&operation| part(recorder.total(operation))).sum::<u64>()
+        operations.iter().map(|&operation| part(&recorder.total(operation))).sum::<u64>()
     };
     let stores = [
         Operation::Set,
