@@ -1,0 +1,131 @@
+//! One end of a connection, as a script moves it: exactly these bytes out, exactly these bytes in.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+
+use socket2::SockRef;
+
+use super::{TOO_LONG, shown};
+
+/// A connection.
+pub(crate) struct Peer {
+    stream: TcpStream,
+}
+
+/// Listens on a port of its own.
+pub(crate) fn listen() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    SockRef::from(&listener).set_read_timeout(Some(TOO_LONG)).unwrap();
+    listener
+}
+
+impl Peer {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        Self::of(TcpStream::connect(address).unwrap())
+    }
+
+    /// The next connection that somebody makes.
+    pub(crate) fn accept(listener: &TcpListener) -> Result<Self, String> {
+        match listener.accept() {
+            Ok((stream, _)) => Ok(Self::of(stream)),
+            Err(error) => Err(format!("nobody connects: {error}")),
+        }
+    }
+
+    fn of(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(TOO_LONG)).unwrap();
+        Self { stream }
+    }
+
+    /// One write.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.stream.write_all(bytes).map_err(|error| format!("`{}` cannot be sent: {error}", shown(bytes)))
+    }
+
+    /// Receives exactly `expected`, or says what came instead.
+    pub(crate) fn expect(&mut self, expected: &[u8]) -> Result<(), String> {
+        let mut got = Vec::with_capacity(expected.len());
+        let mut ended = "";
+        let mut buffer = vec![0; expected.len().clamp(1, 1 << 16)];
+        while got.len() < expected.len() && expected.starts_with(&got) {
+            let room = buffer.len().min(expected.len() - got.len());
+            match self.stream.read(&mut buffer[..room]) {
+                Ok(0) => {
+                    ended = ", then the end";
+                    break;
+                }
+                Ok(count) => got.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                    ended = ", then a reset";
+                    break;
+                }
+                Err(_) => {
+                    ended = ", then nothing more";
+                    break;
+                }
+            }
+        }
+        if got == expected {
+            return Ok(());
+        }
+        if ended.is_empty() {
+            got.extend_from_slice(&self.pending());
+        }
+        Err(format!("  expected  {}\n       got  {}{ended}", shown(expected), shown(&got)))
+    }
+
+    /// A whole line, its end included.
+    pub(crate) fn line(&mut self) -> Result<Vec<u8>, String> {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            let mut byte = [0];
+            match self.stream.read(&mut byte) {
+                Ok(1) => line.push(byte[0]),
+                Ok(_) => {
+                    return Err(format!("a line was expected, but after `{}` came the end", shown(&line)));
+                }
+                Err(error) => {
+                    return Err(format!("a line was expected, but after `{}`: {error}", shown(&line)));
+                }
+            }
+        }
+        Ok(line)
+    }
+
+    /// Everything up to the end. A reset is an end as well.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self.stream.read_to_end(&mut bytes) {
+            Err(error) if error.kind() != ErrorKind::ConnectionReset => {
+                panic!("after `{}` neither more nor the end: {error}", shown(&bytes))
+            }
+            _ => bytes,
+        }
+    }
+
+    /// What is there already, without waiting.
+    pub(crate) fn pending(&mut self) -> Vec<u8> {
+        self.stream.set_nonblocking(true).unwrap();
+        let mut bytes = Vec::new();
+        let _ = self.stream.read_to_end(&mut bytes);
+        self.stream.set_nonblocking(false).unwrap();
+        bytes
+    }
+
+    /// Says that no more will be sent.
+    pub(crate) fn finish(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Closes with a reset.
+    pub(crate) fn reset(self) {
+        SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    }
+
+    /// Another handle to the same connection, for a thread of its own.
+    pub(crate) fn other_handle(&self) -> Self {
+        Self { stream: self.stream.try_clone().unwrap() }
+    }
+}
