@@ -49,8 +49,15 @@ pub enum Saturation {
         /// By which share, from the cell before.
         growth: f64,
     },
-    /// A single cell says nothing about growth.
+    /// A single cell says nothing about growth, nor do cells in which nothing was answered.
     Unknown,
+}
+
+impl Saturation {
+    /// Itself, or unknown where the ratio it rests on has no value.
+    fn if_finite(self, ratio: f64) -> Self {
+        if ratio.is_finite() { self } else { Self::Unknown }
+    }
 }
 
 /// What limits the rate.
@@ -125,17 +132,15 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
     let highest = cells.iter().map(|cell| cell.throughput.value).fold(0.0, f64::max);
     let at = cells.iter().find(|cell| cell.throughput.value >= NEAR * highest)?;
     let (first, last) = (cells.first()?, cells.last()?);
-    let saturation = if cells.len() < 2 {
-        Saturation::Unknown
-    } else if at.levels == last.levels {
-        let before = cells[cells.len() - 2].throughput.value;
-        Saturation::NotReached { growth: at.throughput.value / before - 1.0 }
+    let saturation = if at.levels != last.levels {
+        let longer = last.response.mean.value / at.response.mean.value;
+        let knee = (first.response.mean.value + think) * highest;
+        Saturation::Reached { knee, tried: last.levels.clients, longer }.if_finite(longer)
+    } else if let [.., before, _] = cells {
+        let growth = at.throughput.value / before.throughput.value - 1.0;
+        Saturation::NotReached { growth }.if_finite(growth)
     } else {
-        Saturation::Reached {
-            knee: (first.response.mean.value + think) * highest,
-            tried: last.levels.clients,
-            longer: last.response.mean.value / at.response.mean.value,
-        }
+        Saturation::Unknown
     };
     let mut shares: Vec<(Part, f64)> = parts(at)
         .into_iter()

@@ -109,30 +109,50 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
     Ok(results)
 }
 
+/// Counts up to here are exact as `f64`, and no sum of them overflows.
+const MOST: u64 = 1 << 53;
+
 fn valid(trial: &Trial) -> Result<(), SweepError> {
-    let wrong =
-        |why| Err(SweepError::Trial { levels: trial.levels.clone(), repetition: trial.repetition, why });
-    if !(trial.length.is_finite() && trial.length > 0.0) {
-        return wrong("the measured length is not above 0 s");
-    }
-    if !(trial.think.is_finite() && trial.think >= 0.0) {
-        return wrong("the think time is not a length of time");
-    }
-    let lengths = trial.client.windows.iter().map(|window| window.length);
-    let lengths = lengths.chain(trial.middleware.iter().flat_map(|m| m.windows.iter().map(|w| w.length)));
-    if lengths.into_iter().any(|length| !(length.is_finite() && length > 0.0)) {
-        return wrong("a window's length is not above 0 s");
-    }
-    if !trial.client.response.all_finite() {
-        return wrong("a response time of the clients is not a length of time");
-    }
-    if let Some(middleware) = &trial.middleware {
-        let times = [middleware.response, middleware.queue, middleware.server, middleware.own];
-        if !times.iter().all(Times::all_finite) {
-            return wrong("a time of the middleware is not a length of time");
-        }
-    }
-    Ok(())
+    let check = |holds: bool, why| {
+        let (levels, repetition) = (trial.levels.clone(), trial.repetition);
+        if holds { Ok(()) } else { Err(SweepError::Trial { levels, repetition, why }) }
+    };
+    let length = |time: f64| time.is_finite() && time > 0.0;
+    let time = |time: f64| time.is_finite() && time >= 0.0;
+    let client = &trial.client;
+    check(length(trial.length), "the measured length is not above 0 s")?;
+    check(time(trial.think), "the think time is not a length of time")?;
+    check(client.response.all_finite(), "a response time of the clients is not a length of time")?;
+    check(client.histogram.is_usable(), "the histogram's buckets do not rise, or have no width")?;
+    let windows = client.windows.iter();
+    check(
+        windows.clone().all(|w| length(w.length) && time(w.start) && w.response.is_none_or(time)),
+        "a window of the clients has no length, or a time in it is none",
+    )?;
+    let counts = [client.completed, client.errors, client.hits, client.misses];
+    let counts = counts.into_iter().chain(windows.map(|window| window.completed));
+    let counts = counts.chain(trial.servers.iter().map(|server| server.requests));
+    check(counts.into_iter().all(|count| count <= MOST), "a count is beyond 2^53")?;
+    check(
+        trial.cpu.iter().all(|process| time(process.busy) && time(process.cores)),
+        "a process's processor time or number of processors is no number from 0 up",
+    )?;
+    let Some(middleware) = &trial.middleware else { return Ok(()) };
+    let times = [middleware.response, middleware.queue, middleware.server, middleware.own];
+    check(times.iter().all(Times::all_finite), "a time of the middleware is not a length of time")?;
+    check(
+        middleware.histogram.is_usable(),
+        "the middleware's histogram's buckets do not rise, or have no width",
+    )?;
+    check(
+        middleware.windows.iter().all(|w| {
+            let values = [w.queue, w.server, w.own, w.queue_length];
+            length(w.length) && time(w.start) && values.iter().flatten().all(|value| time(*value))
+        }),
+        "a window of the middleware has no length, or a value in it is none",
+    )?;
+    check(middleware.queue_length.is_none_or(time), "the middleware's queue length is no length")?;
+    check(middleware.requests <= MOST, "a count is beyond 2^53")
 }
 
 /// One cell and what does not add up in it. `trials` has at least one, all of the same levels.
@@ -412,6 +432,20 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_sweep_in_which_nothing_was_answered_has_results_too() {
+        let trials = [1, 2].map(|clients| Trial {
+            client: ClientSide { errors: 3, ..ClientSide::default() },
+            middleware: Some(MiddlewareSide { workers: Some(0), ..MiddlewareSide::default() }),
+            ..steady_trial("read", clients, 1_000.0)
+        });
+        let results = summarise("test", Environment::default(), &trials).unwrap();
+        assert_eq!(results.verdicts[0].saturation, saturation::Saturation::Unknown);
+        assert!(!results.verdicts[0].to_string().contains("NaN"), "{}", results.verdicts[0]);
+        let json = serde_json::to_string(&results).unwrap();
+        assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);
+    }
+
+    #[test]
     fn impossible_trials_are_named() {
         assert_eq!(summarise("test", Environment::default(), &[]), Err(SweepError::Empty));
         let mut trial = steady_trial("read", 16, 20_000.0);
@@ -421,6 +455,9 @@ pub(crate) mod tests {
             error.to_string(),
             "read, 16 clients, repetition 0: a response time of the clients is not a length of time"
         );
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        trial.client.histogram.counts.reverse();
+        assert!(matches!(summarise("t", Environment::default(), &[trial]), Err(SweepError::Trial { .. })));
         let trial = Trial { length: 0.0, ..steady_trial("read", 16, 20_000.0) };
         assert!(matches!(summarise("t", Environment::default(), &[trial]), Err(SweepError::Trial { .. })));
     }

@@ -185,6 +185,16 @@ impl Histogram {
         })
     }
 
+    /// Whether it is what it says: numbers rising, a width, counts and numbers that can be added up.
+    pub fn is_usable(&self) -> bool {
+        let rising = self.counts.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let most = 1 << 53;
+        let last = self.counts.last().is_none_or(|(bucket, _)| *bucket < most);
+        let total = self.counts.iter().try_fold(0_u64, |sum, (_, count)| sum.checked_add(*count));
+        let width = self.counts.is_empty() || (self.width.is_finite() && self.width > 0.0);
+        rising && width && last && total.is_some_and(|total| total < most)
+    }
+
     /// Adds another of the same width. One of another width is left out, and the answer is false.
     #[must_use]
     pub fn merge(&mut self, other: &Self) -> bool {

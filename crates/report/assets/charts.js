@@ -72,7 +72,7 @@ function axes(panel) {
   const quiet = () => colour("quiet");
   const common = { stroke: quiet, font: `12px ${FONT}`, border: { show: false } };
   const ticks = { stroke: () => colour("rule"), width: 1, size: 4 };
-  const x = { ...common, ticks, size: 30, gap: 4, grid: { show: false }, border: { show: true, stroke: quiet, width: 1 } };
+  const x = { ...common, ticks, size: 30, gap: 4, space: 58, grid: { show: false }, border: { show: true, stroke: quiet, width: 1 } };
   if (panel.x.names) {
     x.splits = () => panel.xs;
     x.values = () => {
@@ -196,13 +196,13 @@ function build(figure, chart, panel, holder) {
   const zoomable = !panel.x.names;
   const size = () => {
     panel.width = Math.floor(canvas.clientWidth);
-    return { width: panel.width, height: chart.layout === "stack" ? 190 : panel.width < 420 ? 230 : 300 };
+    return { width: panel.width, height: chart.layout === "stack" ? 190 : panel.mark === "points" ? panel.width * 0.75 : panel.width < 420 ? 230 : 300 };
   };
   const first = size();
   panel.room = room(chart, panel, first.width);
   const u = new uPlot({
     ...first,
-    padding: [10, () => panel.room + 10, 0, 0],
+    padding: [10, () => panel.room + (panel.room > 0 ? 10 : 24), 0, 0],
     legend: { show: false },
     cursor: {
       drag: { x: zoomable, y: false, setScale: zoomable, dist: 8 },
@@ -220,7 +220,7 @@ function build(figure, chart, panel, holder) {
       label: series.name,
       stroke: () => colour(series.tint),
       width: 2,
-      spanGaps: true,
+      spanGaps: Boolean(panel.x.levels), // no measurement at a level is a hole in the plan, in a second it is a fact
       points: { show: false },
       ...(panel.mark === "line" ? {} : { paths: () => null }),
     }))],
@@ -228,7 +228,7 @@ function build(figure, chart, panel, holder) {
       draw: [(u) => {
         if (panel.diagonal) drawDiagonal(u);
         draw(u, panel);
-        if (panel.room > 0) drawLabels(u, panel);
+        if (panel.room > 0 && panel.series.length > 1) drawLabels(u, panel);
       }],
       setCursor: [(u) => tip && readout(u, panel, tip)],
       // A drag chooses a part of the axis; the range is ours to answer, so it is kept here.
@@ -305,7 +305,7 @@ function drawFigure(element) {
   const figure = { id: element.id, element, built: [] };
   switches(figure, chart, holder);
   const panels = make(holder, "div", "panels");
-  if (chart.panels.length === 1) panels.classList.add("single");
+  if (chart.panels.length === 1) panels.classList.add("single", chart.panels[0].mark);
   for (const panel of chart.panels) figure.built.push(build(figure, chart, panel, panels));
   for (const { u } of figure.built) u.over.addEventListener("dblclick", () => zoom(figure, null));
   charts.push(figure);

@@ -212,9 +212,16 @@ impl Table {
         self.columns[index].unit.scale(sizes.get(sizes.len() / 2).copied().unwrap_or(0.0))
     }
 
-    /// Whether a row starts a group: its first column differs from the row above.
-    pub fn starts_group(&self, row: usize) -> bool {
-        row > 0 && self.rows[row].first() != self.rows[row - 1].first()
+    /// For each row, whether it starts a group: its first column differs from the row above. A table in which no two
+    /// neighbours are alike has no groups.
+    pub fn group_starts(&self) -> Vec<bool> {
+        let mut starts: Vec<bool> =
+            self.rows.windows(2).map(|pair| pair[0].first() != pair[1].first()).collect();
+        if starts.iter().all(|start| *start) {
+            starts.fill(false);
+        }
+        starts.insert(0, false);
+        starts
     }
 }
 

@@ -218,8 +218,8 @@ fn table(out: &mut String, table: &Table) {
         out.push_str("</th>");
     }
     out.push_str("</tr></thead>\n<tbody>\n");
-    for (number, row) in table.rows.iter().enumerate() {
-        out.push_str(if table.starts_group(number) { "<tr class=\"group\">" } else { "<tr>" });
+    for (row, starts_group) in table.rows.iter().zip(table.group_starts()) {
+        out.push_str(if starts_group { "<tr class=\"group\">" } else { "<tr>" });
         for ((value, column), scale) in row.iter().zip(&table.columns).zip(&scales) {
             let (shown, half) = value.shown(*scale);
             let class = match value {

@@ -181,7 +181,11 @@ pub(crate) fn histogram(results: &Results) -> Option<Figure> {
 /// Both histograms over the same buckets, up to the clients' 99.9th percentile.
 fn histogram_panel(name: String, cell: &Cell) -> Option<HistogramPanel> {
     let client = &cell.histogram;
-    let middleware = cell.middleware.as_ref().map(|m| &m.histogram).filter(|m| m.width == client.width);
+    let middleware = cell.middleware.as_ref().map(|m| &m.histogram);
+    let middleware = middleware.filter(|m| m.width == client.width && m.is_usable());
+    if !client.is_usable() {
+        return None;
+    }
     let first = client.counts.first()?.0;
     let first = middleware.and_then(|m| Some(m.counts.first()?.0)).map_or(first, |other| first.min(other));
     let last = client.bucket_of_share(0.999)?;

@@ -12,9 +12,10 @@ pub fn table(table: &Table) -> String {
         .iter()
         .map(|cells| cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0))
         .collect();
+    let group_starts = table.group_starts();
     let mut out = String::new();
     for line in 0..table.rows.len() + 2 {
-        if line >= 2 && table.starts_group(line - 2) {
+        if line >= 2 && group_starts[line - 2] {
             out.push('\n');
         }
         let mut text = String::new();

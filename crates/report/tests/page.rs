@@ -12,8 +12,13 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use krarup_analysis::Trial;
+use krarup_analysis::trial::{
+    ClientSide, ClientWindow, Histogram, Levels, MiddlewareSide, ProcessCpu, Station, Times,
+};
 use krarup_report::document::{Block, Table};
 use krarup_report::{Page, csv, definitions, html, markdown, sweep, text};
+use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
 fn here(path: &str) -> PathBuf {
@@ -158,6 +163,74 @@ fn the_vendored_files_are_what_their_readme_says() {
         let hash =
             Sha256::digest(&bytes).iter().fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
         assert!(readme.contains(&format!("| {name} | {hash} |")), "{name} has SHA-256 {hash}");
+    }
+}
+
+fn any_trial() -> impl Strategy<Value = Trial> {
+    let times =
+        || (0.0..2.0_f64).prop_map(|mean| Times { mean, p50: mean, p90: mean * 2.0, p99: mean * 3.0 });
+    let histogram = || {
+        prop::collection::btree_map(0..3_000_000_u64, 0..9_u64, 0..20)
+            .prop_map(|counts| Histogram { width: 1e-4, counts: counts.into_iter().collect() })
+    };
+    let client = (0..2_000_u64, 0..3_u64, 0..9_u64, times(), histogram()).prop_map(
+        |(completed, errors, hits, response, histogram)| ClientSide {
+            completed,
+            errors,
+            hits,
+            misses: errors,
+            response,
+            histogram,
+            windows: (0..completed % 4)
+                .map(|k| ClientWindow { start: k as f64, length: 1.0, completed: k, response: None })
+                .collect(),
+        },
+    );
+    let middleware = (0..2_000_u64, times(), histogram(), prop::option::of(0..3_u32)).prop_map(
+        |(requests, response, histogram, workers)| MiddlewareSide {
+            requests,
+            response,
+            server: response,
+            workers,
+            queue_length: workers.map(f64::from),
+            histogram,
+            ..MiddlewareSide::default()
+        },
+    );
+    let levels = ("[a-z<&\"|]{0,3}", 0..5_u32).prop_map(|(workload, clients)| Levels { workload, clients });
+    let process = (0..3_u32).prop_map(|cores| ProcessCpu {
+        station: Station::Server,
+        name: "a<b".into(),
+        busy: 1.0,
+        cores: f64::from(cores),
+    });
+    (levels, client, prop::option::of(middleware), prop::collection::vec(process, 0..3)).prop_map(
+        |(levels, client, middleware, cpu)| Trial {
+            levels,
+            repetition: 0,
+            length: 2.0,
+            think: 0.0,
+            client,
+            middleware,
+            servers: Vec::new(),
+            cpu,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Empty cells, lone cells, sides that say nothing: whatever a run brings, there is a page.
+    #[test]
+    fn any_trials_have_a_page(trials in prop::collection::vec(any_trial(), 1..6)) {
+        let environment = krarup_analysis::Environment { cores: 2, ..Default::default() };
+        let results = krarup_analysis::summarise("any", environment, &trials).unwrap();
+        let document = sweep::document(&results, "Krarup");
+        let body = html::body(&document);
+        prop_assert!(roxmltree::Document::parse(&body).is_ok());
+        prop_assert!(!body.contains("NaN") && !body.contains(">inf"), "{}", markdown::document(&document));
+        prop_assert!(!text::table(&sweep::table(&results)).is_empty());
     }
 }
 
