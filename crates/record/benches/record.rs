@@ -6,6 +6,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use krarup_record::file::Run;
+use krarup_record::file::rows::{RowSink, Rows};
 use krarup_record::{Histograms, Operation, Recorder, ServerVisit, Settings, Visit, Windows};
 use krarup_units::{Nanos, Stamp};
 
@@ -93,5 +95,31 @@ fn per_request(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, per_request);
+/// Rows into and out of memory, so that no disk is measured. A million rows are 15 rounds.
+fn per_row(criterion: &mut Criterion) {
+    let run = Run { epoch_unix: Nanos::ZERO };
+    let mut rounds = Rounds::new();
+    let mut group = criterion.benchmark_group("per row");
+    group.sample_size(10).throughput(Throughput::Elements(rounds.requests.len() as u64));
+
+    let mut write = || {
+        let mut sink = RowSink::new(Vec::new(), run).expect("memory takes everything");
+        rounds.each(|visit, servers| sink.push(visit, servers).expect("memory takes everything"));
+        sink.finish().expect("memory takes everything").0
+    };
+    let file = write();
+    group.bench_function("written", |bencher| bencher.iter(&mut write));
+    group.bench_function("read", |bencher| {
+        bencher.iter(|| {
+            let mut rows = Rows::from_bytes(file.clone()).expect("written above");
+            rows.for_each(|visit, servers| {
+                black_box(visit.parts(servers));
+            })
+            .expect("written above");
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, per_request, per_row);
 criterion_main!(benches);

@@ -1,12 +1,13 @@
 //! `rows.parquet`: every request's row. Columns: [`crate::schema::ROWS`].
 //!
 //! ```text
-//! event loop ─ RowBatch::push ─▶ full? ─▶ RowSink::write ─▶ one row group ─▶ file
-//!                 plain rows, bounded       column by column
+//! Lane::push ─▶ RowBatch ─▶ full? ─▶ RowSink::write ─▶ one row group ─▶ file
+//! event loop    plain rows, bounded   thread of RowWriter, column by column
 //! ```
 //! A batch is bounded, so an event loop fills one without allocating and hands it over when it is full; a [`RowSink`]
 //! writes each batch as one row group and keeps nothing but the group's place. Rows that had to be dropped
-//! are counted with [`RowSink::lost`]: the file says so. [`Rows`] reads batches back.
+//! are counted with [`RowSink::lost`]: the file says so. [`Rows`] reads batches back. A program with one thread uses a
+//! [`RowSink`] alone; event loops have each a [`Lane`] of one [`RowWriter`].
 
 use std::io::Write;
 use std::sync::Arc;
@@ -25,8 +26,10 @@ use crate::schema::{Kind, ROWS, VERSION};
 use crate::{ServerVisit, Visit};
 
 mod read;
+mod writer;
 
 pub use read::Rows;
+pub use writer::{Lane, RowWriter, Written};
 
 /// Rows in a row group, unless their servers fill it before.
 pub const BATCH_ROWS: usize = 65_536;
@@ -133,26 +136,14 @@ impl<W: Write + Send> RowSink<W> {
     /// As the file says.
     pub fn write(&mut self, batch: &RowBatch) -> Result<(), Problem> {
         self.flush()?;
-        self.write_group(batch)
-    }
-
-    fn write_group(&mut self, batch: &RowBatch) -> Result<(), Problem> {
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let mut group = self.writer.next_row_group()?;
-        write_columns(&mut group, batch)?;
-        group.close()?;
-        self.rows += batch.len() as u64;
+        self.rows += write_group(&mut self.writer, batch)?;
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Problem> {
-        let mut batch = std::mem::replace(&mut self.batch, RowBatch::new(1));
-        let written = self.write_group(&batch);
-        batch.clear();
-        self.batch = batch;
-        written
+        self.rows += write_group(&mut self.writer, &self.batch)?;
+        self.batch.clear();
+        Ok(())
     }
 
     /// Counts rows that could not be kept, as when the disk was slower than the requests.
@@ -234,7 +225,21 @@ fn properties(run: Run) -> WriterProperties {
         .build()
 }
 
-/// Writes one row group: the columns in the order of [`ROWS`].
+/// Writes a batch as one row group and says how many rows it was. Without rows there is no group.
+fn write_group<W: Write + Send>(
+    writer: &mut SerializedFileWriter<W>,
+    batch: &RowBatch,
+) -> Result<u64, Problem> {
+    if batch.is_empty() {
+        return Ok(0);
+    }
+    let mut group = writer.next_row_group()?;
+    write_columns(&mut group, batch)?;
+    group.close()?;
+    Ok(batch.len() as u64)
+}
+
+/// Writes the columns of a row group, in the order of [`ROWS`].
 fn write_columns<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     batch: &RowBatch,
