@@ -101,8 +101,9 @@ pub struct Core {
     /// Clients that wait for room in the queue, first come first served.
     starving: VecDeque<u32>,
     in_flight: usize,
-    /// Answers `stats`, with what only the engine knows.
     started: Stamp,
+    /// Since when is counted: the start, or the last reset.
+    counting_since: Stamp,
     dirty_servers: Vec<usize>,
     dirty_clients: Vec<u32>,
     runnable: Vec<u32>,
@@ -125,6 +126,7 @@ impl Core {
             starving: VecDeque::new(),
             in_flight: 0,
             started,
+            counting_since: started,
             dirty_servers: Vec::new(),
             dirty_clients: Vec::new(),
             runnable: Vec::new(),
@@ -331,6 +333,10 @@ impl Core {
             Request::Version => {
                 let (class, text) = self.version();
                 return self.answer_here(id, text.as_bytes(), class, false, arrival);
+            }
+            Request::Stats { argument: b"reset" } => {
+                self.reset(arrival.now);
+                return self.answer_here(id, b"RESET\r\n", Class::Ok, false, arrival);
             }
             Request::Stats { argument } => {
                 let (class, text) = crate::stats::answer(self, argument, arrival.now);
@@ -892,6 +898,19 @@ impl Core {
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Everything counted is forgotten; what is under way is counted when it ends.
+    fn reset(&mut self, now: Stamp) {
+        self.recorder.reset();
+        self.recorder.advance(now);
+        self.events = Events::default();
+        self.dispatch.forget_longest();
+        self.counting_since = now;
+    }
+
+    pub(crate) fn counting_since(&self) -> Stamp {
+        self.counting_since
     }
 
     pub(crate) fn started(&self) -> Stamp {

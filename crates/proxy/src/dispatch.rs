@@ -93,6 +93,11 @@ impl Dispatch {
         self.queue.len()
     }
 
+    /// From now on only what comes counts for [`Self::longest`].
+    pub(crate) fn forget_longest(&mut self) {
+        self.longest = self.queue.len();
+    }
+
     /// The longest the queue has been.
     pub(crate) fn longest(&self) -> usize {
         self.longest

@@ -11,6 +11,7 @@
 //! | `merge` | how the answers of several servers become one |
 //! | `exchange` `arena` | one request on its way; places that are used again |
 //! | [`stats`] | what `stats` answers |
+//! | [`summary`] | what the proxy says of its whole run |
 //! | `hold` | how long a busy loop waits for more |
 //! | [`engine`] | the event loop that moves the bytes |
 
@@ -29,8 +30,10 @@ mod merge;
 mod route;
 mod server;
 pub mod stats;
+pub mod summary;
 
 pub use config::Config;
 pub use core::{Core, Events, RowSink, Settings};
 pub use dispatch::Workers;
 pub use route::MultiGet;
+pub use summary::Summary;

@@ -1,0 +1,77 @@
+//! What machine it is, and what processes take of it. Linux tells both in `/proc`.
+
+use std::fs;
+
+use krarup_units::{Bytes, Nanos};
+
+/// The machine an experiment ran on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The processor's own name.
+    pub cpu: String,
+    /// Processors that can be used.
+    pub cores: u32,
+    /// The kernel's version.
+    pub kernel: String,
+    /// Memory in all.
+    pub memory: Bytes,
+}
+
+impl Host {
+    /// This machine, as far as it tells; what it does not tell is `unknown` or zero.
+    pub fn this() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            cpu: field(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+            kernel: if kernel.is_empty() { "unknown".into() } else { format!("Linux {}", kernel.trim()) },
+            memory: Bytes(memory(&meminfo)),
+        }
+    }
+}
+
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim())
+}
+
+fn memory(meminfo: &str) -> u64 {
+    let kilobytes = field(meminfo, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// Processor time a process has taken so far, all its threads, user and system; none if it is gone.
+///
+/// From the scheduler's own account in nanoseconds: the usual one counts in hundredths of a second.
+pub fn cpu_time(process: u32) -> Option<Nanos> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let times = tasks.filter_map(|task| {
+        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok().map(Nanos)
+    });
+    Some(times.sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_machine_tells_is_read() {
+        assert_eq!(field("a\t: x\nmodel name\t: Xeon(R) 2\n", "model name"), Some("Xeon(R) 2"));
+        assert_eq!(memory("MemTotal:       24689508 kB\nMemFree: 1 kB\n"), 24_689_508 * 1024);
+        assert!(Host::this().cores >= 1);
+    }
+
+    #[test]
+    fn processor_time_grows_and_that_of_nobody_is_unknown() {
+        let before = cpu_time(std::process::id()).unwrap();
+        let mut sum = 0_u64;
+        while cpu_time(std::process::id()).unwrap() == before {
+            sum = (0..10_000).fold(sum, |sum, number| std::hint::black_box(sum ^ number));
+        }
+        assert_eq!(cpu_time(u32::MAX), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! Ctrl-C ends the work in order: whoever waits finds out, ends what it started, and reports.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// Whether somebody asked for the end. Copies tell the same.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    asked: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// From now on SIGINT, SIGTERM and SIGHUP are heard here. The second one ends the process at once.
+    ///
+    /// # Errors
+    /// From the system, when signals are refused.
+    pub fn on_signals() -> io::Result<Self> {
+        let stop = Self::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop.asked))?;
+            flag::register(signal, Arc::clone(&stop.asked))?;
+        }
+        Ok(stop)
+    }
+
+    /// Asks for the end.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the end was asked for.
+    pub fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+}

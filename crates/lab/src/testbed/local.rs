@@ -1,0 +1,326 @@
+//! Processes on this machine. Each is ended by its own handle, also when the one who started it fails.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::stop::Stop;
+
+/// How often a waiting one looks whether it shall stop.
+const LOOK: Duration = Duration::from_millis(20);
+/// Lines of a process's talk kept for an error message.
+const LAST_LINES: usize = 12;
+
+/// What went wrong with a station, and its last words.
+#[derive(Debug)]
+pub struct StationError {
+    /// The station.
+    pub name: String,
+    /// What went wrong.
+    pub why: String,
+    /// The last lines it said.
+    pub said: Vec<String>,
+}
+
+impl fmt::Display for StationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.why)?;
+        self.said.iter().try_for_each(|line| write!(f, "\n  {} said: {line}", self.name))
+    }
+}
+
+impl std::error::Error for StationError {}
+
+/// How a station ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// All it wrote to its standard output.
+    pub stdout: Vec<u8>,
+}
+
+/// A process that was started here. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    talk: Receiver<String>,
+    said: VecDeque<String>,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    ended: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts a process in a group of its own, so that a Ctrl-C at the terminal reaches only us, and we end
+    /// it in order.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(name: &str, command: &mut Command) -> Result<Self, StationError> {
+        let fail = |why: String| StationError { name: name.to_owned(), why, said: Vec::new() };
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| fail(format!("`{program}` cannot be started: {error}")))?;
+        let mut stdout = child.stdout.take().expect("stdout is piped");
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let stdout = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stdout.read_to_end(&mut bytes);
+            bytes
+        });
+        let (send, talk) = channel();
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(stderr);
+            let mut line = Vec::new();
+            while matches!(lines.read_until(b'\n', &mut line), Ok(count) if count > 0) {
+                if send.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {
+                    break;
+                }
+                line.clear();
+            }
+        });
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            talk,
+            said: VecDeque::new(),
+            stdout: Some(stdout),
+            ended: None,
+        })
+    }
+
+    /// Its process number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its name in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits for a line on its standard error that contains `marker`; returns what follows the marker.
+    ///
+    /// # Errors
+    /// When it ends before, the time is over, or a stop was asked for.
+    pub fn ready(&mut self, marker: &str, within: Duration, stop: &Stop) -> Result<String, StationError> {
+        let until = Instant::now() + within;
+        loop {
+            match self.talk.recv_timeout(LOOK) {
+                Ok(line) => {
+                    let rest = line.find(marker).map(|at| line[at + marker.len()..].trim().to_owned());
+                    self.keep(line);
+                    if let Some(rest) = rest {
+                        return Ok(rest);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status =
+                        self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                    return Err(self.error(format!("ended before it was ready ({status})")));
+                }
+            }
+            if stop.asked() {
+                return Err(self.error("stopped on request".into()));
+            }
+            if Instant::now() >= until {
+                return Err(self.error(format!("was not ready within {within:?}")));
+            }
+        }
+    }
+
+    /// Waits until it accepts connections at `address`: for programs that say nothing when they are ready.
+    ///
+    /// # Errors
+    /// When it ends before, the time is over, or a stop was asked for.
+    pub fn accepts(
+        &mut self,
+        address: SocketAddr,
+        within: Duration,
+        stop: &Stop,
+    ) -> Result<(), StationError> {
+        let until = Instant::now() + within;
+        while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
+            self.listen();
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(self.error(format!("ended before it was ready ({status})")));
+            }
+            if stop.asked() {
+                return Err(self.error("stopped on request".into()));
+            }
+            if Instant::now() >= until {
+                return Err(self.error(format!("did not accept connections at {address} within {within:?}")));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Waits for it to end by itself; calls `said` with each line it says meanwhile.
+    ///
+    /// # Errors
+    /// When the time is over or a stop was asked for; then it has been ended.
+    pub fn finish(
+        &mut self,
+        within: Duration,
+        stop: &Stop,
+        mut said: impl FnMut(&str),
+    ) -> Result<Ended, StationError> {
+        let until = Instant::now() + within;
+        loop {
+            match self.talk.recv_timeout(LOOK) {
+                Ok(line) => {
+                    said(&line);
+                    self.keep(line);
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                // It closed its standard error: it has ended, or is about to.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(1)),
+            }
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Ok(self.collect(status)),
+                Ok(None) => {}
+                Err(error) => return Err(self.error(error.to_string())),
+            }
+            if stop.asked() {
+                let _ = self.stop(Duration::from_secs(2));
+                return Err(self.error("stopped on request".into()));
+            }
+            if Instant::now() >= until {
+                let _ = self.stop(Duration::from_secs(2));
+                return Err(self.error(format!("did not end within {within:?}")));
+            }
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and waits; kills it when the time is over.
+    ///
+    /// # Errors
+    /// When it had to be killed.
+    pub fn stop(&mut self, within: Duration) -> Result<Ended, StationError> {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+            && self.ended.is_none()
+        {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let until = Instant::now() + within;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Ok(self.collect(status)),
+                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+                _ => {
+                    let _ = self.child.kill();
+                    let _ = self.child.wait();
+                    return Err(self.error(format!("did not end within {within:?} and was killed")));
+                }
+            }
+        }
+    }
+
+    fn collect(&mut self, status: ExitStatus) -> Ended {
+        self.ended = Some(status);
+        self.listen();
+        let stdout = self.stdout.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        Ended { status, stdout }
+    }
+
+    /// Takes in what it has said, without waiting.
+    fn listen(&mut self) {
+        while let Ok(line) = self.talk.try_recv() {
+            self.keep(line);
+        }
+    }
+
+    fn keep(&mut self, line: String) {
+        if self.said.len() == LAST_LINES {
+            self.said.pop_front();
+        }
+        self.said.push_back(line);
+    }
+
+    /// An error of this station, with its last words.
+    pub fn error(&mut self, why: String) -> StationError {
+        self.listen();
+        StationError { name: self.name.clone(), why, said: self.said.iter().cloned().collect() }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A port that was free a moment ago, for programs that cannot be told to choose one themselves.
+///
+/// # Errors
+/// From the system.
+pub fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    fn shell(script: &str) -> Process {
+        Process::start("station", Command::new("sh").args(["-c", script])).unwrap()
+    }
+
+    #[test]
+    fn a_station_is_ready_when_it_says_so_and_ends_when_it_is_told() {
+        let mut process = shell(
+            "echo listening on 127.0.0.1:1 >&2; trap 'echo bye; exit 3' TERM; while :; do sleep 0.01; done",
+        );
+        assert_eq!(process.ready("listening on", LONG, &Stop::default()).unwrap(), "127.0.0.1:1");
+        let ended = process.stop(LONG).unwrap();
+        assert_eq!((ended.status.code(), ended.stdout.as_slice()), (Some(3), &b"bye\n"[..]));
+    }
+
+    #[test]
+    fn the_last_words_of_one_that_failed_are_in_the_error() {
+        let error = shell("echo no luck >&2; exit 1").ready("ready", LONG, &Stop::default()).unwrap_err();
+        assert!(
+            error.to_string().contains("ended before it was ready") && error.to_string().contains("no luck")
+        );
+        let missing = Process::start("server", &mut Command::new("/nowhere/memcached")).unwrap_err();
+        assert!(missing.to_string().contains("`/nowhere/memcached` cannot be started"), "{missing}");
+    }
+
+    #[test]
+    fn a_stop_ends_what_is_being_waited_for() {
+        let stop = Stop::default();
+        stop.ask();
+        let mut process = shell("trap 'exit 0' TERM; while :; do sleep 0.01; done");
+        assert!(process.finish(LONG, &stop, |_| {}).unwrap_err().to_string().contains("stopped on request"));
+    }
+
+    #[test]
+    fn what_a_station_says_is_passed_on_while_it_works() {
+        let mut lines = Vec::new();
+        let mut process = shell("echo one >&2; echo two >&2; echo out");
+        let ended = process.finish(LONG, &Stop::default(), |line| lines.push(line.to_owned())).unwrap();
+        assert_eq!((lines, ended.stdout), (vec!["one".to_owned(), "two".to_owned()], b"out\n".to_vec()));
+    }
+}

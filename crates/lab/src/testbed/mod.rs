@@ -1,0 +1,3 @@
+//! Where stations run.
+
+pub mod local;
