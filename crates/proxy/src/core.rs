@@ -418,7 +418,7 @@ impl Core {
             }
             Request::Store(store) => self.ask_all(number, Expect::Stored, |out| write::store(out, store)),
             Request::Delete { key, .. } => {
-                self.ask_all(number, Expect::Deleted, |out| write::delete(out, key))
+                self.ask_all(number, Expect::Deleted, |out| write::delete(out, key));
             }
             Request::Arithmetic { command, key, delta, .. } => {
                 self.ask_all(number, Expect::Number, |out| write::arithmetic(out, *command, key, *delta));
@@ -427,10 +427,10 @@ impl Core {
                 self.ask_all(number, Expect::Touched, |out| write::touch(out, key, *exptime));
             }
             Request::FlushAll { delay, .. } => {
-                self.ask_all(number, Expect::Ok, |out| write::flush_all(out, *delay))
+                self.ask_all(number, Expect::Ok, |out| write::flush_all(out, *delay));
             }
             Request::Verbosity { level, .. } => {
-                self.ask_all(number, Expect::Ok, |out| write::verbosity(out, *level))
+                self.ask_all(number, Expect::Ok, |out| write::verbosity(out, *level));
             }
             Request::Stats { .. } | Request::Version | Request::Quit => {
                 unreachable!("answered without a worker")
@@ -481,7 +481,7 @@ impl Core {
                 for key in retrieve.keys.iter() {
                     part += 1;
                     self.ask(other, number, part, true, Expect::Touched, |out| {
-                        write::touch(out, key, exptime)
+                        write::touch(out, key, exptime);
                     });
                 }
             }

@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_station_is_ready_when_it_says_so_and_ends_when_it_is_told() {
         let mut process = shell(
-            "echo listening on 127.0.0.1:1 >&2; trap 'echo bye; exit 3' TERM; while :; do sleep 0.01; done",
+            "trap 'echo bye; exit 3' TERM; echo listening on 127.0.0.1:1 >&2; while :; do sleep 0.01; done",
         );
         assert_eq!(process.ready("listening on", LONG, &Stop::default()).unwrap(), "127.0.0.1:1");
         let ended = process.stop(LONG).unwrap();

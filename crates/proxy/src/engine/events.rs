@@ -597,7 +597,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         }
         match self.accepting {
             Accepting::After(until) if until <= now || self.servers.iter().all(|link| link.tried) => {
-                self.open()
+                self.open();
             }
             Accepting::Retry(until) if until <= now => {
                 self.accepting = Accepting::Yes;
