@@ -6,10 +6,14 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args};
 use krarup_net::{Address, Clock};
 use krarup_proxy::engine::events::{self, Notice};
-use krarup_proxy::{Config, Core, MultiGet, config};
+use krarup_proxy::{Config, Core, MultiGet, Summary, config};
 use krarup_record::{Recorder, recorder};
+use krarup_units::Nanos;
 
 use crate::failure::Failure;
+
+mod ending;
+mod rows;
 
 /// Stand between memcached clients and servers, and measure where each request spends its time.
 ///
@@ -122,9 +126,32 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let clock = Clock::start();
     let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
     let servers = config.servers.iter().map(ToString::to_string).collect();
-    let core = Core::new(config.settings(), servers, recorder, clock.now());
-    let ended = events::run(&config, core, clock, tell).map_err(Failure::usage)?;
-    let _ = ended;
+    let mut core = Core::new(config.settings(), servers, recorder, clock.now());
+    let run = krarup_record::file::Run { epoch_unix: clock.wall_epoch() };
+    let mut writer = None;
+    if let Some(folder) = args.stats_dir.as_deref().filter(|_| args.rows) {
+        let (shipper, begun) = rows::begin(folder, run).map_err(Failure::usage)?;
+        core.keep_rows(Box::new(shipper));
+        writer = Some(begun);
+    }
+    let mut ended = events::run(&config, core, clock, tell).map_err(Failure::usage)?;
+    ended.core.end_rows();
+    let mut summary = Summary::of(&ended.core, ended.stopped);
+    summary.cpu_seconds = krarup_lab::host::cpu_time(std::process::id()).map(Nanos::as_seconds);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&summary).expect("a summary is plain data"));
+    } else {
+        print!("{}", ending::statistics(&summary));
+    }
+    if let Some(folder) = &args.stats_dir {
+        krarup_record::file::save_all(folder, ended.core.recorder(), run)
+            .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
+        eprintln!("statistics in {}", folder.display());
+    }
+    if let Some(writer) = writer {
+        let rows = writer.finish().map_err(|why| Failure::run(format!("the rows are not written: {why}")))?;
+        eprintln!("{rows} rows in rows.parquet");
+    }
     Ok(())
 }
 

@@ -138,6 +138,11 @@ impl Core {
         self.rows = Some(sink);
     }
 
+    /// No more rows will come: whoever takes them can finish.
+    pub fn end_rows(&mut self) {
+        self.rows = None;
+    }
+
     // ---- clients ----------------------------------------------------------------------------------------
 
     /// A client has connected; its number is good until it is gone or closed.

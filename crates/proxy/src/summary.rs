@@ -151,7 +151,7 @@ impl Summary {
             Operation::ALL.iter().copied().filter(|&operation| recorder.total(operation).count > 0);
         let operations = operations.map(|operation| {
             let of = |quantity| recorder.histograms().get(operation, quantity);
-            line(operation.name(), recorder.total(operation), QUANTITIES.map(of))
+            line(operation.name(), &recorder.total(operation), QUANTITIES.map(of))
         });
         Self {
             version: env!("CARGO_PKG_VERSION"),

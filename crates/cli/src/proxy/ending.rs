@@ -1,0 +1,149 @@
+//! What the proxy says when it ends: its statistics as tables for people.
+
+use krarup_proxy::Summary;
+use krarup_proxy::summary::{Line, Times};
+use krarup_report::document::{Column, Table, Value};
+use krarup_report::{quantity::Unit, text};
+use krarup_units::text::{count, duration};
+
+/// The statistics as text.
+pub(crate) fn statistics(summary: &Summary) -> String {
+    let mut out = String::new();
+    let all = &summary.all;
+    out.push_str(&format!(
+        "{} requests in {}: {}/s, {} errors, {} in, {} out\n\n",
+        count(all.count as f64),
+        duration(summary.seconds),
+        count(all.throughput),
+        count(all.errors as f64),
+        krarup_units::Bytes(all.bytes_in),
+        krarup_units::Bytes(all.bytes_out),
+    ));
+    out.push_str(&text::table(&operations(summary)));
+    out.push('\n');
+    out.push_str(&text::table(&times(summary)));
+    out.push('\n');
+    out.push_str(&text::table(&servers(summary)));
+    let workers =
+        summary.workers.map_or("unlimited workers".to_owned(), |workers| format!("{workers} workers"));
+    out.push_str(&format!(
+        "\nqueue: {workers}, mean length {} over time, {} seen by those taken, longest {}\n",
+        krarup_units::text::three_digits(summary.queue_length_over_time),
+        summary.queue_length.map_or("–".to_owned(), krarup_units::text::three_digits),
+        count(summary.queue_length_max as f64),
+    ));
+    let events = &summary.events;
+    out.push_str(&format!(
+        "events: {} clients accepted, {} refused, {} disagreements of servers, {} server connections lost, \
+         {} of them out of step and {} overdue, clients held back {} times\n",
+        count(events.clients_accepted as f64),
+        count(events.clients_refused as f64),
+        count(events.disagreements as f64),
+        count(events.server_losses as f64),
+        count(events.desynchronised as f64),
+        count(events.timeouts as f64),
+        count(events.held_back as f64),
+    ));
+    out
+}
+
+fn lines(summary: &Summary) -> impl Iterator<Item = &Line> {
+    // With one operation, all of them say the same again.
+    let all = (summary.operations.len() > 1).then_some(&summary.all);
+    summary.operations.iter().chain(all)
+}
+
+fn operations(summary: &Summary) -> Table {
+    let row = |line: &Line| {
+        vec![
+            Value::from(line.operation),
+            Value::from(line.count as f64),
+            Value::from(line.throughput),
+            Value::from(line.errors as f64),
+            Value::from(line.hits as f64),
+            Value::from(line.misses as f64),
+            Value::from(line.miss_ratio),
+        ]
+    };
+    Table {
+        name: "operations".into(),
+        title: String::new(),
+        caption: String::new(),
+        columns: vec![
+            Column::new("operation", Unit::Text),
+            Column::new("requests", Unit::Count),
+            Column::new("throughput", Unit::PerSecond),
+            Column::new("errors", Unit::Count),
+            Column::new("hits", Unit::Count),
+            Column::new("misses", Unit::Count),
+            Column::new("miss ratio", Unit::Share),
+        ],
+        rows: lines(summary).map(row).collect(),
+    }
+}
+
+fn times(summary: &Summary) -> Table {
+    let rows = lines(summary).flat_map(|line| {
+        let row = move |name: &str, times: &Times| {
+            vec![
+                Value::from(line.operation),
+                Value::from(name),
+                Value::from(times.mean),
+                Value::from(times.p50),
+                Value::from(times.p90),
+                Value::from(times.p99),
+                Value::from(times.p999),
+            ]
+        };
+        [
+            row("queue", &line.queue),
+            row("server", &line.server),
+            row("own", &line.own),
+            row("response", &line.response),
+        ]
+    });
+    Table {
+        name: "times".into(),
+        title: String::new(),
+        caption: String::new(),
+        columns: vec![
+            Column::new("operation", Unit::Text),
+            Column::new("time", Unit::Text),
+            Column::new("mean", Unit::Seconds),
+            Column::new("p50", Unit::Seconds),
+            Column::new("p90", Unit::Seconds),
+            Column::new("p99", Unit::Seconds),
+            Column::new("p99.9", Unit::Seconds),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn servers(summary: &Summary) -> Table {
+    let row = |server: &krarup_proxy::stats::ServerStatistics| {
+        vec![
+            Value::from(server.name.as_str()),
+            Value::from(server.version.as_deref().unwrap_or("never up")),
+            Value::from(server.requests as f64),
+            Value::from(server.errors as f64),
+            Value::from(server.losses as f64),
+            Value::from(server.mean),
+            Value::from(server.p99),
+        ]
+    };
+    Table {
+        name: "servers".into(),
+        title: String::new(),
+        caption: String::new(),
+        columns: vec![
+            Column::new("server", Unit::Text),
+            Column::new("version", Unit::Text),
+            Column::new("requests", Unit::Count),
+            Column::new("errors", Unit::Count),
+            Column::new("losses", Unit::Count),
+            Column::new("mean", Unit::Seconds),
+            Column::new("p99", Unit::Seconds),
+        ],
+        rows: summary.servers.iter().map(row).collect(),
+    }
+}
