@@ -41,7 +41,7 @@ fn assert_as_printed_in_2016(result: &Effects) {
         let estimate = match &row[0][1..] {
             "0" => result.mean,
             term => {
-                let effect = result.effect(term).unwrap();
+                let effect = result.effect(term).expect("every printed term is analysed");
                 // C's share is 7.77496 %, printed 7.78: the means it was computed from had more digits.
                 printed(100.0 * effect.share, row[2], 0.05);
                 effect.estimate
