@@ -218,7 +218,7 @@ impl Histogram {
 }
 
 impl Times {
-    /// The largest of all parts, or infinity where one is no number: to see at once whether all are usable.
+    /// Whether all of them are lengths of time.
     pub(crate) fn all_finite(&self) -> bool {
         [self.mean, self.p50, self.p90, self.p99].iter().all(|time| time.is_finite() && *time >= 0.0)
     }

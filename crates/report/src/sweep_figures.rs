@@ -224,8 +224,10 @@ pub(crate) fn run(results: &Results) -> Option<Figure> {
     let middleware = &cell.run.middleware;
     // Windows of both sides that begin at the same moment stand at the same place.
     let beside = |of: fn(&trial::MiddlewareWindow) -> Option<f64>| -> Vec<Option<f64>> {
-        let at =
-            |start: f64| middleware.iter().find(|window| (window.start - start).abs() < window.length / 2.0);
+        let at = |start: f64| {
+            let next = middleware.partition_point(|window| window.start + window.length / 2.0 <= start);
+            middleware.get(next).filter(|window| (window.start - start).abs() < window.length / 2.0)
+        };
         client.iter().map(|window| at(window.start).and_then(of)).collect()
     };
     let line = |name: &str, tint, values| TimeLine { name: name.to_owned(), tint, values };
