@@ -14,9 +14,16 @@ pub(crate) struct Peer {
 
 /// Listens on a port of its own.
 pub(crate) fn listen() -> TcpListener {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listen_at("127.0.0.1:0".parse().unwrap()).unwrap()
+}
+
+/// Listens at an address that is known already.
+pub(crate) fn listen_at(address: SocketAddr) -> Result<TcpListener, String> {
+    let listener =
+        TcpListener::bind(address).map_err(|error| format!("nobody can listen at {address}: {error}"))?;
+    // Waiting for a connection has its limit as well.
     SockRef::from(&listener).set_read_timeout(Some(TOO_LONG)).unwrap();
-    listener
+    Ok(listener)
 }
 
 impl Peer {
