@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 mod cache;
 mod failure;
+mod load;
 mod proxy;
 
 use failure::Failure;
@@ -24,6 +25,7 @@ struct Cli {
 enum Job {
     Proxy(proxy::ProxyArgs),
     Cache(cache::CacheArgs),
+    Load(Box<load::LoadArgs>),
 }
 
 fn main() -> ExitCode {
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let result: Result<(), Failure> = match &cli.job {
         Job::Proxy(args) => proxy::run(args),
         Job::Cache(args) => cache::run(args),
+        Job::Load(args) => load::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

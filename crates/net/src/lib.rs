@@ -7,6 +7,8 @@
 //! | [`address`] | `host:port` as people write it |
 //! | [`listen`] | a listening socket, or an error that names the address and says what to do |
 //! | [`conn`] | a connection that never blocks |
+//! | [`timer`] | a moment to wake up at, to the microsecond |
+//! | [`cpu`] | how much processor time was used |
 //! | [`signal`] | SIGINT and SIGTERM as readiness |
 
 #![forbid(unsafe_code)]
@@ -15,11 +17,14 @@ pub mod address;
 pub mod buffer;
 pub mod clock;
 pub mod conn;
+pub mod cpu;
 pub mod listen;
 pub mod signal;
+pub mod timer;
 
 pub use address::Address;
 pub use buffer::{Inbox, Outbox};
 pub use clock::Clock;
 pub use conn::{Conn, Moved};
 pub use mio;
+pub use timer::Timer;

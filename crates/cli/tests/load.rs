@@ -1,0 +1,461 @@
+//! `krarup load` as a whole program: against scripted servers, and against memcached where there is one.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use krarup_memcache::{Limits, Parsed, Request, request, write};
+use serde_json::Value;
+
+fn krarup(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
+    command.arg("load").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs to the end: exit code, stdout, stderr.
+fn finished(args: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = krarup(args).output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// Runs to the end and reads the JSON from stdout.
+fn result(args: &[&str]) -> (i32, Value, String) {
+    let (code, stdout, stderr) = finished(&[args, &["--json", "-"]].concat());
+    (code, serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}")), stderr)
+}
+
+/// What a scripted server does with a request.
+enum Then {
+    /// Answers like this.
+    Say(Vec<u8>),
+    /// Closes the connection after this.
+    Close(Vec<u8>),
+}
+
+/// A server whose answers the test decides, on a port of its own. It ends with the test's process.
+struct Scripted {
+    address: String,
+    /// Every byte that came on each connection, in the order in which they were accepted.
+    received: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// One message for each request.
+    asked: Receiver<()>,
+}
+
+/// `answer` is given the number of the request, counted over all connections, and the request.
+fn scripted(answer: impl FnMut(usize, &Request<'_>) -> Then + Send + 'static) -> Scripted {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let (tell, asked) = mpsc::channel();
+    let script = Arc::new(Mutex::new((0, answer)));
+    let log = Arc::clone(&received);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            let place = {
+                let mut log = log.lock().unwrap();
+                log.push(Vec::new());
+                log.len() - 1
+            };
+            let (log, script, tell) = (Arc::clone(&log), Arc::clone(&script), tell.clone());
+            thread::spawn(move || {
+                serve(
+                    stream,
+                    |bytes| log.lock().unwrap()[place].extend_from_slice(bytes),
+                    |request| {
+                        let (number, answer) = &mut *script.lock().unwrap();
+                        *number += 1;
+                        let _ = tell.send(());
+                        answer(*number - 1, request)
+                    },
+                );
+            });
+        }
+    });
+    Scripted { address, received, asked }
+}
+
+fn serve(mut stream: TcpStream, mut log: impl FnMut(&[u8]), mut answer: impl FnMut(&Request<'_>) -> Then) {
+    let (mut bytes, mut room) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut room) {
+        log(&room[..count]);
+        bytes.extend_from_slice(&room[..count]);
+        loop {
+            let (then, used) = match request::parse(&bytes, &Limits::default()) {
+                Parsed::Complete { message, used } => (answer(&message), used),
+                Parsed::Incomplete { .. } => break,
+                Parsed::Invalid(refusal) => panic!("the generator wrote what is no request: {refusal:?}"),
+            };
+            bytes.drain(..used);
+            match then {
+                Then::Say(reply) => stream.write_all(&reply).unwrap_or(()),
+                Then::Close(reply) => return stream.write_all(&reply).unwrap_or(()),
+            }
+        }
+    }
+}
+
+fn say(text: &str) -> Then {
+    Then::Say(text.as_bytes().to_vec())
+}
+
+/// A server that keeps what it is told to.
+fn storing() -> impl FnMut(usize, &Request<'_>) -> Then + Send + 'static {
+    let mut store: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    move |_, request| match request {
+        Request::Store(set) => {
+            store.insert(set.key.to_vec(), set.data.to_vec());
+            say("STORED\r\n")
+        }
+        Request::Retrieve(get) => {
+            let mut reply = Vec::new();
+            for key in get.keys.iter() {
+                if let Some(data) = store.get(key) {
+                    write::value(&mut reply, key, 0, None, data);
+                }
+            }
+            reply.extend_from_slice(b"END\r\n");
+            Then::Say(reply)
+        }
+        other => panic!("not scripted: {other:?}"),
+    }
+}
+
+fn number(value: &Value, path: &str) -> u64 {
+    value
+        .pointer(path)
+        .unwrap_or(&Value::from(0))
+        .as_u64()
+        .unwrap_or_else(|| panic!("{path} is no count in {value}"))
+}
+
+/// Every request that was sent is answered or lost.
+fn assert_nothing_is_lost_in_silence(result: &Value) {
+    let lost: u64 =
+        result["account"]["lost"].as_object().unwrap().values().map(|one| one.as_u64().unwrap()).sum();
+    assert_eq!(number(result, "/account/sent"), number(result, "/account/answered") + lost);
+}
+
+#[test]
+fn the_same_seed_sends_the_same_bytes_and_another_others() {
+    let bytes = |seed: &str| {
+        let server = scripted(storing());
+        let flags = [
+            "-s",
+            &server.address,
+            "-c",
+            "3",
+            "-n",
+            "90",
+            "--ratio",
+            "1:4",
+            "--multi-get",
+            "3",
+            "--seed",
+            seed,
+        ];
+        let (code, result, _) = result(&flags);
+        assert_eq!((code, number(&result, "/account/answered")), (0, 90));
+        // Connections are made in order but may be accepted in another.
+        let mut received = server.received.lock().unwrap().clone();
+        received.sort();
+        received
+    };
+    let one = bytes("7");
+    assert_eq!(one.len(), 3);
+    assert_eq!(one, bytes("7"));
+    assert_ne!(one, bytes("8"));
+}
+
+#[test]
+fn populating_stores_every_key_in_order_and_exactly_once_and_verifies_it() {
+    let server = scripted(storing());
+    let flags = [
+        "-s",
+        &server.address,
+        "--populate-only",
+        "--keys",
+        "100",
+        "--key-minimum",
+        "5",
+        "--data-size",
+        "40-50",
+    ];
+    let (code, _, stderr) = finished(&flags);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("100 keys stored and verified"), "{stderr}");
+    let received = server.received.lock().unwrap();
+    let keys = |word: &str, bytes: &[u8]| -> Vec<String> {
+        let lines = bytes.split(|&byte| byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned());
+        lines
+            .filter_map(|line| Some(line.strip_prefix(word)?.split_whitespace().next()?.to_owned()))
+            .collect()
+    };
+    let expected: Vec<String> = (5..105).map(|number| format!("key-{number}")).collect();
+    assert_eq!(keys("set ", &received[0]), expected);
+    assert_eq!(keys("get ", &received[1]), expected);
+}
+
+#[test]
+fn keys_that_are_gone_after_populating_are_told() {
+    let mut store = storing();
+    let server = scripted(move |number, request| match request {
+        Request::Retrieve(get) if get.keys.first() == b"key-3" => say("END\r\n"),
+        _ => store(number, request),
+    });
+    let (code, _, stderr) = finished(&["-s", &server.address, "--populate", "--keys", "10"]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("1 of 10 keys are not there") && stderr.contains("hint:"), "{stderr}");
+}
+
+#[test]
+fn every_kind_of_error_is_survived_and_counted() {
+    let mut store = storing();
+    let server = scripted(move |number, request| match number % 10 {
+        1 => say("ERROR\r\n"),
+        2 => say("CLIENT_ERROR bad data chunk\r\n"),
+        3 => say("SERVER_ERROR out of memory storing object\r\n"),
+        5 => Then::Close(b"VALUE key".to_vec()),
+        7 => say("NONSENSE\r\n"),
+        _ => store(number, request),
+    });
+    let (code, result, _) = result(&["-s", &server.address, "-c", "2", "-n", "100", "--ratio", "1:1"]);
+    assert_eq!(code, 0);
+    assert_nothing_is_lost_in_silence(&result);
+    let errors = &result["overall"]["errors"];
+    for kind in ["error", "client_error", "server_error", "connection_lost", "out_of_step"] {
+        assert_eq!(errors[kind], 10, "{kind} in {errors}");
+    }
+    assert_eq!(number(&result, "/account/connections_lost"), 20);
+    assert_eq!(number(&result, "/account/sent"), 100);
+    assert!(result["warnings"].as_array().unwrap().iter().any(|one| one["warning"] == "errors"));
+}
+
+#[test]
+fn a_wrong_value_fails_the_verification() {
+    let mut store = storing();
+    let server = scripted(move |number, request| match store(number, request) {
+        // One byte of one value is turned around, once.
+        Then::Say(mut reply) if number == 30 => {
+            let place = reply.len() - 10;
+            reply[place] ^= 1;
+            Then::Say(reply)
+        }
+        then => then,
+    });
+    let flags =
+        ["-s", &server.address, "-c", "1", "-n", "30", "--keys", "10", "--ratio", "0:1", "--data-size", "64"];
+    let (code, result, stderr) = result(&[&flags[..], &["--populate", "--verify"]].concat());
+    assert_eq!((code, number(&result, "/verified/checked")), (1, 30));
+    assert_eq!(number(&result, "/verified/mismatched"), 1);
+    assert!(stderr.contains("1 of 30 values are not what was stored"), "{stderr}");
+}
+
+#[test]
+fn a_miss_is_no_error_and_is_set_where_that_is_asked_for() {
+    let server = scripted(storing());
+    let flags =
+        ["-s", &server.address, "-c", "1", "-n", "8", "--ratio", "0:100", "--multi-get", "5", "--keys", "20"];
+    let more = ["--key-law", "sequential", "--on-miss", "set", "--verify"];
+    let (code, result, _) = result(&[&flags[..], &more].concat());
+    assert_eq!(code, 0);
+    // The first four multi-gets go through all keys and miss; what they missed is set, and the next four find it.
+    assert_eq!((number(&result, "/account/misses"), number(&result, "/account/hits")), (20, 20));
+    assert_eq!(number(&result, "/account/answers/set/stored"), 20);
+    assert_eq!(number(&result, "/account/sent"), 28);
+    assert_eq!(result["overall"]["errors"], serde_json::json!({}));
+}
+
+#[test]
+fn an_interrupt_ends_the_run_and_still_reports() {
+    let server = scripted(storing());
+    let child =
+        krarup(&["-s", &server.address, "-c", "2", "--seconds", "600", "--json", "-"]).spawn().unwrap();
+    server.asked.recv().unwrap();
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["interrupted"], true);
+    assert_nothing_is_lost_in_silence(&result);
+    assert!(number(&result, "/account/answered") > 0);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_with_a_hint() {
+    // A port that was just free: bound, read and given back.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (code, stdout, stderr) = finished(&["-s", &address, "--connect-timeout", "20ms"]);
+    assert_eq!((code, stdout.as_str()), (1, ""));
+    assert!(stderr.starts_with(&format!("error: cannot connect to {address}: ")), "{stderr}");
+    assert!(stderr.contains("hint:"), "{stderr}");
+}
+
+#[test]
+fn what_makes_no_sense_is_one_line_a_hint_and_exit_code_2() {
+    for (flags, named) in [
+        (&["--conections", "5"][..], "--conections"),
+        (&["--ratio", "one"], "one"),
+        (&["--data-size", "huge"], "huge"),
+        (&["--threads", "9", "--connections", "3"], "9 threads"),
+        (&["--key-law", "zpif"], "zpif"),
+        (&["--seconds", "5", "--warm-up", "5s"], "nothing left to measure"),
+        (&["--seconds", "5", "--requests", "7"], "--requests"),
+        (&["--requests", "0"], "0 requests"),
+        (&["--keys", "0"], "no keys"),
+        (&["--rate", "many"], "many"),
+        (&["--servers", "localhost"], "localhost"),
+    ] {
+        let (code, stdout, stderr) = finished(flags);
+        assert_eq!((code, stdout.as_str()), (2, ""), "{flags:?}: {stderr}");
+        assert!(stderr.contains(named), "{flags:?}: {stderr}");
+    }
+}
+
+#[test]
+fn progress_is_one_json_object_per_line() {
+    let server = scripted(storing());
+    let flags =
+        ["-s", &server.address, "-n", "50", "-c", "2", "--keys", "10", "--populate", "--progress=json"];
+    let (code, stdout, stderr) = finished(&flags);
+    assert_eq!(code, 0);
+    assert!(stdout.contains("per second"), "{stdout}");
+    let lines: Vec<Value> = stderr
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for phase in ["populate", "check", "run"] {
+        assert!(
+            lines.iter().any(|line| line["phase"] == phase && line["second"]["count"].is_u64()),
+            "{stderr}"
+        );
+    }
+}
+
+/// A memcached of the test's own, ended with it.
+struct Memcached {
+    child: Child,
+    address: String,
+    /// Where it says that it listens.
+    _port_file: PathBuf,
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `None`, with a printed line, where memcached is not installed.
+fn memcached(name: &str) -> Option<Memcached> {
+    let port_file =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.port", std::process::id()));
+    let _ = std::fs::remove_file(&port_file);
+    let spawned = Command::new("memcached")
+        .args(["-l", "127.0.0.1", "-p", "-1", "-U", "0", "-t", "1", "-m", "64", "-u", "root"])
+        .env("MEMCACHED_PORT_FILENAME", &port_file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = spawned else {
+        println!("skipped: memcached is not installed");
+        return None;
+    };
+    // It writes the file, under another name first, once it listens. Who runs it as root stays root, so that it may.
+    let begun = std::time::Instant::now();
+    let port = loop {
+        if let Ok(text) = std::fs::read_to_string(&port_file)
+            && let Some(port) = text.lines().find_map(|line| line.strip_prefix("TCP INET: "))
+        {
+            break port.trim().to_owned();
+        }
+        assert!(child.try_wait().unwrap().is_none(), "memcached ended at once");
+        assert!(begun.elapsed().as_secs() < 20, "memcached does not say where it listens");
+        thread::park_timeout(std::time::Duration::from_millis(2));
+    };
+    Some(Memcached { child, address: format!("127.0.0.1:{port}"), _port_file: port_file })
+}
+
+impl Memcached {
+    fn stats(&self) -> BTreeMap<String, u64> {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(b"stats\r\n").unwrap();
+        let mut stats = BTreeMap::new();
+        for line in BufReader::new(stream).lines() {
+            let line = line.unwrap();
+            let Some(rest) = line.strip_prefix("STAT ") else { break };
+            let (name, value) = rest.split_once(' ').unwrap();
+            if let Ok(value) = value.parse() {
+                stats.insert(name.to_owned(), value);
+            }
+        }
+        stats
+    }
+}
+
+#[test]
+fn counts_agree_with_memcached_to_the_unit() {
+    let Some(server) = memcached("agree") else { return };
+    let flags = ["-s", &server.address, "--keys", "500", "--data-size", "10-5000"];
+    let (code, _, stderr) = finished(&[&flags[..], &["--populate-only"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let before = server.stats();
+    // Keys beyond those that were populated miss.
+    let load = ["-s", &server.address, "--keys", "600", "-c", "7", "-t", "2", "-n", "3001", "--verify"];
+    let more = ["--data-size", "10-5000", "--ratio", "1:9", "--multi-get", "4", "--pipeline", "3"];
+    let (code, result, stderr) = result(&[&load[..], &more].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let after = server.stats();
+    let grew = |name: &str| after[name] - before[name];
+    assert_nothing_is_lost_in_silence(&result);
+    assert_eq!(number(&result, "/account/sent"), 3_001);
+    assert_eq!(grew("cmd_set"), number(&result, "/account/answers/set/stored"));
+    assert_eq!(grew("cmd_get"), number(&result, "/account/keys"));
+    assert_eq!(grew("get_hits"), number(&result, "/account/hits"));
+    assert_eq!(grew("get_misses"), number(&result, "/account/misses"));
+    assert!(number(&result, "/account/misses") > 0);
+    // Beside the run there was the question for the statistics, and its answer before the run.
+    assert_eq!(grew("bytes_read"), number(&result, "/account/bytes_sent") + "stats\r\n".len() as u64);
+    assert_eq!(grew("total_connections"), 8);
+    assert_eq!(number(&result, "/verified/mismatched"), 0);
+    assert_eq!(number(&result, "/verified/checked"), number(&result, "/account/hits"));
+}
+
+#[test]
+fn all_commands_are_what_memcached_understands() {
+    let Some(server) = memcached("commands") else { return };
+    let mix = "get=1,mget=1,gets=1,gat=1,set=1,add=1,replace=1,append=1,prepend=1,cas=1,delete=1,incr=1,decr=1,touch=1";
+    let flags =
+        ["-s", &server.address, "--keys", "50", "--mix", mix, "--multi-get", "3", "-n", "4000", "-c", "4"];
+    let (code, result, stderr) =
+        result(&[&flags[..], &["--populate", "--verify", "--data-size", "40"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert_nothing_is_lost_in_silence(&result);
+    assert_eq!(result["overall"]["errors"], serde_json::json!({}));
+    let answers = result["account"]["answers"].as_object().unwrap();
+    for operation in ["get", "multiget", "gat", "set", "add", "replace", "append", "prepend", "cas", "delete"]
+    {
+        assert!(answers.contains_key(operation), "{operation}: {answers:?}");
+    }
+    let stats = server.stats();
+    let of = |operation: &str, kind: &str| number(&result, &format!("/account/answers/{operation}/{kind}"));
+    assert_eq!(stats["delete_hits"], of("delete", "deleted"));
+    assert_eq!(stats["delete_misses"], of("delete", "not_found"));
+    assert_eq!(stats["incr_hits"] + stats["decr_hits"], of("incr", "number") + of("decr", "number"));
+    assert_eq!(stats["incr_misses"] + stats["decr_misses"], 0);
+    assert_eq!(stats["cas_hits"], of("cas", "stored"));
+    assert_eq!(stats["cas_badval"], of("cas", "exists"));
+    assert_eq!(stats["touch_hits"], of("touch", "touched") + number(&result, "/operations/gat/hits"));
+}

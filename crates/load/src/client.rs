@@ -1,0 +1,502 @@
+//! One virtual client: what it has asked, what it is owed, and when it wants to ask again. Bytes in, bytes out.
+//!
+//! ```text
+//!  a slot is free from `due` ─▶ issue ─▶ outbox ─▶ (sent) ~~~ (answered) ─▶ receive ─▶ the slot is free again,
+//!        ▲                                                                     │        from answered + think time
+//!        └─────────────────────────────────────────────────────────────────────┘
+//! ```
+//! A client has as many slots as requests may be under way (its pipeline depth). **Response time counts from `due`, not from
+//! `sent`**: a client that is itself late, or whose connection is down, would otherwise hide the very delays it is
+//! there to measure (coordinated omission).
+
+use std::collections::VecDeque;
+
+use krarup_memcache::response::{self, Expect, Reply};
+use krarup_memcache::{Class, Parsed};
+use krarup_net::{Inbox, Outbox};
+use krarup_record::{ServerVisit, Visit};
+use krarup_units::Stamp;
+
+use crate::account::{Account, Loss};
+use crate::keys::Key;
+use crate::random::{self, Random};
+use crate::schedule::Think;
+use crate::workload::{Asked, Plan, Scratch, Stream, Then};
+
+/// One request under way.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    asked: Asked,
+    due: Stamp,
+    sent: Stamp,
+}
+
+/// A request that an answer gave rise to; it goes before all others.
+#[derive(Clone, Copy, Debug)]
+enum FollowUp {
+    Refill(Key),
+    Cas(Key, u64),
+}
+
+/// What all clients of a thread share while they work.
+#[derive(Debug)]
+pub struct Shared<'a> {
+    /// The workload.
+    pub plan: &'a Plan,
+    /// Where every request is accounted for.
+    pub account: &'a mut Account,
+    /// Room to write in.
+    pub scratch: &'a mut Scratch,
+    /// Whether values that come are compared with what must have been stored.
+    pub verify: bool,
+}
+
+/// What came was no answer to what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfStep;
+
+/// A virtual client.
+#[derive(Debug)]
+pub struct Client {
+    /// What waits to leave.
+    pub outbox: Outbox,
+    inbox: Inbox,
+    /// Reading fewer bytes than this completes no answer.
+    needed: usize,
+    in_flight: VecDeque<InFlight>,
+    /// The keys that answers under way may name, in order.
+    keys: VecDeque<Key>,
+    /// From when on each free slot wants to be used, earliest first.
+    free: VecDeque<Stamp>,
+    follow: VecDeque<(Stamp, FollowUp)>,
+    think: Think,
+    thoughts: Random,
+    target: u16,
+    /// How many requests of its own it may still begin.
+    pub budget: u64,
+}
+
+impl Client {
+    /// A client with `depth` free slots that want to be used from stamp zero on.
+    pub fn new(seed: u64, number: u64, depth: u32, think: Think, target: u16, budget: u64) -> Self {
+        Self {
+            outbox: Outbox::default(),
+            inbox: Inbox::default(),
+            needed: 0,
+            in_flight: VecDeque::with_capacity(depth as usize),
+            keys: VecDeque::new(),
+            free: (0..depth).map(|_| Stamp(0)).collect(),
+            follow: VecDeque::new(),
+            think,
+            thoughts: random::stream(seed, "think", number),
+            target,
+            budget,
+        }
+    }
+
+    /// How many slots are free.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// From when on the next free slot wants to be used.
+    pub fn wants(&self) -> Option<Stamp> {
+        self.free.front().copied()
+    }
+
+    /// How many requests are under way.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// When the oldest request under way was sent.
+    pub fn oldest(&self) -> Option<Stamp> {
+        self.in_flight.front().map(|one| one.sent)
+    }
+
+    /// Whether an answer has given rise to a request that waits for a slot.
+    pub fn has_follow_up(&self) -> bool {
+        !self.follow.is_empty()
+    }
+
+    /// Writes the next request to the outbox; a slot must be free. `due` is when it should have been sent at the latest,
+    /// where that is not up to the client's own slots.
+    pub fn issue(&mut self, due: Option<Stamp>, now: Stamp, stream: &mut Stream, shared: &mut Shared<'_>) {
+        let free_from = self.free.pop_front().expect("a slot is free");
+        let (due, asked) = match self.follow.pop_front() {
+            Some((due, FollowUp::Refill(key))) => {
+                (due, stream.refill(key, shared.scratch, self.outbox.tail()))
+            }
+            Some((due, FollowUp::Cas(key, unique))) => {
+                (due, stream.cas(key, unique, shared.scratch, self.outbox.tail()))
+            }
+            None => {
+                self.budget = self.budget.saturating_sub(1);
+                let due = due.unwrap_or(free_from);
+                (due, stream.next(shared.scratch, self.outbox.tail(), &mut self.keys))
+            }
+        };
+        shared.account.sent += 1;
+        self.in_flight.push_back(InFlight { asked, due, sent: now.max(due) });
+    }
+
+    /// Takes bytes that came at `now`, and settles every answer that they complete. Says how many there were.
+    ///
+    /// # Errors
+    /// When they are no answers to what was asked: then [`Self::give_up`].
+    pub fn receive(&mut self, fresh: &[u8], now: Stamp, shared: &mut Shared<'_>) -> Result<usize, OutOfStep> {
+        shared.account.bytes_received += fresh.len() as u64;
+        if self.inbox.is_empty() {
+            // The usual case: whole answers, settled where they lie, without a copy.
+            let (settled, used) = self.settle(fresh, now, shared)?;
+            if used < fresh.len() {
+                self.inbox.append(&fresh[used..]);
+            }
+            return Ok(settled);
+        }
+        self.inbox.append(fresh);
+        let inbox = std::mem::take(&mut self.inbox);
+        let result = self.settle(inbox.unread(), now, shared);
+        self.inbox = inbox;
+        let (settled, used) = result?;
+        self.inbox.consume(used);
+        self.inbox.shrink(KEEP);
+        Ok(settled)
+    }
+
+    /// Settles the answers at the front of `bytes`: how many, and how many bytes they took.
+    fn settle(
+        &mut self,
+        bytes: &[u8],
+        now: Stamp,
+        shared: &mut Shared<'_>,
+    ) -> Result<(usize, usize), OutOfStep> {
+        let (mut settled, mut used) = (0, 0);
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            if rest.len() < self.needed {
+                break;
+            }
+            let Some(&request) = self.in_flight.front() else { return Err(OutOfStep) };
+            match response::parse(rest, request.asked.expect) {
+                Parsed::Complete { message, used: length } => {
+                    self.needed = 0;
+                    self.answer(&request, &message, now, shared);
+                    used += length;
+                    settled += 1;
+                }
+                Parsed::Incomplete { needed } => {
+                    self.needed = needed;
+                    break;
+                }
+                Parsed::Invalid(_) => return Err(OutOfStep),
+            }
+        }
+        Ok((settled, used))
+    }
+
+    fn answer(&mut self, request: &InFlight, reply: &Reply<'_>, now: Stamp, shared: &mut Shared<'_>) {
+        self.in_flight.pop_front();
+        let (mut visit, server) = self.visit(request, now);
+        visit.bytes_out = reply.bytes.len() as u64;
+        if let Expect::Values { keys, .. } = request.asked.expect {
+            let found = reply.class == Class::Values;
+            if found {
+                visit.hits = reply.hits;
+                visit.misses = keys - reply.hits;
+            }
+            if found && (shared.verify || request.asked.then != Then::Nothing) {
+                self.look(request, reply, now, shared);
+            } else {
+                self.keys.drain(..keys as usize);
+            }
+        }
+        shared.account.answered(reply.class, &mut visit, server);
+        self.free_slot(now);
+    }
+
+    /// Looks at every value of an answer: verifies it, and notes what is to follow.
+    fn look(&mut self, request: &InFlight, reply: &Reply<'_>, now: Stamp, shared: &mut Shared<'_>) {
+        let range = &shared.plan.workload.keys;
+        let mut left = request.asked.keys;
+        let mut values = reply.values().peekable();
+        let mut text = std::mem::take(&mut shared.scratch.key);
+        // Values come in the order of the keys, those without one left out.
+        while left > 0 {
+            left -= 1;
+            let key = self.keys.pop_front().expect("the keys of every request under way are kept");
+            text.clear();
+            range.write(key, &mut text);
+            match values.next_if(|value| value.key == text) {
+                Some(value) => {
+                    if shared.verify {
+                        verify(shared, &text, value.data);
+                    }
+                    if let (Then::Cas, Some(unique)) = (request.asked.then, value.unique) {
+                        self.follow.push_back((now, FollowUp::Cas(key, unique)));
+                    }
+                }
+                None if request.asked.then == Then::Refill => {
+                    self.follow.push_back((now, FollowUp::Refill(key)));
+                }
+                None => {}
+            }
+        }
+        shared.scratch.key = text;
+        if let (true, Some(value)) = (shared.verify, values.next()) {
+            shared.account.verified.checked += 1;
+            mismatch(shared, &format!("a value for {} that was not asked for here", show(value.key)));
+        }
+    }
+
+    fn visit(&self, request: &InFlight, now: Stamp) -> (Visit, ServerVisit) {
+        let mut visit = Visit::at(request.due, request.asked.operation);
+        visit.taken = request.sent;
+        visit.replied = now.max(request.sent);
+        visit.keys = request.asked.keys;
+        visit.bytes_in = u64::from(request.asked.bytes);
+        (visit, ServerVisit::ok(self.target, request.sent, visit.replied))
+    }
+
+    fn free_slot(&mut self, now: Stamp) {
+        let from = now + self.think.draw(&mut self.thoughts);
+        // Think times differ: the slots are kept in the order in which they want to be used.
+        let place = self.free.iter().rposition(|&other| other <= from).map_or(0, |place| place + 1);
+        self.free.insert(place, from);
+    }
+
+    /// Gives up everything that is under way, for this reason, and forgets half-read and half-written bytes.
+    pub fn give_up(&mut self, loss: Loss, now: Stamp, account: &mut Account) {
+        while let Some(request) = self.in_flight.pop_front() {
+            let (mut visit, server) = self.visit(&request, now);
+            account.lost(loss, &mut visit, server);
+            self.free_slot(now);
+        }
+        self.keys.clear();
+        self.follow.clear();
+        self.inbox.clear();
+        self.outbox.clear();
+        self.needed = 0;
+    }
+}
+
+/// Bytes of memory that a client keeps for answers that came in pieces.
+const KEEP: usize = 1 << 14;
+
+fn verify(shared: &mut Shared<'_>, key: &[u8], data: &[u8]) {
+    shared.account.verified.checked += 1;
+    if let Err(wrong) = shared.plan.values.check(key, data) {
+        mismatch(shared, &format!("{} ({} bytes): {wrong}", show(key), data.len()));
+    }
+}
+
+#[cold]
+fn mismatch(shared: &mut Shared<'_>, what: &str) {
+    let verified = &mut shared.account.verified;
+    verified.mismatched += 1;
+    verified.first.get_or_insert_with(|| what.to_owned());
+}
+
+fn show(key: &[u8]) -> String {
+    key.escape_ascii().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use krarup_record::Operation;
+    use krarup_units::Nanos;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::account::{Measured, Segment};
+    use crate::keys::KeyLaw;
+    use crate::sizes::SizeLaw;
+    use crate::workload::{Mix, OnMiss, Workload};
+
+    /// A client by hand: its bytes in and out, and what the account says at the end.
+    struct Hand {
+        client: Client,
+        stream: Stream,
+        plan: Arc<Plan>,
+        account: Account,
+        scratch: Scratch,
+        verify: bool,
+    }
+
+    impl Hand {
+        fn new(workload: Workload, depth: u32, think: Think) -> Self {
+            let plan = Plan::new(workload, 1, 1);
+            Self {
+                client: Client::new(1, 0, depth, think, 0, u64::MAX),
+                stream: plan.stream(0),
+                plan,
+                account: Account::new(Measured { from: Stamp(0), to: Stamp(u64::MAX) }),
+                scratch: Scratch::default(),
+                verify: false,
+            }
+        }
+
+        fn issue(&mut self, now: u64) -> String {
+            let mut shared = Shared {
+                plan: &self.plan,
+                account: &mut self.account,
+                scratch: &mut self.scratch,
+                verify: self.verify,
+            };
+            self.client.issue(None, Stamp(now), &mut self.stream, &mut shared);
+            let written = String::from_utf8(self.client.outbox.unsent().to_vec()).unwrap();
+            self.client.outbox.advance(written.len());
+            written
+        }
+
+        fn receive(&mut self, bytes: &[u8], now: u64) -> Result<usize, OutOfStep> {
+            let mut shared = Shared {
+                plan: &self.plan,
+                account: &mut self.account,
+                scratch: &mut self.scratch,
+                verify: self.verify,
+            };
+            self.client.receive(bytes, Stamp(now), &mut shared)
+        }
+
+        fn segment(mut self) -> Segment {
+            self.account.close(Stamp(1 << 40));
+            let mut segments = self.account.over.into_iter();
+            let first = segments.next().unwrap();
+            segments.fold(first, |mut sum, one| {
+                sum.merge(&one);
+                sum
+            })
+        }
+    }
+
+    fn gets() -> Workload {
+        Workload {
+            mix: Mix::Ratio { sets: 0, gets: 1 },
+            get_law: KeyLaw::Sequential,
+            value_size: SizeLaw::Fixed(40),
+            ..Workload::default()
+        }
+    }
+
+    #[test]
+    fn response_time_counts_from_due_and_lateness_is_apart() {
+        let mut hand = Hand::new(gets(), 1, Think::None);
+        assert_eq!(hand.issue(100), "get key-0\r\n");
+        assert_eq!(hand.receive(b"END\r\n", 700), Ok(1));
+        // The next is due when the answer came, though it is sent later.
+        assert_eq!(hand.client.wants(), Some(Stamp(700)));
+        hand.issue(900);
+        assert_eq!(hand.receive(b"END\r\n", 1_000), Ok(1));
+        let tally = hand.segment().counts[Operation::Get.index()].tally;
+        assert_eq!((tally.count, tally.misses), (2, 2));
+        assert_eq!(tally.response_time, Nanos(700 + 300));
+        assert_eq!(tally.queue_time, Nanos(100 + 200));
+        assert_eq!(tally.server_time, Nanos(600 + 100));
+        assert_eq!(tally.own_time, Nanos(0));
+    }
+
+    #[test]
+    fn a_client_that_thinks_wants_its_slot_later() {
+        let mut hand = Hand::new(gets(), 2, Think::Fixed(1e-6));
+        hand.issue(0);
+        hand.issue(0);
+        assert_eq!(hand.client.free(), 0);
+        assert_eq!(hand.receive(b"END\r\nEND\r\n", 500), Ok(2));
+        assert_eq!((hand.client.free(), hand.client.wants()), (2, Some(Stamp(1_500))));
+    }
+
+    #[test]
+    fn what_missed_is_set_before_anything_else() {
+        let workload =
+            Workload { on_miss: OnMiss::Set, multi_get: 3, mix: Mix::Ratio { sets: 0, gets: 3 }, ..gets() };
+        let mut hand = Hand::new(workload, 1, Think::None);
+        assert_eq!(hand.issue(0), "get key-0 key-1 key-2\r\n");
+        assert_eq!(hand.receive(b"VALUE key-1 0 1\r\nx\r\nEND\r\n", 10), Ok(1));
+        assert!(hand.issue(10).starts_with("set key-0 0 0 40\r\n"));
+        assert_eq!(hand.receive(b"STORED\r\n", 20), Ok(1));
+        assert!(hand.issue(20).starts_with("set key-2 0 0 40\r\n"));
+        assert_eq!(hand.receive(b"STORED\r\n", 30), Ok(1));
+        assert_eq!(hand.issue(30), "get key-3 key-4 key-5\r\n");
+    }
+
+    #[test]
+    fn a_value_for_another_key_is_found_out() {
+        let mut hand = Hand::new(gets(), 1, Think::None);
+        hand.verify = true;
+        hand.issue(0);
+        let mut reply = Vec::new();
+        let mut value = Vec::new();
+        hand.plan.values.write(b"key-7", 1, 40, &mut value);
+        krarup_memcache::write::value(&mut reply, b"key-7", 0, None, &value);
+        reply.extend_from_slice(b"END\r\n");
+        assert_eq!(hand.receive(&reply, 10), Ok(1));
+        assert_eq!(hand.account.verified.mismatched, 1);
+        assert!(hand.account.verified.first.unwrap().contains("key-7"));
+    }
+
+    #[test]
+    fn an_answer_that_nobody_asked_for_is_out_of_step() {
+        let mut hand = Hand::new(gets(), 1, Think::None);
+        assert_eq!(hand.receive(b"END\r\n", 5), Err(OutOfStep));
+        hand.issue(10);
+        assert_eq!(hand.receive(b"STORED\r\n", 20), Err(OutOfStep));
+        hand.client.give_up(Loss::OutOfStep, Stamp(20), &mut hand.account);
+        assert_eq!((hand.client.free(), hand.client.in_flight(), hand.account.sent), (1, 0, 1));
+        let counts = hand.segment().overall();
+        assert_eq!((counts.lost(), counts.answered(), counts.tally.errors), (1, 0, 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Where the network cuts the answers must not matter.
+        #[test]
+        fn any_cut_of_the_answers_settles_the_same(
+            hits in prop::collection::vec(any::<bool>(), 1..12),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let mut hand = Hand::new(gets(), 12, Think::None);
+            hand.verify = true;
+            let mut replies = Vec::new();
+            for (place, &hit) in hits.iter().enumerate() {
+                hand.issue(0);
+                if hit {
+                    let (key, mut value) = (format!("key-{place}").into_bytes(), Vec::new());
+                    hand.plan.values.write(&key, 9, 40, &mut value);
+                    krarup_memcache::write::value(&mut replies, &key, 0, None, &value);
+                }
+                replies.extend_from_slice(b"END\r\n");
+            }
+            let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(replies.len())).collect();
+            places.sort_unstable();
+            places.push(replies.len());
+            let (mut from, mut settled) = (0, 0);
+            for to in places {
+                if to > from {
+                    settled += hand.receive(&replies[from..to], 10).unwrap();
+                    from = to;
+                }
+            }
+            prop_assert_eq!(settled, hits.len());
+            let found = hits.iter().filter(|&&hit| hit).count() as u64;
+            let verified = &hand.account.verified;
+            prop_assert_eq!((verified.checked, verified.mismatched), (found, 0));
+            prop_assert_eq!(hand.account.bytes_received, replies.len() as u64);
+            let tally = hand.segment().overall().tally;
+            prop_assert_eq!((tally.count, tally.hits, tally.bytes_out), (hits.len() as u64, found, replies.len() as u64));
+        }
+
+        #[test]
+        fn no_bytes_make_a_client_panic(bytes in prop::collection::vec(any::<u8>(), 0..100), depth in 1_u32..4) {
+            let mut hand = Hand::new(Workload { on_miss: OnMiss::Set, ..gets() }, depth, Think::None);
+            hand.verify = true;
+            (0..depth).for_each(|_| drop(hand.issue(0)));
+            let _ = hand.receive(&bytes, 1);
+            hand.client.give_up(Loss::OutOfStep, Stamp(1), &mut hand.account);
+            prop_assert_eq!(hand.client.free(), depth as usize);
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Which keys are asked for: a numbered range written as text, and the laws by which numbers are drawn.
+
+use rand_distr::{Distribution, StandardNormal, Zipf};
+use serde::{Deserialize, Serialize};
+
+use crate::random::{Random, below};
+
+/// The keys of a workload: `prefix` and a number, `minimum` to `minimum + count - 1`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KeyRange {
+    /// What every key begins with.
+    pub prefix: String,
+    /// The first key's number.
+    pub minimum: u64,
+    /// How many keys; at least 1.
+    pub count: u64,
+    /// Every key has at least this many bytes: numbers are filled up with zeros in front. 0: as short as they come.
+    pub size: u16,
+}
+
+impl Default for KeyRange {
+    fn default() -> Self {
+        Self { prefix: "key-".to_owned(), minimum: 0, count: 10_000, size: 0 }
+    }
+}
+
+/// Longest key that memcached takes, in bytes.
+pub const LONGEST_KEY: usize = 250;
+
+/// What a key's value is for. Commands that change a value in place have keys of their own, so that the values of
+/// all others stay what they were stored as, and can be verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// `get set add replace cas delete touch gat`
+    #[default]
+    Plain,
+    /// `incr decr`: `prefix` + `counter-` + number.
+    Counter,
+    /// `append prepend`: `prefix` + `text-` + number.
+    Text,
+}
+
+/// One key: its family, and its place in the range from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// What its value is for.
+    pub family: Family,
+    /// Its number, less the range's minimum.
+    pub place: u64,
+}
+
+impl KeyRange {
+    /// Appends the key's text.
+    #[inline]
+    pub fn write(&self, key: Key, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(self.prefix.as_bytes());
+        out.extend_from_slice(match key.family {
+            Family::Plain => b"",
+            Family::Counter => b"counter-",
+            Family::Text => b"text-",
+        });
+        let mut digits = [0; 20];
+        let digits = decimal(self.minimum + key.place, &mut digits);
+        let filled = out.len() - start + digits.len();
+        out.extend(std::iter::repeat_n(b'0', usize::from(self.size).saturating_sub(filled)));
+        out.extend_from_slice(digits);
+    }
+
+    /// The longest text a key of this range has.
+    pub fn longest(&self) -> usize {
+        let last = self.minimum.saturating_add(self.count.saturating_sub(1));
+        (self.prefix.len() + "counter-".len() + decimal(last, &mut [0; 20]).len()).max(usize::from(self.size))
+    }
+}
+
+/// `value` in decimal digits, at the end of `room`.
+#[inline]
+fn decimal(mut value: u64, room: &mut [u8; 20]) -> &[u8] {
+    let mut at = room.len();
+    loop {
+        at -= 1;
+        room[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            return &room[at..];
+        }
+    }
+}
+
+/// By which law keys are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "law", deny_unknown_fields)]
+pub enum KeyLaw {
+    /// Each key equally often.
+    #[default]
+    Uniform,
+    /// Each client goes through the whole range in order, and begins anew at its end.
+    Sequential,
+    /// The range in order, parted evenly between the clients: client c of n takes every n-th key, from the c-th on.
+    /// Together they go through it exactly once before any key comes again.
+    Parted,
+    /// Normal around `mean` (0 to 1, as a share of the range), cut at both ends.
+    Gaussian {
+        /// Where the middle is, as a share of the range.
+        mean: f64,
+        /// The standard deviation, as a share of the range.
+        deviation: f64,
+    },
+    /// The k-th key of the range is drawn in proportion to 1/k^`exponent`.
+    Zipf {
+        /// 0 is uniform; caches are often near 1.
+        exponent: f64,
+    },
+    /// The first keys of the range are hot.
+    Hot {
+        /// The share of keys that are hot, above 0 and up to 1.
+        keys: f64,
+        /// The share of draws that go to them.
+        draws: f64,
+    },
+}
+
+/// A key law made ready for one range and one client.
+#[derive(Clone, Debug)]
+pub enum Draw {
+    /// See [`KeyLaw::Uniform`].
+    Uniform,
+    /// See [`KeyLaw::Sequential`] and [`KeyLaw::Parted`].
+    Walk {
+        /// The next place.
+        next: u64,
+        /// How far to the one after.
+        step: u64,
+        /// Where this client begins.
+        first: u64,
+    },
+    /// See [`KeyLaw::Gaussian`], in places.
+    Gaussian {
+        /// The middle.
+        mean: f64,
+        /// The standard deviation.
+        deviation: f64,
+    },
+    /// See [`KeyLaw::Zipf`].
+    Zipf(Zipf<f64>),
+    /// See [`KeyLaw::Hot`].
+    Hot {
+        /// How many places are hot.
+        hot: u64,
+        /// The share of draws that go to them.
+        draws: f64,
+    },
+}
+
+impl KeyLaw {
+    /// What is wrong with the law's figures.
+    ///
+    /// # Errors
+    /// In plain words.
+    pub fn check(self) -> Result<(), String> {
+        let share = |name: &str, value: f64| {
+            if (0.0..=1.0).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("{name} is {value}, not between 0 and 1"))
+            }
+        };
+        match self {
+            Self::Uniform | Self::Sequential | Self::Parted => Ok(()),
+            Self::Gaussian { mean, deviation } => {
+                share("the mean of the key law", mean)?;
+                if deviation > 0.0 && deviation.is_finite() {
+                    Ok(())
+                } else {
+                    Err(format!("the deviation of the key law is {deviation}, not above 0"))
+                }
+            }
+            Self::Zipf { exponent } if (0.0..=20.0).contains(&exponent) => Ok(()),
+            Self::Zipf { exponent } => Err(format!("the Zipf exponent is {exponent}, not between 0 and 20")),
+            Self::Hot { keys, draws } => {
+                share("the share of hot keys", keys)?;
+                share("the share of draws that are hot", draws)
+            }
+        }
+    }
+
+    /// Made ready for a range of `count` keys and client `client` of `clients`.
+    pub fn draw(self, count: u64, client: u64, clients: u64) -> Draw {
+        match self {
+            Self::Uniform => Draw::Uniform,
+            Self::Sequential => Draw::Walk { next: 0, step: 1, first: 0 },
+            Self::Parted => {
+                let first = client % count;
+                Draw::Walk { next: first, step: clients, first }
+            }
+            Self::Gaussian { mean, deviation } => {
+                Draw::Gaussian { mean: mean * count as f64, deviation: deviation * count as f64 }
+            }
+            Self::Zipf { exponent } => {
+                Draw::Zipf(Zipf::new(count as f64, exponent).expect("the law was checked"))
+            }
+            Self::Hot { keys, draws } => {
+                Draw::Hot { hot: ((keys * count as f64).round() as u64).clamp(1, count), draws }
+            }
+        }
+    }
+}
+
+impl Draw {
+    /// The next key's place, below `count`.
+    #[inline]
+    pub fn next(&mut self, random: &mut Random, count: u64) -> u64 {
+        match self {
+            Self::Uniform => below(random, count),
+            Self::Walk { next, step, first } => {
+                let place = *next;
+                *next = place.saturating_add(*step);
+                if *next >= count {
+                    *next = *first;
+                }
+                place
+            }
+            Self::Gaussian { mean, deviation } => loop {
+                let normal: f64 = StandardNormal.sample(random);
+                let place = (*mean + *deviation * normal).floor();
+                // What lies outside is drawn again: put on the edges it would make them hot.
+                if place >= 0.0 && place < count as f64 {
+                    return place as u64;
+                }
+            },
+            Self::Zipf(zipf) => (zipf.sample(random) as u64).clamp(1, count) - 1,
+            Self::Hot { hot, draws } => {
+                use rand::RngExt;
+                if *hot == count || random.random::<f64>() < *draws {
+                    below(random, *hot)
+                } else {
+                    *hot + below(random, count - *hot)
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::random;
+
+    fn text(range: &KeyRange, family: Family, place: u64) -> String {
+        let mut out = Vec::new();
+        range.write(Key { family, place }, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn shares(law: KeyLaw, count: u64, draws: usize) -> Vec<f64> {
+        let mut random = random::stream(3, "keys", 0);
+        let mut draw = law.draw(count, 0, 1);
+        let mut seen = vec![0_u32; count as usize];
+        (0..draws).for_each(|_| seen[draw.next(&mut random, count) as usize] += 1);
+        seen.iter().map(|&one| f64::from(one) / draws as f64).collect()
+    }
+
+    #[test]
+    fn keys_are_a_prefix_and_a_number() {
+        let mut range = KeyRange { prefix: "memtier-".to_owned(), minimum: 9, count: 2, size: 0 };
+        assert_eq!(text(&range, Family::Plain, 1), "memtier-10");
+        assert_eq!(text(&range, Family::Counter, 0), "memtier-counter-9");
+        range.size = 12;
+        assert_eq!(text(&range, Family::Plain, 0), "memtier-0009");
+        assert_eq!(text(&range, Family::Plain, 1), "memtier-0010");
+        assert_eq!(range.longest(), "memtier-counter-10".len());
+    }
+
+    #[test]
+    fn a_walk_goes_through_the_range_in_order_and_begins_anew() {
+        let mut random = random::stream(1, "keys", 0);
+        let mut walk = KeyLaw::Sequential.draw(3, 5, 7);
+        let places: Vec<u64> = (0..7).map(|_| walk.next(&mut random, 3)).collect();
+        assert_eq!(places, [0, 1, 2, 0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn zipf_draws_follow_the_law() {
+        let shares = shares(KeyLaw::Zipf { exponent: 1.0 }, 100, 200_000);
+        let harmonic: f64 = (1..=100).map(|k| 1.0 / f64::from(k)).sum();
+        for k in [1, 2, 5, 20] {
+            let expected = 1.0 / k as f64 / harmonic;
+            // Five standard errors of a share of 200,000 draws.
+            let slack = 5.0 * (expected / 200_000.0).sqrt();
+            assert!((shares[k - 1] - expected).abs() < slack, "key {k}: {} not {expected}", shares[k - 1]);
+        }
+    }
+
+    #[test]
+    fn gaussian_draws_have_the_mean_and_deviation_asked_for() {
+        let shares = shares(KeyLaw::Gaussian { mean: 0.5, deviation: 0.1 }, 1_000, 100_000);
+        let mean: f64 = shares.iter().enumerate().map(|(place, share)| (place as f64 + 0.5) * share).sum();
+        let square: f64 =
+            shares.iter().enumerate().map(|(place, share)| (place as f64 + 0.5 - mean).powi(2) * share).sum();
+        assert!((mean - 500.0).abs() < 2.0, "{mean}");
+        assert!((square.sqrt() - 100.0).abs() < 2.0, "{}", square.sqrt());
+    }
+
+    #[test]
+    fn hot_keys_get_their_share() {
+        let shares = shares(KeyLaw::Hot { keys: 0.1, draws: 0.9 }, 100, 100_000);
+        let hot: f64 = shares[..10].iter().sum();
+        assert!((hot - 0.9).abs() < 0.01, "{hot}");
+        assert!(shares.iter().all(|&share| share > 0.0));
+    }
+
+    #[test]
+    fn figures_that_make_no_law_are_refused() {
+        for law in [
+            KeyLaw::Gaussian { mean: 0.5, deviation: 0.0 },
+            KeyLaw::Gaussian { mean: 2.0, deviation: 0.1 },
+            KeyLaw::Zipf { exponent: -1.0 },
+            KeyLaw::Zipf { exponent: f64::NAN },
+            KeyLaw::Hot { keys: 1.5, draws: 0.5 },
+        ] {
+            assert!(law.check().is_err(), "{law:?}");
+        }
+    }
+
+    fn any_law() -> impl Strategy<Value = KeyLaw> {
+        prop_oneof![
+            Just(KeyLaw::Uniform),
+            Just(KeyLaw::Sequential),
+            Just(KeyLaw::Parted),
+            (0.0..=1.0, 0.001..2.0).prop_map(|(mean, deviation)| KeyLaw::Gaussian { mean, deviation }),
+            (0.0..3.0).prop_map(|exponent| KeyLaw::Zipf { exponent }),
+            (0.0..=1.0, 0.0..=1.0).prop_map(|(keys, draws)| KeyLaw::Hot { keys, draws }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_law_stays_in_its_range(law in any_law(), count in 1_u64..5_000, client in 0_u64..50, seed: u64) {
+            prop_assert_eq!(law.check(), Ok(()));
+            let mut random = random::stream(seed, "keys", client);
+            let mut draw = law.draw(count, client, 50);
+            for _ in 0..200 {
+                prop_assert!(draw.next(&mut random, count) < count);
+            }
+        }
+
+        #[test]
+        fn parted_clients_together_take_every_key_exactly_once(clients in 1_u64..40, count in 40_u64..200) {
+            let mut random = random::stream(0, "keys", 0);
+            let mut seen = vec![0; count as usize];
+            for client in 0..clients {
+                let mut walk = KeyLaw::Parted.draw(count, client, clients);
+                for _ in 0..(count - client).div_ceil(clients) {
+                    seen[walk.next(&mut random, count) as usize] += 1;
+                }
+            }
+            prop_assert!(seen.iter().all(|&times| times == 1));
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! What a run found out, as plain data: the JSON that `krarup load` writes, for programs to read.
+//!
+//! Two scopes, never mixed: [`LoadResult::account`] is of the **whole run**, from the first byte sent to the last answer, and agrees
+//! with the servers' own counters to the unit. [`LoadResult::operations`], throughput and times are of the **measured part** only: what was
+//! answered after the warm-up and before the cool-down.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use krarup_record::histogram::BUCKET;
+use krarup_record::{Distribution, Operation, Quantity, Tally};
+use krarup_units::{Nanos, PerSecond, Seconds, text};
+use serde::{Deserialize, Serialize};
+
+use crate::account::{CLASSES, Counts, Loss, Segment, Verified};
+use crate::config::Load;
+
+/// The version of this format. It changes when a field changes its meaning.
+pub const FORMAT: u32 = 1;
+
+/// What one run found out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadResult {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// What was asked for.
+    pub config: Load,
+    /// When the run began, in seconds since 1970 (UTC).
+    pub started_unix: Seconds,
+    /// How long the measured part was, in seconds.
+    pub seconds: Seconds,
+    /// Whether the run was stopped before its end.
+    pub interrupted: bool,
+    /// The whole run, to the unit.
+    pub account: WholeRun,
+    /// All operations of the measured part together.
+    pub overall: OperationResult,
+    /// The measured part by operation: `get`, `multiget`, `set` and so on; those that were never sent are left out.
+    pub operations: BTreeMap<String, OperationResult>,
+    /// The whole run second by second; a second is cut where the measured part begins or ends.
+    pub series: Vec<SeriesRow>,
+    /// What the generator itself used, and whether it was on time.
+    pub generator: Generator,
+    /// What was found when values were verified. `None` where nobody asked.
+    pub verified: Option<Verified>,
+    /// What to know before believing the figures.
+    pub warnings: Vec<Warning>,
+}
+
+/// Counts of the whole run. `sent = answered + lost`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WholeRun {
+    /// Requests handed to a connection.
+    pub sent: u64,
+    /// Requests that were answered, with errors too.
+    pub answered: u64,
+    /// Requests that were not, by reason.
+    pub lost: BTreeMap<String, u64>,
+    /// Requests of an open load that were due and never sent.
+    pub unsent: u64,
+    /// Answers by operation and kind.
+    pub answers: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Keys asked for, found and not found by commands that fetch values.
+    pub keys: u64,
+    /// See `keys`.
+    pub hits: u64,
+    /// See `keys`.
+    pub misses: u64,
+    /// Bytes that the sockets took, all framing of the protocol included.
+    pub bytes_sent: u64,
+    /// Bytes that came.
+    pub bytes_received: u64,
+    /// Connections that stood and were lost.
+    pub connections_lost: u64,
+    /// Attempts to connect that failed.
+    pub connects_failed: u64,
+}
+
+/// One operation in the measured part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperationResult {
+    /// Requests that were answered or given up.
+    pub count: u64,
+    /// Those that ended without an error, per second.
+    pub throughput: PerSecond,
+    /// Errors, by kind: `error`, `client_error`, `server_error`, and the reasons for which requests are lost.
+    pub errors: BTreeMap<String, u64>,
+    /// Keys asked for.
+    pub keys: u64,
+    /// Keys found.
+    pub hits: u64,
+    /// Keys not found.
+    pub misses: u64,
+    /// Bytes of the requests.
+    pub bytes_sent: u64,
+    /// Bytes of the answers.
+    pub bytes_received: u64,
+    /// From when a request was due until its answer was complete. Requests that ended with an error are in it too.
+    pub response_time: Times,
+    /// From when it was sent: what is left of the response time without the generator's own lateness.
+    pub time_from_sent: Times,
+    /// From when it was due until it was sent.
+    pub lateness: Times,
+    /// The response times in buckets of equal width.
+    pub histogram: Histogram,
+}
+
+/// A distribution of times, in seconds; zeros where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// How many.
+    pub count: u64,
+    /// Their exact mean.
+    pub mean: Seconds,
+    /// Their standard deviation.
+    pub deviation: Seconds,
+    /// The shortest.
+    pub min: Seconds,
+    /// The median. This and the other percentiles to three digits.
+    pub p50: Seconds,
+    /// 90 % are not longer.
+    pub p90: Seconds,
+    /// 95 % are not longer.
+    pub p95: Seconds,
+    /// 99 % are not longer.
+    pub p99: Seconds,
+    /// 99.9 % are not longer.
+    pub p999: Seconds,
+    /// The longest.
+    pub max: Seconds,
+}
+
+/// Counts in buckets of equal width.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// The width of a bucket, in seconds: 100 µs.
+    pub width: Seconds,
+    /// The bucket's number and its count; bucket k holds times from k·width up to (k + 1)·width. Empty ones are left out.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+/// One operation in one second.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeriesRow {
+    /// When it begins, in seconds from the start of the run.
+    pub start: Seconds,
+    /// How long it is, in seconds.
+    pub length: Seconds,
+    /// Whether it belongs to the measured part.
+    pub measured: bool,
+    /// The operation; `all` for all together.
+    pub operation: String,
+    /// Requests that were answered or given up.
+    pub count: u64,
+    /// Those that ended with an error.
+    pub errors: u64,
+    /// Those that did not, per second.
+    pub throughput: PerSecond,
+    /// Keys found.
+    pub hits: u64,
+    /// Keys not found.
+    pub misses: u64,
+    /// Mean response time, in seconds.
+    pub mean: Seconds,
+    /// Its median.
+    pub p50: Seconds,
+    /// Its 99th percentile.
+    pub p99: Seconds,
+    /// The longest.
+    pub max: Seconds,
+    /// Mean lateness, in seconds.
+    pub lateness: Seconds,
+}
+
+/// What the generator used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Generator {
+    /// Processor time of all threads during the run, in seconds.
+    pub cpu_seconds: Seconds,
+    /// The same per request sent, in seconds.
+    pub cpu_per_request: Seconds,
+    /// The largest share of its time that any thread was running, 0 to 1.
+    pub busiest_thread: f64,
+    /// How long the whole run took, in seconds.
+    pub elapsed: Seconds,
+}
+
+/// What to know before believing the figures, with the evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "warning")]
+pub enum Warning {
+    /// A thread of the generator was running nearly all the time: the generator may be the bottleneck.
+    GeneratorBusy {
+        /// The largest share of its time that any thread was running.
+        share: f64,
+    },
+    /// Requests were sent late, though the load was to come at its own pace.
+    GeneratorLate {
+        /// 99th percentile of the lateness, in seconds.
+        p99: Seconds,
+        /// Median response time, in seconds.
+        response_p50: Seconds,
+    },
+    /// Requests that were due were never sent.
+    Unsent {
+        /// How many.
+        count: u64,
+        /// How many were due.
+        due: u64,
+    },
+    /// Requests failed.
+    Errors {
+        /// How many.
+        count: u64,
+        /// Of how many.
+        of: u64,
+    },
+    /// Keys were not found.
+    Misses {
+        /// How many.
+        count: u64,
+        /// Of how many.
+        of: u64,
+    },
+    /// No connection stood any more, and a part of the run was given up.
+    GaveUp,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |count: u64, of: u64| 100.0 * count as f64 / of.max(1) as f64;
+        match *self {
+            Self::GeneratorBusy { share } => write!(
+                f,
+                "a generator thread was running {:.0} % of the time: the generator may be the bottleneck; \
+                 add --threads, or processors",
+                100.0 * share
+            ),
+            Self::GeneratorLate { p99, response_p50 } => write!(
+                f,
+                "requests were sent late (p99 {}, median response time {}): response times count from when they were \
+                 due and show it; add --connections or --threads, or lower the rate",
+                text::duration(p99),
+                text::duration(response_p50)
+            ),
+            Self::Unsent { count, due } => write!(
+                f,
+                "{count} of {due} requests ({:.1} %) were due and never sent: the system does not keep up with the rate",
+                percent(count, due)
+            ),
+            Self::Errors { count, of } => {
+                write!(f, "{count} of {of} requests ({:.2} %) ended with an error", percent(count, of))
+            }
+            Self::Misses { count, of } => write!(
+                f,
+                "{count} of {of} keys ({:.1} %) were not found: populate first with --populate, or give the servers more memory",
+                percent(count, of)
+            ),
+            Self::GaveUp => f.write_str("no connection stood any more, and the rest of the run was given up"),
+        }
+    }
+}
+
+impl Times {
+    /// Of a distribution.
+    pub fn of(distribution: &Distribution) -> Self {
+        if distribution.count() == 0 {
+            return Self::default();
+        }
+        let at = |quantile| distribution.quantile(quantile).map_or(0.0, Nanos::as_seconds);
+        let exact = distribution.exact();
+        Self {
+            count: distribution.count(),
+            mean: distribution.mean().unwrap_or(0.0),
+            deviation: distribution.deviation().unwrap_or(0.0),
+            min: exact.least.as_seconds(),
+            p50: at(0.5),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: exact.greatest.as_seconds(),
+        }
+    }
+}
+
+impl Histogram {
+    fn of(distribution: &Distribution) -> Self {
+        let buckets = distribution.buckets(BUCKET).into_iter();
+        Self {
+            width: BUCKET.as_seconds(),
+            buckets: buckets.map(|bucket| (bucket.from.0 / BUCKET.0, bucket.count)).collect(),
+        }
+    }
+}
+
+impl OperationResult {
+    /// Of what was counted in `length`, and its distributions.
+    pub(crate) fn new(counts: &Counts, times: [&Distribution; 3], length: Nanos) -> Self {
+        let [response, from_sent, lateness] = times;
+        let tally = &counts.tally;
+        Self {
+            count: tally.count,
+            throughput: tally.throughput(length),
+            errors: errors(counts),
+            keys: tally.keys,
+            hits: tally.hits,
+            misses: tally.misses,
+            bytes_sent: tally.bytes_in,
+            bytes_received: tally.bytes_out,
+            response_time: Times::of(response),
+            time_from_sent: Times::of(from_sent),
+            lateness: Times::of(lateness),
+            histogram: Histogram::of(response),
+        }
+    }
+
+    /// Requests that ended with an error.
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
+/// Answers that are errors, and losses; those that never came are left out.
+fn errors(counts: &Counts) -> BTreeMap<String, u64> {
+    let answers = CLASSES.iter().zip(counts.answers).filter(|((class, _), _)| class.is_error());
+    let answers = answers.map(|((_, name), count)| (*name, count));
+    let losses = Loss::ALL.iter().zip(counts.losses).map(|(loss, count)| (loss.name(), count));
+    answers
+        .chain(losses)
+        .filter(|&(_, count)| count > 0)
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect()
+}
+
+impl WholeRun {
+    /// Of everything that was recorded; what only the threads know is added by them.
+    pub(crate) fn of(segment: &Segment) -> Self {
+        let all = segment.overall();
+        let mut answers = BTreeMap::new();
+        for &operation in Operation::ALL {
+            let kinds: BTreeMap<String, u64> = CLASSES
+                .iter()
+                .zip(segment.counts[operation.index()].answers)
+                .filter(|&(_, count)| count > 0)
+                .map(|((_, name), count)| ((*name).to_owned(), count))
+                .collect();
+            if !kinds.is_empty() {
+                answers.insert(operation.name().to_owned(), kinds);
+            }
+        }
+        let lost = Loss::ALL.iter().zip(all.losses).filter(|&(_, count)| count > 0);
+        let fetched = |count: fn(&Tally) -> u64| {
+            let fetching = [Operation::Get, Operation::MultiGet, Operation::Gat];
+            fetching.iter().map(|operation| count(&segment.counts[operation.index()].tally)).sum()
+        };
+        Self {
+            answered: all.answered(),
+            lost: lost.map(|(loss, count)| (loss.name().to_owned(), count)).collect(),
+            answers,
+            keys: fetched(|tally| tally.keys),
+            hits: fetched(|tally| tally.hits),
+            misses: fetched(|tally| tally.misses),
+            connections_lost: segment.connections_lost,
+            connects_failed: segment.connects_failed,
+            ..Self::default()
+        }
+    }
+}
+
+/// The rows of one second: all operations together, then each that had answers.
+pub(crate) fn series(segment: &Segment) -> Vec<SeriesRow> {
+    let length = Nanos(segment.end.0.saturating_sub(segment.start.0));
+    let row = |operation: &str, tally: &Tally, response: &Distribution| {
+        let at = |quantile| response.quantile(quantile).map_or(0.0, Nanos::as_seconds);
+        SeriesRow {
+            start: Nanos(segment.start.0).as_seconds(),
+            length: length.as_seconds(),
+            measured: segment.measured,
+            operation: operation.to_owned(),
+            count: tally.count,
+            errors: tally.errors,
+            throughput: tally.throughput(length),
+            hits: tally.hits,
+            misses: tally.misses,
+            mean: tally.mean(tally.response_time).unwrap_or(0.0),
+            p50: at(0.5),
+            p99: at(0.99),
+            max: tally.response_max.as_seconds(),
+            lateness: tally.mean(tally.queue_time).unwrap_or(0.0),
+        }
+    };
+    let mut whole = Distribution::new();
+    let mut rows = Vec::new();
+    for &operation in Operation::ALL {
+        if let Some(response) = segment.histograms.get(operation, Quantity::Response) {
+            whole.merge(response);
+            rows.push(row(operation.name(), &segment.counts[operation.index()].tally, response));
+        }
+    }
+    rows.insert(0, row("all", &segment.overall().tally, &whole));
+    rows
+}

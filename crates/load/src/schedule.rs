@@ -1,0 +1,448 @@
+//! When requests are due. Arithmetic only: no clock and no sleep, so it can be tested.
+//!
+//! **Open arrivals.** Let Λ(t) be the number of requests wanted up to t: the integral of the rate. Request k is due at Λ⁻¹(S_k),
+//! where S_k are the arrivals of a process of rate 1: whole numbers when paced, sums of unit exponentials for Poisson arrivals.
+//! (That a Poisson process of rate λ(t) comes about so: Çınlar 1975, section 4.7.) A due time is never derived from
+//! the one before it, nor from a clock: being late with one request moves no other, and nothing drifts.
+//!
+//! **Bursts** are Poisson arrivals of a rate that jumps between two levels at random times (a Markov-modulated
+//! Poisson process of two states).
+
+use krarup_units::{Nanos, PerSecond, Seconds, Stamp};
+use rand_distr::{Distribution, Exp1};
+use serde::{Deserialize, Serialize};
+
+use crate::random::{self, Random};
+
+/// When a client sends its next request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// Each client waits for its answer, thinks, and sends the next: the system's speed decides how many come.
+    Closed(Think),
+    /// Requests come at their own pace, whatever the system does.
+    Open(Open),
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self::Closed(Think::None)
+    }
+}
+
+/// How long a client thinks between an answer and its next request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Think {
+    /// Not at all.
+    #[default]
+    None,
+    /// Always as long, in seconds.
+    Fixed(Seconds),
+    /// Exponential with this mean, in seconds.
+    Exponential(Seconds),
+}
+
+impl Think {
+    /// One think time.
+    #[inline]
+    pub fn draw(self, random: &mut Random) -> Nanos {
+        match self {
+            Self::None => Nanos::ZERO,
+            Self::Fixed(seconds) => Nanos::from_seconds(seconds),
+            Self::Exponential(mean) => {
+                let unit: f64 = Exp1.sample(random);
+                Nanos::from_seconds(unit * mean)
+            }
+        }
+    }
+
+    /// The mean think time Z.
+    pub fn mean(self) -> Seconds {
+        match self {
+            Self::None => 0.0,
+            Self::Fixed(seconds) | Self::Exponential(seconds) => seconds,
+        }
+    }
+}
+
+/// Arrivals at their own pace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Open {
+    /// How they are spread.
+    #[serde(default)]
+    pub process: Process,
+    /// The rate over time. After the last leg its end rate goes on.
+    pub legs: Vec<Leg>,
+}
+
+/// A part of the time, during which the rate goes straight from one value to another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Leg {
+    /// Rate at its start.
+    pub from: PerSecond,
+    /// Rate at its end.
+    pub to: PerSecond,
+    /// Its length.
+    pub seconds: Seconds,
+}
+
+/// How arrivals are spread around their rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Process {
+    /// At equal distances.
+    Paced,
+    /// Memoryless: what many independent users add up to.
+    #[default]
+    Poisson,
+    /// Poisson, with bursts.
+    Bursty {
+        /// During a burst the rate is this many times the mean; above 1.
+        factor: f64,
+        /// The share of time that bursts take; above 0, and `factor · share` at most 1.
+        share: f64,
+        /// The mean length of a burst, in seconds.
+        length: Seconds,
+    },
+}
+
+impl Arrivals {
+    /// What is wrong with it.
+    ///
+    /// # Errors
+    /// In plain words.
+    pub fn check(&self) -> Result<(), String> {
+        let positive = |name: &str, value: f64| {
+            if value.is_finite() && value >= 0.0 {
+                Ok(())
+            } else {
+                Err(format!("{name} is {value}, not 0 or more"))
+            }
+        };
+        match self {
+            Self::Closed(think) => positive("the think time", think.mean()),
+            Self::Open(open) => {
+                let Some(last) = open.legs.last() else {
+                    return Err("an open load needs a rate".to_owned());
+                };
+                for leg in &open.legs {
+                    positive("a rate", leg.from.0)?;
+                    positive("a rate", leg.to.0)?;
+                    positive("the length of a step", leg.seconds)?;
+                }
+                if open.legs.iter().all(|leg| leg.from.0 == 0.0 && leg.to.0 == 0.0) {
+                    return Err("an open load needs a rate above 0".to_owned());
+                }
+                if open.legs.iter().any(|leg| leg.from.0.max(leg.to.0) > 1e8) || last.to.0 > 1e8 {
+                    return Err("a rate above 100,000,000 per second is beyond any machine".to_owned());
+                }
+                match open.process {
+                    Process::Bursty { factor, share, length }
+                        if !(factor > 1.0 && share > 0.0 && factor * share <= 1.0 && length > 0.0) =>
+                    {
+                        Err(format!(
+                            "bursts of {factor} times the rate during {share} of the time make no sense: \
+                             the factor is above 1, factor times share at most 1, the length above 0"
+                        ))
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// The due times of an open load, one after the other, never decreasing, without end while the rate is above 0.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    legs: Vec<Leg>,
+    /// The leg that holds the next arrival; `legs.len()` behind the last.
+    leg: usize,
+    /// When it begins.
+    begins: Seconds,
+    /// Λ where it begins.
+    before: f64,
+    process: Process,
+    /// S_k of the last arrival.
+    unit: f64,
+    count: u64,
+    arrivals: Random,
+    burst: Burst,
+}
+
+/// The modulating state: time as the arrivals feel it, which runs faster during a burst.
+#[derive(Clone, Debug)]
+struct Burst {
+    jumps: Random,
+    bursting: bool,
+    /// Λ at the last jump, and what the arrivals felt of it.
+    felt_from: (f64, f64),
+    /// Λ at the next jump.
+    until: f64,
+}
+
+impl Schedule {
+    /// The schedule that a checked open load has under this seed.
+    pub fn new(open: &Open, seed: u64) -> Self {
+        Self {
+            legs: open.legs.clone(),
+            leg: 0,
+            begins: 0.0,
+            before: 0.0,
+            process: open.process,
+            unit: 0.0,
+            count: 0,
+            arrivals: random::stream(seed, "arrivals", 0),
+            burst: Burst {
+                jumps: random::stream(seed, "bursts", 0),
+                bursting: false,
+                felt_from: (0.0, 0.0),
+                until: 0.0,
+            },
+        }
+    }
+
+    /// Λ⁻¹: when the integral of the rate reaches `wanted`, which never falls from call to call.
+    fn inverse(&mut self, wanted: f64) -> Option<Seconds> {
+        while let Some(leg) = self.legs.get(self.leg) {
+            let area = 0.5 * (leg.from.0 + leg.to.0) * leg.seconds;
+            let is_last = self.leg + 1 == self.legs.len();
+            if wanted - self.before < area || (is_last && wanted - self.before <= area && area > 0.0) {
+                return Some(self.begins + within(leg, wanted - self.before));
+            }
+            self.before += area;
+            self.begins += leg.seconds;
+            self.leg += 1;
+        }
+        let rate = self.legs.last()?.to.0;
+        (rate > 0.0).then(|| self.begins + (wanted - self.before) / rate)
+    }
+
+    /// Where Λ is when the arrivals have felt `self.unit`: with bursts they feel `factor` for each unit of Λ, between
+    /// bursts the rest, so that the mean stays what it is.
+    fn modulated(&mut self, factor: f64, share: f64, length: Seconds) -> f64 {
+        let calm = (1.0 - factor * share) / (1.0 - share).max(f64::EPSILON);
+        // Lengths are drawn in seconds and measured in Λ at the mean rate, so that they mean what was asked on a level rate.
+        let mean_rate = self.mean_rate();
+        loop {
+            let feels = if self.burst.bursting { factor } else { calm };
+            let (at, felt) = self.burst.felt_from;
+            let at_end = felt + (self.burst.until - at) * feels;
+            if self.unit < at_end {
+                return at + (self.unit - felt) / feels;
+            }
+            self.burst.felt_from = (self.burst.until, at_end);
+            self.burst.bursting = !self.burst.bursting;
+            let mean = if self.burst.bursting { length } else { length * (1.0 - share) / share };
+            let unit: f64 = Exp1.sample(&mut self.burst.jumps);
+            self.burst.until += (unit * mean * mean_rate).max(f64::MIN_POSITIVE);
+        }
+    }
+
+    fn mean_rate(&self) -> f64 {
+        let (area, seconds) = self.legs.iter().fold((0.0, 0.0), |(area, seconds), leg| {
+            (area + 0.5 * (leg.from.0 + leg.to.0) * leg.seconds, seconds + leg.seconds)
+        });
+        if seconds > 0.0 { area / seconds } else { self.legs.last().map_or(0.0, |leg| leg.to.0) }
+    }
+}
+
+impl Iterator for Schedule {
+    type Item = Stamp;
+
+    /// When the next request is due, counted from the start. `None` once no further will ever come.
+    fn next(&mut self) -> Option<Stamp> {
+        match self.process {
+            Process::Paced => {
+                self.unit = self.count as f64;
+                self.count += 1;
+            }
+            Process::Poisson | Process::Bursty { .. } => {
+                let gap: f64 = Exp1.sample(&mut self.arrivals);
+                self.unit += gap;
+            }
+        }
+        let wanted = match self.process {
+            Process::Bursty { factor, share, length } => self.modulated(factor, share, length),
+            _ => self.unit,
+        };
+        self.inverse(wanted).map(|seconds| Stamp(Nanos::from_seconds(seconds).0))
+    }
+}
+
+/// How far into the leg the integral of its rate reaches `wanted`.
+fn within(leg: &Leg, wanted: f64) -> Seconds {
+    if wanted <= 0.0 {
+        return 0.0;
+    }
+    let (from, to) = (leg.from.0, leg.to.0);
+    let slope = (to - from) / leg.seconds;
+    if slope == 0.0 {
+        return wanted / from;
+    }
+    // from·t + slope·t²/2 = wanted, in the form that loses no digits when the slope is small.
+    let root = (from * from + 2.0 * slope * wanted).max(0.0).sqrt();
+    (2.0 * wanted / (from + root)).min(leg.seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn level(rate: f64, process: Process) -> Open {
+        Open { process, legs: vec![Leg { from: PerSecond(rate), to: PerSecond(rate), seconds: 0.0 }] }
+    }
+
+    fn seconds(open: &Open, seed: u64, until: f64) -> Vec<f64> {
+        assert_eq!(Arrivals::Open(open.clone()).check(), Ok(()));
+        Schedule::new(open, seed).map(|due| due.0 as f64 / 1e9).take_while(|&due| due < until).collect()
+    }
+
+    #[test]
+    fn a_steady_pace_does_not_drift_over_a_day() {
+        // 33,333 per second for a day: 2,879,971,200 requests. Only the last ones are looked at; no due time depends
+        // on the one before, so the others need not be made.
+        let mut schedule = Schedule::new(&level(33_333.0, Process::Paced), 1);
+        schedule.count = 33_333 * 86_400;
+        assert_eq!(schedule.next(), Some(Stamp(86_400_000_000_000)));
+        for k in 1..1_000_u128 {
+            let exact = 86_400_000_000_000 + (k * 1_000_000_000 + 16_666) / 33_333;
+            let due = u128::from(schedule.next().unwrap().0);
+            assert!(due.abs_diff(exact) <= 16, "request {k}: {due} not {exact}");
+        }
+    }
+
+    #[test]
+    fn a_ramp_brings_as_many_as_the_area_under_it() {
+        let legs = vec![
+            Leg { from: PerSecond(0.0), to: PerSecond(100.0), seconds: 10.0 },
+            Leg { from: PerSecond(300.0), to: PerSecond(300.0), seconds: 2.0 },
+        ];
+        let due = seconds(&Open { process: Process::Paced, legs }, 1, 13.0);
+        let before = |t: f64| due.iter().filter(|&&one| one < t).count();
+        assert_eq!(before(10.0), 500);
+        // Λ(5) = 125, and request 0 is due at 0.
+        assert_eq!(before(5.0), 125);
+        assert_eq!(before(12.0) - before(10.0), 600);
+        // The last rate goes on.
+        assert_eq!(before(13.0) - before(12.0), 300);
+    }
+
+    #[test]
+    fn poisson_gaps_have_the_exponentials_mean_deviation_and_median() {
+        let due = seconds(&level(1_000.0, Process::Poisson), 3, 100.0);
+        let gaps: Vec<f64> = due.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let n = gaps.len() as f64;
+        let mean = gaps.iter().sum::<f64>() / n;
+        let deviation = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / n).sqrt();
+        let below_median =
+            gaps.iter().filter(|&&gap| gap < 0.001 * std::f64::consts::LN_2).count() as f64 / n;
+        // 100,000 gaps: five standard errors are 1.6 % of the mean.
+        assert!((mean * 1_000.0 - 1.0).abs() < 0.016, "{mean}");
+        assert!((deviation * 1_000.0 - 1.0).abs() < 0.023, "{deviation}");
+        assert!((below_median - 0.5).abs() < 0.008, "{below_median}");
+    }
+
+    /// Counts in windows of one second: variance over mean is 1 for Poisson arrivals.
+    fn dispersion(due: &[f64], until: usize) -> (f64, f64) {
+        let mut counts = vec![0.0; until];
+        due.iter().for_each(|&one| counts[one as usize] += 1.0);
+        let mean = counts.iter().sum::<f64>() / until as f64;
+        let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / (until - 1) as f64;
+        (mean, variance / mean)
+    }
+
+    #[test]
+    fn bursts_keep_the_mean_rate_and_are_bursty() {
+        let (mean, poisson) = dispersion(&seconds(&level(100.0, Process::Poisson), 5, 2_000.0), 2_000);
+        assert!((mean - 100.0).abs() < 1.5 && (poisson - 1.0).abs() < 0.16, "{mean} {poisson}");
+        let process = Process::Bursty { factor: 5.0, share: 0.1, length: 2.0 };
+        let (mean, bursty) = dispersion(&seconds(&level(100.0, process), 5, 2_000.0), 2_000);
+        assert!((mean - 100.0).abs() < 15.0, "{mean}");
+        assert!(bursty > 20.0, "{bursty}");
+    }
+
+    #[test]
+    fn loads_that_make_no_sense_are_refused() {
+        let bursty = |factor, share, length| level(1.0, Process::Bursty { factor, share, length });
+        for open in [
+            Open { process: Process::Paced, legs: vec![] },
+            level(0.0, Process::Paced),
+            level(-1.0, Process::Paced),
+            level(f64::NAN, Process::Paced),
+            level(1e9, Process::Paced),
+            bursty(1.0, 0.5, 1.0),
+            bursty(4.0, 0.5, 1.0),
+            bursty(2.0, 0.1, 0.0),
+        ] {
+            assert!(Arrivals::Open(open.clone()).check().is_err(), "{open:?}");
+        }
+        assert!(Arrivals::Closed(Think::Fixed(-1.0)).check().is_err());
+    }
+
+    #[test]
+    fn a_rate_that_falls_to_nothing_ends_the_schedule() {
+        let legs = vec![Leg { from: PerSecond(10.0), to: PerSecond(0.0), seconds: 2.0 }];
+        let due = seconds(&Open { process: Process::Paced, legs }, 1, 1e9);
+        assert_eq!(due.len(), 11);
+        assert!((due[10] - 2.0).abs() < 1e-6);
+    }
+
+    fn any_open() -> impl Strategy<Value = Open> {
+        let leg = (0.0..500.0, 0.0..500.0, 0.0..3.0).prop_map(|(from, to, seconds)| Leg {
+            from: PerSecond(from),
+            to: PerSecond(to),
+            seconds,
+        });
+        let process = prop_oneof![
+            Just(Process::Paced),
+            Just(Process::Poisson),
+            (1.1..4.0, 0.05..0.24, 0.01..2.0).prop_map(|(factor, share, length)| Process::Bursty {
+                factor,
+                share,
+                length
+            }),
+        ];
+        (process, prop::collection::vec(leg, 1..5)).prop_map(|(process, mut legs)| {
+            legs.push(Leg { from: PerSecond(50.0), to: PerSecond(50.0), seconds: 1.0 });
+            Open { process, legs }
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn due_times_never_fall_and_a_seed_decides_them(open in any_open(), seed: u64) {
+            let take = |seed| {
+                Schedule::new(&open, seed).take(500).collect::<Vec<_>>()
+            };
+            let due = take(seed);
+            prop_assert!(due.windows(2).all(|pair| pair[0] <= pair[1]));
+            prop_assert_eq!(due, take(seed));
+        }
+
+        /// Little drift is no drift: after t seconds of a paced load, as many are due as the area under the rate.
+        #[test]
+        fn a_paced_load_is_due_on_the_area_under_its_rate(mut open in any_open(), until in 0.1_f64..15.0) {
+            open.process = Process::Paced;
+            let (mut area, mut left) = (0.0, until);
+            for leg in &open.legs {
+                let part = leg.seconds.min(left);
+                if leg.seconds > 0.0 {
+                    let end = leg.from.0 + (leg.to.0 - leg.from.0) * part / leg.seconds;
+                    area += 0.5 * (leg.from.0 + end) * part;
+                }
+                left -= part;
+            }
+            area += left * 50.0;
+            let due = seconds(&open, 0, until).len() as f64;
+            prop_assert!((due - area.ceil()).abs() <= 1.0, "{} due, area {}", due, area);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A result for people: a table, what the generator used, and what to know before believing it.
+
+use std::fmt::Write;
+
+use krarup_units::text::{count, duration, three_digits};
+use krarup_units::{Nanos, Seconds};
+
+use crate::config::Extent;
+use crate::result::{LoadResult, OperationResult, SeriesRow};
+use crate::run::Phase;
+use crate::schedule::Arrivals;
+
+/// The whole result as text.
+pub fn table(result: &LoadResult) -> String {
+    let mut out = String::new();
+    let config = &result.config;
+    let arrivals = match &config.arrivals {
+        Arrivals::Closed(think) if think.mean() > 0.0 => {
+            format!("closed loop, think time {}", duration(think.mean()))
+        }
+        Arrivals::Closed(_) => "closed loop".to_owned(),
+        Arrivals::Open(_) => "open load".to_owned(),
+    };
+    let stopped = if result.interrupted { ", stopped early" } else { "" };
+    line(
+        &mut out,
+        format_args!(
+            "{} connections, {} {}, {arrivals}, measured for {}{stopped}\n",
+            count(f64::from(config.connections)),
+            config.threads,
+            if config.threads == 1 { "thread" } else { "threads" },
+            duration(result.seconds)
+        ),
+    );
+    line(
+        &mut out,
+        format_args!(
+            "{:<9} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8}",
+            "operation",
+            "requests",
+            "per second",
+            "mean",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "max",
+            "hit ratio",
+            "errors"
+        ),
+    );
+    for (name, operation) in &result.operations {
+        row(&mut out, name, operation);
+    }
+    if result.operations.len() != 1 {
+        row(&mut out, "all", &result.overall);
+    }
+    out.push('\n');
+    let account = &result.account;
+    let lost: u64 = account.lost.values().sum();
+    line(
+        &mut out,
+        format_args!(
+            "whole run: {} sent, {} answered, {} lost; {} of {} keys found; {} out, {} in",
+            count(account.sent as f64),
+            count(account.answered as f64),
+            count(lost as f64),
+            count(account.hits as f64),
+            count(account.keys as f64),
+            krarup_units::Bytes(account.bytes_sent),
+            krarup_units::Bytes(account.bytes_received)
+        ),
+    );
+    if matches!(config.arrivals, Arrivals::Open(_)) {
+        let (from_sent, lateness) = (&result.overall.time_from_sent, &result.overall.lateness);
+        line(
+            &mut out,
+            format_args!(
+                "counted from when requests were sent, not due: mean {}, p99 {}; lateness: mean {}, p99 {}",
+                time(from_sent.mean),
+                time(from_sent.p99),
+                time(lateness.mean),
+                time(lateness.p99)
+            ),
+        );
+    }
+    for (kind, errors) in &result.overall.errors {
+        line(&mut out, format_args!("errors: {} {kind}", count(*errors as f64)));
+    }
+    if account.connections_lost + account.connects_failed > 0 {
+        line(
+            &mut out,
+            format_args!(
+                "connections: {} lost, {} attempts to connect failed",
+                account.connections_lost, account.connects_failed
+            ),
+        );
+    }
+    if let Some(verified) = &result.verified {
+        line(
+            &mut out,
+            format_args!(
+                "verified: {} values, {} wrong{}",
+                count(verified.checked as f64),
+                count(verified.mismatched as f64),
+                verified.first.as_ref().map(|first| format!("; the first: {first}")).unwrap_or_default()
+            ),
+        );
+    }
+    let generator = &result.generator;
+    line(
+        &mut out,
+        format_args!(
+            "generator: {} processor time per request, busiest thread {:.0} %",
+            time(generator.cpu_per_request),
+            100.0 * generator.busiest_thread
+        ),
+    );
+    for warning in &result.warnings {
+        line(&mut out, format_args!("warning: {warning}"));
+    }
+    out
+}
+
+fn row(out: &mut String, name: &str, operation: &OperationResult) {
+    let times = &operation.response_time;
+    let asked = operation.hits + operation.misses;
+    let hits = if asked == 0 {
+        "-".to_owned()
+    } else {
+        format!("{} %", three_digits(100.0 * operation.hits as f64 / asked as f64))
+    };
+    line(
+        out,
+        format_args!(
+            "{name:<9} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {hits:>10} {:>8}",
+            count(operation.count as f64),
+            count(operation.throughput.0.round()),
+            time(times.mean),
+            time(times.p50),
+            time(times.p90),
+            time(times.p99),
+            time(times.p999),
+            time(times.max),
+            count(operation.failed() as f64)
+        ),
+    );
+}
+
+/// One line of progress: how far, how fast, how long requests take.
+pub fn progress(phase: Phase, of: Extent, all: &SeriesRow) -> String {
+    let at = all.start + all.length;
+    let doing = match (phase, all.measured) {
+        (Phase::Populate, _) => "populating",
+        (Phase::Check, _) => "checking",
+        (Phase::Run, true) => "measuring",
+        (Phase::Run, false) => "not measured",
+    };
+    let until = match of {
+        Extent::Seconds(seconds) => format!("of {seconds:.0} s"),
+        Extent::Requests(requests) => format!("s, {} requests in all", count(requests as f64)),
+    };
+    format!(
+        "{at:6.1} {until}  {:>10}/s  p50 {:>8}  p99 {:>8}  max {:>8}  errors {}  {doing}",
+        count(all.throughput.0.round()),
+        time(all.p50),
+        time(all.p99),
+        time(all.max),
+        all.errors
+    )
+}
+
+/// A time that was measured; a dash where nothing was.
+fn time(seconds: Seconds) -> String {
+    if seconds > 0.0 { duration(Nanos::from_seconds(seconds).as_seconds()) } else { "-".to_owned() }
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(out, "{text}").expect("a string takes everything");
+}

@@ -1,0 +1,227 @@
+//! Laws, mixes and rates as people write them in flags: `zipf:0.99`, `100-200`, `get=9,set=1`, `1000-5000x30s`.
+
+use krarup_units::text::{parse_duration, parse_size};
+use krarup_units::{PerSecond, Seconds};
+
+use crate::keys::KeyLaw;
+use crate::schedule::{Leg, Process, Think};
+use crate::sizes::SizeLaw;
+use crate::workload::{Command, LARGEST_VALUE, Mix};
+
+/// `uniform`, `sequential`, `parted`, `zipf:EXPONENT`, `gaussian:MEAN:DEVIATION`, `hot:KEYS:DRAWS`.
+///
+/// # Errors
+/// Names the text and how it should look.
+pub fn key_law(text: &str) -> Result<KeyLaw, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is no law for keys; write uniform, sequential, parted, zipf:0.99, gaussian:0.5:0.1 or hot:0.1:0.9"
+        )
+    };
+    let mut parts = text.split(':');
+    let name = parts.next().unwrap_or_default();
+    let figures: Vec<f64> = parts.map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
+    let law = match (name, figures.as_slice()) {
+        ("uniform", []) => KeyLaw::Uniform,
+        ("sequential", []) => KeyLaw::Sequential,
+        ("parted", []) => KeyLaw::Parted,
+        ("zipf", []) => KeyLaw::Zipf { exponent: 1.0 },
+        ("zipf", &[exponent]) => KeyLaw::Zipf { exponent },
+        ("gaussian", []) => KeyLaw::Gaussian { mean: 0.5, deviation: 1.0 / 6.0 },
+        ("gaussian", &[mean, deviation]) => KeyLaw::Gaussian { mean, deviation },
+        ("hot", &[keys, draws]) => KeyLaw::Hot { keys, draws },
+        _ => return Err(wrong()),
+    };
+    law.check()?;
+    Ok(law)
+}
+
+/// `4096`, `4KiB`, a range `100-200`, a list `32:9,4096:1`, `exp:500`, `etc`.
+///
+/// # Errors
+/// Names the text and how it should look.
+pub fn size_law(text: &str) -> Result<SizeLaw, String> {
+    let wrong = || {
+        format!("`{text}` is no size; write 4096, 4KiB, a range 100-200, a list 32:9,4096:1, exp:500 or etc")
+    };
+    let law = if text == "etc" {
+        SizeLaw::Etc
+    } else if let Some(mean) = text.strip_prefix("exp:") {
+        SizeLaw::Exponential { mean: parse_size(mean).map_err(|_| wrong())? as f64, most: 1_000_000 }
+    } else if text.contains(':') {
+        let pair = |one: &str| {
+            let (size, weight) = one.split_once(':')?;
+            Some((parse_size(size).ok()?, weight.parse().ok()?))
+        };
+        SizeLaw::Listed(text.split(',').map(pair).collect::<Option<_>>().ok_or_else(wrong)?)
+    } else if let Some((from, to)) = text.split_once('-') {
+        let size = |text: &str| parse_size(text).map_err(|_| wrong());
+        SizeLaw::Uniform { from: size(from)?, to: size(to)? }
+    } else {
+        SizeLaw::Fixed(parse_size(text).map_err(|_| wrong())?)
+    };
+    law.check()?;
+    debug_assert!(law.most() <= LARGEST_VALUE, "checked");
+    Ok(law)
+}
+
+/// `SETS:GETS`, as `1:10`.
+///
+/// # Errors
+/// Names the text and how it should look.
+pub fn ratio(text: &str) -> Result<Mix, String> {
+    let parsed = text.split_once(':').and_then(|(sets, gets)| Some((sets.parse().ok()?, gets.parse().ok()?)));
+    match parsed {
+        Some((0, 0)) => Err("a ratio of 0:0 sends nothing".to_owned()),
+        Some((sets, gets)) if sets <= 1_000_000 && gets <= 1_000_000 => Ok(Mix::Ratio { sets, gets }),
+        _ => Err(format!("`{text}` is no ratio of SETs to GETs; write it like 1:10")),
+    }
+}
+
+/// `get=9,set=1`: commands and their weights.
+///
+/// # Errors
+/// Names the part that is wrong.
+pub fn mix(text: &str) -> Result<Mix, String> {
+    let mut weights: Vec<(Command, f64)> = Vec::new();
+    for part in text.split(',') {
+        let (name, weight) = part
+            .split_once('=')
+            .ok_or_else(|| format!("`{part}` is no weight; write it like get=9,set=1"))?;
+        let command = Command::from_name(name).ok_or_else(|| {
+            let known: Vec<_> = Command::ALL.iter().map(|command| command.name()).collect();
+            format!("`{name}` is no command; there are {}", known.join(", "))
+        })?;
+        let weight: f64 = weight.parse().map_err(|_| format!("`{weight}` is no weight for {name}"))?;
+        if !(weight.is_finite() && weight >= 0.0) {
+            return Err(format!("the weight of {name} is {weight}, not 0 or more"));
+        }
+        if weights.iter().any(|(other, _)| *other == command) {
+            return Err(format!("{name} has two weights"));
+        }
+        weights.push((command, weight));
+    }
+    Ok(Mix::Weights(weights))
+}
+
+/// `10ms`, or `exp:10ms` for an exponential think time of this mean.
+///
+/// # Errors
+/// Names the text.
+pub fn think(text: &str) -> Result<Think, String> {
+    match text.strip_prefix("exp:") {
+        Some(mean) => parse_duration(mean).map(Think::Exponential),
+        None => parse_duration(text)
+            .map(|seconds| if seconds > 0.0 { Think::Fixed(seconds) } else { Think::None }),
+    }
+}
+
+/// `A` or `A-B`, in seconds: between which expiry times are drawn.
+///
+/// # Errors
+/// Names the text.
+pub fn expiry(text: &str) -> Result<(i32, i32), String> {
+    let wrong = || format!("`{text}` is no expiry time; write seconds like 60, or a range like 60-120");
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let from: i32 = from.parse().map_err(|_| wrong())?;
+    let to: i32 = to.parse().map_err(|_| wrong())?;
+    if from <= to { Ok((from, to)) } else { Err(wrong()) }
+}
+
+/// `1000`, or legs one after the other: `1000x10s` holds a rate, `1000-5000x30s` is a ramp; parted by commas.
+///
+/// # Errors
+/// Names the part that is wrong.
+pub fn rate(text: &str) -> Result<Vec<Leg>, String> {
+    text.split(',').map(leg).collect()
+}
+
+fn leg(text: &str) -> Result<Leg, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is no rate; write requests per second like 1000, a step 1000x10s or a ramp 1000-5000x30s"
+        )
+    };
+    let number = |text: &str| match text.replace(['_', ' '], "").parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(PerSecond(value)),
+        _ => Err(wrong()),
+    };
+    let (rates, seconds): (&str, Seconds) = match text.split_once('x') {
+        Some((rates, length)) => (rates, parse_duration(length).map_err(|_| wrong())?),
+        None => (text, 0.0),
+    };
+    let (from, to) = rates.split_once('-').unwrap_or((rates, rates));
+    let leg = Leg { from: number(from)?, to: number(to)?, seconds };
+    if leg.from != leg.to && leg.seconds == 0.0 { Err(wrong()) } else { Ok(leg) }
+}
+
+/// `paced`, `poisson`, `bursty:FACTOR:SHARE:LENGTH`.
+///
+/// # Errors
+/// Names the text.
+pub fn process(text: &str) -> Result<Process, String> {
+    let wrong = || format!("`{text}` is no arrival process; write paced, poisson or bursty:5:0.1:200ms");
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts.as_slice() {
+        ["paced"] => Ok(Process::Paced),
+        ["poisson"] => Ok(Process::Poisson),
+        ["bursty", factor, share, length] => Ok(Process::Bursty {
+            factor: factor.parse().map_err(|_| wrong())?,
+            share: share.parse().map_err(|_| wrong())?,
+            length: parse_duration(length).map_err(|_| wrong())?,
+        }),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn laws_read_as_people_write_them() {
+        assert_eq!(key_law("zipf:0.99"), Ok(KeyLaw::Zipf { exponent: 0.99 }));
+        assert_eq!(key_law("hot:0.1:0.9"), Ok(KeyLaw::Hot { keys: 0.1, draws: 0.9 }));
+        assert_eq!(size_law("4KiB"), Ok(SizeLaw::Fixed(4_096)));
+        assert_eq!(size_law("100-200"), Ok(SizeLaw::Uniform { from: 100, to: 200 }));
+        assert_eq!(size_law("32:9,1k:1"), Ok(SizeLaw::Listed(vec![(32, 9.0), (1_024, 1.0)])));
+        assert_eq!(size_law("exp:500"), Ok(SizeLaw::Exponential { mean: 500.0, most: 1_000_000 }));
+        assert_eq!(ratio("1:10"), Ok(Mix::Ratio { sets: 1, gets: 10 }));
+        assert_eq!(mix("get=9,set=1"), Ok(Mix::Weights(vec![(Command::Get, 9.0), (Command::Set, 1.0)])));
+        assert_eq!(think("exp:10ms"), Ok(Think::Exponential(0.01)));
+        assert_eq!(think("0"), Ok(Think::None));
+        assert_eq!(expiry("60-120"), Ok((60, 120)));
+        assert_eq!(
+            process("bursty:5:0.1:200ms"),
+            Ok(Process::Bursty { factor: 5.0, share: 0.1, length: 0.2 })
+        );
+        let legs = rate("1000x10s,1000-5000x1m").unwrap();
+        assert_eq!(legs[1], Leg { from: PerSecond(1_000.0), to: PerSecond(5_000.0), seconds: 60.0 });
+        assert_eq!(rate("2500").unwrap()[0].to, PerSecond(2_500.0));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert!(key_law("zpif:1").unwrap_err().contains("`zpif:1`"));
+        assert!(size_law("big").unwrap_err().contains("`big`"));
+        assert!(size_law("9-3").unwrap_err().contains("9-3"));
+        assert!(ratio("1").unwrap_err().contains("`1`"));
+        assert!(ratio("0:0").is_err());
+        assert!(mix("got=1").unwrap_err().contains("`got`"));
+        assert!(mix("get=1,get=2").unwrap_err().contains("two weights"));
+        assert!(rate("1-2").unwrap_err().contains("`1-2`"));
+        assert!(rate("fast").is_err());
+        assert!(process("poison").unwrap_err().contains("`poison`"));
+        assert!(expiry("9-1").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_readers_panic(text in "[a-z0-9:.,=x-]{0,24}") {
+            let _ = (key_law(&text), size_law(&text), ratio(&text), mix(&text), think(&text));
+            let _ = (expiry(&text), rate(&text), process(&text));
+        }
+    }
+}

@@ -1,0 +1,634 @@
+//! What is asked for: a mix of commands over a range of keys, as a stream of requests that a seed decides.
+
+use std::sync::Arc;
+
+use krarup_memcache::{Arithmetic, Expect, Retrieval, Storage, write};
+use krarup_record::Operation;
+use rand::RngExt;
+use serde::{Deserialize, Serialize};
+
+use crate::keys::{Draw, Family, Key, KeyLaw, KeyRange};
+use crate::random::{self, Random, below};
+use crate::sizes::SizeLaw;
+use crate::values::Values;
+
+/// A command by its name on the wire; `mget` is a `get` with several keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names are memcached's")]
+pub enum Command {
+    Get,
+    Mget,
+    Gets,
+    Gat,
+    Set,
+    Add,
+    Replace,
+    Append,
+    Prepend,
+    /// A `gets` first; then, if it hit, a `cas` with the unique it brought.
+    Cas,
+    Delete,
+    Incr,
+    Decr,
+    Touch,
+}
+
+impl Command {
+    /// Every command.
+    pub const ALL: [Self; 14] = [
+        Self::Get,
+        Self::Mget,
+        Self::Gets,
+        Self::Gat,
+        Self::Set,
+        Self::Add,
+        Self::Replace,
+        Self::Append,
+        Self::Prepend,
+        Self::Cas,
+        Self::Delete,
+        Self::Incr,
+        Self::Decr,
+        Self::Touch,
+    ];
+
+    /// Its name in flags and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Mget => "mget",
+            Self::Gets => "gets",
+            Self::Gat => "gat",
+            Self::Set => "set",
+            Self::Add => "add",
+            Self::Replace => "replace",
+            Self::Append => "append",
+            Self::Prepend => "prepend",
+            Self::Cas => "cas",
+            Self::Delete => "delete",
+            Self::Incr => "incr",
+            Self::Decr => "decr",
+            Self::Touch => "touch",
+        }
+    }
+
+    /// The command of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|command| command.name() == name)
+    }
+
+    /// Which keys it works on.
+    pub const fn family(self) -> Family {
+        match self {
+            Self::Incr | Self::Decr => Family::Counter,
+            Self::Append | Self::Prepend => Family::Text,
+            _ => Family::Plain,
+        }
+    }
+}
+
+/// In what proportion commands are sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mix {
+    /// Each client in a cycle of its own: first `sets` SETs, then GETs of `gets` keys in all. With multi-gets of K
+    /// each takes the lesser of K and what the cycle has left, as memtier_benchmark counts.
+    Ratio {
+        /// SETs in a cycle.
+        sets: u32,
+        /// Keys got in a cycle.
+        gets: u32,
+    },
+    /// Each request is drawn anew, in proportion to the weights.
+    Weights(Vec<(Command, f64)>),
+}
+
+/// What happens when a `get` misses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnMiss {
+    /// The miss is counted.
+    #[default]
+    Count,
+    /// The client stores the key at once, as an application does that fetched the value from its database.
+    Set,
+}
+
+/// Which requests are sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Workload {
+    /// In what proportion.
+    pub mix: Mix,
+    /// The keys there are.
+    pub keys: KeyRange,
+    /// How commands that fetch draw their keys.
+    pub get_law: KeyLaw,
+    /// How all other commands draw theirs.
+    pub set_law: KeyLaw,
+    /// Keys in one multi-get; 1 makes single gets.
+    pub multi_get: u32,
+    /// What the values that a ratio's SETs store are for; other than plain only while counters and texts are populated.
+    #[serde(skip)]
+    pub set_family: Family,
+    /// How large values are.
+    pub value_size: SizeLaw,
+    /// Expiry times in seconds are drawn between these two, both included; 0 never expires.
+    pub expiry: (i32, i32),
+    /// What happens when a `get` misses.
+    pub on_miss: OnMiss,
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self {
+            mix: Mix::Ratio { sets: 1, gets: 10 },
+            keys: KeyRange::default(),
+            get_law: KeyLaw::Uniform,
+            set_law: KeyLaw::Uniform,
+            multi_get: 1,
+            set_family: Family::Plain,
+            value_size: SizeLaw::Fixed(32),
+            expiry: (0, 0),
+            on_miss: OnMiss::Count,
+        }
+    }
+}
+
+/// The largest value that may be asked for: memcached's own largest item limit, 1 GiB.
+pub const LARGEST_VALUE: u64 = 1 << 30;
+/// Most keys in one multi-get.
+pub const MOST_KEYS: u32 = 10_000;
+
+impl Workload {
+    /// What is wrong with it.
+    ///
+    /// # Errors
+    /// In plain words, naming the thing.
+    pub fn check(&self) -> Result<(), String> {
+        match &self.mix {
+            Mix::Ratio { sets: 0, gets: 0 } => return Err("a ratio of 0:0 sends nothing".to_owned()),
+            Mix::Ratio { .. } => {}
+            Mix::Weights(weights) => {
+                if let Some((command, weight)) =
+                    weights.iter().find(|(_, weight)| !weight.is_finite() || *weight < 0.0)
+                {
+                    return Err(format!("the weight of {} is {weight}, not 0 or more", command.name()));
+                }
+                if weights.iter().map(|(_, weight)| weight).sum::<f64>() <= 0.0 {
+                    return Err("no command has a weight above 0".to_owned());
+                }
+            }
+        }
+        if self.keys.count == 0 {
+            return Err("there are no keys: the range must hold at least 1".to_owned());
+        }
+        if self.keys.minimum.checked_add(self.keys.count).is_none() {
+            return Err("the key range ends beyond 2^64".to_owned());
+        }
+        if self.keys.longest() > crate::keys::LONGEST_KEY {
+            return Err(format!("keys would have up to {} bytes; memcached takes 250", self.keys.longest()));
+        }
+        if self.keys.prefix.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(format!("the key prefix {:?} has blanks or control characters", self.keys.prefix));
+        }
+        if !(1..=MOST_KEYS).contains(&self.multi_get) {
+            return Err(format!("a multi-get of {} keys is not between 1 and {MOST_KEYS}", self.multi_get));
+        }
+        self.get_law.check()?;
+        self.set_law.check()?;
+        self.value_size.check()?;
+        if self.expiry.0 > self.expiry.1 {
+            return Err(format!(
+                "the expiry range {}-{} ends before it begins",
+                self.expiry.0, self.expiry.1
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether any command works on keys of this family.
+    pub fn uses(&self, family: Family) -> bool {
+        match &self.mix {
+            Mix::Ratio { .. } => family == Family::Plain,
+            Mix::Weights(weights) => {
+                weights.iter().any(|(command, weight)| *weight > 0.0 && command.family() == family)
+            }
+        }
+    }
+}
+
+/// One request, as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// What is asked, as it is recorded.
+    pub operation: Operation,
+    /// Which answer it is owed.
+    pub expect: Expect,
+    /// Keys it names.
+    pub keys: u32,
+    /// Bytes it takes on the wire.
+    pub bytes: u32,
+    /// What the client does when it is answered.
+    pub then: Then,
+}
+
+/// What a client does when a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing.
+    Nothing,
+    /// Sends a `cas` with the unique that came.
+    Cas,
+    /// Stores what was missing.
+    Refill,
+}
+
+/// A workload made ready, shared by all clients of a run.
+#[derive(Debug)]
+pub struct Plan {
+    /// What was asked for.
+    pub workload: Workload,
+    /// How values are written and verified.
+    pub values: Values,
+    /// Weights summed up, the last one 1; empty for a ratio.
+    cumulative: Vec<(Command, f64)>,
+    seed: u64,
+    clients: u64,
+}
+
+impl Plan {
+    /// Makes a checked workload ready for `clients` clients.
+    pub fn new(workload: Workload, seed: u64, clients: u64) -> Arc<Self> {
+        let cumulative = match &workload.mix {
+            Mix::Ratio { .. } => Vec::new(),
+            Mix::Weights(weights) => {
+                let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
+                let mut sum = 0.0;
+                let parts = weights.iter().filter(|(_, weight)| *weight > 0.0);
+                parts
+                    .map(|&(command, weight)| {
+                        sum += weight;
+                        (command, sum / total)
+                    })
+                    .collect()
+            }
+        };
+        Arc::new(Self { workload, values: Values::new(), cumulative, seed, clients })
+    }
+
+    /// The requests of client `client`.
+    pub fn stream(self: &Arc<Self>, client: u64) -> Stream {
+        let draw = |law: KeyLaw| law.draw(self.workload.keys.count, client, self.clients);
+        Stream {
+            commands: random::stream(self.seed, "commands", client),
+            get_keys: random::stream(self.seed, "get keys", client),
+            set_keys: random::stream(self.seed, "set keys", client),
+            sizes: random::stream(self.seed, "sizes", client),
+            get_draw: draw(self.workload.get_law),
+            set_draw: draw(self.workload.set_law),
+            cycle: 0,
+            version: client << 40,
+            plan: Arc::clone(self),
+        }
+    }
+}
+
+/// Room that all streams of a thread share while they write a request.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    texts: Vec<u8>,
+    ends: Vec<usize>,
+    value: Vec<u8>,
+    /// One key's text, while an answer is looked at.
+    pub(crate) key: Vec<u8>,
+}
+
+/// The requests of one client, one after the other: the seed decides every byte of them.
+#[derive(Debug)]
+pub struct Stream {
+    plan: Arc<Plan>,
+    commands: Random,
+    get_keys: Random,
+    set_keys: Random,
+    sizes: Random,
+    get_draw: Draw,
+    set_draw: Draw,
+    /// How far in the cycle of a ratio.
+    cycle: u32,
+    version: u64,
+}
+
+impl Stream {
+    /// Writes the next request to `out`; where its answer names keys, appends these to `asked`.
+    pub fn next(&mut self, scratch: &mut Scratch, out: &mut Vec<u8>, asked: &mut impl Extend<Key>) -> Asked {
+        let (command, keys) = self.command();
+        let start = out.len();
+        let (operation, expect, then) = match command {
+            Command::Get | Command::Mget => {
+                let operation = if keys == 1 { Operation::Get } else { Operation::MultiGet };
+                let then = match self.plan.workload.on_miss {
+                    OnMiss::Count => Then::Nothing,
+                    OnMiss::Set => Then::Refill,
+                };
+                self.retrieve(Retrieval::Get, keys, scratch, out, asked);
+                (operation, Expect::Values { keys, unique: false }, then)
+            }
+            Command::Gets | Command::Cas => {
+                self.retrieve(Retrieval::Gets, 1, scratch, out, asked);
+                let then = if command == Command::Cas { Then::Cas } else { Then::Nothing };
+                (Operation::Get, Expect::Values { keys: 1, unique: true }, then)
+            }
+            Command::Gat => {
+                self.retrieve(Retrieval::Gat, 1, scratch, out, asked);
+                (Operation::Gat, Expect::Values { keys: 1, unique: false }, Then::Nothing)
+            }
+            Command::Set => {
+                let family = self.plan.workload.set_family;
+                self.storage(Storage::Set, Operation::Set, family, scratch, out)
+            }
+            Command::Add => self.storage(Storage::Add, Operation::Add, Family::Plain, scratch, out),
+            Command::Replace => {
+                self.storage(Storage::Replace, Operation::Replace, Family::Plain, scratch, out)
+            }
+            Command::Append => self.storage(Storage::Append, Operation::Append, Family::Text, scratch, out),
+            Command::Prepend => {
+                self.storage(Storage::Prepend, Operation::Prepend, Family::Text, scratch, out)
+            }
+            Command::Delete => {
+                self.set_key(Family::Plain, scratch);
+                write::delete(out, &scratch.texts);
+                (Operation::Delete, Expect::Deleted, Then::Nothing)
+            }
+            Command::Touch => {
+                self.set_key(Family::Plain, scratch);
+                let exptime = self.expiry();
+                write::touch(out, &scratch.texts, exptime);
+                (Operation::Touch, Expect::Touched, Then::Nothing)
+            }
+            Command::Incr => self.arithmetic(Arithmetic::Incr, Operation::Incr, scratch, out),
+            Command::Decr => self.arithmetic(Arithmetic::Decr, Operation::Decr, scratch, out),
+        };
+        let keys = if let Expect::Values { keys, .. } = expect { keys } else { 1 };
+        Asked { operation, expect, keys, bytes: (out.len() - start) as u32, then }
+    }
+
+    /// Writes a `set` of `key`, outside of the mix: populating, or storing what was missing.
+    pub fn refill(&mut self, key: Key, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
+        self.store(Storage::Set, 0, Operation::Set, key, scratch, out)
+    }
+
+    /// Writes a `cas` of `key` with the unique that a `gets` brought.
+    pub fn cas(&mut self, key: Key, unique: u64, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
+        self.store(Storage::Cas, unique, Operation::Cas, key, scratch, out)
+    }
+
+    fn store(
+        &mut self,
+        command: Storage,
+        unique: u64,
+        operation: Operation,
+        key: Key,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Asked {
+        let start = out.len();
+        scratch.texts.clear();
+        self.plan.workload.keys.write(key, &mut scratch.texts);
+        self.value(key.family, scratch);
+        let exptime = self.expiry();
+        write::storage(out, command, &scratch.texts, 0, exptime, unique, &scratch.value);
+        let bytes = (out.len() - start) as u32;
+        Asked { operation, expect: Expect::Stored, keys: 1, bytes, then: Then::Nothing }
+    }
+
+    /// Which command is next, and with how many keys.
+    fn command(&mut self) -> (Command, u32) {
+        let workload = &self.plan.workload;
+        match workload.mix {
+            Mix::Ratio { sets, gets } => {
+                if self.cycle >= sets + gets {
+                    self.cycle = 0;
+                }
+                if self.cycle < sets {
+                    self.cycle += 1;
+                    (Command::Set, 1)
+                } else {
+                    let keys = workload.multi_get.min(sets + gets - self.cycle);
+                    self.cycle += keys;
+                    (Command::Get, keys)
+                }
+            }
+            Mix::Weights(_) => {
+                let drawn: f64 = self.commands.random();
+                let found = self.plan.cumulative.iter().find(|(_, cumulative)| drawn < *cumulative);
+                let command = found.or(self.plan.cumulative.last()).map_or(Command::Get, |found| found.0);
+                (command, if command == Command::Mget { workload.multi_get } else { 1 })
+            }
+        }
+    }
+
+    fn retrieve(
+        &mut self,
+        command: Retrieval,
+        keys: u32,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+        asked: &mut impl Extend<Key>,
+    ) {
+        let range = &self.plan.workload.keys;
+        scratch.texts.clear();
+        scratch.ends.clear();
+        for _ in 0..keys {
+            let place = self.get_draw.next(&mut self.get_keys, range.count);
+            let key = Key { family: Family::Plain, place };
+            range.write(key, &mut scratch.texts);
+            scratch.ends.push(scratch.texts.len());
+            asked.extend([key]);
+        }
+        let exptime = if command.touches() { self.expiry() } else { 0 };
+        let mut start = 0;
+        let texts = scratch.ends.iter().map(|&end| &scratch.texts[std::mem::replace(&mut start, end)..end]);
+        write::retrieve(out, command, exptime, texts);
+    }
+
+    fn storage(
+        &mut self,
+        command: Storage,
+        operation: Operation,
+        family: Family,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> (Operation, Expect, Then) {
+        let place = self.set_draw.next(&mut self.set_keys, self.plan.workload.keys.count);
+        self.store(command, 0, operation, Key { family, place }, scratch, out);
+        (operation, Expect::Stored, Then::Nothing)
+    }
+
+    fn arithmetic(
+        &mut self,
+        command: Arithmetic,
+        operation: Operation,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> (Operation, Expect, Then) {
+        self.set_key(Family::Counter, scratch);
+        write::arithmetic(out, command, &scratch.texts, 1);
+        (operation, Expect::Number, Then::Nothing)
+    }
+
+    /// Draws a key by the law of commands that write, and leaves its text in the scratch.
+    fn set_key(&mut self, family: Family, scratch: &mut Scratch) {
+        let range = &self.plan.workload.keys;
+        let place = self.set_draw.next(&mut self.set_keys, range.count);
+        scratch.texts.clear();
+        range.write(Key { family, place }, &mut scratch.texts);
+    }
+
+    /// Leaves the next value of the key whose text is in the scratch there too.
+    fn value(&mut self, family: Family, scratch: &mut Scratch) {
+        scratch.value.clear();
+        if family == Family::Counter {
+            scratch.value.push(b'0');
+            return;
+        }
+        let size = self.plan.workload.value_size.draw(&mut self.sizes);
+        self.version += 1;
+        self.plan.values.write(&scratch.texts, self.version, size as usize, &mut scratch.value);
+    }
+
+    fn expiry(&mut self) -> i32 {
+        let (from, to) = self.plan.workload.expiry;
+        if from == to {
+            return from;
+        }
+        from + below(&mut self.sizes, (i64::from(to) - i64::from(from) + 1) as u64) as i32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_memcache::{Limits, Parsed, Request, request};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(workload: &Workload, seed: u64, client: u64, requests: usize) -> (Vec<u8>, Vec<Asked>) {
+        assert_eq!(workload.check(), Ok(()));
+        let mut stream = Plan::new(workload.clone(), seed, 8).stream(client);
+        let (mut scratch, mut out, mut keys) = (Scratch::default(), Vec::new(), Vec::new());
+        let asked = (0..requests).map(|_| stream.next(&mut scratch, &mut out, &mut keys)).collect();
+        (out, asked)
+    }
+
+    fn operations(asked: &[Asked]) -> Vec<(&'static str, u32)> {
+        asked.iter().map(|one| (one.operation.name(), one.keys)).collect()
+    }
+
+    #[test]
+    fn a_ratio_is_a_cycle_of_sets_and_then_gets() {
+        let workload = Workload { mix: Mix::Ratio { sets: 1, gets: 2 }, ..Workload::default() };
+        let (_, asked) = bytes(&workload, 1, 0, 7);
+        let names: Vec<_> = asked.iter().map(|one| one.operation.name()).collect();
+        assert_eq!(names, ["set", "get", "get", "set", "get", "get", "set"]);
+    }
+
+    #[test]
+    fn a_multi_get_takes_no_more_than_its_cycle_has_left() {
+        let mix = Mix::Ratio { sets: 1, gets: 8 };
+        let workload = Workload { mix, multi_get: 6, ..Workload::default() };
+        let (_, asked) = bytes(&workload, 1, 0, 4);
+        assert_eq!(operations(&asked), [("set", 1), ("multiget", 6), ("multiget", 2), ("set", 1)]);
+    }
+
+    #[test]
+    fn one_request_looks_like_this() {
+        let workload = Workload {
+            mix: Mix::Ratio { sets: 1, gets: 1 },
+            get_law: KeyLaw::Sequential,
+            set_law: KeyLaw::Sequential,
+            value_size: SizeLaw::Fixed(3),
+            expiry: (60, 60),
+            ..Workload::default()
+        };
+        let (out, _) = bytes(&workload, 1, 0, 2);
+        assert_eq!(String::from_utf8(out).unwrap(), "set key-0 0 60 3\r\niiR\r\nget key-0\r\n");
+    }
+
+    #[test]
+    fn weights_are_kept() {
+        let weights = vec![(Command::Get, 3.0), (Command::Delete, 1.0), (Command::Touch, 0.0)];
+        let (_, asked) = bytes(&Workload { mix: Mix::Weights(weights), ..Workload::default() }, 5, 0, 20_000);
+        let deletes = asked.iter().filter(|one| one.operation == Operation::Delete).count();
+        assert!((4_700..5_300).contains(&deletes), "{deletes}");
+        assert!(asked.iter().all(|one| one.operation != Operation::Touch));
+    }
+
+    #[test]
+    fn workloads_that_make_no_sense_are_named() {
+        let range = |keys| Workload { keys, ..Workload::default() };
+        for (workload, word) in [
+            (Workload { mix: Mix::Ratio { sets: 0, gets: 0 }, ..Workload::default() }, "0:0"),
+            (Workload { mix: Mix::Weights(vec![]), ..Workload::default() }, "weight"),
+            (Workload { mix: Mix::Weights(vec![(Command::Incr, -1.0)]), ..Workload::default() }, "incr"),
+            (range(KeyRange { count: 0, ..KeyRange::default() }), "no keys"),
+            (range(KeyRange { prefix: "a b".to_owned(), ..KeyRange::default() }), "blanks"),
+            (range(KeyRange { size: 251, ..KeyRange::default() }), "250"),
+            (Workload { multi_get: 0, ..Workload::default() }, "multi-get"),
+            (Workload { expiry: (5, 4), ..Workload::default() }, "expiry"),
+        ] {
+            let error = workload.check().unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    fn any_workload() -> impl Strategy<Value = Workload> {
+        let mix = prop_oneof![
+            (0_u32..4, 1_u32..12).prop_map(|(sets, gets)| Mix::Ratio { sets, gets }),
+            Just(Mix::Weights(Command::ALL.iter().map(|&command| (command, 1.0)).collect())),
+        ];
+        (mix, 1_u32..8, 0_u64..3_000, 1_u64..2_000).prop_map(|(mix, multi_get, size, count)| Workload {
+            mix,
+            multi_get,
+            value_size: SizeLaw::Uniform { from: 0, to: size },
+            keys: KeyRange { count, ..KeyRange::default() },
+            expiry: (0, 1_000),
+            ..Workload::default()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn the_same_seed_gives_the_same_bytes_and_another_gives_others(workload in any_workload(), seed in 0_u64..100) {
+            let one = bytes(&workload, seed, 3, 50);
+            prop_assert_eq!(&one, &bytes(&workload, seed, 3, 50));
+            // With one key and values without a size there may be nothing to differ in.
+            if workload.keys.count > 100 {
+                prop_assert_ne!(&one.0, &bytes(&workload, seed + 1, 3, 50).0);
+                prop_assert_ne!(&one.0, &bytes(&workload, seed, 4, 50).0);
+            }
+        }
+
+        #[test]
+        fn every_request_is_one_that_memcached_takes(workload in any_workload(), seed: u64) {
+            let (out, asked) = bytes(&workload, seed, 0, 60);
+            let mut rest = &out[..];
+            for one in asked {
+                match request::parse(rest, &Limits::default()) {
+                    Parsed::Complete { message, used } => {
+                        prop_assert_eq!(used as u32, one.bytes);
+                        if let Request::Retrieve(retrieve) = message {
+                            prop_assert_eq!(retrieve.keys.len() as u32, one.keys);
+                        }
+                        rest = &rest[used..];
+                    }
+                    other => prop_assert!(false, "{other:?}"),
+                }
+            }
+            prop_assert!(rest.is_empty());
+        }
+    }
+}
