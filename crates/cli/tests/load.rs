@@ -370,7 +370,7 @@ fn memcached(name: &str) -> Option<Memcached> {
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut child) = spawned else {
-        println!("skipped: memcached is not installed");
+        eprintln!("skipped: memcached is not installed");
         return None;
     };
     // It writes the file, under another name first, once it listens. Who runs it as root stays root, so that it may.
