@@ -130,7 +130,7 @@ pub fn batch_means(values: &[f64], level: f64) -> Result<BatchMeans, StatsError>
 /// The mean of a series from a given number of batches, whatever their correlation: look at `lag1` of the result.
 ///
 /// # Errors
-/// If there are fewer than two batches or fewer values than batches, a value is not finite, or all batches are alike.
+/// If there are fewer than three batches or fewer values than batches, a value is not finite, or all batches are alike.
 pub fn fixed_batch_means(values: &[f64], batches: usize, level: f64) -> Result<BatchMeans, StatsError> {
     at_least("batches", batches, 3)?;
     at_least("observations for this many batches", values.len(), batches)?;

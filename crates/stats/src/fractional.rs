@@ -1,7 +1,8 @@
 //! 2^(k−p) designs: a fraction of all combinations, at the price of effects that cannot be told apart (Jain 1991, ch. 19).
 
+use crate::effects::Effects;
 use crate::error::StatsError;
-use crate::factorial::{Effects, Term, TwoLevel};
+use crate::factorial::{Term, TwoLevel};
 use serde::Serialize;
 
 /// A fraction of a two-level design: `base` factors run through all combinations, each further factor takes the sign of a

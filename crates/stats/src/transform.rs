@@ -5,8 +5,9 @@
 //! both on one scale: with y^λ in place of y, λ = 1 is the additive model and λ = 0 the multiplicative one, and
 //! the likelihood of the data says which λ they allow.
 
+use crate::effects::Effects;
 use crate::error::{StatsError, at_least, probability};
-use crate::factorial::{Effects, TwoLevel};
+use crate::factorial::TwoLevel;
 use crate::interval::{Estimate, Interval};
 use crate::qq::correlation;
 use crate::tails::chi_squared_quantile;

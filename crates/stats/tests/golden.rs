@@ -1,12 +1,13 @@
 //! Our numbers against those of SciPy and statsmodels (`golden/scipy.json`, where each case says how it was computed) and
 //! of R (data sets that come with R, whose printed results are well known).
 
-use krarup_stats::anova::{Factor, Group, contrast, full_factorial, one_way};
+use krarup_stats::anova::{Group, contrast, one_way};
 use krarup_stats::autocorrelation::{autocorrelation, effective_size};
 use krarup_stats::batch::fixed_batch_means;
 use krarup_stats::compare::{Comparison, paired, welch};
 use krarup_stats::factorial::TwoLevel;
 use krarup_stats::fit::Fit;
+use krarup_stats::full_factorial::{Factor, full_factorial};
 use krarup_stats::interval::{proportion, proportion_exact};
 use krarup_stats::kolmogorov::{ks_test, ks_two_samples};
 use krarup_stats::law::{Family, Law};

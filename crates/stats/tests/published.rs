@@ -1,6 +1,7 @@
 //! The published 2^k·r tables, computed again from what was printed.
 
-use krarup_stats::factorial::{Effects, KnownError, Term, means_from_effects, recover};
+use krarup_stats::effects::{Effects, KnownError, means_from_effects, recover};
+use krarup_stats::factorial::Term;
 
 const FACTORS: [&str; 3] = ["A", "B", "C"];
 
