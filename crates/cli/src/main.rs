@@ -1,12 +1,15 @@
 //! krarup: the middleware that knows its queues. One file per subcommand; no arithmetic here.
 
 #![forbid(unsafe_code)]
+// Here is where data goes to stdout; talk goes to stderr.
+#![allow(clippy::print_stdout)]
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 mod cache;
+mod demo;
 mod failure;
 mod load;
 mod proxy;
@@ -26,6 +29,7 @@ enum Job {
     Proxy(proxy::ProxyArgs),
     Cache(cache::CacheArgs),
     Load(Box<load::LoadArgs>),
+    Demo(demo::DemoArgs),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
         Job::Proxy(args) => proxy::run(args),
         Job::Cache(args) => cache::run(args),
         Job::Load(args) => load::run(args),
+        Job::Demo(args) => demo::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

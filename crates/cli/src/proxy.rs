@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args};
 use krarup_net::{Address, Clock};
 use krarup_proxy::engine::events::{self, Notice};
-use krarup_proxy::{Config, Core, MultiGet, Summary, config};
-use krarup_record::{Recorder, recorder};
+use krarup_proxy::{Config, Core, MultiGet, RowSink, Summary, config};
+use krarup_record::file::rows::{Lane, RowWriter};
+use krarup_record::{Recorder, ServerVisit, Visit, recorder};
 use krarup_units::Nanos;
 
 use crate::failure::Failure;
 
 mod ending;
-mod rows;
 
 /// Stand between memcached clients and servers, and measure where each request spends its time.
 ///
@@ -130,8 +130,11 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let run = krarup_record::file::Run { epoch_unix: clock.wall_epoch() };
     let mut writer = None;
     if let Some(folder) = args.stats_dir.as_deref().filter(|_| args.rows) {
-        let (shipper, begun) = rows::begin(folder, run).map_err(Failure::usage)?;
-        core.keep_rows(Box::new(shipper));
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::usage(format!("{} cannot be made: {error}", folder.display())))?;
+        let begun = RowWriter::create(&folder.join("rows.parquet"), run)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        core.keep_rows(Box::new(Rows(begun.lane())));
         writer = Some(begun);
     }
     let mut ended = events::run(&config, core, clock, tell).map_err(Failure::usage)?;
@@ -149,10 +152,22 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         eprintln!("statistics in {}", folder.display());
     }
     if let Some(writer) = writer {
-        let rows = writer.finish().map_err(|why| Failure::run(format!("the rows are not written: {why}")))?;
-        eprintln!("{rows} rows in rows.parquet");
+        let written = writer.finish().map_err(|why| Failure::run(format!("the rows are not written: {why}")))?;
+        eprintln!("{} rows in rows.parquet", written.rows);
+        if written.lost > 0 {
+            eprintln!("warning: {} rows were dropped because the disk was too slow", written.lost);
+        }
     }
     Ok(())
+}
+
+/// Rows on their way to the file.
+struct Rows(Lane);
+
+impl RowSink for Rows {
+    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        self.0.push(visit, servers);
+    }
 }
 
 /// Tells the operator, on stderr.

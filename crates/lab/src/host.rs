@@ -42,6 +42,11 @@ fn memory(meminfo: &str) -> u64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
+/// Whether we are root, whom some servers refuse to run as.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// Processor time a process has taken so far, all its threads, user and system; none if it is gone.
 ///
 /// From the scheduler's own account in nanoseconds: the usual one counts in hundredths of a second.

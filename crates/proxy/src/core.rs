@@ -48,7 +48,7 @@ pub struct Settings {
 }
 
 /// Things that happened, each counted when it does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Events {
     /// Connections accepted.
     pub clients_accepted: u64,

@@ -1,7 +1,7 @@
 //! What `stats` answers, in memcached's form: the same names where they mean the same, our own where it has none.
 
 use krarup_memcache::{Class, write};
-use krarup_record::{Operation, Outcome};
+use krarup_record::Operation;
 use krarup_units::{Nanos, Stamp};
 
 use crate::core::Core;
@@ -106,7 +106,7 @@ fn mean_micros(sum: Nanos, count: u64) -> String {
 }
 
 /// What one server did, for the statistics at the end.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ServerStatistics {
     /// `host:port`, as configured.
     pub name: String,
@@ -145,17 +145,4 @@ pub fn of_servers(core: &Core) -> Vec<ServerStatistics> {
         }
     };
     core.servers().iter().enumerate().map(statistics).collect()
-}
-
-/// How an outcome is told to a person.
-pub fn describe(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Ok => "answered",
-        Outcome::ClientError => "the client's mistakes",
-        Outcome::ServerError => "errors of servers",
-        Outcome::ServerLost => "servers lost",
-        Outcome::Timeout => "timeouts",
-        Outcome::Refused => "refused",
-        Outcome::ClientGone => "clients gone",
-    }
 }

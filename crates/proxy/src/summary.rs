@@ -2,7 +2,7 @@
 
 use krarup_record::{Distribution, Operation, Quantity, Tally};
 use krarup_units::{Nanos, Seconds, Stamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::core::{Core, Events};
 use crate::dispatch::Workers;
@@ -12,10 +12,10 @@ use crate::stats::{self, ServerStatistics};
 pub const BUCKET: Nanos = Nanos::from_micros(100);
 
 /// Everything measured, from the start, or the last `stats reset`, to the end.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Summary {
     /// Our version.
-    pub version: &'static str,
+    pub version: String,
     /// How long was measured, in seconds.
     pub seconds: Seconds,
     /// All operations together.
@@ -45,10 +45,10 @@ pub struct Summary {
 }
 
 /// One operation, or all.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
     /// Its name; `all` for all together.
-    pub operation: &'static str,
+    pub operation: String,
     /// Requests replied to.
     pub count: u64,
     /// Requests per second.
@@ -76,7 +76,7 @@ pub struct Line {
 }
 
 /// Mean and percentiles of one kind of time, in seconds; all zero where nothing was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Arithmetic mean, exact.
     pub mean: Seconds,
@@ -91,7 +91,7 @@ pub struct Times {
 }
 
 /// One second.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Window {
     /// When it begins, in seconds from the start.
     pub start: Seconds,
@@ -114,7 +114,7 @@ pub struct Window {
 }
 
 /// Counts in equal buckets from zero up; empty ones are left out.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Buckets {
     /// Width, in seconds.
     pub width: Seconds,
@@ -132,8 +132,8 @@ impl Summary {
         for (_, quantity, distribution) in recorder.histograms().iter() {
             distributions[place(quantity)].get_or_insert_with(Distribution::new).merge(distribution);
         }
-        let line = |operation, tally: &Tally, times: [Option<&Distribution>; 4]| Line {
-            operation,
+        let line = |operation: &str, tally: &Tally, times: [Option<&Distribution>; 4]| Line {
+            operation: operation.to_owned(),
             count: tally.count,
             throughput: tally.throughput(length).0,
             errors: tally.errors,
@@ -154,7 +154,7 @@ impl Summary {
             line(operation.name(), &recorder.total(operation), QUANTITIES.map(of))
         });
         Self {
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             seconds: length.as_seconds(),
             all: line("all", &all, distributions.each_ref().map(Option::as_ref)),
             operations: operations.collect(),

@@ -56,7 +56,7 @@ fn lines(summary: &Summary) -> impl Iterator<Item = &Line> {
 fn operations(summary: &Summary) -> Table {
     let row = |line: &Line| {
         vec![
-            Value::from(line.operation),
+            Value::from(line.operation.as_str()),
             Value::from(line.count as f64),
             Value::from(line.throughput),
             Value::from(line.errors as f64),
@@ -86,7 +86,7 @@ fn times(summary: &Summary) -> Table {
     let rows = lines(summary).flat_map(|line| {
         let row = move |name: &str, times: &Times| {
             vec![
-                Value::from(line.operation),
+                Value::from(line.operation.as_str()),
                 Value::from(name),
                 Value::from(times.mean),
                 Value::from(times.p50),

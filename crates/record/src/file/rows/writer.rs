@@ -5,7 +5,7 @@
 //!                 ▲                             │
 //!                 └────────── empty batch ◀─────┘
 //! ```
-//! A lane has three batches that go round, so memory is bounded. Where the disk is so slow that none has come back, rows are
+//! A lane has eight batches that go round, so memory is bounded. Where the disk is so slow that none has come back, rows are
 //! dropped and counted, and the file says how many: requests are never held up by their own record.
 
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ use crate::{ServerVisit, Visit};
 /// Rows in a batch of a lane: 3 MB, and large enough a row group to compress well.
 const LANE_ROWS: usize = 16_384;
 
-/// Batches of a lane: one is filled, one is written, one is between.
-const LANE_BATCHES: usize = 3;
+/// Batches of a lane: one is filled, one is written, and the others ride out a disk that pauses.
+const LANE_BATCHES: usize = 8;
 
 /// A full batch, and where it goes back to.
 type Full = (RowBatch, SyncSender<RowBatch>);

@@ -1,0 +1,41 @@
+# krarup: everything one does with the repository. `make help` lists it.
+
+CARGO ?= cargo
+SHELL := /bin/bash
+DEMO_FLAGS ?=
+
+.PHONY: help demo test check bench docs fuzz clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: ## the main job: servers, proxy, a sweep of clients, a report (DEMO_FLAGS="--quick" for 20 seconds)
+	@scripts/need --optional memcached memcached
+	$(CARGO) build --release --package krarup
+	target/release/krarup demo $(DEMO_FLAGS)
+
+test: ## all tests, also against real memcached and real clients; installs what they need
+	@scripts/need memcached memcached
+	@scripts/need memccat libmemcached-tools
+	@scripts/need nc netcat-openbsd
+	@scripts/need python3 python3
+	@scripts/need --optional chromium chromium
+	$(CARGO) test --workspace --quiet
+
+check: ## format, lints with warnings as errors, documentation without dead links
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+bench: ## benchmarks; figures with their commands go to docs/journal
+	$(CARGO) bench --workspace
+
+docs: ## rewrite the pages that are generated from tables in the code
+	UPDATE=1 $(CARGO) test --workspace --quiet -- page reference published help
+
+fuzz: ## each parser for FUZZ_SECONDS (default 60) on bytes that look for trouble
+	@scripts/fuzz $(or $(FUZZ_SECONDS),60)
+
+clean: ## what was built
+	$(CARGO) clean
