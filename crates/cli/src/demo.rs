@@ -89,7 +89,10 @@ impl Plan {
             seed: args.seed,
         };
         if !(0.1..=3_600.0).contains(&plan.seconds) {
-            return Err(Failure::usage(format!("--seconds is {}, and must be from 0.1 to 3600", plan.seconds)));
+            return Err(Failure::usage(format!(
+                "--seconds is {}, and must be from 0.1 to 3600",
+                plan.seconds
+            )));
         }
         Ok(plan)
     }
@@ -112,26 +115,35 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
     let started = humantime();
     let failed = |error: StationError| {
-        if stop.asked() { Failure::run("stopped on request; everything started was ended") } else { Failure::run(error.to_string()) }
+        if stop.asked() {
+            Failure::run("stopped on request; everything started was ended")
+        } else {
+            Failure::run(error.to_string())
+        }
     };
     let mut servers = Servers::start(&args.servers, &stop).map_err(failed)?;
     eprintln!("servers: {}", servers.describe());
     let trials = sweep(&plan, &mut servers, &stop).map_err(failed)?;
     servers.stop().map_err(failed)?;
     let environment = trial::environment(&servers, started);
-    let results = krarup_analysis::sweep::summarise("A middleware before memcached: a sweep of clients", environment, &trials)
-        .map_err(|error| Failure::run(error.to_string()))?;
+    let results = krarup_analysis::sweep::summarise(
+        "A middleware before memcached: a sweep of clients",
+        environment,
+        &trials,
+    )
+    .map_err(|error| Failure::run(error.to_string()))?;
     let document = krarup_report::sweep::document(&results, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
     println!("{}", krarup_report::text::table(&krarup_report::sweep::table(&results)));
-    for sentence in &document.summary {
-        println!("{sentence}");
+    for verdict in &results.verdicts {
+        println!("{}: {verdict}\n", verdict.at.workload);
     }
-    let out = |error: std::io::Error| Failure::run(error.to_string()).hint("choose another directory with --out");
+    let out =
+        |error: std::io::Error| Failure::run(error.to_string()).hint("choose another directory with --out");
     std::fs::create_dir_all(&args.out).map_err(out)?;
     let text = serde_json::to_string_pretty(&results).expect("results are plain data");
     std::fs::write(args.out.join("results.json"), text).map_err(out)?;
-    let page = krarup_report::page::Page::of(&document).write(&args.out).map_err(out)?;
-    println!("\n{}", page.canonicalize().unwrap_or(page).display());
+    let page = krarup_report::Page::of(&document).write(&args.out).map_err(out)?;
+    println!("{}", page.canonicalize().unwrap_or(page).display());
     Ok(())
 }
 
@@ -190,8 +202,9 @@ fn one(
     words.extend(["--verify".into(), "--json".into(), "-".into()]);
     let result = load(&proxy.address, plan, &words, stop)?;
     let after = trial::Cpu::now(&proxy.process, servers);
-    let result: LoadResult = serde_json::from_slice(&result)
-        .map_err(|error| proxy.process.error(format!("the load generator's result is not readable: {error}")))?;
+    let result: LoadResult = serde_json::from_slice(&result).map_err(|error| {
+        proxy.process.error(format!("the load generator's result is not readable: {error}"))
+    })?;
     let ended = proxy.process.stop(PATIENCE)?;
     let summary = serde_json::from_slice(&ended.stdout)
         .map_err(|error| proxy.process.error(format!("the proxy's statistics are not readable: {error}")))?;
@@ -208,7 +221,17 @@ fn proxy(plan: &Plan, servers: &Servers, stop: &Stop) -> Result<Proxy, StationEr
     let addresses: Vec<_> = servers.addresses().iter().map(ToString::to_string).collect();
     let workers = plan.workers.to_string();
     let mut command = krarup();
-    command.args(["proxy", "--listen", "127.0.0.1:0", "--sharded", "true", "--json", "--workers", &workers, "--servers"]);
+    command.args([
+        "proxy",
+        "--listen",
+        "127.0.0.1:0",
+        "--sharded",
+        "true",
+        "--json",
+        "--workers",
+        &workers,
+        "--servers",
+    ]);
     command.arg(addresses.join(","));
     let mut process = Process::start("proxy", &mut command)?;
     let address = process.ready("listening on ", PATIENCE, stop)?;
@@ -217,13 +240,30 @@ fn proxy(plan: &Plan, servers: &Servers, stop: &Stop) -> Result<Proxy, StationEr
 }
 
 /// Runs the load generator to its end; returns what it wrote.
-fn load(target: &Address, plan: &Plan, words: &[impl AsRef<str>], stop: &Stop) -> Result<Vec<u8>, StationError> {
+fn load(
+    target: &Address,
+    plan: &Plan,
+    words: &[impl AsRef<str>],
+    stop: &Stop,
+) -> Result<Vec<u8>, StationError> {
     let mut command = krarup();
-    command.args(["load", "--progress", "none", "--servers", &target.to_string(), "--seed", &plan.seed.to_string()]);
+    command.args([
+        "load",
+        "--progress",
+        "none",
+        "--servers",
+        &target.to_string(),
+        "--seed",
+        &plan.seed.to_string(),
+    ]);
     command.args(DATA).args(words.iter().map(AsRef::as_ref));
     let mut process = Process::start("load", &mut command)?;
     let ended = process.finish(PATIENCE + Duration::from_secs_f64(plan.seconds), stop, |_| {})?;
-    if ended.status.success() { Ok(ended.stdout) } else { Err(process.error(format!("failed ({})", ended.status))) }
+    if ended.status.success() {
+        Ok(ended.stdout)
+    } else {
+        Err(process.error(format!("failed ({})", ended.status)))
+    }
 }
 
 /// This program, for another of its subcommands.
@@ -234,5 +274,7 @@ fn krarup() -> Command {
 /// The wall clock, for the report's page.
 fn humantime() -> String {
     let now = std::time::SystemTime::now();
-    krarup_units::text::timestamp(now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    krarup_units::text::timestamp(
+        now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+    )
 }

@@ -130,7 +130,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let run = krarup_record::file::Run { epoch_unix: clock.wall_epoch() };
     let mut writer = None;
     if let Some(folder) = args.stats_dir.as_deref().filter(|_| args.rows) {
-        std::fs::create_dir_all(folder)
+        fs::create_dir_all(folder)
             .map_err(|error| Failure::usage(format!("{} cannot be made: {error}", folder.display())))?;
         let begun = RowWriter::create(&folder.join("rows.parquet"), run)
             .map_err(|error| Failure::usage(error.to_string()))?;
@@ -152,7 +152,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         eprintln!("statistics in {}", folder.display());
     }
     if let Some(writer) = writer {
-        let written = writer.finish().map_err(|why| Failure::run(format!("the rows are not written: {why}")))?;
+        let written =
+            writer.finish().map_err(|why| Failure::run(format!("the rows are not written: {why}")))?;
         eprintln!("{} rows in rows.parquet", written.rows);
         if written.lost > 0 {
             eprintln!("warning: {} rows were dropped because the disk was too slow", written.lost);

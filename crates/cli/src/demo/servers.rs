@@ -47,13 +47,18 @@ impl Servers {
         let installed = version();
         let memcached = match choice {
             Choice::Running(addresses) => {
-                return Ok(Self { addresses: addresses.clone(), processes: Vec::new(), kind: "running already".into() });
+                return Ok(Self {
+                    addresses: addresses.clone(),
+                    processes: Vec::new(),
+                    kind: "running already".into(),
+                });
             }
             Choice::Embedded => false,
             Choice::Memcached if installed.is_none() => {
                 return Err(StationError {
                     name: "memcached".into(),
-                    why: "is not installed; install Debian's package memcached, or use --servers embedded".into(),
+                    why: "is not installed; install Debian's package memcached, or use --servers embedded"
+                        .into(),
                     said: Vec::new(),
                 });
             }
@@ -66,7 +71,8 @@ impl Servers {
         let mut servers = Self { addresses: Vec::new(), processes: Vec::new(), kind };
         for number in 1..=SERVERS {
             let name = format!("server {number}");
-            let (process, address) = if memcached { start_memcached(&name, stop)? } else { start_cache(&name, stop)? };
+            let (process, address) =
+                if memcached { start_memcached(&name, stop)? } else { start_cache(&name, stop)? };
             servers.processes.push(process);
             servers.addresses.push(address);
         }

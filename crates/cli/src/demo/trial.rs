@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use krarup_analysis::results::Environment;
 use krarup_analysis::trial::{
-    ClientSide, ClientWindow, Histogram, Levels, MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station,
-    Times, Trial,
+    ClientSide, ClientWindow, Histogram, Levels, MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide,
+    Station, Times, Trial,
 };
 use krarup_lab::host::{Host, cpu_time};
 use krarup_lab::testbed::local::Process;
@@ -28,7 +28,10 @@ impl Cpu {
     pub(super) fn now(proxy: &Process, servers: &Servers) -> Self {
         Self {
             proxy: cpu_time(proxy.id()),
-            servers: servers.processes().map(|(process, address)| (address.to_string(), cpu_time(process.id()))).collect(),
+            servers: servers
+                .processes()
+                .map(|(process, address)| (address.to_string(), cpu_time(process.id())))
+                .collect(),
         }
     }
 }
@@ -45,7 +48,9 @@ pub(super) fn reset(proxy: &Address) -> Result<(), String> {
     };
     match ask() {
         Ok(answer) if answer == b"RESET\r\n" => Ok(()),
-        Ok(answer) => Err(format!("`stats reset` was answered with `{}`", String::from_utf8_lossy(&answer).trim_end())),
+        Ok(answer) => {
+            Err(format!("`stats reset` was answered with `{}`", String::from_utf8_lossy(&answer).trim_end()))
+        }
         Err(error) => Err(format!("`stats reset` could not be asked: {error}")),
     }
 }
@@ -79,7 +84,8 @@ pub(super) fn of(
 fn client_side(load: &LoadResult) -> ClientSide {
     let overall = &load.overall;
     let times = &overall.response_time;
-    let whole = |row: &&krarup_load::result::SeriesRow| row.measured && row.operation == "all" && row.length >= 1.0;
+    let whole =
+        |row: &&krarup_load::result::SeriesRow| row.measured && row.operation == "all" && row.length >= 1.0;
     ClientSide {
         completed: overall.count,
         errors: overall.errors.values().sum(),
@@ -102,7 +108,8 @@ fn client_side(load: &LoadResult) -> ClientSide {
 }
 
 fn middleware_side(proxy: &Summary) -> MiddlewareSide {
-    let times = |times: &summary::Times| Times { mean: times.mean, p50: times.p50, p90: times.p90, p99: times.p99 };
+    let times =
+        |times: &summary::Times| Times { mean: times.mean, p50: times.p50, p90: times.p90, p99: times.p99 };
     let window = |window: &summary::Window| MiddlewareWindow {
         start: window.start,
         length: window.length,
@@ -127,8 +134,10 @@ fn middleware_side(proxy: &Summary) -> MiddlewareSide {
 }
 
 fn processes(load: &LoadResult, before: &Cpu, after: &Cpu) -> Vec<ProcessCpu> {
-    let process = |station, name: &str, busy: f64| ProcessCpu { station, name: name.to_owned(), busy, cores: 1.0 };
-    let spent = |before: Option<Nanos>, after: Option<Nanos>| Some(after?.saturating_sub(before?).as_seconds());
+    let process =
+        |station, name: &str, busy: f64| ProcessCpu { station, name: name.to_owned(), busy, cores: 1.0 };
+    let spent =
+        |before: Option<Nanos>, after: Option<Nanos>| Some(after?.saturating_sub(before?).as_seconds());
     let mut all = vec![process(Station::Clients, "load", load.generator.cpu_seconds)];
     all.extend(spent(before.proxy, after.proxy).map(|busy| process(Station::Middleware, "proxy", busy)));
     for ((name, before), (_, after)) in before.servers.iter().zip(&after.servers) {
