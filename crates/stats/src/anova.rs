@@ -1,7 +1,7 @@
 //! Analysis of variance: how much of what was measured is due to which factor, and how much to chance.
 //!
-//! Here for the levels of one factor (Jain 1991, ch. 20); for several see [`crate::full_factorial`], for two levels each
-//! [`crate::factorial`].
+//! Here for the levels of one factor (Jain 1991, ch. 20); for several see [`crate::full_factorial`], for two
+//! levels each [`crate::factorial`].
 
 use crate::error::{StatsError, all_finite, at_least, finite, probability};
 use crate::interval::Estimate;
@@ -22,8 +22,8 @@ pub struct FTest {
 }
 
 impl FTest {
-    /// The test of an effect's sum of squares against the error's. None when there is nothing to test against: no degrees of
-    /// freedom, or an error of zero.
+    /// The test of an effect's sum of squares against the error's. None when there is nothing to test
+    /// against: no degrees of freedom, or an error of zero.
     pub(crate) fn of(
         effect_squares: f64,
         effect_degrees: f64,
@@ -102,15 +102,15 @@ pub struct Group {
     pub values: Vec<f64>,
 }
 
-/// Compares the levels of one factor (Jain 1991, ch. 20; unequal sizes §20.7).
+/// Compares the levels of one factor (Jain 1991, ch. 20).
 ///
 /// ```text
 /// α_j = ȳ_j − ȳ    SSA = Σ r_j α_j²    s(α_j) = s_e √(1/r_j − 1/N)    ν = N − a
 /// ```
 ///
 /// # Errors
-/// If there are fewer than two groups, one is empty, no group has a repetition, a value is not finite, all are alike, or the level is not
-/// between 0 and 1.
+/// If there are fewer than two groups, one is empty, no group has a repetition, a value is not finite, all
+/// are alike, or the level is not between 0 and 1.
 pub fn one_way(factor: &str, groups: &[Group], level: f64) -> Result<Anova, StatsError> {
     probability("level", level)?;
     at_least("groups", groups.len(), 2)?;
@@ -141,8 +141,9 @@ pub fn one_way(factor: &str, groups: &[Group], level: f64) -> Result<Anova, Stat
     Ok(table.anova)
 }
 
-/// The difference of two levels of a one-way design, second − first, with the error pooled over all groups (Jain's contrast, §20.5).
-/// Of many pairs some will differ by chance: for m comparisons ask for a level of 1 − α/m (Bonferroni).
+/// The difference of two levels of a one-way design, second − first, with the error pooled over all groups (a
+/// contrast in Jain's words). Of many pairs some will differ by chance: for m comparisons ask for a level of
+/// 1 − α/m (Bonferroni).
 ///
 /// # Errors
 /// As [`one_way`], and if a name is not among the groups.

@@ -42,7 +42,8 @@ pub struct Comparison {
 /// Jain's ν divides by n + 1 and subtracts 2; the usual form, which R and SciPy use, is taken here.
 ///
 /// # Errors
-/// If a sample has fewer than two values or one that is not finite, both are constant, or the level is not between 0 and 1.
+/// If a sample has fewer than two values or one that is not finite, both are constant, or the level is not
+/// between 0 and 1.
 pub fn welch(base: &[f64], other: &[f64], level: f64) -> Result<Comparison, StatsError> {
     welch_summaries(&Summary::of(base)?, &Summary::of(other)?, level)
 }

@@ -1,4 +1,5 @@
-//! Effects of a 2^k·r design: their size, their share of the variation, and what the error allows to be said of them.
+//! Effects of a 2^k·r design: their size, their share of the variation, and what the error allows to be said
+//! of them.
 //!
 //! ```text
 //! q = Σ sign · cell mean / 2^k      SSj = 2^k r qj²      SST = Σ SSj + SSE
@@ -56,7 +57,8 @@ pub struct Effect {
     pub estimate: Estimate,
     /// Sum of squares 2^k · r · q².
     pub squares: f64,
-    /// Share of the total variation, 0 to 1: how much it *matters*, which is not whether it is *significant* (the interval says that).
+    /// Share of the total variation, 0 to 1: how much it *matters*, which is not whether it is *significant*
+    /// (the interval says that).
     pub share: f64,
 }
 
@@ -116,7 +118,8 @@ pub enum KnownError {
     },
 }
 
-/// Recovers the whole analysis from the printed means of the cells (sign-table order), r, and one number about the error.
+/// Recovers the whole analysis from the printed means of the cells (sign-table order), r, and one number
+/// about the error.
 ///
 /// # Errors
 /// As [`TwoLevel::effects`], and if the number about the error is out of its range.
@@ -157,8 +160,8 @@ pub fn recover(
     analysis(design.factors(), means, repetitions, errors, level)
 }
 
-/// The means of the cells from the effects, both in their usual orders (means: sign table; effects: [`Term::all`], q0
-/// first). The sign table is its own inverse up to 2^k.
+/// The means of the cells from the effects, both in their usual orders (means: sign table; effects:
+/// [`Term::all`], q0 first). The sign table is its own inverse up to 2^k.
 ///
 /// # Errors
 /// If the number of effects is not a power of two, at least 2, or one is not finite.
@@ -226,13 +229,8 @@ fn analysis(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::factorial::tests::memory_and_cache;
     use proptest::prelude::*;
-
-    /// Jain 1991, examples 18.1 to 18.5: memory (A) and cache (B), three repetitions.
-    fn memory_and_cache() -> TwoLevel {
-        let cells = [[15.0, 18.0, 12.0], [45.0, 48.0, 51.0], [25.0, 28.0, 19.0], [75.0, 75.0, 81.0]];
-        TwoLevel::new(&["A", "B"], cells.iter().map(|cell| cell.to_vec()).collect()).unwrap()
-    }
 
     #[test]
     fn the_textbook_design_comes_out_as_printed() {

@@ -1,4 +1,5 @@
-//! 2^k·r designs: every factor at two levels, every combination r times, in Jain's form (1991, ch. 17 and 18).
+//! 2^k·r designs: every factor at two levels, every combination r times, in Jain's form (1991, ch. 17 and
+//! 18).
 //!
 //! ```text
 //! y_ij = q0 + qA xA + qB xB + qAB xA xB + … + e_ij        x = −1 at the low level, +1 at the high one
@@ -17,8 +18,9 @@ use crate::error::{StatsError, all_finite, at_least};
 use crate::qq::{QqPlot, normal_qq};
 use serde::{Deserialize, Serialize};
 
-/// More factors than this mean more than a million cells.
-pub(crate) const MOST_FACTORS: usize = 20;
+/// More factors than this mean more than four thousand cells: measure a fraction of them
+/// ([`crate::fractional`]).
+pub(crate) const MOST_FACTORS: usize = 12;
 
 /// A product of factors: bit j set when factor j is in it. 0 is the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,7 +38,8 @@ impl Term {
         if (self.0 & !(cell as u32)).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 }
     }
 
-    /// Its name: letters side by side (`AB`), longer names with a cross (`servers × workers`), `mean` for none.
+    /// Its name: letters side by side (`AB`), longer names with a cross (`servers × workers`), `mean` for
+    /// none.
     pub fn name(self, factors: &[String]) -> String {
         if self.0 == 0 {
             return "mean".to_owned();
@@ -51,7 +54,7 @@ impl Term {
         parts.join(if letters { "" } else { " × " })
     }
 
-    /// All terms of `factors` factors as the tables list them: mean, A, B, C, AB, AC, BC, ABC.
+    /// All terms of `factors` factors (at most 31) as the tables list them: mean, A, B, C, AB, AC, BC, ABC.
     pub fn all(factors: usize) -> Vec<Self> {
         let mut terms: Vec<Self> = (0..1u32 << factors).map(Self).collect();
         // Within one order alphabetical: AB before AC means comparing from the first factor on.
@@ -63,7 +66,7 @@ impl Term {
 /// A measured 2^k·r design.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TwoLevel {
-    // Names of the k factors, 1 ≤ k ≤ 20, no two alike.
+    // Names of the k factors, 1 ≤ k ≤ 12, no two alike.
     factors: Vec<String>,
     // 2^k cells in sign-table order, each with the same number r ≥ 1 of finite values.
     cells: Vec<Vec<f64>>,
@@ -95,8 +98,8 @@ impl TwoLevel {
     /// A design from its cells in sign-table order.
     ///
     /// # Errors
-    /// If the number of cells is not 2^k, cells differ in their number of values, two factors share a name, or
-    /// a value is not finite.
+    /// If the number of cells is not 2^k, cells differ in their number of values, two factors share a name,
+    /// or a value is not finite.
     pub fn new(factors: &[&str], cells: Vec<Vec<f64>>) -> Result<Self, StatsError> {
         let factors = checked_names(factors)?;
         if cells.len() != 1 << factors.len() {
@@ -190,8 +193,8 @@ impl TwoLevel {
         normal_qq(&residuals)
     }
 
-    /// The same design of ln y, for the multiplicative model y = u0 · uA^xA · uB^xB · … (Jain 1991, §18.8): take its
-    /// effects' [`crate::effects::Effect::ratio`].
+    /// The same design of ln y, for the multiplicative model y = u0 · uA^xA · uB^xB · … (Jain 1991, §18.8):
+    /// take its effects' [`crate::effects::Effect::ratio`].
     ///
     /// # Errors
     /// If a value is not above 0.
@@ -232,12 +235,12 @@ fn cell_name(factors: &[String], cell: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// Jain 1991, examples 18.1 to 18.5: memory (A) and cache (B), three repetitions.
-    fn memory_and_cache() -> TwoLevel {
+    pub(crate) fn memory_and_cache() -> TwoLevel {
         let cells = [[15.0, 18.0, 12.0], [45.0, 48.0, 51.0], [25.0, 28.0, 19.0], [75.0, 75.0, 81.0]];
         TwoLevel::new(&["A", "B"], cells.iter().map(|cell| cell.to_vec()).collect()).unwrap()
     }

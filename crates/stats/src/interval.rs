@@ -141,8 +141,8 @@ impl fmt::Display for Estimate {
 /// (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n)
 /// ```
 ///
-/// Unlike p ± z √(p(1−p)/n) (Jain 1991, §13.9.2, good for np ≥ 10 only) it stays within 0..1, has a width when p is
-/// 0 or 1, and covers about as often as it says for small n (Wilson 1927; Brown, Cai and DasGupta 2001).
+/// Unlike p ± z √(p(1−p)/n) (Jain 1991, §13.8, good for np ≥ 10 only) it stays within 0..1, has a width when
+/// p is 0 or 1, and covers about as often as it says for small n (Wilson 1927; Brown, Cai and DasGupta 2001).
 ///
 /// # Errors
 /// If n is 0, successes exceed n, or the level is not between 0 and 1.
@@ -159,16 +159,16 @@ pub fn proportion(successes: u64, n: u64, level: f64) -> Result<Estimate, StatsE
     Ok(Estimate { value: p, n, interval: Interval { low, high, level } })
 }
 
-/// The share of `successes` among `n`, with the exact interval of Clopper and Pearson (1934): covers at
-/// least as often as `level` says, usually more often. For rare failures, where erring must be on the safe side.
+/// The share of `successes` among `n`, with the exact interval of Clopper and Pearson (1934): covers at least
+/// as often as `level` says, usually more often. For rare failures, where erring must be on the safe side.
 ///
 /// ```text
 /// low = Beta⁻¹(α/2; s, n−s+1)    high = Beta⁻¹(1−α/2; s+1, n−s)
 /// ```
 ///
-/// Above n = 10,000 the beta quantile is taken from χ² if at most a tenth are successes or at most a tenth are not (Bol'shev
-/// 1963; right to 1e-4 of the smaller share's ends), and otherwise from Wilson's score with continuity correction (Newcombe 1998; right
-/// to 0.1 % of the width).
+/// Above n = 10,000 the beta quantile is taken from χ² if at most a tenth are successes or at most a tenth
+/// are not (Bol'shev 1963; right to 1e-4 of the smaller share's ends), and otherwise from Wilson's score with
+/// continuity correction (Newcombe 1998; right to 0.1 % of the width).
 ///
 /// # Errors
 /// As [`proportion`].
@@ -191,7 +191,8 @@ pub fn proportion_exact(successes: u64, n: u64, level: f64) -> Result<Estimate, 
     Ok(Estimate { value: p, n, interval: Interval { low, high, level } })
 }
 
-/// The exact ends of a small share, from χ² instead of beta: 2x / (2n − s + 1 + x) and 2x / (2n − s + x), x = χ²/2.
+/// The exact ends of a small share, from χ² instead of beta: 2x / (2n − s + 1 + x) and 2x / (2n − s + x), x =
+/// χ²/2.
 fn rare_ends(s: f64, n: f64, tail: f64) -> Result<(f64, f64), StatsError> {
     let high = chi_squared_quantile(1.0 - tail, 2.0 * s + 2.0)? / 2.0;
     let low = if s == 0.0 { 0.0 } else { chi_squared_quantile(tail, 2.0 * s)? / 2.0 };

@@ -1,9 +1,31 @@
 //! Estimators: every estimate carries n and an interval.
 //!
-//! Nothing here touches a file, a clock or global random state; what is random takes a seed. The quantiles and tails
-//! of t, F, χ², beta and normal are `statrs`'. Every formula names its source; Jain 1991 is *The Art of Computer
-//! Systems Performance Analysis*. Inputs that allow no estimate (empty, a single value, NaN, a constant where a spread is needed) give a
-//! [`StatsError`] that names the thing.
+//! | question | module |
+//! |---|---|
+//! | what is the mean, how large the spread | [`summary`]; of one correlated run [`batch`], [`autocorrelation`] |
+//! | where does the steady state begin, does it drift | [`steady`] |
+//! | where is the 99th percentile | [`quantile`] |
+//! | is B better than A | [`compare`] |
+//! | which share fails | [`interval`] |
+//! | any other statistic | [`bootstrap`] |
+//! | which factor matters | [`factorial`], [`effects`], [`transform`], [`fractional`]; more levels [`anova`], [`full_factorial`] |
+//! | what is the line, the curve | [`regression`], [`nonlinear`]; scaling [`usl`] |
+//! | which law do times follow | [`fit`], [`law`], [`kolmogorov`], [`qq`] |
+//!
+//! Nothing here touches a file, a clock or global random state; what is random takes a seed. The quantiles
+//! and tails of t, F, χ², beta and normal are `statrs`'. Every formula names its source; Jain 1991 is *The
+//! Art of Computer Systems Performance Analysis*. Inputs that allow no estimate (empty, a single value, NaN,
+//! a constant where a spread is needed) give a [`StatsError`] that names the thing.
+//!
+//! ```
+//! use krarup_stats::{Summary, compare::{Verdict, welch}};
+//!
+//! let (before, after) = ([11.2, 11.9, 11.5, 11.4], [10.1, 10.4, 9.9, 10.2]);
+//! let mean = Summary::of(&after)?.mean_estimate(0.95)?;
+//! assert_eq!(format!("{mean}"), "10.15 [9.82, 10.48] at 95 %, n = 4");
+//! assert_eq!(welch(&before, &after, 0.95)?.verdict, Verdict::Lower);
+//! # Ok::<(), krarup_stats::StatsError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
 //! Random streams with a name: the same seed gives the same numbers on every machine and in every version.
 //!
-//! The generator is xoshiro256++ (Blackman and Vigna 2019), seeded through SplitMix64. How its 64 bits become an
-//! index or a fraction is written out here, so that no library's change of method can change a published interval.
+//! The generator is xoshiro256++ (Blackman and Vigna 2019), seeded through SplitMix64. How its 64 bits become
+//! an index or a fraction is written out here, so that no library's change of method can change a published
+//! interval.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
@@ -12,17 +13,20 @@ pub(crate) fn stream(seed: u64, stream: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32))
 }
 
-/// A whole number below `end`, each equally likely up to `end` / 2⁶⁴ (Lemire 2019, without the rejection step).
+/// A whole number below `end`, each equally likely up to `end` / 2⁶⁴ (Lemire 2019, without the rejection
+/// step).
 pub(crate) fn below(random: &mut impl Rng, end: usize) -> usize {
     ((u128::from(random.next_u64()) * end as u128) >> 64) as usize
 }
 
-/// A number above 0 and below 1: the middles of 2⁵³ equal steps, so that its logarithm and its quantiles are finite.
+/// A number above 0 and below 1: the middles of 2⁵³ equal steps, so that its logarithm and its quantiles are
+/// finite.
 pub(crate) fn fraction(random: &mut impl Rng) -> f64 {
     ((random.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
 }
 
-/// A series x_i = φ x_{i−1} + e_i with standard normal e, started in its steady state; φ = 0 gives independent values.
+/// A series x_i = φ x_{i−1} + e_i with standard normal e, started in its steady state; φ = 0 gives
+/// independent values.
 #[cfg(test)]
 pub(crate) fn normal_series(seed: u64, length: usize, phi: f64) -> Vec<f64> {
     let mut random = stream(seed, 0);

@@ -29,7 +29,8 @@ impl Column {
 pub enum Intercept {
     /// A constant is fitted too, as the first term, named `intercept`.
     Fitted,
-    /// The line goes through the origin (as in the utilization law, U = D·X). R² then compares with zero, not with the mean.
+    /// The line goes through the origin (as in the utilization law, U = D·X). R² then compares with zero, not
+    /// with the mean.
     Zero,
 }
 
@@ -79,8 +80,8 @@ pub struct Regression {
     /// Leverage of each observation, between 0 and 1; their sum is the number of coefficients. Above twice
     /// the mean, the observation decides its own fit.
     pub leverage: Vec<f64>,
-    /// Durbin–Watson statistic of the residuals in the order given: 2 when neighbours are unrelated, towards 0 when they are alike,
-    /// towards 4 when they alternate. Absent when all residuals are zero.
+    /// Durbin–Watson statistic of the residuals in the order given: 2 when neighbours are unrelated, towards
+    /// 0 when they are alike, towards 4 when they alternate. Absent when all residuals are zero.
     pub durbin_watson: Option<f64>,
     intercept: Intercept,
     #[serde(skip)]
@@ -98,7 +99,8 @@ pub struct Prediction {
     pub observation: Interval,
     /// Observations the model rests on.
     pub n: u64,
-    /// The point lies farther out than any observation: the intervals hold only if the model holds there, too.
+    /// The point lies farther out than any observation: the intervals hold only if the model holds there,
+    /// too.
     pub extrapolates: bool,
 }
 

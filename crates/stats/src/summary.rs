@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 /// The summary of one or more finite values.
 ///
 /// Values are added one at a time by Welford's method (1962), which keeps the sum of squared deviations
-/// itself: Σx² − n·mean² would lose all digits where the spread is small beside the mean. Two summaries
-/// merge into the one of all their values (Chan, Golub and LeVeque 1979), so threads and files can be summarised apart.
+/// itself: Σx² − n·mean² would lose all digits where the spread is small beside the mean. Two summaries merge
+/// into the one of all their values (Chan, Golub and LeVeque 1979), so threads and files can be summarised
+/// apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// How many values; at least 1.
@@ -127,8 +128,8 @@ impl Summary {
 
     /// The mean with its t interval, mean ± t[1−α/2; n−1] · sd/√n (Jain 1991, §13.2).
     ///
-    /// Right for values that do not depend on each other, such as the means of repetitions. Successive response
-    /// times of one run do: use [`crate::batch::batch_means`] for them.
+    /// Right for values that do not depend on each other, such as the means of repetitions. Successive
+    /// response times of one run do: use [`crate::batch::batch_means`] for them.
     ///
     /// # Errors
     /// If there is only one value, or the level is not between 0 and 1.
@@ -156,8 +157,8 @@ impl Summary {
         Ok(Estimate { value, n: self.n, interval: Interval { low, high, level } })
     }
 
-    /// How many values are needed for a mean known to ± `precision` (a share of the mean, 0.05 = 5 %), as far as this
-    /// sample can tell: n = (z · sd / (precision · mean))² (Jain 1991, §13.9.1), at least 2.
+    /// How many values are needed for a mean known to ± `precision` (a share of the mean, 0.05 = 5 %), as far
+    /// as this sample can tell: n = (z · sd / (precision · mean))² (Jain 1991, §13.9.1), at least 2.
     ///
     /// # Errors
     /// As [`Summary::cov`], and if the precision is not positive.

@@ -1,9 +1,9 @@
 //! Which model of a 2^k·r design fits: effects that add, or effects that multiply.
 //!
 //! The two differ in what they say of the spread. If effects add, repetitions scatter alike in every cell; if
-//! they multiply, the scatter grows with the cell's mean, and logarithms scatter alike. Box and Cox (1964) put
-//! both on one scale: with y^λ in place of y, λ = 1 is the additive model and λ = 0 the multiplicative one, and
-//! the likelihood of the data says which λ they allow.
+//! they multiply, the scatter grows with the cell's mean, and logarithms scatter alike. Box and Cox (1964)
+//! put both on one scale: with y^λ in place of y, λ = 1 is the additive model and λ = 0 the multiplicative
+//! one, and the likelihood of the data says which λ they allow.
 
 use crate::effects::Effects;
 use crate::error::{StatsError, at_least, probability};
@@ -17,8 +17,9 @@ use std::fmt;
 /// Powers of y outside ± this are no model of a computer system; intervals end here.
 const LARGEST_POWER: f64 = 10.0;
 
-/// Beyond this ratio of largest to smallest value the scale matters; below it ln y is nearly a straight line over the range and
-/// both models say nearly the same. Jain 1991, §18.8 names the ratio as a ground for the multiplicative model, without a limit.
+/// Beyond this ratio of largest to smallest value the scale matters; below it ln y is nearly a straight line
+/// over the range and both models say nearly the same. Jain 1991, §18.8 names the ratio as a ground for the
+/// multiplicative model, without a limit.
 const WIDE_RANGE: f64 = 3.0;
 
 /// A form of model.
@@ -50,7 +51,8 @@ pub struct Evidence {
 pub enum Ground {
     /// The data rule the other form out.
     OtherRuledOut,
-    /// The scatter allows both; all values are within a factor of 3, so both say nearly the same: the simpler to read is taken.
+    /// The scatter allows both; all values are within a factor of 3, so both say nearly the same: the simpler
+    /// to read is taken.
     NarrowRange,
     /// The scatter allows both; the chosen one needs less interaction.
     FewerInteractions,
@@ -156,7 +158,8 @@ impl Scatter {
         Ok(Self { cells, n })
     }
 
-    /// Box and Cox's profile log-likelihood, −n/2 ln SSE(λ), of (y^λ − 1)/λ scaled by the geometric mean so that all λ have one unit.
+    /// Box and Cox's profile log-likelihood, −n/2 ln SSE(λ), of (y^λ − 1)/λ scaled by the geometric mean so
+    /// that all λ have one unit.
     fn log_likelihood(&self, power: f64) -> f64 {
         let scaled = |w: f64| if power == 0.0 { w } else { (power * w).exp_m1() / power };
         let squares: f64 = self

@@ -1,6 +1,6 @@
-//! The law of every interval: over many samples it covers the true value as often as its level says. Seeds are fixed, so the
-//! counts are, too; the bounds are three standard errors of the share of 1000 samples (± 2 % at 95 %), wider
-//! where a method is known to be approximate.
+//! The law of every interval: over many samples it covers the true value as often as its level says. Seeds
+//! are fixed, so the counts are, too; the bounds are three standard errors of the share of 1000 samples (± 2
+//! % at 95 %), wider where a method is known to be approximate.
 
 use krarup_stats::anova::{Group, contrast};
 use krarup_stats::compare::{Verdict, paired, welch};
@@ -103,7 +103,8 @@ fn quantiles_of_a_skewed_law() {
     }
 }
 
-/// The bootstrap is approximate: of the mean of 25 exponential values both kinds cover a little less than they say, BCa less so.
+/// The bootstrap is approximate: of the mean of 25 exponential values both kinds cover a little less than
+/// they say, BCa less so.
 #[test]
 fn bootstraps_of_a_skewed_mean() {
     let sample = |source: &mut Source| -> Vec<f64> {
