@@ -12,6 +12,7 @@ mod cache;
 mod demo;
 mod failure;
 mod load;
+mod pages;
 mod proxy;
 
 use failure::Failure;
@@ -30,6 +31,8 @@ enum Job {
     Cache(cache::CacheArgs),
     Load(Box<load::LoadArgs>),
     Demo(demo::DemoArgs),
+    Man(pages::ManArgs),
+    Completions(pages::CompletionsArgs),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +43,11 @@ fn main() -> ExitCode {
         Job::Cache(args) => cache::run(args),
         Job::Load(args) => load::run(args),
         Job::Demo(args) => demo::run(args),
+        Job::Man(args) => pages::man(args),
+        Job::Completions(args) => {
+            pages::completions(args);
+            Ok(())
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

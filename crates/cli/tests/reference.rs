@@ -1,0 +1,66 @@
+//! The reference pages say what the program says: they are printed by it. `UPDATE=1` rewrites them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn krarup(words: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_krarup")).args(words).output().expect("krarup runs");
+    assert!(output.status.success(), "krarup {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("help is text")
+}
+
+fn equals_page(name: &str, text: &str) {
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&page, text).expect("the page can be written");
+    }
+    let there = fs::read_to_string(&page).unwrap_or_default();
+    assert!(there == text, "docs/reference/{name} is not what the program says; `make docs` rewrites it");
+}
+
+/// The names of the subcommands, from the program's own list of them.
+fn subcommands() -> Vec<String> {
+    let help = krarup(&["--help"]);
+    let list = help.split("Commands:\n").nth(1).expect("there is a list of commands");
+    let words = list.lines().take_while(|line| line.starts_with("  "));
+    words
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| Some(line.split_whitespace().next()?.to_owned()))
+        .collect()
+}
+
+#[test]
+fn the_reference_of_commands_is_what_help_prints() {
+    let mut page = String::from(
+        "# Commands\n\nWhat `krarup --help` and `krarup COMMAND --help` print. Man pages: `krarup man DIR`; completions: \
+         `krarup completions SHELL`.\n",
+    );
+    let mut section = |title: &str, words: &[&str]| {
+        page.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", krarup(words).trim_end()));
+    };
+    section("krarup", &["--help"]);
+    let subcommands = subcommands();
+    assert!(subcommands.iter().any(|name| name == "proxy"), "{subcommands:?}");
+    for name in subcommands.iter().filter(|name| *name != "help") {
+        section(&format!("krarup {name}"), &[name, "--help"]);
+    }
+    equals_page("commands.md", &page);
+}
+
+#[test]
+fn the_reference_of_the_proxys_configuration_is_what_it_prints() {
+    let text = krarup(&["proxy", "--servers", "127.0.0.1:11212,127.0.0.1:11213", "--print-config"]);
+    equals_page("proxy.toml", &text);
+}
+
+#[test]
+fn man_pages_and_completions_are_made() {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man-pages");
+    krarup(&["man", directory.to_str().expect("a path is text")]);
+    let page = fs::read_to_string(directory.join("krarup-proxy.1")).expect("the proxy has a page");
+    assert!(page.contains("\\-\\-servers"), "the page names the flags");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(krarup(&["completions", shell]).contains("krarup"));
+    }
+}
