@@ -17,6 +17,8 @@
 //! | [`open`] | open networks, and open classes beside closed ones |
 //! | [`layered`] | workers that stay occupied while their request is elsewhere |
 //! | [`forkjoin`] | copies to several servers, and how long the last of them takes |
+//! | [`flow`] | the model that predicts: held workers whose hold time depends on how many are busy |
+//! | [`calibrate`] | from measurements to a model, with its residuals and intervals |
 //! | [`usl`] | the universal scalability law |
 //! | [`mod@solve`] | the right solver for a description, and what it assumes |
 //! | [`table`] | results as rows, for people and for programs |
@@ -26,8 +28,10 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod calibrate;
 pub mod distribution;
 mod error;
+pub mod flow;
 pub mod forkjoin;
 pub mod form;
 pub mod laws;

@@ -1,0 +1,103 @@
+//! From measurements to a model: rows, what is wrong with them, the fit, and how far to believe it.
+//!
+//! ```text
+//!   CSV ─▶ rows ─▶ checks ─▶ pool ─▶ forms, cross-validated ─▶ Calibration ─▶ predictions with intervals
+//!                  laws      same configuration, same result?      rows, residuals, seed kept
+//! ```
+
+mod fitting;
+mod rows;
+
+pub use fitting::{Calibration, Form, Interval95, Predicted, Residual, calibrate, calibrate_as, fit};
+pub use rows::{Row, check_anchors, check_rows, read_csv};
+
+use krarup_stats::{Column, Intercept, Regression, USUAL_LEVEL};
+use krarup_units::{Bytes, Seconds};
+
+use crate::Error;
+use crate::flow::Curve;
+
+/// Service demands of several classes at one station by the utilization law, U = Σ X_c·D_c: regression through the
+/// origin of the mean number of busy servers on the throughputs (Lazowska et al. 1984, chapter 12).
+///
+/// `busy[i]` and `throughputs[class][i]` belong to the same window. The estimates come with intervals; a window is one
+/// observation, so windows that follow each other closely make the intervals too short.
+///
+/// # Errors
+/// [`Error::Measurements`] where the windows do not determine the demands (too few, or classes always in the same mix).
+pub fn demands(busy: &[f64], throughputs: &[Vec<f64>], names: &[&str]) -> Result<Regression, Error> {
+    let columns: Vec<Column> =
+        names.iter().zip(throughputs).map(|(name, values)| Column::new(name, values)).collect();
+    Regression::fit(&columns, Intercept::Zero, busy, USUAL_LEVEL).map_err(|error| Error::Measurements {
+        what: format!("demands by the utilization law: {error}"),
+        hint: "measure more windows, in different mixes of the classes".into(),
+    })
+}
+
+/// The hold-time curve from single requests: each with the number of busy workers it saw when taken and the time it held
+/// its worker. Groups of equal n with fewer than `least` requests are left out.
+pub fn hold_curve(samples: impl IntoIterator<Item = (u32, Seconds)>, least: u64) -> Curve {
+    let mut sums: std::collections::BTreeMap<u32, (u64, f64)> = std::collections::BTreeMap::new();
+    for (busy, hold) in samples {
+        let entry = sums.entry(busy).or_default();
+        entry.0 += 1;
+        entry.1 += hold;
+    }
+    let points = sums.into_iter().filter(|(_, (count, _))| *count >= least);
+    Curve::Points(points.map(|(busy, (count, sum))| (f64::from(busy), sum / count as f64)).collect())
+}
+
+/// What one message takes on the wire: its bytes, and the headers of as many packets as it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Bytes of a message that fit into one packet (1448 for TCP with timestamps over Ethernet).
+    pub payload: u64,
+    /// Headers of one packet (52 for IPv4 and TCP with timestamps; link headers only if the limit counts them).
+    pub header: Bytes,
+}
+
+impl Wire {
+    /// TCP with timestamps over IPv4 in packets of 1500 bytes.
+    pub const TCP: Self = Self { payload: 1_448, header: Bytes(52) };
+
+    /// Headers of a message of `bytes`.
+    pub fn overhead(&self, bytes: u64) -> Bytes {
+        Bytes(bytes.div_ceil(self.payload).max(1) * self.header.0)
+    }
+
+    /// Messages of `bytes` that a link of `bits_per_second` carries each second.
+    pub fn limit(&self, bits_per_second: f64, bytes: u64) -> f64 {
+        bits_per_second / 8.0 / (bytes + self.overhead(bytes).0) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The 2018 report: 101 Mbit/s upload and replies of 4132 B; it measured 2938 to 2940 per second.
+    #[test]
+    fn the_link_limit_counts_headers() {
+        let limit = Wire::TCP.limit(101e6, 4_132);
+        assert!((limit / 2_939.0 - 1.0).abs() < 0.005, "{limit}");
+        assert_eq!(Wire::TCP.overhead(4_132), Bytes(156));
+        assert_eq!(Wire::TCP.overhead(0), Bytes(52));
+    }
+
+    #[test]
+    fn demands_follow_from_utilizations_and_throughputs() {
+        let (get, set) = (vec![100.0, 200.0, 300.0, 150.0], vec![50.0, 20.0, 70.0, 90.0]);
+        let busy: Vec<f64> = get.iter().zip(&set).map(|(g, s)| 0.001 * g + 0.004 * s).collect();
+        let noisy: Vec<f64> = busy.iter().zip([1.001, 0.999, 1.0, 1.001]).map(|(b, e)| b * e).collect();
+        let fit = demands(&noisy, &[get.clone(), set], &["get", "set"]).unwrap();
+        assert!((fit.coefficient("get").unwrap().estimate.value / 0.001 - 1.0).abs() < 0.01);
+        let same_mix = demands(&busy, &[get.clone(), get], &["get", "set"]).unwrap_err();
+        assert!(same_mix.hint().unwrap().contains("mixes"));
+    }
+
+    #[test]
+    fn the_hold_curve_groups_by_busy_workers() {
+        let curve = hold_curve([(1, 0.1), (4, 0.3), (1, 0.3), (4, 0.5), (9, 7.0)], 2);
+        assert_eq!(curve, Curve::Points(vec![(1.0, 0.2), (4.0, 0.4)]));
+    }
+}

@@ -1,0 +1,390 @@
+//! Which curves, fitted how, and how far to believe them.
+
+use krarup_stats::bootstrap::percentile_interval;
+use krarup_stats::{Bootstrap, Column, Intercept, Regression, USUAL_LEVEL};
+use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
+
+use super::rows::{Row, check_anchors, check_rows};
+use crate::Error;
+use crate::flow::{Curve, FlowAnswer, FlowModel};
+use crate::laws::LawCheck;
+
+/// A family of curves for T(n) and Z(n).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// Both curves run through the measured points; beyond them the trends of [`Form::Lines`] go on.
+    Curves,
+    /// T = a + b·n, Z = z + z₂·n²: four parameters.
+    Lines,
+    /// T = response of a delay and a server, + b·n: five parameters.
+    Server,
+    /// T = a + b·n + (d + v while workers are idle)·(1 − cores/n): six parameters, and the number of cores known.
+    Cores {
+        /// Number of cores of a middleware.
+        cores: u32,
+    },
+}
+
+impl Form {
+    /// Number of fitted parameters.
+    pub fn parameters(self) -> usize {
+        match self {
+            Self::Curves => 0,
+            Self::Lines => 4,
+            Self::Server => 5,
+            Self::Cores { .. } => 6,
+        }
+    }
+
+    /// Rows below which the form is not tried.
+    pub fn least_rows(self) -> usize {
+        match self {
+            Self::Curves | Self::Lines => 3,
+            Self::Server | Self::Cores { .. } => 5,
+        }
+    }
+
+    /// Name for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Curves => "measured curves",
+            Self::Lines => "lines",
+            Self::Server => "server and contention",
+            Self::Cores { .. } => "cores and contention",
+        }
+    }
+}
+
+/// How far a row of the calibration is from the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Residual {
+    /// The row's place.
+    pub place: String,
+    /// Model X / measured X − 1, in the fit.
+    pub throughput: f64,
+    /// Model R / measured R − 1, in the fit.
+    pub response: f64,
+    /// The same with this row left out of the fit; none where the rest does not suffice.
+    pub held_out: Option<(f64, f64)>,
+}
+
+/// A model with everything needed to judge it and to do it again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// The form chosen.
+    pub form: Form,
+    /// The curves.
+    pub model: FlowModel,
+    /// The rows it was calibrated on: predictions for these are no predictions.
+    pub rows: Vec<Row>,
+    /// How far each row is from the model.
+    pub residuals: Vec<Residual>,
+    /// Mean |error| of X and R over rows left out one at a time, for each form tried; the least number of parameters within
+    /// a tenth of the best was chosen.
+    pub scores: Vec<(Form, f64)>,
+    /// Laws that rows break.
+    pub broken: Vec<LawCheck>,
+    /// Seed of the bootstrap.
+    pub seed: u64,
+}
+
+/// A middle value and the ends of an interval at 95 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval95 {
+    /// The model's value.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// A prediction with its intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// Everything the model says.
+    pub answer: FlowAnswer,
+    /// X with the interval for one new measurement.
+    pub throughput: Interval95,
+    /// R at the middleware with the interval for one new measurement.
+    pub response: Interval95,
+    /// Whether this configuration was among the calibration rows.
+    pub calibrated: bool,
+    /// Whether it lies outside of the range of busy workers that was measured.
+    pub extrapolated: bool,
+}
+
+/// Rows whose laws are off by more than this are reported.
+const LAW_TOLERANCE: f64 = 0.03;
+/// Repeated configurations may differ by this much.
+const ANCHOR_TOLERANCE: f64 = 0.1;
+/// Points of a measured curve nearer to each other than this (relative) are averaged: the line between them is noise.
+const SAME_BUSY: f64 = 0.15;
+
+/// Calibrates with the best form: each is tried with one row left out at a time, and the fewest parameters within a tenth of
+/// the best error win. `cores` offers the form that knows them.
+///
+/// # Errors
+/// [`Error::Measurements`] where there are fewer than three rows or runs of the same configuration disagree.
+pub fn calibrate(rows: &[Row], cores: Option<u32>, seed: u64) -> Result<Calibration, Error> {
+    let mut forms = vec![Form::Curves, Form::Lines, Form::Server];
+    forms.extend(cores.map(|cores| Form::Cores { cores }));
+    calibrate_as(rows, &forms, seed)
+}
+
+/// As [`calibrate`], with the forms given.
+///
+/// # Errors
+/// As [`calibrate`], and where no form has enough rows.
+pub fn calibrate_as(rows: &[Row], forms: &[Form], seed: u64) -> Result<Calibration, Error> {
+    check_anchors(rows, ANCHOR_TOLERANCE)?;
+    let enough: Vec<Form> = forms.iter().copied().filter(|f| f.least_rows() <= rows.len()).collect();
+    let mut scores = Vec::new();
+    let mut best: Option<(Form, f64, Vec<LeftOut>)> = None;
+    for form in &enough {
+        let errors = left_out(rows, *form);
+        let known: Vec<f64> = errors.iter().flatten().map(|(x, r)| (x.abs() + r.abs()) / 2.0).collect();
+        let score =
+            if known.is_empty() { f64::INFINITY } else { known.iter().sum::<f64>() / known.len() as f64 };
+        scores.push((*form, score));
+        // Forms come with growing numbers of parameters: a later one must be clearly better.
+        if best.as_ref().is_none_or(|(_, least, _)| score < 0.9 * least) {
+            best = Some((*form, score, errors));
+        }
+    }
+    let Some((form, _, held_out)) = best else {
+        return Err(Error::Measurements {
+            what: format!("{} rows are too few to calibrate on", rows.len()),
+            hint: "measure at low load, saturated with the smallest and the largest pool, and between".into(),
+        });
+    };
+    let model = fit(rows, form)?;
+    let residuals = rows
+        .iter()
+        .zip(held_out)
+        .map(|(row, held_out)| {
+            let (throughput, response) = error(&model, row)?;
+            Ok(Residual { place: row.place.clone(), throughput, response, held_out })
+        })
+        .collect::<Result<_, Error>>()?;
+    let broken = check_rows(rows, LAW_TOLERANCE).into_iter().filter(|check| !check.holds).collect();
+    Ok(Calibration { form, model, rows: rows.to_vec(), residuals, scores, broken, seed })
+}
+
+/// Relative errors of X and R of a row that was left out; none where the others do not suffice for a fit.
+type LeftOut = Option<(f64, f64)>;
+
+/// Errors of X and R for each row, the model fitted to the others.
+fn left_out(rows: &[Row], form: Form) -> Vec<LeftOut> {
+    (0..rows.len())
+        .map(|out| {
+            let others: Vec<Row> =
+                rows.iter().enumerate().filter(|(i, _)| *i != out).map(|(_, row)| row.clone()).collect();
+            fit(&others, form).and_then(|model| error(&model, &rows[out])).ok()
+        })
+        .collect()
+}
+
+/// Relative errors of X and R.
+fn error(model: &FlowModel, row: &Row) -> Result<(f64, f64), Error> {
+    let answer = model.solve(row.population as usize, row.workers as usize)?;
+    Ok((answer.throughput / row.throughput - 1.0, answer.response / row.response - 1.0))
+}
+
+/// The curves of one form through the rows, without judging them: [`calibrate`] does.
+///
+/// # Errors
+/// [`Error::Measurements`] where the rows do not determine the curves.
+pub fn fit(rows: &[Row], form: Form) -> Result<FlowModel, Error> {
+    let points = |of: fn(&Row) -> Seconds| rows.iter().map(|row| (row.busy(), of(row))).collect::<Vec<_>>();
+    let holds = points(Row::hold);
+    let outsides = points(Row::outside);
+    let squares: Vec<f64> = outsides.iter().map(|p| p.0 * p.0).collect();
+    let [constant, square] = not_negative([&squares], &outsides)?;
+    let outside = Curve::Square { constant, square };
+    let line = |holds: &[(f64, f64)]| {
+        let busy: Vec<f64> = holds.iter().map(|p| p.0).collect();
+        not_negative([&busy], holds)
+    };
+    let hold = match form {
+        Form::Curves => {
+            let [constant, slope] = line(&holds)?;
+            let hold = through(holds, &Curve::Line { constant, slope });
+            return Ok(FlowModel { hold, outside: through(outsides, &outside) });
+        }
+        Form::Lines => {
+            let [constant, slope] = line(&holds)?;
+            Curve::Line { constant, slope }
+        }
+        Form::Server => {
+            let [constant, slope] = line(&holds)?;
+            let start = [constant.max(1e-9), slope.max(1e-9) / 2.0, slope.max(1e-9) / 2.0];
+            let curve = |p: &[f64]| Curve::Server { delay: p[0], server: p[1], slope: p[2] };
+            polish(rows, &outside, &start, curve)
+        }
+        Form::Cores { cores } => {
+            let cores = f64::from(cores);
+            let [constant, slope] = line(&holds)?;
+            let small = constant.max(1e-9) / 4.0;
+            let start = [constant.max(1e-9), slope.max(1e-9), small, small];
+            let curve =
+                |p: &[f64]| Curve::Cores { constant: p[0], slope: p[1], shared: p[2], waking: p[3], cores };
+            polish(rows, &outside, &start, curve)
+        }
+    };
+    Ok(FlowModel { hold, outside })
+}
+
+/// A curve through points: sorted, near ones averaged; beyond the first and the last the trend of all points goes on from there,
+/// not the slope of the last two, which is mostly noise.
+fn through(mut points: Vec<(f64, f64)>, trend: &Curve) -> Curve {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut groups: Vec<Vec<(f64, f64)>> = Vec::new();
+    for point in points {
+        match groups.last_mut() {
+            Some(group) if point.0 <= group[0].0 * (1.0 + SAME_BUSY) => group.push(point),
+            _ => groups.push(vec![point]),
+        }
+    }
+    let mean = |group: &Vec<(f64, f64)>| {
+        let count = group.len() as f64;
+        let sum = group.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0, sum.1 + p.1));
+        (sum.0 / count, sum.1 / count)
+    };
+    let mut curve: Vec<(f64, f64)> = groups.iter().map(mean).collect();
+    let (first, last) = (curve[0], curve[curve.len() - 1]);
+    let shift = |from: (f64, f64), to: f64| from.1 + trend.at(to, false) - trend.at(from.0, false);
+    curve.insert(0, (0.0, shift(first, 0.0).max(first.1 / 4.0)));
+    curve.extend([1.25, 1.5, 2.0, 3.0, 4.0].map(|times| (times * last.0, shift(last, times * last.0))));
+    Curve::Points(curve)
+}
+
+/// Least squares of (·, time) on a constant and one column; a slope that would be negative is 0.
+fn not_negative([column]: [&[f64]; 1], points: &[(f64, f64)]) -> Result<[f64; 2], Error> {
+    let times: Vec<f64> = points.iter().map(|p| p.1).collect();
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let fitted =
+        Regression::fit(&[Column::new("busy workers", column)], Intercept::Fitted, &times, USUAL_LEVEL);
+    match fitted {
+        Ok(fit) => {
+            let [constant, slope] = [0, 1].map(|i| fit.coefficients[i].estimate.value);
+            Ok(if slope < 0.0 { [mean, 0.0] } else { [constant.max(mean / 1_000.0), slope] })
+        }
+        // All times equal: a constant curve.
+        Err(krarup_stats::StatsError::Constant { .. }) => Ok([mean, 0.0]),
+        Err(error) => Err(Error::Measurements {
+            what: format!("the rows do not determine a curve: {error}"),
+            hint: "measure at different numbers of busy workers".into(),
+        }),
+    }
+}
+
+/// Weight of the distance from the start, in logarithms, beside the squared relative errors: a parameter that no row says anything
+/// about stays where it is, and with few rows none follows the noise. Moving one by a factor of e costs as much as an error of 4.5 %.
+const STAY: f64 = 0.002;
+
+/// Minimizes the relative errors of X and R over the parameters (all above 0) of a hold-time curve, by the simplex of Nelder and
+/// Mead (1965) in logarithms.
+fn polish(rows: &[Row], outside: &Curve, start: &[f64], curve: impl Fn(&[f64]) -> Curve) -> Curve {
+    let of = |logarithms: &[f64]| curve(&logarithms.iter().map(|l| l.exp()).collect::<Vec<_>>());
+    let start: Vec<f64> = start.iter().map(|p| p.ln()).collect();
+    let loss = |logarithms: &[f64]| {
+        let model = FlowModel { hold: of(logarithms), outside: outside.clone() };
+        let errors: f64 =
+            rows.iter().map(|row| error(&model, row).map_or(f64::INFINITY, |(x, r)| x * x + r * r)).sum();
+        let moved: f64 = logarithms.iter().zip(&start).map(|(to, from)| (to - from) * (to - from)).sum();
+        errors + STAY * moved
+    };
+    of(&nelder_mead(&start, loss))
+}
+
+fn nelder_mead(start: &[f64], loss: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    let size = start.len();
+    let mut simplex: Vec<(f64, Vec<f64>)> = vec![(loss(start), start.to_vec())];
+    for i in 0..size {
+        let mut corner = start.to_vec();
+        corner[i] += 0.5;
+        simplex.push((loss(&corner), corner));
+    }
+    for _ in 0..150 * size {
+        simplex.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if simplex[size].0 - simplex[0].0 <= 1e-4 * simplex[0].0.abs() {
+            break;
+        }
+        let centre: Vec<f64> =
+            (0..size).map(|i| simplex[..size].iter().map(|c| c.1[i]).sum::<f64>() / size as f64).collect();
+        let worst = simplex[size].1.clone();
+        let along =
+            |step: f64| -> Vec<f64> { centre.iter().zip(&worst).map(|(c, w)| c + step * (c - w)).collect() };
+        let tried = |point: Vec<f64>| (loss(&point), point);
+        let mirrored = tried(along(1.0));
+        simplex[size] = if mirrored.0 < simplex[0].0 {
+            let farther = tried(along(2.0));
+            if farther.0 < mirrored.0 { farther } else { mirrored }
+        } else if mirrored.0 < simplex[size - 1].0 {
+            mirrored
+        } else {
+            let nearer = tried(along(if mirrored.0 < simplex[size].0 { 0.5 } else { -0.5 }));
+            if nearer.0 < simplex[size].0.min(mirrored.0) {
+                nearer
+            } else {
+                let best = simplex[0].1.clone();
+                for corner in simplex.iter_mut().skip(1) {
+                    let halfway = corner.1.iter().zip(&best).map(|(c, b)| (c + b) / 2.0).collect();
+                    *corner = tried(halfway);
+                }
+                continue;
+            }
+        };
+    }
+    simplex.sort_by(|a, b| a.0.total_cmp(&b.0));
+    simplex.swap_remove(0).1
+}
+
+impl Calibration {
+    /// Predicts a configuration, with bootstrap intervals for one new measurement: the calibration rows are drawn again with
+    /// replacement, the form is fitted to each draw, and its prediction gets the error of a row that was left out.
+    ///
+    /// # Errors
+    /// As [`FlowModel::solve`].
+    pub fn predict(&self, population: usize, workers: usize) -> Result<Predicted, Error> {
+        let answer = self.model.solve(population, workers)?;
+        let errors: Vec<(f64, f64)> = self.residuals.iter().filter_map(|r| r.held_out).collect();
+        let bootstrap = Bootstrap { resamples: 400, ..Bootstrap::seeded(self.seed) };
+        let (mut throughputs, mut responses) = (Vec::new(), Vec::new());
+        let draws = bootstrap.rows(self.rows.len()).map_err(statistics)?;
+        for (number, draw) in draws.enumerate() {
+            let rows: Vec<Row> = draw.iter().map(|i| self.rows[*i].clone()).collect();
+            // A draw of one row again and again has no curve; it is left out.
+            let Ok(refitted) = fit(&rows, self.form).and_then(|model| model.solve(population, workers))
+            else {
+                continue;
+            };
+            let (x, r) = if errors.is_empty() { (0.0, 0.0) } else { errors[number % errors.len()] };
+            throughputs.push(refitted.throughput / (1.0 + x).max(0.1));
+            responses.push(refitted.response / (1.0 + r).max(0.1));
+        }
+        let interval = |values: Vec<f64>, value: f64| -> Result<Interval95, Error> {
+            let found = percentile_interval(values, USUAL_LEVEL).map_err(statistics)?;
+            Ok(Interval95 { value, low: found.low.min(value), high: found.high.max(value) })
+        };
+        let most = self.rows.iter().map(Row::busy).fold(0.0, f64::max);
+        let least = self.rows.iter().map(Row::busy).fold(f64::INFINITY, f64::min);
+        Ok(Predicted {
+            answer,
+            throughput: interval(throughputs, answer.throughput)?,
+            response: interval(responses, answer.response)?,
+            calibrated: self
+                .rows
+                .iter()
+                .any(|r| r.population == population as u64 && r.workers == workers as u64),
+            extrapolated: answer.busy > most * 1.02 || answer.busy < least * 0.98,
+        })
+    }
+}
+
+fn statistics(error: impl std::fmt::Display) -> Error {
+    Error::Measurements { what: error.to_string(), hint: "calibrate on more rows".into() }
+}

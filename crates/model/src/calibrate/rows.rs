@@ -1,0 +1,278 @@
+//! Measured rows, and the laws that tell when they cannot be true.
+
+use std::collections::BTreeMap;
+
+use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::laws::{self, LawCheck};
+
+/// One measured configuration of a closed system: means over a steady part of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Where it comes from: a line of the file, a run, a trial.
+    pub place: String,
+    /// The session it was measured in; rows of one configuration in several sessions must agree.
+    pub session: String,
+    /// N, clients.
+    pub population: u64,
+    /// M, workers of all middlewares together.
+    pub workers: u64,
+    /// X, requests per second, all middlewares together.
+    pub throughput: f64,
+    /// R at the middleware.
+    pub response: Seconds,
+    /// w, the wait for a worker, at the middleware.
+    pub wait: Seconds,
+    /// R as the clients measured it.
+    pub client_response: Option<Seconds>,
+    /// Z of the clients, if they think.
+    pub think: Seconds,
+}
+
+impl Row {
+    /// h = R − w: how long a request held its worker.
+    pub fn hold(&self) -> Seconds {
+        self.response - self.wait
+    }
+
+    /// n = X·h: mean number of busy workers (Little).
+    pub fn busy(&self) -> f64 {
+        laws::little(self.throughput, self.hold())
+    }
+
+    /// Z = N/X − R: time outside of the middleware.
+    pub fn outside(&self) -> Seconds {
+        laws::outside(self.population as f64, self.throughput, self.response)
+    }
+}
+
+/// Reads rows from CSV with a head. Lines that start with `#` are skipped.
+///
+/// | column | other names | |
+/// |---|---|---|
+/// | `population` | `clients` | N |
+/// | `workers` | `wt` with `middlewares` | M of all middlewares together |
+/// | `throughput` | `lambda`, `x` | per second |
+/// | `response` | `r_act`, `r` | at the middleware |
+/// | `wait` | `w_act`, `w` | for a worker |
+/// | `client_response` | | optional |
+/// | `think` | | optional |
+/// | `session` | | optional |
+///
+/// Columns of times end in `_s`, `_ms` or `_us`; without, `unit` holds (seconds per unit). `middlewares` multiplies `wt`.
+///
+/// # Errors
+/// [`Error::Form`] with the line.
+pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Row>, Error> {
+    let wrong =
+        |line: usize, what: String, hint: &str| Error::Form { line: Some(line), what, hint: hint.into() };
+    let mut lines = text
+        .lines()
+        .enumerate()
+        .map(|(i, line)| (i + 1, line.trim()))
+        .filter(|(_, l)| !l.is_empty() && !l.starts_with('#'));
+    let Some((head_line, head)) = lines.next() else {
+        return Err(wrong(1, "the file has no head".into(), "the first line names the columns"));
+    };
+    let heads: Vec<String> = head.split(',').map(|h| h.trim().to_lowercase()).collect();
+    let find = |names: &[&str]| -> Option<(usize, f64)> {
+        heads.iter().enumerate().find_map(|(place, head)| {
+            let (base, scale) = [("_ms", 1e-3), ("_us", 1e-6), ("_s", 1.0)]
+                .iter()
+                .find_map(|(end, scale)| head.strip_suffix(end).map(|base| (base, *scale)))
+                .unwrap_or((head, unit));
+            (names.contains(&base) || names.contains(&head.as_str())).then_some((place, scale))
+        })
+    };
+    let need = |names: &[&str]| match find(names) {
+        Some(found) => Ok(found),
+        None => Err(wrong(
+            head_line,
+            format!("there is no column `{}`", names[0]),
+            "columns are population, workers, throughput, response, wait; times with _s, _ms or _us",
+        )),
+    };
+    let population = need(&["population", "clients"])?;
+    let throughput = need(&["throughput", "lambda", "x"])?;
+    let response = need(&["response", "r_act", "r"])?;
+    let wait = need(&["wait", "w_act", "w"])?;
+    let (workers, each) = match find(&["workers"]) {
+        Some(workers) => (workers, 1),
+        None => (need(&["workers", "wt"])?, middlewares),
+    };
+    let optional = [find(&["client_response"]), find(&["think"])];
+    let session = heads.iter().position(|h| h == "session");
+    lines
+        .map(|(line, text)| {
+            let cells: Vec<&str> = text.split(',').map(str::trim).collect();
+            let cell = |place: usize| cells.get(place).copied().unwrap_or("");
+            let number = |(place, scale): (usize, f64)| match cell(place).parse::<f64>() {
+                Ok(value) if value.is_finite() && value >= 0.0 => Ok(value * scale),
+                _ => Err(wrong(
+                    line,
+                    format!("`{}` in column `{}` is not a number ≥ 0", cell(place), heads[place]),
+                    "write plain numbers, without units",
+                )),
+            };
+            let count = |(place, _): (usize, f64)| number((place, 1.0)).map(|value| value.round() as u64);
+            let maybe = |column: Option<(usize, f64)>| match column {
+                Some((place, _)) if cell(place).is_empty() => Ok(None),
+                Some(column) => number(column).map(Some),
+                None => Ok(None),
+            };
+            let row = Row {
+                place: format!("line {line}"),
+                session: session.map_or_else(String::new, |place| cell(place).to_owned()),
+                population: count(population)?,
+                workers: count(workers)? * each,
+                throughput: number((throughput.0, 1.0))?,
+                response: number(response)?,
+                wait: number(wait)?,
+                client_response: maybe(optional[0])?,
+                think: maybe(optional[1])?.unwrap_or(0.0),
+            };
+            if row.population == 0 || row.workers == 0 || row.throughput <= 0.0 || row.hold() <= 0.0 {
+                return Err(wrong(
+                    line,
+                    "a row needs clients, workers, a throughput, and a response above the wait".into(),
+                    "leave rows out that measured nothing",
+                ));
+            }
+            Ok(row)
+        })
+        .collect()
+}
+
+/// The laws every row must obey, with their relative `tolerance` (0.03 lets the clocks of different machines pass).
+/// Those that do not hold name the row; nobody should model it before the reason is found.
+pub fn check_rows(rows: &[Row], tolerance: f64) -> Vec<LawCheck> {
+    let mut checks = Vec::new();
+    for row in rows {
+        let place = row.place.as_str();
+        checks.push(LawCheck::at_most(
+            "Little: busy workers X·(R − w) ≤ M",
+            place,
+            row.busy(),
+            row.workers as f64,
+            tolerance,
+        ));
+        let loop_time = row.population as f64 / row.throughput;
+        match row.client_response {
+            Some(client) => {
+                checks.push(LawCheck::at_most(
+                    "middleware R ≤ client R",
+                    place,
+                    row.response,
+                    client,
+                    tolerance,
+                ));
+                checks.push(LawCheck::equal(
+                    "interactive response time law: N = X·(R + Z)",
+                    place,
+                    client + row.think,
+                    loop_time,
+                    tolerance,
+                ));
+            }
+            None => checks.push(LawCheck::at_most(
+                "interactive response time law: X·(R + Z) ≤ N",
+                place,
+                row.response + row.think,
+                loop_time,
+                tolerance,
+            )),
+        }
+    }
+    checks
+}
+
+/// Rows of the same configuration must agree, or the machine was not the same: throughputs that differ by more than
+/// `tolerance` (relative to their mean; 0.1 is lenient) must not be pooled.
+///
+/// # Errors
+/// [`Error::Measurements`] naming the rows that disagree most.
+pub fn check_anchors(rows: &[Row], tolerance: f64) -> Result<(), Error> {
+    let mut same: BTreeMap<(u64, u64), Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        same.entry((row.population, row.workers)).or_default().push(row);
+    }
+    for ((population, workers), group) in same {
+        let least =
+            group.iter().min_by(|a, b| a.throughput.total_cmp(&b.throughput)).expect("groups are not empty");
+        let most =
+            group.iter().max_by(|a, b| a.throughput.total_cmp(&b.throughput)).expect("groups are not empty");
+        let mean = group.iter().map(|r| r.throughput).sum::<f64>() / group.len() as f64;
+        if most.throughput - least.throughput > tolerance * mean {
+            return Err(Error::Measurements {
+                what: format!(
+                    "the same configuration (N = {population}, M = {workers}) gave {:.1}/s ({} {}) and {:.1}/s ({} {})",
+                    least.throughput, least.place, least.session, most.throughput, most.place, most.session
+                ),
+                hint: "the system changed between these runs: calibrate each session by itself".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(population: u64, workers: u64, throughput: f64, response: f64, wait: f64) -> Row {
+        Row {
+            place: format!("N = {population}"),
+            session: String::new(),
+            population,
+            workers,
+            throughput,
+            response,
+            wait,
+            client_response: None,
+            think: 0.0,
+        }
+    }
+
+    #[test]
+    fn columns_may_carry_their_unit_or_take_the_default() {
+        let text = "# a comment\nclients,wt,x,response_us,w\n6,8,2840.73,1310,0.06\n";
+        let rows = read_csv(text, 1e-3, 2).unwrap();
+        assert_eq!(rows[0].workers, 16);
+        assert!((rows[0].response - 1.31e-3).abs() < 1e-12 && (rows[0].wait - 6e-5).abs() < 1e-15);
+        assert!((rows[0].busy() - 2840.73 * 1.25e-3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_bad_cell_is_named_with_its_line() {
+        let error = read_csv("population,workers,x,r,w\n1,1,5,0.1,0\n2,1,fast,0.1,0\n", 1.0, 1).unwrap_err();
+        assert_eq!(error.to_string(), "line 3: `fast` in column `x` is not a number ≥ 0");
+        assert!(read_csv("population,workers,x,w\n", 1.0, 1).unwrap_err().to_string().contains("`response`"));
+    }
+
+    /// The 2018 report's table 5, GET in experiment 3.2: the middleware is slower than the client who waits for it.
+    #[test]
+    fn a_middleware_slower_than_its_client_is_caught() {
+        let mut slow = row(192, 128, 2_929.16, 69.02e-3, 20.6e-3);
+        slow.client_response = Some(65.92e-3);
+        let broken: Vec<_> = check_rows(&[slow], 0.03).into_iter().filter(|c| !c.holds).collect();
+        assert!(broken.iter().any(|c| c.law.starts_with("middleware R")), "{broken:?}");
+    }
+
+    #[test]
+    fn more_busy_workers_than_there_are_is_caught() {
+        let broken = check_rows(&[row(100, 8, 1_000.0, 0.02, 0.01)], 0.03);
+        assert!(!broken[0].holds && broken[0].law.starts_with("Little"));
+    }
+
+    #[test]
+    fn runs_that_disagree_are_not_pooled() {
+        let mut other = row(192, 128, 20_000.0, 8e-3, 1e-3);
+        other.session = "other machines".into();
+        let rows = [row(192, 128, 11_100.0, 15e-3, 1e-3), other];
+        let error = check_anchors(&rows, 0.1).unwrap_err();
+        assert!(error.to_string().contains("other machines"), "{error}");
+        assert!(check_anchors(&rows[..1], 0.1).is_ok());
+    }
+}

@@ -1,0 +1,365 @@
+//! The model that predicts: held workers whose hold time depends on how many are busy.
+//!
+//! Measured middlewares share two curves, whatever the number of clients and workers: the hold time T(n) of a request
+//! against the number n of busy workers (contention for cores, servers, links), and the time Z(n) a request spends
+//! outside (network, client). With k of N requests at the middleware, M workers and n = min(k, M),
+//!
+//! ```text
+//!   k → k + 1 at rate (N − k)/Z(n)          X = Σ p(k)·n/T(n)        w = Σ p(k)·(k − M)+ / X
+//!   k → k − 1 at rate n/T(n)                R = Σ p(k)·k / X         client R = N/X
+//! ```
+//!
+//! a flow-equivalent server inside a closed network (Chandy, Herzog & Woo 1975), solved as a birth–death chain
+//! whose terms carry their own exponent, so that no population overflows.
+
+use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::single::mean_value_analysis;
+
+/// A time as a function of the number of busy workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Curve {
+    /// Straight lines between (n, seconds), in rising order of n; before the first its time, after the last
+    /// the slope of the last line goes on.
+    Points(Vec<(f64, Seconds)>),
+    /// a + b·n.
+    Line {
+        /// a, seconds.
+        constant: Seconds,
+        /// b, seconds for each busy worker.
+        slope: Seconds,
+    },
+    /// z + z₂·n².
+    Square {
+        /// z, seconds.
+        constant: Seconds,
+        /// z₂, seconds for each squared worker.
+        square: Seconds,
+    },
+    /// The response of a delay and one server to n requests, and b·n for contention.
+    Server {
+        /// d of the delay, seconds.
+        delay: Seconds,
+        /// s of the server, seconds.
+        server: Seconds,
+        /// b, seconds for each busy worker.
+        slope: Seconds,
+    },
+    /// a + b·n, and beyond as many busy workers as cores (d + v while workers are idle)·(1 − cores/n): the price of
+    /// waking threads that have no core to themselves.
+    Cores {
+        /// a, seconds.
+        constant: Seconds,
+        /// b, seconds for each busy worker.
+        slope: Seconds,
+        /// d, seconds.
+        shared: Seconds,
+        /// v, seconds.
+        waking: Seconds,
+        /// Number of cores.
+        cores: f64,
+    },
+}
+
+impl Curve {
+    /// The times with 0, 1, …, `most` busy workers. `workers` is the size of the pool, for curves that depend on
+    /// whether some of it is idle. Never below a thousandth of the time with one worker.
+    pub fn times(&self, most: usize, workers: usize) -> Vec<Seconds> {
+        let server = match self {
+            Self::Server { delay, server, .. } => {
+                let throughput = mean_value_analysis(&[*server], *delay, most.max(1)).0;
+                (1..=most.max(1)).map(|n| n as f64 / throughput[n - 1]).collect()
+            }
+            _ => Vec::new(),
+        };
+        let raw = |n: usize| match self {
+            Self::Server { slope, .. } => server[n.max(1) - 1] + slope * n as f64,
+            _ => self.at(n as f64, n < workers),
+        };
+        let least = (raw(1) / 1_000.0).max(f64::MIN_POSITIVE);
+        (0..=most).map(|n| raw(n).max(least)).collect()
+    }
+
+    /// The time with `busy` workers, a mean perhaps, while others are `idle` or not.
+    pub fn at(&self, busy: f64, idle: bool) -> Seconds {
+        match self {
+            Self::Points(points) => interpolate(points, busy),
+            Self::Line { constant, slope } => constant + slope * busy,
+            Self::Square { constant, square } => constant + square * busy * busy,
+            Self::Server { delay, server, slope } => {
+                let whole = busy.max(1.0);
+                let throughput = mean_value_analysis(&[*server], *delay, whole.ceil() as usize).0;
+                let response = |n: usize| n as f64 / throughput[n.clamp(1, throughput.len()) - 1];
+                let (low, high) = (response(whole.floor() as usize), response(whole.ceil() as usize));
+                low + (high - low) * whole.fract() + slope * busy
+            }
+            Self::Cores { constant, slope, shared, waking, cores } => {
+                let crowded = if busy > *cores { 1.0 - cores / busy } else { 0.0 };
+                let waking = if idle { *waking } else { 0.0 };
+                constant + slope * busy + (shared + waking) * crowded
+            }
+        }
+    }
+
+    /// The same shape with every time multiplied by `factor`.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        let mut scaled = self.clone();
+        match &mut scaled {
+            Self::Points(points) => points.iter_mut().for_each(|p| p.1 *= factor),
+            Self::Line { constant, slope } => {
+                *constant *= factor;
+                *slope *= factor;
+            }
+            Self::Square { constant, square } => {
+                *constant *= factor;
+                *square *= factor;
+            }
+            Self::Server { delay, server, slope } => {
+                *delay *= factor;
+                *server *= factor;
+                *slope *= factor;
+            }
+            Self::Cores { constant, slope, shared, waking, .. } => {
+                *constant *= factor;
+                *slope *= factor;
+                *shared *= factor;
+                *waking *= factor;
+            }
+        }
+        scaled
+    }
+}
+
+fn interpolate(points: &[(f64, f64)], at: f64) -> f64 {
+    let after = points.partition_point(|p| p.0 < at);
+    match (after, points.len()) {
+        (_, 0) => f64::NAN,
+        (0, _) | (_, 1) => points[0].1,
+        (after, count) => {
+            let (a, b) = (points[after.min(count - 1) - 1], points[after.min(count - 1)]);
+            a.1 + (b.1 - a.1) * (at - a.0) / (b.0 - a.0)
+        }
+    }
+}
+
+/// A middleware as two curves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowModel {
+    /// T(n): how long a request holds its worker with n busy.
+    pub hold: Curve,
+    /// Z(n): how long a request is outside with n workers busy.
+    pub outside: Curve,
+}
+
+/// What the model says about one configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowAnswer {
+    /// N.
+    pub population: usize,
+    /// M, all middlewares together.
+    pub workers: usize,
+    /// X, per second.
+    pub throughput: f64,
+    /// R at the middleware.
+    pub response: Seconds,
+    /// w, the wait for a worker.
+    pub wait: Seconds,
+    /// R as the client sees it, N/X.
+    pub client_response: Seconds,
+    /// Mean number of busy workers.
+    pub busy: f64,
+    /// Mean number of requests that wait for a worker.
+    pub waiting: f64,
+}
+
+impl FlowModel {
+    /// Solves for `population` clients and `workers` workers.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for no client, no worker, or a curve that is not finite; [`Error::Violated`] where the answer
+    /// breaks a law.
+    pub fn solve(&self, population: usize, workers: usize) -> Result<FlowAnswer, Error> {
+        let times = self.times(population, workers)?;
+        times.solve(population)
+    }
+
+    /// Solves for every population 1..=`population`.
+    ///
+    /// # Errors
+    /// As [`FlowModel::solve`].
+    pub fn sweep(&self, population: usize, workers: usize) -> Result<Vec<FlowAnswer>, Error> {
+        let times = self.times(population, workers)?;
+        (1..=population).map(|n| times.solve(n)).collect()
+    }
+
+    fn times(&self, population: usize, workers: usize) -> Result<Times, Error> {
+        if population == 0 || workers == 0 {
+            let why = format!("is asked for {population} clients and {workers} workers");
+            return Err(Error::invalid("flow model", why, "there must be at least one of each"));
+        }
+        let most = workers.min(population);
+        let hold = self.hold.times(most, workers);
+        let outside = self.outside.times(most, workers);
+        if let Some(time) = hold.iter().chain(&outside).find(|t| !(t.is_finite() && **t > 0.0)) {
+            let why = format!("has a time of {time}");
+            return Err(Error::invalid("flow model", why, "its curves must be finite and above 0"));
+        }
+        Ok(Times {
+            workers,
+            rate: hold.iter().enumerate().map(|(n, hold)| n as f64 / hold).collect(),
+            hold_over_busy: hold.iter().enumerate().map(|(n, hold)| hold / (n as f64).max(1.0)).collect(),
+            per_outside: outside.iter().map(|z| 1.0 / z).collect(),
+        })
+    }
+}
+
+/// The curves by number of busy workers, ready for the chain.
+struct Times {
+    workers: usize,
+    /// n/T(n).
+    rate: Vec<f64>,
+    /// T(n)/n.
+    hold_over_busy: Vec<f64>,
+    /// 1/Z(n).
+    per_outside: Vec<f64>,
+}
+
+/// A weight is kept between 1/HUGE and HUGE; its whole powers of HUGE are counted apart.
+const HUGE: f64 = 1e100;
+
+impl Times {
+    fn solve(&self, population: usize) -> Result<FlowAnswer, Error> {
+        let last = self.rate.len() - 1;
+        let (mut total, mut flow, mut present, mut waiting, mut busy) = (1.0, 0.0, 0.0, 0.0, 0.0);
+        let mut weight = 1.0;
+        let mut behind = 0; // weight · HUGE^−behind is on the scale of the sums
+        for k in 1..=population {
+            let n = k.min(last);
+            weight *=
+                (population - k + 1) as f64 * self.per_outside[(k - 1).min(last)] * self.hold_over_busy[n];
+            if weight > HUGE {
+                weight /= HUGE;
+                if behind > 0 {
+                    behind -= 1;
+                } else {
+                    for sum in [&mut total, &mut flow, &mut present, &mut waiting, &mut busy] {
+                        *sum /= HUGE;
+                    }
+                }
+            } else if weight < 1.0 / HUGE {
+                weight *= HUGE;
+                behind += 1;
+            }
+            if behind == 0 {
+                total += weight;
+                flow += weight * self.rate[n];
+                present += weight * k as f64;
+                waiting += weight * k.saturating_sub(self.workers) as f64;
+                busy += weight * n as f64;
+            }
+        }
+        let throughput = flow / total;
+        let answer = FlowAnswer {
+            population,
+            workers: self.workers,
+            throughput,
+            response: present / flow,
+            wait: waiting / flow,
+            client_response: population as f64 / throughput,
+            busy: busy / total,
+            waiting: waiting / total,
+        };
+        self.check(&answer)?;
+        Ok(answer)
+    }
+
+    /// X lies between those of the slowest and the fastest of its rates, and nobody is lost.
+    fn check(&self, answer: &FlowAnswer) -> Result<(), Error> {
+        let broken = |law: String| Err(Error::Violated { station: "the middleware".into(), law });
+        let fastest = self.rate.iter().copied().fold(0.0, f64::max);
+        let x = answer.throughput;
+        if !(x.is_finite() && x > 0.0 && x <= fastest * (1.0 + 1e-9)) {
+            return broken(format!("throughput {x}, must be above 0 and at most {fastest}"));
+        }
+        if answer.client_response < answer.response * (1.0 - 1e-9) {
+            let (inside, all) = (answer.response, answer.client_response);
+            return broken(format!("response {inside} at the middleware, at most {all} at the client"));
+        }
+        if answer.busy > self.workers as f64 * (1.0 + 1e-9) {
+            return broken(format!("{} busy of {} workers", answer.busy, self.workers));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn constant(hold: f64, outside: f64) -> FlowModel {
+        FlowModel {
+            hold: Curve::Line { constant: hold, slope: 0.0 },
+            outside: Curve::Line { constant: outside, slope: 0.0 },
+        }
+    }
+
+    /// With constant times the model is machine repair: M servers and N machines.
+    #[test]
+    fn constant_times_are_machine_repair() {
+        for (population, workers) in [(1, 1), (50, 8), (300, 64), (5_000, 16)] {
+            let answer = constant(0.004, 0.002).solve(population, workers).unwrap();
+            let repair = crate::station::mmm_n(population as u32, 0.002, 0.004, workers as u32).unwrap();
+            assert!((answer.throughput / repair.throughput - 1.0).abs() < 1e-10, "{population}");
+            assert!((answer.response / repair.response - 1.0).abs() < 1e-10);
+            assert!((answer.wait - repair.wait).abs() <= 1e-10 * repair.response);
+        }
+    }
+
+    #[test]
+    fn a_server_behind_the_workers_is_the_layered_model() {
+        // A pool of 64 around one server of 1/2940 s, outside 2 ms: its throughput is that of the server.
+        let model = FlowModel {
+            hold: Curve::Server { delay: 0.0, server: 1.0 / 2_940.0, slope: 0.0 },
+            outside: Curve::Line { constant: 0.002, slope: 0.0 },
+        };
+        let answer = model.solve(192, 64).unwrap();
+        assert!((answer.throughput - 2_940.0).abs() < 0.01);
+        assert!((answer.busy - 64.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn curves_go_on_beyond_their_points() {
+        let curve = Curve::Points(vec![(4.0, 1.0), (8.0, 2.0), (16.0, 3.0)]);
+        for (busy, time) in [(0.0, 1.0), (4.0, 1.0), (6.0, 1.5), (16.0, 3.0), (24.0, 4.0)] {
+            assert!((curve.at(busy, false) - time).abs() < 1e-12, "{busy}");
+        }
+        assert!((curve.scaled(2.0).at(6.0, false) - 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn times_and_single_values_of_a_curve_agree() {
+        for curve in [
+            Curve::Server { delay: 0.5, server: 0.1, slope: 0.01 },
+            Curve::Cores { constant: 1.0, slope: 0.1, shared: 0.5, waking: 0.2, cores: 8.0 },
+            Curve::Square { constant: 1.0, square: 0.01 },
+        ] {
+            for (n, time) in curve.times(40, 41).iter().enumerate().skip(1) {
+                assert!((curve.at(n as f64, true) - time).abs() < 1e-12, "{curve:?} at {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn extremes_stay_finite() {
+        for (hold, outside) in [(1e-9, 1e6), (1e6, 1e-9), (1e-3, 1e-3)] {
+            let answers = constant(hold, outside).sweep(3_000, 2_000).unwrap();
+            assert!(answers.iter().all(|a| a.throughput > 0.0 && a.response.is_finite()));
+        }
+        assert!(constant(f64::NAN, 1.0).solve(3, 3).is_err());
+        assert!(constant(1.0, 1.0).solve(0, 3).is_err());
+    }
+}
