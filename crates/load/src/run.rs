@@ -161,7 +161,29 @@ fn task(load: &Load, plan: &Arc<Plan>, targets: &[SocketAddr], thread: u32, stop
     }
 }
 
+/// A thread and a segment of its account that is over; nothing where the thread is.
 type Message = (usize, Option<Segment>);
+
+/// What a thread tells the conductor by. Its last word is that the thread is over, however it ended.
+struct Line {
+    thread: usize,
+    send: mpsc::Sender<Message>,
+    waker: Arc<Waker>,
+}
+
+impl Line {
+    fn say(&self, segment: Option<Segment>) {
+        // Nobody listens any more only if the conductor has failed; then there is no result anyway.
+        let _ = self.send.send((self.thread, segment));
+        let _ = self.waker.wake();
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.say(None);
+    }
+}
 
 /// Runs loads, and listens to what their threads and the signals have to say.
 #[derive(Debug)]
@@ -214,17 +236,8 @@ impl Conductor {
         let mut handles = Vec::new();
         for (number, (engine, waker)) in engines.into_iter().enumerate() {
             wakers.push(waker);
-            let (send, ours) = (send.clone(), Arc::clone(&self.waker));
-            let body = move || {
-                let done = engine.run(clock, |segment| {
-                    // Nobody listens any more only if the conductor has failed; then the result is lost anyway.
-                    let _ = send.send((number, Some(segment)));
-                    let _ = ours.wake();
-                });
-                let _ = send.send((number, None));
-                let _ = ours.wake();
-                done
-            };
+            let line = Line { thread: number, send: send.clone(), waker: Arc::clone(&self.waker) };
+            let body = move || engine.run(clock, |segment| line.say(Some(segment)));
             handles.push(thread::Builder::new().name(format!("load-{number}")).spawn(body)?);
         }
         drop(send);
@@ -274,12 +287,11 @@ impl Conductor {
         collected: &mut Collected,
         observe: &mut dyn FnMut(&Event<'_>),
     ) -> io::Result<bool> {
-        loop {
-            match receive.try_recv() {
-                Ok((thread, segment)) => collected.take(thread, segment, observe),
-                Err(mpsc::TryRecvError::Disconnected) => return Ok(false),
-                Err(mpsc::TryRecvError::Empty) => break,
-            }
+        while let Ok((thread, segment)) = receive.try_recv() {
+            collected.take(thread, segment, observe);
+        }
+        if collected.finished.iter().all(|&finished| finished) {
+            return Ok(false);
         }
         match self.poll.poll(&mut self.events, None) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
