@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+pub(crate) mod conversation;
 pub(crate) mod peer;
 pub(crate) mod process;
 
