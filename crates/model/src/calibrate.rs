@@ -9,7 +9,7 @@ mod fitting;
 mod rows;
 
 pub use fitting::{Calibration, Form, Interval95, Predicted, Residual, calibrate, calibrate_as, fit};
-pub use rows::{Row, check_anchors, check_rows, read_csv};
+pub use rows::{Measured, Row, check_anchors, check_rows, read_csv, read_measured};
 
 use krarup_stats::{Column, Intercept, Regression, USUAL_LEVEL};
 use krarup_units::{Bytes, Seconds};

@@ -21,6 +21,8 @@
 //! | [`calibrate`] | from measurements to a model, with its residuals and intervals |
 //! | [`usl`] | the universal scalability law |
 //! | [`mod@solve`] | the right solver for a description, and what it assumes |
+//! | [`limits`] | what bounds a network, and how near measurements come |
+//! | [`whatif`] | the same network with one thing changed, before and after; what matters most |
 //! | [`table`] | results as rows, for people and for programs |
 //!
 //! Times are seconds, rates are per second, sizes are bytes, unless a name says otherwise.
@@ -36,6 +38,7 @@ pub mod forkjoin;
 pub mod form;
 pub mod laws;
 pub mod layered;
+pub mod limits;
 pub mod multi;
 pub mod network;
 pub mod open;
@@ -44,6 +47,7 @@ pub mod solve;
 pub mod station;
 pub mod table;
 pub mod usl;
+pub mod whatif;
 
 pub use distribution::Distribution;
 pub use error::Error;

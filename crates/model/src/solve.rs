@@ -7,7 +7,7 @@ use crate::layered::{self, Of, Part};
 use crate::multi::{self, Customers, Place};
 use crate::network::{Class, Demand, Discipline, Feature, FeatureKind, Kind, Network, Workload};
 use crate::open::{self, Arrivals};
-use crate::table::Table;
+use crate::table::{Table, Unit};
 use crate::{Error, station};
 
 /// How networks of several closed classes are solved.
@@ -476,8 +476,13 @@ impl Solution {
 
     /// Classes: X and R at each point (all populations of a closed class).
     pub fn class_table(&self) -> Table {
-        let columns = [("class", ""), ("population", ""), ("throughput", "1/s"), ("response", "s")];
-        let mut table = Table::new(format!("{}: classes ({})", self.network, self.method), &columns);
+        let columns = [
+            ("class", Unit::Text),
+            ("population", Unit::Count),
+            ("throughput", Unit::PerSecond),
+            ("response", Unit::Seconds),
+        ];
+        let mut table = Table::new(self.title("classes"), &columns);
         for class in self.points.iter().flat_map(|p| &p.classes) {
             table.push(vec![
                 class.name.as_str().into(),
@@ -489,16 +494,16 @@ impl Solution {
         table
     }
 
-    /// Stations and pools at the last point: X, U, Q, R, and who waits for a slot.
+    /// Stations at the last point: visits, U, Q, R.
     pub fn station_table(&self) -> Table {
         let columns = [
-            ("station", ""),
-            ("visits", "1/s"),
-            ("utilization", ""),
-            ("queue", ""),
-            ("residence per visit", "s"),
+            ("station", Unit::Text),
+            ("visits", Unit::PerSecond),
+            ("utilization", Unit::Count),
+            ("queue", Unit::Count),
+            ("residence per visit", Unit::Seconds),
         ];
-        let mut table = Table::new(format!("{}: stations ({})", self.network, self.method), &columns);
+        let mut table = Table::new(self.title("stations"), &columns);
         for station in &self.last().stations {
             table.push(vec![
                 station.name.as_str().into(),
@@ -511,11 +516,17 @@ impl Solution {
         table
     }
 
-    /// Pools at the last point.
-    pub fn pool_table(&self) -> Table {
-        let columns =
-            [("pool", ""), ("slots", ""), ("held", ""), ("waiting", ""), ("wait", "s"), ("hold", "s")];
-        let mut table = Table::new(format!("{}: pools ({})", self.network, self.method), &columns);
+    /// Pools at the last point; `None` without pools.
+    pub fn pool_table(&self) -> Option<Table> {
+        let columns = [
+            ("pool", Unit::Text),
+            ("slots", Unit::Count),
+            ("held", Unit::Count),
+            ("waiting", Unit::Count),
+            ("wait", Unit::Seconds),
+            ("hold", Unit::Seconds),
+        ];
+        let mut table = Table::new(self.title("pools"), &columns);
         for pool in &self.last().pools {
             table.push(vec![
                 pool.name.as_str().into(),
@@ -526,7 +537,12 @@ impl Solution {
                 pool.hold.into(),
             ]);
         }
-        table
+        (!table.rows.is_empty()).then_some(table)
+    }
+
+    fn title(&self, what: &str) -> String {
+        let name = if self.network.is_empty() { "the network" } else { &self.network };
+        format!("{name}: {what} ({})", self.method)
     }
 }
 

@@ -1,13 +1,11 @@
-//! Results as rows: one form for people, for CSV and for JSON. Nothing is computed here.
-
-use std::fmt::Write as _;
+//! Results as rows with units. Nothing is computed here; how rows are written is the report's concern.
 
 use serde::{Deserialize, Serialize};
 
 /// Named columns with units, and rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// What the table shows, under which assumptions.
+    /// What the table shows.
     pub title: String,
     /// Names and units.
     pub columns: Vec<Column>,
@@ -20,8 +18,24 @@ pub struct Table {
 pub struct Column {
     /// Name, in the words of the project.
     pub name: String,
-    /// Unit of the numbers; empty for pure numbers and text.
-    pub unit: String,
+    /// Unit of the numbers.
+    pub unit: Unit,
+}
+
+/// What the numbers of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Words.
+    Text,
+    /// A number of things, or a ratio.
+    Count,
+    /// Events per second.
+    PerSecond,
+    /// Seconds.
+    Seconds,
+    /// A part of a whole, or a relative change: 1 is all of it.
+    Share,
 }
 
 /// One value.
@@ -63,11 +77,9 @@ impl From<Option<f64>> for Cell {
 
 impl Table {
     /// A table without rows; each column as `(name, unit)`.
-    pub fn new(title: impl Into<String>, columns: &[(&str, &str)]) -> Self {
-        let columns = columns
-            .iter()
-            .map(|(name, unit)| Column { name: (*name).into(), unit: (*unit).into() })
-            .collect();
+    pub fn new(title: impl Into<String>, columns: &[(&str, Unit)]) -> Self {
+        let columns =
+            columns.iter().map(|(name, unit)| Column { name: (*name).into(), unit: *unit }).collect();
         Self { title: title.into(), columns, rows: Vec::new() }
     }
 
@@ -80,7 +92,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The numbers of a column, by name; empty where a cell is none.
+    /// The numbers of a column, by name; none where a cell has no number or the column is not there.
     pub fn numbers(&self, column: &str) -> Vec<Option<f64>> {
         let place = self.columns.iter().position(|c| c.name == column);
         self.rows
@@ -91,48 +103,6 @@ impl Table {
             })
             .collect()
     }
-
-    /// As CSV: a head of `name_unit`, full precision, empty cells empty.
-    pub fn to_csv(&self) -> String {
-        let mut text = String::new();
-        let heads: Vec<String> = self.columns.iter().map(|c| quoted(&c.head())).collect();
-        text.push_str(&heads.join(","));
-        text.push('\n');
-        for row in &self.rows {
-            for (i, cell) in row.iter().enumerate() {
-                if i > 0 {
-                    text.push(',');
-                }
-                match cell {
-                    Cell::Number(value) => write!(text, "{value}").expect("a string takes all text"),
-                    Cell::Text(words) => text.push_str(&quoted(words)),
-                    Cell::Empty => {}
-                }
-            }
-            text.push('\n');
-        }
-        text
-    }
-}
-
-impl Column {
-    /// `name_unit`, as CSV files head their columns: `response_s`.
-    fn head(&self) -> String {
-        let words = |text: &str| text.replace([' ', '/'], "_").replace('%', "pct");
-        match self.unit.as_str() {
-            "" => words(&self.name),
-            unit => format!("{}_{}", words(&self.name), words(unit)),
-        }
-    }
-}
-
-/// RFC 4180: quotes around what would break a row.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.into()
-    }
 }
 
 #[cfg(test)]
@@ -140,16 +110,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn csv_keeps_full_precision_and_quotes_what_would_break() {
-        let mut table = Table::new("t", &[("station", ""), ("response", "s"), ("error", "%")]);
-        table.push(vec!["a,b".into(), (1.0 / 3.0).into(), f64::NAN.into()]);
-        assert_eq!(table.to_csv(), "station,response_s,error_pct\n\"a,b\",0.3333333333333333,\n");
-        assert_eq!(table.numbers("response"), [Some(1.0 / 3.0)]);
+    fn columns_are_found_by_name_and_gaps_stay_gaps() {
+        let mut table = Table::new("t", &[("station", Unit::Text), ("response", Unit::Seconds)]);
+        table.push(vec!["a".into(), (1.0 / 3.0).into()]);
+        table.push(vec!["b".into(), f64::NAN.into()]);
+        assert_eq!(table.numbers("response"), [Some(1.0 / 3.0), None]);
+        assert_eq!(table.numbers("nothing"), [None, None]);
     }
 
     #[test]
     fn what_is_not_known_is_null_in_json() {
-        let mut table = Table::new("t", &[("x", "1/s")]);
+        let mut table = Table::new("t", &[("x", Unit::PerSecond)]);
         table.push(vec![Cell::Empty]);
         assert!(serde_json::to_string(&table).unwrap().contains("[[null]]"));
     }

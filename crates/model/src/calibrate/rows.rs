@@ -48,12 +48,108 @@ impl Row {
     }
 }
 
+/// A CSV text with a head; lines that start with `#` are skipped.
+struct Sheet<'a> {
+    heads: Vec<String>,
+    head_line: usize,
+    /// Line number and cells.
+    lines: Vec<(usize, Vec<&'a str>)>,
+    /// Seconds per unit of columns that do not name theirs.
+    unit: Seconds,
+}
+
+/// A column and the factor that turns its numbers into seconds, if they are times.
+#[derive(Clone, Copy)]
+struct Place {
+    column: usize,
+    scale: f64,
+}
+
+fn wrong(line: usize, what: String, hint: &str) -> Error {
+    Error::Form { line: Some(line), what, hint: hint.into() }
+}
+
+impl<'a> Sheet<'a> {
+    fn read(text: &'a str, unit: Seconds) -> Result<Self, Error> {
+        let mut lines = text
+            .lines()
+            .enumerate()
+            .map(|(i, line)| (i + 1, line.trim()))
+            .filter(|(_, l)| !l.is_empty() && !l.starts_with('#'))
+            .map(|(line, text)| (line, text.split(',').map(str::trim).collect::<Vec<_>>()));
+        let Some((head_line, head)) = lines.next() else {
+            return Err(wrong(1, "the file has no head".into(), "the first line names the columns"));
+        };
+        let heads = head.iter().map(|h| h.to_lowercase()).collect();
+        Ok(Self { heads, head_line, lines: lines.collect(), unit })
+    }
+
+    /// The column of one of these names, with or without the unit at its end.
+    fn find(&self, names: &[&str]) -> Option<Place> {
+        self.heads.iter().enumerate().find_map(|(column, head)| {
+            let (base, scale) = [("_ms", 1e-3), ("_us", 1e-6), ("_s", 1.0)]
+                .iter()
+                .find_map(|(end, scale)| head.strip_suffix(end).map(|base| (base, *scale)))
+                .unwrap_or((head, self.unit));
+            (names.contains(&base) || names.contains(&head.as_str())).then_some(Place { column, scale })
+        })
+    }
+
+    fn need(&self, names: &[&str]) -> Result<Place, Error> {
+        self.find(names).ok_or_else(|| {
+            wrong(
+                self.head_line,
+                format!("there is no column `{}`", names[0]),
+                "columns are population, workers, throughput, response, wait; times with _s, _ms or _us",
+            )
+        })
+    }
+
+    fn cell(&self, line: &(usize, Vec<&'a str>), column: usize) -> &'a str {
+        line.1.get(column).copied().unwrap_or("")
+    }
+
+    /// A number ≥ 0 as it stands.
+    fn number(&self, line: &(usize, Vec<&'a str>), place: Place) -> Result<f64, Error> {
+        let cell = self.cell(line, place.column);
+        match cell.parse::<f64>() {
+            Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+            _ => Err(wrong(
+                line.0,
+                format!("`{cell}` in column `{}` is not a number ≥ 0", self.heads[place.column]),
+                "write plain numbers, without units",
+            )),
+        }
+    }
+
+    fn time(&self, line: &(usize, Vec<&'a str>), place: Place) -> Result<Seconds, Error> {
+        Ok(self.number(line, place)? * place.scale)
+    }
+
+    /// A time, where the column is there and the cell not empty.
+    fn maybe_time(
+        &self,
+        line: &(usize, Vec<&'a str>),
+        place: Option<Place>,
+    ) -> Result<Option<Seconds>, Error> {
+        match place {
+            Some(place) if !self.cell(line, place.column).is_empty() => self.time(line, place).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Names of the columns that mean the same.
+const POPULATION: [&str; 2] = ["population", "clients"];
+const THROUGHPUT: [&str; 3] = ["throughput", "lambda", "x"];
+const RESPONSE: [&str; 3] = ["response", "r_act", "r"];
+
 /// Reads rows from CSV with a head. Lines that start with `#` are skipped.
 ///
 /// | column | other names | |
 /// |---|---|---|
 /// | `population` | `clients` | N |
-/// | `workers` | `wt` with `middlewares` | M of all middlewares together |
+/// | `workers` | `wt`, multiplied by `middlewares` | M of all middlewares together |
 /// | `throughput` | `lambda`, `x` | per second |
 /// | `response` | `r_act`, `r` | at the middleware |
 /// | `wait` | `w_act`, `w` | for a worker |
@@ -61,81 +157,41 @@ impl Row {
 /// | `think` | | optional |
 /// | `session` | | optional |
 ///
-/// Columns of times end in `_s`, `_ms` or `_us`; without, `unit` holds (seconds per unit). `middlewares` multiplies `wt`.
+/// Columns of times end in `_s`, `_ms` or `_us`; without, `unit` holds (seconds per unit).
 ///
 /// # Errors
 /// [`Error::Form`] with the line.
 pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Row>, Error> {
-    let wrong =
-        |line: usize, what: String, hint: &str| Error::Form { line: Some(line), what, hint: hint.into() };
-    let mut lines = text
-        .lines()
-        .enumerate()
-        .map(|(i, line)| (i + 1, line.trim()))
-        .filter(|(_, l)| !l.is_empty() && !l.starts_with('#'));
-    let Some((head_line, head)) = lines.next() else {
-        return Err(wrong(1, "the file has no head".into(), "the first line names the columns"));
-    };
-    let heads: Vec<String> = head.split(',').map(|h| h.trim().to_lowercase()).collect();
-    let find = |names: &[&str]| -> Option<(usize, f64)> {
-        heads.iter().enumerate().find_map(|(place, head)| {
-            let (base, scale) = [("_ms", 1e-3), ("_us", 1e-6), ("_s", 1.0)]
-                .iter()
-                .find_map(|(end, scale)| head.strip_suffix(end).map(|base| (base, *scale)))
-                .unwrap_or((head, unit));
-            (names.contains(&base) || names.contains(&head.as_str())).then_some((place, scale))
-        })
-    };
-    let need = |names: &[&str]| match find(names) {
-        Some(found) => Ok(found),
-        None => Err(wrong(
-            head_line,
-            format!("there is no column `{}`", names[0]),
-            "columns are population, workers, throughput, response, wait; times with _s, _ms or _us",
-        )),
-    };
-    let population = need(&["population", "clients"])?;
-    let throughput = need(&["throughput", "lambda", "x"])?;
-    let response = need(&["response", "r_act", "r"])?;
-    let wait = need(&["wait", "w_act", "w"])?;
-    let (workers, each) = match find(&["workers"]) {
+    let sheet = Sheet::read(text, unit)?;
+    let population = sheet.need(&POPULATION)?;
+    let throughput = sheet.need(&THROUGHPUT)?;
+    let response = sheet.need(&RESPONSE)?;
+    let wait = sheet.need(&["wait", "w_act", "w"])?;
+    let (workers, each) = match sheet.find(&["workers"]) {
         Some(workers) => (workers, 1),
-        None => (need(&["workers", "wt"])?, middlewares),
+        None => (sheet.need(&["workers", "wt"])?, middlewares),
     };
-    let optional = [find(&["client_response"]), find(&["think"])];
-    let session = heads.iter().position(|h| h == "session");
-    lines
-        .map(|(line, text)| {
-            let cells: Vec<&str> = text.split(',').map(str::trim).collect();
-            let cell = |place: usize| cells.get(place).copied().unwrap_or("");
-            let number = |(place, scale): (usize, f64)| match cell(place).parse::<f64>() {
-                Ok(value) if value.is_finite() && value >= 0.0 => Ok(value * scale),
-                _ => Err(wrong(
-                    line,
-                    format!("`{}` in column `{}` is not a number ≥ 0", cell(place), heads[place]),
-                    "write plain numbers, without units",
-                )),
-            };
-            let count = |(place, _): (usize, f64)| number((place, 1.0)).map(|value| value.round() as u64);
-            let maybe = |column: Option<(usize, f64)>| match column {
-                Some((place, _)) if cell(place).is_empty() => Ok(None),
-                Some(column) => number(column).map(Some),
-                None => Ok(None),
-            };
+    let client_response = sheet.find(&["client_response"]);
+    let think = sheet.find(&["think"]);
+    let session = sheet.find(&["session"]);
+    sheet
+        .lines
+        .iter()
+        .map(|line| {
             let row = Row {
-                place: format!("line {line}"),
-                session: session.map_or_else(String::new, |place| cell(place).to_owned()),
-                population: count(population)?,
-                workers: count(workers)? * each,
-                throughput: number((throughput.0, 1.0))?,
-                response: number(response)?,
-                wait: number(wait)?,
-                client_response: maybe(optional[0])?,
-                think: maybe(optional[1])?.unwrap_or(0.0),
+                place: format!("line {}", line.0),
+                session: session.map_or_else(String::new, |place| sheet.cell(line, place.column).to_owned()),
+                population: sheet.number(line, population)?.round() as u64,
+                workers: sheet.number(line, workers)?.round() as u64 * each,
+                throughput: sheet.number(line, throughput)?,
+                response: sheet.time(line, response)?,
+                wait: sheet.time(line, wait)?,
+                client_response: sheet.maybe_time(line, client_response)?,
+                think: sheet.maybe_time(line, think)?.unwrap_or(0.0),
             };
             if row.population == 0 || row.workers == 0 || row.throughput <= 0.0 || row.hold() <= 0.0 {
                 return Err(wrong(
-                    line,
+                    line.0,
                     "a row needs clients, workers, a throughput, and a response above the wait".into(),
                     "leave rows out that measured nothing",
                 ));
@@ -143,6 +199,36 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Row>,
             Ok(row)
         })
         .collect()
+}
+
+/// What was measured at one population, without knowing the inside.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// N, clients.
+    pub population: u64,
+    /// X, per second.
+    pub throughput: f64,
+    /// R, where it was measured.
+    pub response: Option<Seconds>,
+}
+
+/// Reads `population`, `throughput` and, if there, `response` from CSV, as [`read_csv`] does.
+///
+/// # Errors
+/// [`Error::Form`] with the line.
+pub fn read_measured(text: &str, unit: Seconds) -> Result<Vec<Measured>, Error> {
+    let sheet = Sheet::read(text, unit)?;
+    let population = sheet.need(&POPULATION)?;
+    let throughput = sheet.need(&THROUGHPUT)?;
+    let response = sheet.find(&RESPONSE);
+    let row = |line| {
+        Ok(Measured {
+            population: sheet.number(line, population)?.round() as u64,
+            throughput: sheet.number(line, throughput)?,
+            response: sheet.maybe_time(line, response)?,
+        })
+    };
+    sheet.lines.iter().map(row).collect()
 }
 
 /// The laws every row must obey, with their relative `tolerance` (0.03 lets the clocks of different machines pass).

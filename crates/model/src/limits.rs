@@ -1,0 +1,282 @@
+//! What bounds a network whatever its distributions, and how near measurements come to a model.
+
+use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::bounds::{Demands, Range};
+use crate::calibrate::{Calibration, Measured};
+use crate::layered::{self, Part};
+use crate::network::{Kind, Network};
+use crate::solve::Solution;
+use crate::table::{Table, Unit};
+
+/// What each station and pool of a network can do at most, and what follows for the whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// By station, pool and fork.
+    pub parts: Vec<Limit>,
+    /// D: the shortest time inside, nobody waiting.
+    pub shortest: Seconds,
+    /// Z.
+    pub think: Seconds,
+    /// N* = (D + Z)·capacity of the bottleneck; infinite (and `null` in JSON) where nothing saturates.
+    pub knee: f64,
+    /// Name of the bottleneck; none where nothing saturates.
+    pub bottleneck: Option<String>,
+    /// X at most, at any load.
+    pub capacity: f64,
+}
+
+/// What one part can do at most.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Name of the station or pool.
+    pub name: String,
+    /// D: its shortest time per request.
+    pub demand: Seconds,
+    /// Requests per second that it can take; infinite at a delay.
+    pub capacity: f64,
+}
+
+/// The limits of a network of one class.
+///
+/// # Errors
+/// [`Error::Refused`] for several classes; what [`Network::check`] finds.
+pub fn of(network: &Network) -> Result<Limits, Error> {
+    network.check()?;
+    let [class] = &network.classes[..] else {
+        return Err(Error::Refused {
+            solver: "the bounds".into(),
+            feature: format!("several classes, the second of which is `{}`", network.classes[1].name),
+            hint: "ask for one class at a time".into(),
+        });
+    };
+    let mut limits = Vec::new();
+    let shortest = collect(network, &layered::parts(network, class)?, &mut limits);
+    let least =
+        limits.iter().filter(|l| l.capacity.is_finite()).min_by(|a, b| a.capacity.total_cmp(&b.capacity));
+    let capacity = least.map_or(f64::INFINITY, |l| l.capacity);
+    let bottleneck = least.map(|l| l.name.clone());
+    let think = class.think();
+    Ok(Limits { shortest, think, knee: (shortest + think) * capacity, bottleneck, capacity, parts: limits })
+}
+
+/// Adds the limits of the parts and returns their shortest time.
+fn collect(network: &Network, parts: &[Part], limits: &mut Vec<Limit>) -> Seconds {
+    let mut total = 0.0;
+    for part in parts {
+        match part {
+            Part::Station { station, demand, .. } => {
+                let there = &network.stations[*station];
+                // The most it ever does at once, and the shortest a request ever stays.
+                let (most, stretch) = match &there.kind {
+                    Kind::Servers { count } => (f64::from(*count), 1.0),
+                    Kind::Delay => (f64::INFINITY, 1.0),
+                    Kind::Link { .. } => (1.0, 1.0),
+                    Kind::LoadDependent { rates } => (
+                        rates.iter().copied().fold(0.0, f64::max),
+                        rates
+                            .iter()
+                            .enumerate()
+                            .map(|(i, r)| (i + 1) as f64 / r)
+                            .fold(f64::INFINITY, f64::min),
+                    ),
+                };
+                total += demand * stretch;
+                limits.push(Limit {
+                    name: there.name.clone(),
+                    demand: demand * stretch,
+                    capacity: if *demand > 0.0 { most / demand } else { f64::INFINITY },
+                });
+            }
+            Part::Fork { stations, copies, weight } => {
+                total += weight * copies.alone();
+                for station in stations {
+                    let demand = weight * copies.demand();
+                    let capacity = 1.0 / demand;
+                    limits.push(Limit { name: network.stations[*station].name.clone(), demand, capacity });
+                }
+            }
+            Part::Pool { pool, parts } => {
+                let inside = collect(network, parts, limits);
+                total += inside;
+                let pool = &network.pools[*pool];
+                let capacity = f64::from(pool.size) / inside;
+                limits.push(Limit { name: pool.name.clone(), demand: inside, capacity });
+            }
+        }
+    }
+    total
+}
+
+impl Limits {
+    /// Asymptotic bounds of X with `population` customers.
+    pub fn asymptotic(&self, population: f64) -> Range {
+        let demands =
+            Demands { stations: vec![(self.shortest, self.shortest * self.capacity)], think: self.think };
+        if self.shortest > 0.0 {
+            demands.asymptotic(population)
+        } else {
+            Range { low: population / self.think, high: population / self.think }
+        }
+    }
+
+    /// Each part, the tightest first.
+    pub fn table(&self) -> Table {
+        let columns =
+            [("station or pool", Unit::Text), ("demand", Unit::Seconds), ("capacity", Unit::PerSecond)];
+        let mut table = Table::new("What each part can do", &columns);
+        let mut sorted = self.parts.clone();
+        sorted.sort_by(|a, b| a.capacity.total_cmp(&b.capacity));
+        for limit in sorted {
+            table.push(vec![limit.name.into(), limit.demand.into(), limit.capacity.into()]);
+        }
+        table
+    }
+
+    /// Bounds of X and R at some populations.
+    pub fn bounds_table(&self, populations: &[u64]) -> Table {
+        let columns = [
+            ("population", Unit::Count),
+            ("throughput at least", Unit::PerSecond),
+            ("throughput at most", Unit::PerSecond),
+            ("response at least", Unit::Seconds),
+            ("response at most", Unit::Seconds),
+        ];
+        let mut table = Table::new("Asymptotic bounds", &columns);
+        for population in populations {
+            let n = *population as f64;
+            let range = self.asymptotic(n);
+            let response = |throughput: f64| n / throughput - self.think;
+            table.push(vec![
+                n.into(),
+                range.low.into(),
+                range.high.into(),
+                response(range.high).into(),
+                response(range.low).into(),
+            ]);
+        }
+        table
+    }
+}
+
+const COMPARED: [(&str, Unit); 8] = [
+    ("population", Unit::Count),
+    ("throughput measured", Unit::PerSecond),
+    ("throughput model", Unit::PerSecond),
+    ("error of X", Unit::Share),
+    ("response measured", Unit::Seconds),
+    ("response model", Unit::Seconds),
+    ("error of R", Unit::Share),
+    ("calibrated on", Unit::Text),
+];
+
+/// A solution of a closed class beside what was measured. Rows beyond its population are left empty.
+pub fn compare_solution(solution: &Solution, measured: &[Measured]) -> Table {
+    let mut table = Table::new(format!("{}: measured and model", solution.network), &COMPARED);
+    for row in measured {
+        let class = solution
+            .points
+            .iter()
+            .find_map(|p| p.classes.iter().find(|c| c.population == Some(row.population)));
+        let (x, r) = (class.map(|c| c.throughput), class.map(|c| c.response));
+        table.push(vec![
+            (row.population as f64).into(),
+            row.throughput.into(),
+            x.into(),
+            x.map(|x| x / row.throughput - 1.0).into(),
+            row.response.into(),
+            r.into(),
+            row.response.zip(r).map(|(measured, model)| model / measured - 1.0).into(),
+            "no".into(),
+        ]);
+    }
+    table
+}
+
+/// A calibrated model beside rows that were measured; those it was calibrated on are marked, since agreement
+/// there is no evidence.
+///
+/// # Errors
+/// As [`crate::flow::FlowModel::solve`].
+pub fn compare_calibration(
+    calibration: &Calibration,
+    rows: &[crate::calibrate::Row],
+) -> Result<Table, Error> {
+    let columns: Vec<_> = [("workers", Unit::Count)].into_iter().chain(COMPARED).collect();
+    let mut table = Table::new(format!("measured and model ({})", calibration.form.name()), &columns);
+    for row in rows {
+        let answer = calibration.model.solve(row.population as usize, row.workers as usize)?;
+        let used = calibration.rows.iter().any(|r| {
+            (r.population, r.workers, r.throughput) == (row.population, row.workers, row.throughput)
+        });
+        table.push(vec![
+            (row.workers as f64).into(),
+            (row.population as f64).into(),
+            row.throughput.into(),
+            answer.throughput.into(),
+            (answer.throughput / row.throughput - 1.0).into(),
+            row.response.into(),
+            answer.response.into(),
+            (answer.response / row.response - 1.0).into(),
+            if used { "yes" } else { "no" }.into(),
+        ]);
+    }
+    Ok(table)
+}
+
+/// Mean |error| of X and R over the rows of a comparison that were not used for calibration; none without any.
+pub fn mean_error(comparison: &Table) -> Option<(f64, f64)> {
+    let used = comparison.columns.iter().position(|c| c.name == "calibrated on")?;
+    let held_out = |column: &str| -> Option<f64> {
+        let errors: Vec<f64> = comparison
+            .numbers(column)
+            .into_iter()
+            .zip(&comparison.rows)
+            .filter(|(_, row)| row[used] == "no".into())
+            .filter_map(|(error, _)| error.map(f64::abs))
+            .collect();
+        (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
+    };
+    Some((held_out("error of X")?, held_out("error of R")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::{EXAMPLE, from_toml};
+    use crate::solve::{Method, solve};
+
+    #[test]
+    fn the_example_is_limited_by_its_link() {
+        let limits = of(&from_toml(EXAMPLE).unwrap()).unwrap();
+        assert_eq!(limits.bottleneck.as_deref(), Some("uplink"));
+        assert!((limits.capacity - 101e6 / 8.0 / 4288.0).abs() < 1e-6);
+        let solution = solve(&from_toml(EXAMPLE).unwrap(), Method::Auto).unwrap();
+        for point in &solution.points {
+            let class = &point.classes[0];
+            let range = limits.asymptotic(class.population.unwrap() as f64);
+            assert!(range.holds(class.throughput, 1e-9));
+        }
+    }
+
+    #[test]
+    fn a_small_pool_may_be_the_bottleneck() {
+        let small = EXAMPLE.replace("size = 64", "size = 1");
+        let limits = of(&from_toml(&small).unwrap()).unwrap();
+        assert_eq!(limits.bottleneck.as_deref(), Some("workers"));
+    }
+
+    #[test]
+    fn errors_count_only_where_the_model_had_not_seen_the_row() {
+        let solution = solve(&from_toml(EXAMPLE).unwrap(), Method::Auto).unwrap();
+        let x = solution.points[9].classes[0].throughput;
+        let measured = [Measured { population: 10, throughput: x / 1.1, response: Some(1.0) }];
+        let table = compare_solution(&solution, &measured);
+        assert!((mean_error(&table).unwrap().0 - 0.1).abs() < 1e-9);
+        let mut seen = table;
+        seen.rows[0][7] = "yes".into();
+        assert_eq!(mean_error(&seen), None);
+    }
+}

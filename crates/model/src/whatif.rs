@@ -1,0 +1,407 @@
+//! The same network with something changed, before and after; and what matters most.
+
+use std::str::FromStr;
+
+use krarup_units::text;
+
+use crate::Error;
+use crate::network::{Fork, Kind, Network, Station, StationId, Step, Visit, Wait, Work, Workload};
+use crate::solve::{Method, Solution, solve};
+use crate::table::{Cell, Table, Unit};
+
+/// One change, written `name.key=value`.
+///
+/// | change | on | |
+/// |---|---|---|
+/// | `memcached.servers=4` | station | so many servers behind its queue |
+/// | `memcached.speed=2` | station | twice as fast (a link: twice the bandwidth; a delay: half the delay) |
+/// | `memcached.replicas=3` | station | three of them, each with its own queue, chosen at random |
+/// | `workers.size=128` | pool | so many slots |
+/// | `get.population=300` | closed class | so many clients |
+/// | `get.think=1ms` | closed class | mean think time, its distribution kept |
+/// | `get.rate=5000` | open class | arrivals per second, the distribution of gaps kept |
+/// | `get.mix=9:1` | class | shares of the branches of its first choice |
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Name of a station, pool or class.
+    pub name: String,
+    /// What is changed.
+    pub key: String,
+    /// The new value, as text.
+    pub value: String,
+}
+
+impl FromStr for Change {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parsed = text.split_once('=').and_then(|(left, value)| {
+            let (name, key) = left.rsplit_once('.')?;
+            Some(Self { name: name.trim().into(), key: key.trim().into(), value: value.trim().into() })
+        });
+        parsed.filter(|c| !c.name.is_empty() && !c.value.is_empty()).ok_or_else(|| {
+            Error::invalid(
+                format!("change `{text}`"),
+                "does not read",
+                "write it like memcached.servers=4 or get.population=300",
+            )
+        })
+    }
+}
+
+impl Change {
+    fn wrong(&self, why: impl Into<String>, hint: impl Into<String>) -> Error {
+        Error::invalid(format!("change `{}.{}={}`", self.name, self.key, self.value), why, hint)
+    }
+
+    fn number(&self) -> Result<f64, Error> {
+        match self.value.parse::<f64>() {
+            Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+            _ => Err(self.wrong("is not a number above 0", "write a plain number")),
+        }
+    }
+
+    fn count(&self) -> Result<u32, Error> {
+        let value = self.number()?;
+        if value.fract() == 0.0 && value <= f64::from(u32::MAX) {
+            Ok(value as u32)
+        } else {
+            Err(self.wrong("is not a whole number", "write a whole number from 1"))
+        }
+    }
+}
+
+/// The network with all changes made, in order.
+///
+/// # Errors
+/// [`Error::Invalid`] naming a change that fits nothing, with what there is.
+pub fn apply(network: &Network, changes: &[Change]) -> Result<Network, Error> {
+    let mut changed = network.clone();
+    for change in changes {
+        if let Some(station) = changed.station(&change.name) {
+            change_station(&mut changed, station, change)?;
+        } else if let Some(pool) = changed.pool(&change.name) {
+            match change.key.as_str() {
+                "size" => changed.pools[pool.0].size = change.count()?,
+                _ => return Err(change.wrong("a pool knows no such change", "a pool has a size")),
+            }
+        } else if let Some(class) = changed.class(&change.name) {
+            change_class(&mut changed, class.0, change)?;
+        } else {
+            let names: Vec<&str> = changed
+                .stations
+                .iter()
+                .map(|s| s.name.as_str())
+                .chain(changed.pools.iter().map(|p| p.name.as_str()))
+                .chain(changed.classes.iter().map(|c| c.name.as_str()))
+                .collect();
+            return Err(change.wrong("nothing has this name", format!("there are: {}", names.join(", "))));
+        }
+    }
+    changed.check()?;
+    Ok(changed)
+}
+
+fn change_station(network: &mut Network, station: StationId, change: &Change) -> Result<(), Error> {
+    match change.key.as_str() {
+        "servers" => {
+            let there = &mut network.stations[station.0];
+            if !matches!(there.kind, Kind::Servers { .. }) {
+                return Err(change.wrong("this station has no servers", "change its speed"));
+            }
+            there.kind = Kind::Servers { count: change.count()? };
+        }
+        "speed" => {
+            let factor = change.number()?;
+            faster(network, station, factor);
+        }
+        "replicas" => {
+            let count = change.count()?;
+            let original = network.stations[station.0].clone();
+            let mut copies = vec![station];
+            for number in 2..=count {
+                let name = format!("{} {number}", original.name);
+                copies.push(StationId(network.stations.len()));
+                network.stations.push(Station { name, ..original.clone() });
+            }
+            for class in &mut network.classes {
+                spread(&mut class.path, station, &copies, change)?;
+            }
+        }
+        _ => {
+            return Err(
+                change.wrong("a station knows no such change", "a station has servers, speed and replicas")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Makes a station `factor` times as fast.
+fn faster(network: &mut Network, station: StationId, factor: f64) {
+    if let Kind::Link { bits_per_second, .. } = &mut network.stations[station.0].kind {
+        *bits_per_second *= factor;
+    }
+    let scale = |work: &mut Work| {
+        if let Work::Time(time) = work {
+            *time = time.scaled(1.0 / factor);
+        }
+    };
+    for class in &mut network.classes {
+        each_step(&mut class.path, &mut |step| match step {
+            Step::Visit(visit) if visit.station == station => scale(&mut visit.work),
+            Step::Fork(fork) if fork.stations == [station] => scale(&mut fork.work),
+            _ => {}
+        });
+    }
+}
+
+fn each_step(path: &mut [Step], each: &mut dyn FnMut(&mut Step)) {
+    for step in path {
+        each(step);
+        match step {
+            Step::Hold { path, .. } => each_step(path, each),
+            Step::OneOf { branches } => branches.iter_mut().for_each(|b| each_step(&mut b.path, each)),
+            Step::Visit(_) | Step::Fork(_) => {}
+        }
+    }
+}
+
+/// Visits to one station become visits to one of its copies.
+fn spread(path: &mut [Step], station: StationId, copies: &[StationId], change: &Change) -> Result<(), Error> {
+    let mut fault = None;
+    each_step(path, &mut |step| match step {
+        Step::Visit(Visit { station: visited, count, work }) if *visited == station => {
+            if (*count - 1.0).abs() > 1e-12 {
+                fault = Some("visits it several times in a row, each of which would choose anew");
+            }
+            *step = Step::Fork(Fork {
+                stations: copies.to_vec(),
+                choose: 1,
+                wait: Wait::All,
+                work: work.clone(),
+            });
+        }
+        Step::Fork(fork) if fork.stations.contains(&station) => {
+            fault = Some("a fork goes there already");
+        }
+        _ => {}
+    });
+    fault.map_or(Ok(()), |why| Err(change.wrong(why, "describe the replicas in the file")))
+}
+
+fn change_class(network: &mut Network, class: usize, change: &Change) -> Result<(), Error> {
+    let class = &mut network.classes[class];
+    match (change.key.as_str(), &mut class.workload) {
+        ("population", Workload::Closed { population, .. }) => *population = u64::from(change.count()?),
+        ("think", Workload::Closed { think, .. }) => {
+            let seconds =
+                text::parse_duration(&change.value).map_err(|why| change.wrong(why, "write it like 1ms"))?;
+            *think = if think.mean() > 0.0 {
+                think.scaled(seconds / think.mean())
+            } else {
+                crate::Distribution::exponential(seconds)
+            };
+        }
+        ("rate", Workload::Open { gap, .. }) => *gap = gap.scaled(1.0 / (change.number()? * gap.mean())),
+        ("mix", _) => {
+            let shares: Vec<f64> = change
+                .value
+                .split(':')
+                .map(|share| share.trim().parse::<f64>().ok().filter(|s| s.is_finite() && *s > 0.0))
+                .collect::<Option<_>>()
+                .ok_or_else(|| change.wrong("is no list of shares", "write it like 9:1, each above 0"))?;
+            let mut wanted = Some(shares);
+            let mut branches = 0;
+            each_step(&mut class.path, &mut |step| {
+                if let Step::OneOf { branches: choices } = step
+                    && wanted.is_some()
+                {
+                    branches = choices.len();
+                    if let Some(shares) = wanted.take_if(|shares| shares.len() == choices.len()) {
+                        for (choice, share) in choices.iter_mut().zip(shares) {
+                            choice.share = share;
+                        }
+                    }
+                }
+            });
+            if wanted.is_some() {
+                return Err(
+                    change.wrong(format!("the class has a choice of {branches}"), "give one share for each")
+                );
+            }
+        }
+        _ => {
+            return Err(change.wrong(
+                "this class knows no such change",
+                "a closed class has population, think and mix, an open one rate and mix",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Solves before and after, and sets them side by side.
+///
+/// # Errors
+/// Those of [`apply`] and [`solve`].
+pub fn what_if(
+    network: &Network,
+    changes: &[Change],
+    method: Method,
+) -> Result<(Solution, Solution, Table), Error> {
+    let before = solve(network, method)?;
+    let after = solve(&apply(network, changes)?, method)?;
+    let table = beside(&before, &after);
+    Ok((before, after, table))
+}
+
+/// Before and after: X and R of each class, U and Q of each station, wait and slots of each pool, with the change.
+pub fn beside(before: &Solution, after: &Solution) -> Table {
+    let columns = [
+        ("what", Unit::Text),
+        ("of", Unit::Text),
+        ("unit", Unit::Text),
+        ("before", Unit::Count),
+        ("after", Unit::Count),
+        ("change", Unit::Share),
+    ];
+    let mut table = Table::new("Before and after", &columns);
+    let mut row = |what: &str, of: &str, unit: &str, old: Option<f64>, new: Option<f64>| {
+        let change = old.zip(new).filter(|(old, _)| *old != 0.0).map(|(old, new)| new / old - 1.0);
+        table.push(vec![what.into(), of.into(), unit.into(), old.into(), new.into(), Cell::from(change)]);
+    };
+    let (old, new) = (before.last(), after.last());
+    for class in &new.classes {
+        let was = old.classes.iter().find(|c| c.name == class.name);
+        row("throughput", &class.name, "1/s", was.map(|c| c.throughput), Some(class.throughput));
+        row("response", &class.name, "s", was.map(|c| c.response), Some(class.response));
+    }
+    for station in &new.stations {
+        let was = old.stations.iter().find(|s| s.name == station.name);
+        row("utilization", &station.name, "", was.map(|s| s.utilization), Some(station.utilization));
+        row("queue", &station.name, "", was.and_then(|s| s.queue), station.queue);
+    }
+    for pool in &new.pools {
+        let was = old.pools.iter().find(|p| p.name == pool.name);
+        row("slots held", &pool.name, "", was.map(|p| p.held), Some(pool.held));
+        row("wait for a slot", &pool.name, "s", was.map(|p| p.wait), Some(pool.wait));
+    }
+    table
+}
+
+/// What matters most: for each station, by how many percent X (all classes) and R of the first class change when it is 1 %
+/// faster, from solving with half a percent more and less. The strongest first.
+///
+/// In a product-form network of one closed class this is Q(N) − Q(N − 1) exactly
+/// ([`crate::single::Sweep::elasticity`]).
+///
+/// # Errors
+/// Those of [`solve`].
+pub fn sensitivity(network: &Network, method: Method) -> Result<Table, Error> {
+    let columns = [("station", Unit::Text), ("of throughput", Unit::Count), ("of response", Unit::Count)];
+    let mut table = Table::new("Change in percent when a station is 1 % faster", &columns);
+    let step = 0.005_f64;
+    let mut rows = Vec::new();
+    for (station, there) in network.stations.iter().enumerate() {
+        let at = |factor: f64| {
+            let mut changed = network.clone();
+            faster(&mut changed, StationId(station), factor);
+            solve(&changed, method).map(|solution| {
+                let classes = &solution.last().classes;
+                (classes.iter().map(|c| c.throughput).sum::<f64>(), classes[0].response)
+            })
+        };
+        let (up, down) = (at(1.0 + step)?, at(1.0 - step)?);
+        let logarithm = ((1.0 + step) / (1.0 - step)).ln();
+        rows.push((there.name.clone(), (up.0 / down.0).ln() / logarithm, (up.1 / down.1).ln() / logarithm));
+    }
+    rows.sort_by(|a, b| (b.1.abs() + b.2.abs()).total_cmp(&(a.1.abs() + a.2.abs())));
+    for (name, throughput, response) in rows {
+        table.push(vec![name.into(), throughput.into(), response.into()]);
+    }
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::{EXAMPLE, from_toml};
+    use crate::single::{self, Resource};
+
+    fn changes(texts: &[&str]) -> Vec<Change> {
+        texts.iter().map(|t| t.parse().unwrap()).collect()
+    }
+
+    fn example() -> Network {
+        // Few clients, so that the tests are quick.
+        apply(&from_toml(EXAMPLE).unwrap(), &changes(&["get.population=40"])).unwrap()
+    }
+
+    #[test]
+    fn a_link_twice_as_wide_carries_twice_as_much() {
+        let (before, after, table) =
+            what_if(&example(), &changes(&["uplink.speed=2"]), Method::Auto).unwrap();
+        assert_eq!(table.rows[0][0], "throughput".into());
+        let ratio = after.last().classes[0].throughput / before.last().classes[0].throughput;
+        assert!((ratio - 2.0).abs() < 0.01, "{ratio}");
+        let Cell::Number(change) = table.rows[0][5] else { panic!("no change") };
+        assert!((change - (ratio - 1.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn replicas_halve_the_load_of_each() {
+        let (before, after, _) =
+            what_if(&example(), &changes(&["memcached.replicas=2"]), Method::Auto).unwrap();
+        let load =
+            |s: &Solution, name: &str| s.last().stations.iter().find(|s| s.name == name).unwrap().utilization;
+        assert!((load(&after, "memcached") - load(&before, "memcached") / 2.0).abs() < 1e-3);
+        assert!((load(&after, "memcached 2") - load(&after, "memcached")).abs() < 1e-9);
+    }
+
+    #[test]
+    fn clients_workers_and_think_time_can_change() {
+        let changed =
+            apply(&example(), &changes(&["get.population=7", "get.think=3ms", "workers.size=2"])).unwrap();
+        assert_eq!(changed.classes[0].population(), Some(7));
+        assert!((changed.classes[0].think() - 3e-3).abs() < 1e-15);
+        assert_eq!(changed.pools[0].size, 2);
+    }
+
+    #[test]
+    fn a_mix_needs_a_share_for_each_branch() {
+        let mut network = example();
+        let path = std::mem::take(&mut network.classes[0].path);
+        let branch = |path| crate::network::Branch { share: 1.0, path };
+        network.classes[0].path = vec![Step::OneOf { branches: vec![branch(path), branch(Vec::new())] }];
+        let changed = apply(&network, &changes(&["get.mix=9:1"])).unwrap();
+        assert!((changed.demands()[0][1].visits - 0.9).abs() < 1e-12);
+        let error = apply(&network, &changes(&["get.mix=9:1:1"])).unwrap_err();
+        assert!(error.to_string().contains("choice of 2"), "{error}");
+    }
+
+    #[test]
+    fn a_change_that_fits_nothing_says_what_there_is() {
+        let error = apply(&example(), &changes(&["memcache.speed=2"])).unwrap_err();
+        assert!(error.hint().unwrap().contains("memcached"), "{error}");
+        assert!(Change::from_str("faster please").is_err());
+        assert!(apply(&example(), &changes(&["uplink.servers=2"])).is_err());
+    }
+
+    #[test]
+    fn sensitivity_is_the_exact_elasticity_where_there_is_one() {
+        let network = from_toml(
+            r#"station = [{ name = "a" }, { name = "b", servers = 3 }]
+               class = [{ name = "c", population = 12, think = 1, path = [{ at = "a", service = 0.05 }, { at = "b", service = 0.3 }] }]"#,
+        )
+        .unwrap();
+        let exact =
+            single::solve(&[Resource::fixed("a", 0.05), Resource::servers("b", 0.3, 3)], 1.0, 12).unwrap();
+        let elasticity = exact.elasticity(12);
+        let table = sensitivity(&network, Method::Auto).unwrap();
+        assert_eq!(table.rows[0][0], "b".into());
+        let found = table.numbers("of throughput");
+        assert!((found[0].unwrap() + elasticity[1]).abs() < 1e-3);
+        assert!((found[1].unwrap() + elasticity[0]).abs() < 1e-3);
+    }
+}
