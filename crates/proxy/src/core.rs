@@ -24,7 +24,7 @@ use crate::balance::Balance;
 use crate::client::{Client, Refused};
 use crate::dispatch::{Dispatch, Taken, Workers};
 use crate::exchange::{Exchange, Stage};
-use crate::merge::How;
+use crate::merge::{How, Merged};
 use crate::route::{self, MultiGet, Plan};
 use crate::server::{Health, Pending, Server};
 
@@ -664,6 +664,18 @@ impl Core {
         let outcome = outcome_of(reply.class);
         exchange.servers.push(ServerVisit { server: server as u16, outcome, sent, answered: now });
         exchange.waiting -= 1;
+        let client = exchange.client;
+        let plain = exchange.merge.is_plain() && exchange.waiting == 0 && !exchange.noreply;
+        if plain
+            && !exchange.decides_first
+            && client != NOBODY
+            && self.clients[client].next_to_render == number
+        {
+            self.render_directly(client, number, reply);
+            // Others behind it may have been answered before it.
+            self.render(client);
+            return self.settle(client, now);
+        }
         if pending.follows {
             exchange.merge.follow(pending.part, reply);
         } else {
@@ -727,13 +739,13 @@ impl Core {
 
     /// Moves all replies whose turn it is into the client's outbox.
     fn render(&mut self, id: u32) {
-        let client = &mut self.clients[id];
-        let mut wrote = false;
-        while client.next_to_render != NOBODY {
-            let exchange = &mut self.exchanges[client.next_to_render];
-            if exchange.stage != Stage::Done {
+        loop {
+            let client = &mut self.clients[id];
+            let number = client.next_to_render;
+            if number == NOBODY || self.exchanges[number].stage != Stage::Done {
                 break;
             }
+            let exchange = &mut self.exchanges[number];
             let start = client.out.end();
             let merged = exchange.merge.render(client.out.tail());
             if exchange.noreply {
@@ -741,22 +753,39 @@ impl Core {
                 let tail = client.out.tail();
                 tail.truncate(tail.len() - written);
             }
-            let visit = &mut exchange.visit;
-            visit.bytes_out = client.out.end() - start;
-            visit.outcome = match outcome_of(merged.class) {
-                Outcome::ServerError => exchange.failure.unwrap_or(Outcome::ServerError),
-                outcome => outcome,
-            };
-            if merged.class == Class::Values {
-                visit.hits = merged.hits;
-                visit.misses = visit.keys - merged.hits;
-            }
-            self.events.disagreements += u64::from(merged.disagreed);
-            exchange.stage = Stage::Rendered(client.out.end());
-            wrote |= visit.bytes_out > 0;
-            client.next_to_render = exchange.next;
+            self.rendered(id, number, start, merged);
         }
-        if wrote || self.clients[id].closing {
+        if self.clients[id].closing {
+            self.touch_client(id);
+        }
+    }
+
+    /// The one answer of a request whose turn it is goes straight into the client's outbox: the usual case.
+    fn render_directly(&mut self, id: u32, number: u32, reply: &Reply<'_>) {
+        let out = &mut self.clients[id].out;
+        let start = out.end();
+        out.tail().extend_from_slice(reply.bytes);
+        self.rendered(id, number, start, Merged { class: reply.class, hits: reply.hits, disagreed: false });
+    }
+
+    /// The reply of `number` stands in the client's outbox from `start` on.
+    fn rendered(&mut self, id: u32, number: u32, start: u64, merged: Merged) {
+        let client = &mut self.clients[id];
+        let exchange = &mut self.exchanges[number];
+        let visit = &mut exchange.visit;
+        visit.bytes_out = client.out.end() - start;
+        visit.outcome = match outcome_of(merged.class) {
+            Outcome::ServerError => exchange.failure.unwrap_or(Outcome::ServerError),
+            outcome => outcome,
+        };
+        if merged.class == Class::Values {
+            visit.hits = merged.hits;
+            visit.misses = visit.keys - merged.hits;
+        }
+        self.events.disagreements += u64::from(merged.disagreed);
+        exchange.stage = Stage::Rendered(client.out.end());
+        client.next_to_render = exchange.next;
+        if visit.bytes_out > 0 {
             self.touch_client(id);
         }
     }

@@ -67,6 +67,11 @@ impl Merge {
         self.push(0, class, bytes);
     }
 
+    /// Whether the one answer that is still to come is all there is to say.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.how == How::One && self.pieces.is_empty()
+    }
+
     /// Changes how answers are taken from now on: a request that was for one has become one for all.
     pub(crate) fn widen(&mut self) {
         self.how = How::Worst;

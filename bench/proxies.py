@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""CPU time per request of krarup proxy and of twemproxy, measured side by side in one run.
+
+Both stand before the same memcached, in turn, round after round, under the same load (krarup load, closed
+loop). CPU time is the scheduler's own account of the proxy process (/proc/PID/task/*/schedstat), so what load
+generator and servers take does not count. twemproxy runs with -v 4, which is fairest to it: at its default it
+makes a log line of every request and throws it away.
+
+    cargo build --release && bench/proxies.py [--rounds 5] [--seconds 2] [--json FILE]
+
+Needs memcached and nutcracker (Debian's packages memcached and nutcracker).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# name, servers, flags of the load generator
+WORKLOADS = [
+    ("64 B, 1:10, 2 connections", 1, "-c 2 --ratio 1:10 -d 64"),
+    ("64 B, 1:10, 32 connections", 1, "-c 32 --ratio 1:10 -d 64"),
+    ("64 B, 1:10, 96 connections", 1, "-c 96 --ratio 1:10 -d 64"),
+    ("64 B, 1:10, 192 connections", 1, "-c 192 --ratio 1:10 -d 64"),
+    ("4096 B GET, 96 connections", 1, "-c 96 --ratio 0:1 -d 4096"),
+    ("4096 B SET, 96 connections", 1, "-c 96 --ratio 1:0 -d 4096"),
+    ("64 B, 1:10, 96 connections, pipeline 16", 1, "-c 96 --ratio 1:10 -d 64 --pipeline 16"),
+    ("multi-GET 9 x 64 B over 3 servers, 32 connections", 3, "-c 32 --ratio 0:9 --multi-get 9 -d 64"),
+    ("multi-GET 9 x 4096 B over 3 servers, 32 connections", 3, "-c 32 --ratio 0:9 --multi-get 9 -d 4096"),
+]
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_for(port):
+    for _ in range(500):
+        try:
+            socket.create_connection(("127.0.0.1", port), 0.2).close()
+            return
+        except OSError:
+            time.sleep(0.01)
+    sys.exit(f"error: nothing listens on port {port}")
+
+
+def cpu_seconds(pid):
+    total = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
+
+
+class Station:
+    """A process that is ended by its own handle."""
+
+    def __init__(self, command, port):
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.port = port
+        wait_for(port)
+
+    def cpu(self):
+        return cpu_seconds(self.process.pid)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def memcached():
+    port = free_port()
+    command = ["memcached", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-m", "256", "-p", str(port)]
+    return Station(command + (["-u", "nobody"] if os.geteuid() == 0 else []), port)
+
+
+def krarup_proxy(binary, servers):
+    port = free_port()
+    names = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    return Station([binary, "proxy", "--listen", f"127.0.0.1:{port}", "--servers", names, "--sharded", "true"], port)
+
+
+def twemproxy(servers, folder):
+    port = free_port()
+    lines = ["bench:", f"  listen: 127.0.0.1:{port}", "  hash: fnv1a_64", "  distribution: ketama", "  servers:"]
+    lines += [f"   - 127.0.0.1:{server.port}:1" for server in servers]
+    config = pathlib.Path(folder) / f"nutcracker-{port}.yml"
+    config.write_text("\n".join(lines) + "\n")
+    program = next(p for p in ("/usr/sbin/nutcracker", "nutcracker") if p == "nutcracker" or os.path.exists(p))
+    return Station([program, "-c", str(config), "-v", "4", "-s", str(free_port()), "-m", "16384"], port)
+
+
+def load(binary, port, flags, extra):
+    words = [binary, "load", "--progress", "none", "--servers", f"127.0.0.1:{port}", "--keys", "10000"]
+    output = subprocess.run(words + flags.split() + extra, check=True, capture_output=True).stdout
+    return output
+
+
+def measure(binary, proxy, servers, flags, seconds):
+    """One run: microseconds of the proxy and of the servers per request, rate, p99."""
+    load(binary, proxy.port, flags, ["--seconds", "0.3s"])
+    before, servers_before = proxy.cpu(), sum(server.cpu() for server in servers)
+    result = json.loads(load(binary, proxy.port, flags, ["--seconds", f"{seconds}s", "--json", "-"]))
+    after, servers_after = proxy.cpu(), sum(server.cpu() for server in servers)
+    answered = result["account"]["answered"]
+    if result["overall"]["errors"] or result["account"]["lost"]:
+        sys.exit(f"error: requests failed: {result['overall']['errors']} {result['account']['lost']}")
+    return {
+        "proxy_us": (after - before) / answered * 1e6,
+        "server_us": (servers_after - servers_before) / answered * 1e6,
+        "rate": result["overall"]["throughput"],
+        "p99_ms": result["overall"]["response_time"]["p99"] * 1e3,
+    }
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--binary", default=str(ROOT / "target/release/krarup"))
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--seconds", type=float, default=2.0)
+    arguments.add_argument("--only", default="", help="only workloads that contain this text")
+    arguments.add_argument("--json", help="write every figure here")
+    options = arguments.parse_args()
+    everything = {}
+    print(f"{'workload':52} {'proxy us':>17} {'ratio':>6} {'server us':>13} {'rate/s':>15} {'p99 ms':>13}")
+    print(f"{'(krarup, twemproxy; medians of ' + str(options.rounds) + ' rounds)':52}")
+    for name, count, flags in WORKLOADS:
+        if options.only not in name:
+            continue
+        runs = {"krarup": [], "twemproxy": []}
+        with tempfile.TemporaryDirectory() as folder:
+            stations = []
+            try:
+                # Each proxy has its own servers: their copies and shards of the data differ.
+                backends = {side: [memcached() for _ in range(count)] for side in runs}
+                stations += [server for servers in backends.values() for server in servers]
+                sides = {
+                    "krarup": krarup_proxy(options.binary, backends["krarup"]),
+                    "twemproxy": twemproxy(backends["twemproxy"], folder),
+                }
+                stations += sides.values()
+                for proxy in sides.values():
+                    load(options.binary, proxy.port, flags, ["--populate-only"])
+                for _ in range(options.rounds):
+                    for side, proxy in sides.items():
+                        runs[side].append(measure(options.binary, proxy, backends[side], flags, options.seconds))
+            finally:
+                for station in reversed(stations):
+                    station.stop()
+        ours, theirs = (
+            {key: statistics.median(run[key] for run in runs[side]) for key in runs[side][0]}
+            for side in ("krarup", "twemproxy")
+        )
+        ratio = statistics.median(a["proxy_us"] / b["proxy_us"] for a, b in zip(runs["krarup"], runs["twemproxy"]))
+        pair = lambda key, digits: f"{ours[key]:.{digits}f} / {theirs[key]:.{digits}f}"
+        print(
+            f"{name:52} {pair('proxy_us', 2):>17} {ratio:6.2f} {pair('server_us', 1):>13} {pair('rate', 0):>15} {pair('p99_ms', 2):>13}",
+            flush=True,
+        )
+        everything[name] = {"runs": runs, "ratio": ratio}
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(everything, indent=1))
+
+
+if __name__ == "__main__":
+    main()
