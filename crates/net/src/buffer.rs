@@ -149,10 +149,13 @@ impl Outbox {
         self.base += count as u64;
     }
 
-    /// Gives memory beyond `floor` bytes back, where nothing waits in it.
+    /// Gives memory back where nothing waits in it and there is more than `floor` bytes. All of it: what is left of a block that
+    /// shrinks stands in the way of the next large one.
     pub fn shrink(&mut self, floor: usize) {
         if self.is_empty() && self.bytes.capacity() > floor {
-            self.bytes.shrink_to(floor);
+            self.base += self.bytes.len() as u64;
+            self.sent = 0;
+            self.bytes = Vec::new();
         }
     }
 

@@ -28,6 +28,9 @@ use crate::merge::{How, Merged};
 use crate::route::{self, MultiGet, Plan};
 use crate::server::{Health, Pending, Server};
 
+/// Memory kept for the replies of a client that has read them all, in bytes.
+const CLIENT_KEEP: usize = 64 << 10;
+
 /// What the core must know before it starts.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -238,7 +241,9 @@ impl Core {
 
     /// The first `count` bytes of the output were written by `after`.
     pub fn client_written(&mut self, id: u32, count: usize, after: Stamp) {
-        self.clients[id].out.advance(count);
+        let out = &mut self.clients[id].out;
+        out.advance(count);
+        out.shrink(CLIENT_KEEP);
         self.settle(id, after);
         self.pump(after);
     }
@@ -832,6 +837,7 @@ impl Core {
         if exchange.holds_worker {
             self.dispatch.release();
         }
+        self.exchanges[number].end();
         self.exchanges.give_back(number);
     }
 

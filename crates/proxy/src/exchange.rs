@@ -77,7 +77,15 @@ impl Exchange {
         self.noreply = false;
         self.holds_worker = false;
         self.decides_first = false;
+    }
+
+    /// Puts away what the request needed, and gives back the memory of an unusually large one: its place may not be
+    /// used again for long.
+    pub(crate) fn end(&mut self) {
+        if self.request.capacity() > KEEP {
+            self.request = Vec::new();
+        }
         self.request.clear();
-        self.request.shrink_to(KEEP);
+        self.merge.end();
     }
 }

@@ -51,11 +51,18 @@ pub(crate) struct Merged {
 const KEEP: usize = 16 << 10;
 
 impl Merge {
+    /// Forgets the last request's answers, and gives back the memory of unusually large ones.
+    pub(crate) fn end(&mut self) {
+        // All of it: what is left of a block that shrinks stands in the way of the next large one.
+        if self.bytes.capacity() > KEEP {
+            self.bytes = Vec::new();
+        }
+    }
+
     /// Forgets the last request.
     pub(crate) fn begin(&mut self, how: How) {
         self.how = how;
         self.bytes.clear();
-        self.bytes.shrink_to(KEEP);
         self.pieces.clear();
         self.hits = 0;
         self.disagreed = false;
