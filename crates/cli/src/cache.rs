@@ -57,7 +57,10 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         patience: Nanos::from_seconds(patience),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let mut server = Server::bind(settings).map_err(Failure::usage)?;
+    krarup_net::files::allow_many();
+    let mut server = Server::bind(settings).map_err(|why| {
+        Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
+    })?;
     server.stop_on_signals().map_err(|error| Failure::run(format!("signals cannot be heard: {error}")))?;
     eprintln!("listening on {}", server.address());
     let outcome =

@@ -92,7 +92,8 @@ impl Plan {
             return Err(Failure::usage(format!(
                 "--seconds is {}, and must be from 0.1 to 3600",
                 plan.seconds
-            )));
+            ))
+            .hint("krarup demo --help shows every flag"));
         }
         Ok(plan)
     }

@@ -27,12 +27,43 @@ impl Failure {
         self
     }
 
+    /// The same in the form of all our errors: what clap found wrong with the command line of `job`.
+    pub(crate) fn command_line(error: &clap::Error, job: Option<&str>) -> Self {
+        // What is wrong comes first, over as many lines as it likes, and ends with an empty line; a tip may follow.
+        let text = error.render().to_string();
+        let mut paragraphs = text.split("\n\n");
+        let first = paragraphs.next().unwrap_or_default();
+        let words: Vec<_> = first.trim_start_matches("error: ").split_whitespace().collect();
+        let tip = paragraphs.find_map(|paragraph| paragraph.trim_start().strip_prefix("tip: "));
+        let failure = Self::usage(words.join(" "));
+        match (tip, job) {
+            (Some(tip), _) => failure.hint(tip.lines().next().unwrap_or(tip).trim()),
+            (None, Some(job)) => failure.or_hint(format!("krarup {job} --help shows every flag")),
+            (None, None) => failure.or_hint("krarup --help shows every subcommand"),
+        }
+    }
+
+    /// What to do about it, unless that is said already.
+    pub(crate) fn or_hint(self, hint: impl Into<String>) -> Self {
+        if self.advice().is_some() { self } else { self.hint(hint) }
+    }
+
     /// Tells it on stderr; stdout is for data.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("error: {}", self.message);
-        if let Some(hint) = &self.hint {
+        let (message, hint) = self.advice().unwrap_or((&self.message, ""));
+        eprintln!("error: {message}");
+        if !hint.is_empty() {
             eprintln!("  hint: {hint}");
         }
         ExitCode::from(self.code)
+    }
+
+    /// The message and the hint. Where our libraries refuse what they are given, a semicolon parts the two.
+    fn advice(&self) -> Option<(&str, &str)> {
+        match &self.hint {
+            Some(hint) => Some((&self.message, hint)),
+            None if self.code == 2 => self.message.split_once("; "),
+            None => None,
+        }
     }
 }

@@ -214,6 +214,7 @@ impl LoadArgs {
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let load = args.load();
     load.check().map_err(|error| Failure::usage(error).hint("krarup load --help shows every flag"))?;
+    krarup_net::files::allow_many();
     let mut observe = observer(args.progress);
     let mut conductor = Conductor::new(true).map_err(|error| Failure::run(error.to_string()))?;
     if args.populate || args.populate_only {

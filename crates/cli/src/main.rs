@@ -6,7 +6,8 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind as Kind;
+use clap::{CommandFactory, Parser, Subcommand};
 
 mod cache;
 mod demo;
@@ -36,8 +37,20 @@ enum Job {
 }
 
 fn main() -> ExitCode {
-    // clap itself prints usage errors, with the nearest known flag, and exits with 2.
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and the version are answers, and no errors.
+        Err(answer)
+            if !answer.use_stderr() || answer.kind() == Kind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            answer.exit()
+        }
+        Err(error) => {
+            let job = std::env::args().nth(1);
+            let job = job.filter(|job| Cli::command().find_subcommand(job).is_some());
+            return Failure::command_line(&error, job.as_deref()).report();
+        }
+    };
     let result: Result<(), Failure> = match &cli.job {
         Job::Proxy(args) => proxy::run(args),
         Job::Cache(args) => cache::run(args),

@@ -77,8 +77,10 @@ impl ProxyArgs {
         let mut config = match &self.config {
             Some(path) => {
                 let name = path.display().to_string();
-                let text = fs::read_to_string(path)
-                    .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+                let text = fs::read_to_string(path).map_err(|error| {
+                    Failure::usage(format!("{name} cannot be read: {error}"))
+                        .hint(format!("krarup proxy --print-config > {name} makes one"))
+                })?;
                 Config::parse(&text, &name).map_err(|error| {
                     Failure::usage(error).hint("krarup proxy --print-config shows every key with its meaning")
                 })?
@@ -114,7 +116,9 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         print!("{}", config.commented());
         return Ok(());
     }
-    config.check().map_err(Failure::usage)?;
+    config.check().map_err(|why| {
+        Failure::usage(why).or_hint("krarup proxy --print-config shows every key with its meaning")
+    })?;
     if args.check {
         eprintln!(
             "the configuration is good: {} servers, clients on {}",
@@ -123,6 +127,14 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         );
         return Ok(());
     }
+    if let Some(folder) = &args.stats_dir {
+        // Now, and not after a long run.
+        fs::create_dir_all(folder).map_err(|error| {
+            Failure::usage(format!("{} cannot be made: {error}", folder.display()))
+                .hint("choose another directory with --stats-dir")
+        })?;
+    }
+    krarup_net::files::allow_many();
     let clock = Clock::start();
     let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
     let servers = config.servers.iter().map(ToString::to_string).collect();
@@ -130,14 +142,15 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let run = krarup_record::file::Run { epoch_unix: clock.wall_epoch() };
     let mut writer = None;
     if let Some(folder) = args.stats_dir.as_deref().filter(|_| args.rows) {
-        fs::create_dir_all(folder)
-            .map_err(|error| Failure::usage(format!("{} cannot be made: {error}", folder.display())))?;
-        let begun = RowWriter::create(&folder.join("rows.parquet"), run)
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        let begun = RowWriter::create(&folder.join("rows.parquet"), run).map_err(|error| {
+            Failure::usage(error.to_string()).hint("choose another directory with --stats-dir")
+        })?;
         core.keep_rows(Box::new(Rows(begun.lane())));
         writer = Some(begun);
     }
-    let mut ended = events::run(&config, core, clock, tell).map_err(Failure::usage)?;
+    let mut ended = events::run(&config, core, clock, tell).map_err(|why| {
+        Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
+    })?;
     ended.core.end_rows();
     let mut summary = Summary::of(&ended.core, ended.stopped);
     summary.cpu_seconds = krarup_lab::host::cpu_time(std::process::id()).map(Nanos::as_seconds);

@@ -5,6 +5,7 @@
 //! | [`clock`] | nanoseconds since the start of the run, and what wall time that was |
 //! | [`buffer`] | bytes that have come but are not understood yet; bytes that wait to leave |
 //! | [`address`] | `host:port` as people write it |
+//! | [`files`] | how many connections a process may have |
 //! | [`listen`] | a listening socket, or an error that names the address and says what to do |
 //! | [`conn`] | a connection that never blocks |
 //! | [`timer`] | a moment to wake up at, to the microsecond |
@@ -18,6 +19,7 @@ pub mod buffer;
 pub mod clock;
 pub mod conn;
 pub mod cpu;
+pub mod files;
 pub mod listen;
 pub mod signal;
 pub mod timer;
