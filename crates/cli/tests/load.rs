@@ -1,29 +1,30 @@
-//! `krarup load` as a whole program: against scripted servers, and against memcached where there is one.
+//! `krarup load` as a whole program: against scripted servers, and against memcached.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use krarup_memcache::{Limits, Parsed, Request, request, write};
+use rustix::process::Signal;
 use serde_json::Value;
+use support::process::Program;
 
-fn krarup(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
-    command.arg("load").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
+mod support;
+
+/// Starts it and goes on.
+fn begun(args: &[&str]) -> Program {
+    Program::begin(&[&["load"], args].concat())
 }
 
 /// Runs to the end: exit code, stdout, stderr.
 fn finished(args: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = krarup(args).output().unwrap();
-    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    let ended = begun(args).ended();
+    (ended.code.expect("no signal ended it"), ended.output, ended.errors)
 }
 
 /// Runs to the end and reads the JSON from stdout.
@@ -277,14 +278,12 @@ fn a_miss_is_no_error_and_is_set_where_that_is_asked_for() {
 #[test]
 fn an_interrupt_ends_the_run_and_still_reports() {
     let server = scripted(storing());
-    let child =
-        krarup(&["-s", &server.address, "-c", "2", "--seconds", "600", "--json", "-"]).spawn().unwrap();
+    let load = begun(&["-s", &server.address, "-c", "2", "--seconds", "600", "--json", "-"]);
     server.asked.recv().unwrap();
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    load.signal(Signal::INT);
+    let ended = load.ended();
+    assert_eq!(ended.code, Some(0));
+    let result = ended.json();
     assert_eq!(result["interrupted"], true);
     assert_nothing_is_lost_in_silence(&result);
     assert!(number(&result, "/account/answered") > 0);
@@ -342,82 +341,26 @@ fn progress_is_one_json_object_per_line() {
     }
 }
 
-/// A memcached of the test's own, ended with it.
-struct Memcached {
-    child: Child,
-    address: String,
-    /// Where it says that it listens.
-    _port_file: PathBuf,
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// `None`, with a printed line, where memcached is not installed.
-fn memcached(name: &str) -> Option<Memcached> {
-    let port_file =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.port", std::process::id()));
-    let _ = std::fs::remove_file(&port_file);
-    let spawned = Command::new("memcached")
-        .args(["-l", "127.0.0.1", "-p", "-1", "-U", "0", "-t", "1", "-m", "64", "-u", "root"])
-        .env("MEMCACHED_PORT_FILENAME", &port_file)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut child) = spawned else {
-        eprintln!("skipped: memcached is not installed");
-        return None;
-    };
-    // It writes the file, under another name first, once it listens. Who runs it as root stays root, so that it may.
-    let begun = std::time::Instant::now();
-    let port = loop {
-        if let Ok(text) = std::fs::read_to_string(&port_file)
-            && let Some(port) = text.lines().find_map(|line| line.strip_prefix("TCP INET: "))
-        {
-            break port.trim().to_owned();
-        }
-        assert!(child.try_wait().unwrap().is_none(), "memcached ended at once");
-        assert!(begun.elapsed().as_secs() < 20, "memcached does not say where it listens");
-        thread::park_timeout(std::time::Duration::from_millis(2));
-    };
-    Some(Memcached { child, address: format!("127.0.0.1:{port}"), _port_file: port_file })
-}
-
-impl Memcached {
-    fn stats(&self) -> BTreeMap<String, u64> {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(b"stats\r\n").unwrap();
-        let mut stats = BTreeMap::new();
-        for line in BufReader::new(stream).lines() {
-            let line = line.unwrap();
-            let Some(rest) = line.strip_prefix("STAT ") else { break };
-            let (name, value) = rest.split_once(' ').unwrap();
-            if let Ok(value) = value.parse() {
-                stats.insert(name.to_owned(), value);
-            }
-        }
-        stats
-    }
+/// What a memcached counts.
+fn stats(server: &Program) -> BTreeMap<String, u64> {
+    let stats = server.connect().stats("").into_iter();
+    stats.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()
 }
 
 #[test]
 fn counts_agree_with_memcached_to_the_unit() {
-    let Some(server) = memcached("agree") else { return };
-    let flags = ["-s", &server.address, "--keys", "500", "--data-size", "10-5000"];
+    let server = Program::memcached(&[]);
+    let address = server.address().to_string();
+    let flags = ["-s", &address, "--keys", "500", "--data-size", "10-5000"];
     let (code, _, stderr) = finished(&[&flags[..], &["--populate-only"]].concat());
     assert_eq!(code, 0, "{stderr}");
-    let before = server.stats();
+    let before = stats(&server);
     // Keys beyond those that were populated miss.
-    let load = ["-s", &server.address, "--keys", "600", "-c", "7", "-t", "2", "-n", "3001", "--verify"];
+    let load = ["-s", &address, "--keys", "600", "-c", "7", "-t", "2", "-n", "3001", "--verify"];
     let more = ["--data-size", "10-5000", "--ratio", "1:9", "--multi-get", "4", "--pipeline", "3"];
     let (code, result, stderr) = result(&[&load[..], &more].concat());
     assert_eq!(code, 0, "{stderr}");
-    let after = server.stats();
+    let after = stats(&server);
     let grew = |name: &str| after[name] - before[name];
     assert_nothing_is_lost_in_silence(&result);
     assert_eq!(number(&result, "/account/sent"), 3_001);
@@ -435,10 +378,10 @@ fn counts_agree_with_memcached_to_the_unit() {
 
 #[test]
 fn all_commands_are_what_memcached_understands() {
-    let Some(server) = memcached("commands") else { return };
+    let server = Program::memcached(&[]);
+    let address = server.address().to_string();
     let mix = "get=1,mget=1,gets=1,gat=1,set=1,add=1,replace=1,append=1,prepend=1,cas=1,delete=1,incr=1,decr=1,touch=1";
-    let flags =
-        ["-s", &server.address, "--keys", "50", "--mix", mix, "--multi-get", "3", "-n", "4000", "-c", "4"];
+    let flags = ["-s", &address, "--keys", "50", "--mix", mix, "--multi-get", "3", "-n", "4000", "-c", "4"];
     let (code, result, stderr) =
         result(&[&flags[..], &["--populate", "--verify", "--data-size", "40"]].concat());
     assert_eq!(code, 0, "{stderr}");
@@ -449,7 +392,7 @@ fn all_commands_are_what_memcached_understands() {
     {
         assert!(answers.contains_key(operation), "{operation}: {answers:?}");
     }
-    let stats = server.stats();
+    let stats = stats(&server);
     let of = |operation: &str, kind: &str| number(&result, &format!("/account/answers/{operation}/{kind}"));
     assert_eq!(stats["delete_hits"], of("delete", "deleted"));
     assert_eq!(stats["delete_misses"], of("delete", "not_found"));

@@ -50,7 +50,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use support::peer::{Peer, listen};
+use support::peer::{Peer, greet, listen};
 use support::process::Program;
 use support::shown;
 
@@ -228,14 +228,6 @@ struct Stage {
     peers: BTreeMap<Who, Peer>,
     /// Makes the round trips.
     witness: Option<Peer>,
-}
-
-/// What the proxy asks first of a server, and what it is told.
-fn greet(listener: &TcpListener) -> Result<Peer, String> {
-    let mut peer = Peer::accept(listener)?;
-    peer.expect(b"version\r\n")?;
-    peer.send(b"VERSION 1.6.18\r\n")?;
-    Ok(peer)
 }
 
 impl Stage {

@@ -10,7 +10,9 @@ pub(crate) mod conversation;
 pub(crate) mod peer;
 pub(crate) mod process;
 
-use std::time::Duration;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// After this long without a byte a test has failed.
 pub(crate) const TOO_LONG: Duration = Duration::from_secs(20);
@@ -23,4 +25,28 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     }
     let (head, tail) = (&bytes[..MOST / 2], &bytes[bytes.len() - MOST / 2..]);
     format!("{} …{} bytes… {}", head.escape_ascii(), bytes.len() - MOST, tail.escape_ascii())
+}
+
+/// Asks again and again until the answer is yes: `look` is to make a round trip, which is what passes the time.
+pub(crate) fn until(what: &str, mut look: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !look() {
+        assert!(begun.elapsed() < TOO_LONG, "it never came to this: {what}");
+        thread::yield_now();
+    }
+}
+
+/// A path for a file or folder of this test alone; nothing is there.
+pub(crate) fn fresh(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
+/// A file with this text.
+pub(crate) fn file(name: &str, text: &str) -> String {
+    let path = fresh(name);
+    std::fs::write(&path, text).unwrap();
+    path.into_os_string().into_string().unwrap()
 }

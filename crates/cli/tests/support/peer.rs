@@ -1,5 +1,6 @@
 //! One end of a connection, as a script moves it: exactly these bytes out, exactly these bytes in.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
@@ -24,6 +25,14 @@ pub(crate) fn listen_at(address: SocketAddr) -> Result<TcpListener, String> {
     // Waiting for a connection has its limit as well.
     SockRef::from(&listener).set_read_timeout(Some(TOO_LONG)).unwrap();
     Ok(listener)
+}
+
+/// Accepts the next connection of a proxy: what it asks first of a server, and what it is told.
+pub(crate) fn greet(listener: &TcpListener) -> Result<Peer, String> {
+    let mut peer = Peer::accept(listener)?;
+    peer.expect(b"version\r\n")?;
+    peer.send(b"VERSION 1.6.18\r\n")?;
+    Ok(peer)
 }
 
 impl Peer {
@@ -99,6 +108,30 @@ impl Peer {
             }
         }
         Ok(line)
+    }
+
+    /// The answer to `stats` or `stats something`, by name.
+    pub(crate) fn stats(&mut self, something: &str) -> BTreeMap<String, String> {
+        self.send(format!("{}\r\n", format!("stats {something}").trim_end()).as_bytes()).unwrap();
+        let mut stats = BTreeMap::new();
+        loop {
+            let line = String::from_utf8(self.line().unwrap()).unwrap();
+            if line == "END\r\n" {
+                return stats;
+            }
+            let pair = line.trim_end().strip_prefix("STAT ").and_then(|pair| pair.split_once(' '));
+            let (name, value) = pair.unwrap_or_else(|| panic!("no line of statistics: {line:?}"));
+            stats.insert(name.to_owned(), value.to_owned());
+        }
+    }
+
+    /// One number of the answer to `stats`.
+    pub(crate) fn count(&mut self, name: &str) -> u64 {
+        let stats = self.stats("");
+        stats
+            .get(name)
+            .and_then(|value| value.parse().ok())
+            .unwrap_or_else(|| panic!("no {name} in {stats:?}"))
     }
 
     /// Everything up to the end. A reset is an end as well.

@@ -1,22 +1,53 @@
 //! Programs that a test starts, and ends by their own handle.
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpListener};
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use socket2::{Domain, Socket, Type};
 
 use super::TOO_LONG;
 use super::peer::Peer;
 
-/// A running program that listens. It ends with this value, whatever becomes of the test.
-pub(crate) struct Program {
-    child: Child,
+/// A port of 127.0.0.1 that nobody else is given, also while nobody listens there: for servers that are told their port,
+/// and for those that go and come back.
+pub(crate) struct Port {
     address: SocketAddr,
-    /// Collects stderr, so that the program never waits for a reader.
-    errors: Option<JoinHandle<String>>,
+    /// Bound, and never listening: whoever asks for any port gets another, and whoever asks for this one may have it.
+    _held: Socket,
+}
+
+impl Port {
+    pub(crate) fn new() -> Self {
+        let held = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        held.set_reuse_address(true).unwrap();
+        held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let address = held.local_addr().unwrap().as_socket().expect("it was bound as one");
+        Self { address, _held: held }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// A running program. It ends with this value, whatever becomes of the test.
+pub(crate) struct Program {
+    name: String,
+    child: Child,
+    address: Option<SocketAddr>,
+    /// What it says on stderr, line by line; it never waits for a reader.
+    lines: Receiver<String>,
+    /// All it has said and somebody has looked at.
+    said: String,
+    /// All it wrote to stdout, once that is closed.
+    output: Receiver<String>,
+    _port: Option<Port>,
 }
 
 /// How a program ended.
@@ -24,9 +55,11 @@ pub(crate) struct Program {
 pub(crate) struct Ended {
     /// Whether it ended well.
     pub(crate) success: bool,
+    /// Its exit code; none if a signal ended it.
+    pub(crate) code: Option<i32>,
     /// All it said on stdout.
     pub(crate) output: String,
-    /// All it said on stderr after it was ready.
+    /// All it said on stderr, for those that listen: after they were ready.
     pub(crate) errors: String,
 }
 
@@ -38,97 +71,166 @@ impl Ended {
             .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
             .unwrap_or_else(|| panic!("no `{name}` in {}", self.output))
     }
+
+    /// Its output, read as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.output).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
 }
 
-/// Starts a program and reads its stderr until `ready` finds in a line what it waits for. `Err` is all that was said by a program
-/// that ended before.
-fn start<T>(
-    mut command: Command,
-    mut ready: impl FnMut(&str) -> Option<T>,
-) -> Result<(Child, T, JoinHandle<String>), String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
-    let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped"));
-    let (sender, receiver) = mpsc::channel();
-    let errors = thread::spawn(move || {
-        let mut line = String::new();
-        while matches!(lines.read_line(&mut line), Ok(1..)) {
-            if sender.send(std::mem::take(&mut line)).is_err() {
-                break;
-            }
-        }
-        let mut rest = line;
-        let _ = lines.read_to_string(&mut rest);
-        rest
-    });
-    let mut said = String::new();
-    loop {
-        match receiver.recv_timeout(TOO_LONG) {
-            Ok(line) => {
-                if let Some(found) = ready(&line) {
-                    return Ok((child, found, errors));
-                }
-                said += &line;
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                let _ = child.wait();
-                return Err(said);
-            }
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                panic!("{command:?} does not become ready; it said: {said}");
-            }
-        }
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, which said: {}", self.name, self.said)
     }
 }
 
 impl Program {
-    /// Starts our own binary and waits until it says where it listens.
-    pub(crate) fn krarup(arguments: &[&str]) -> Self {
+    /// Starts a program and goes on.
+    fn spawn(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child =
+            command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
+        let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        let mut stdout = child.stdout.take().expect("stdout is piped");
+        let (say, lines) = mpsc::channel();
+        thread::spawn(move || {
+            let mut line = Vec::new();
+            while matches!(stderr.read_until(b'\n', &mut line), Ok(1..)) {
+                let _ = say.send(String::from_utf8_lossy(&line).into_owned());
+                line.clear();
+            }
+        });
+        let (print, output) = mpsc::channel();
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stdout.read_to_end(&mut bytes);
+            let _ = print.send(String::from_utf8_lossy(&bytes).into_owned());
+        });
+        Self {
+            name: format!("{command:?}"),
+            child,
+            address: None,
+            lines,
+            said: String::new(),
+            output,
+            _port: None,
+        }
+    }
+
+    /// Starts our own binary and goes on.
+    pub(crate) fn begin(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
         command.args(arguments);
-        let ready = |line: &str| line.strip_prefix("listening on ")?.trim().parse().ok();
-        match start(command, ready) {
-            Ok((child, address, errors)) => Self { child, address, errors: Some(errors) },
-            Err(said) => panic!("krarup {arguments:?} ended at once: {said}"),
+        Self::spawn(command)
+    }
+
+    /// Starts our own binary and waits until it says where it listens.
+    pub(crate) fn krarup(arguments: &[&str]) -> Self {
+        Self::begin(arguments).listening()
+    }
+
+    fn listening(mut self) -> Self {
+        self.address = Some(self.says(|line| line.strip_prefix("listening on ")?.trim().parse().ok()));
+        self.said.clear();
+        self
+    }
+
+    /// Starts our proxy before these servers and waits until it says where it listens.
+    pub(crate) fn proxy(servers: &[SocketAddr], flags: &[&str]) -> Self {
+        let servers = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let mut arguments = vec!["proxy", "--servers", &servers];
+        if !flags.contains(&"--listen") {
+            arguments.extend(["--listen", "127.0.0.1:0"]);
         }
+        arguments.extend(flags);
+        Self::krarup(&arguments)
+    }
+
+    /// The same, by somebody who may have no more than so many files open unless he asks for more.
+    pub(crate) fn proxy_limited(files: u32, servers: &[SocketAddr]) -> Self {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -S -n {files}; exec \"$@\"");
+        command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_krarup"), "proxy", "--listen", "127.0.0.1:0"]);
+        command.args(servers.iter().flat_map(|server| ["--servers".to_owned(), server.to_string()]));
+        Self::spawn(command).listening()
+    }
+
+    /// Starts our store at a port that outlives it.
+    pub(crate) fn cache_at(port: &Port) -> Self {
+        Self::krarup(&["cache", "--listen", &port.address.to_string()])
     }
 
     /// Starts a real memcached with one thread and waits until it listens.
     pub(crate) fn memcached(arguments: &[&str]) -> Self {
-        let mut said = String::new();
-        // memcached cannot say which port it was given, so it is told one; somebody else may be quicker.
-        for _ in 0..20 {
-            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-            let mut command = Command::new("memcached");
-            command.args(["-l", "127.0.0.1", "-U", "0", "-t", "1", "-u", "nobody", "-vv", "-p"]);
-            command.arg(address.port().to_string()).args(arguments);
-            assert!(
-                Command::new("memcached").arg("-V").stdout(Stdio::null()).status().is_ok(),
-                "memcached is not installed: apt-get install memcached"
-            );
-            match start(command, |line| line.contains("server listening").then_some(())) {
-                Ok((child, (), errors)) => return Self { child, address, errors: Some(errors) },
-                Err(why) => said = why,
-            }
-        }
-        panic!("memcached does not start: {said}");
+        let port = Port::new();
+        let mut program = Self::memcached_at(&port, arguments);
+        program._port = Some(port);
+        program
+    }
+
+    /// The same, at a port that outlives it.
+    pub(crate) fn memcached_at(port: &Port, arguments: &[&str]) -> Self {
+        let mut command = Command::new("memcached");
+        command.args(["-l", "127.0.0.1", "-U", "0", "-t", "1", "-u", "nobody", "-vv", "-p"]);
+        command.arg(port.address.port().to_string()).args(arguments);
+        assert!(
+            Command::new("memcached").arg("-V").stdout(Stdio::null()).status().is_ok(),
+            "memcached is not installed: apt-get install memcached"
+        );
+        let mut program = Self::spawn(command);
+        program.says_text("server listening");
+        program.address = Some(port.address);
+        // It has said what it was asked to talk for; from here on it would tell every request.
+        let mut peer = program.connect();
+        peer.send(b"verbosity 0\r\n").unwrap();
+        peer.expect(b"OK\r\n").unwrap();
+        program
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.address.expect("only what listens is asked where")
     }
 
     /// A new connection to it.
     pub(crate) fn connect(&self) -> Peer {
-        Peer::connect(self.address)
+        Peer::connect(self.address())
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it says a line in which `found` finds what it looks for.
+    pub(crate) fn says<T>(&mut self, mut found: impl FnMut(&str) -> Option<T>) -> T {
+        loop {
+            match self.lines.recv_timeout(TOO_LONG) {
+                Ok(line) => {
+                    self.said += &line;
+                    if let Some(found) = found(&line) {
+                        return found;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => panic!("it ended early: {self:?}"),
+                Err(RecvTimeoutError::Timeout) => panic!("it does not say what it should: {self:?}"),
+            }
+        }
+    }
+
+    /// Waits until it says a line that holds `text`.
+    pub(crate) fn says_text(&mut self, text: &str) {
+        self.says(|line| line.contains(text).then_some(()));
+    }
+
+    /// Sends it a signal, and goes on.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Asks it to end, and goes on.
     pub(crate) fn interrupt(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
     }
 
     /// Asks it to end, and waits until it has.
@@ -138,11 +240,19 @@ impl Program {
     }
 
     /// Waits until it has ended.
-    pub(crate) fn ended(mut self) -> Ended {
-        let mut output = String::new();
-        self.child.stdout.take().expect("stdout is piped").read_to_string(&mut output).unwrap();
-        let errors = self.errors.take().expect("collected once").join().unwrap();
-        Ended { success: self.child.wait().unwrap().success(), output, errors }
+    pub(crate) fn ended(self) -> Ended {
+        self.ended_within(TOO_LONG)
+    }
+
+    /// Waits until it has ended, for one that has a long way to go.
+    pub(crate) fn ended_within(mut self, limit: Duration) -> Ended {
+        let Ok(output) = self.output.recv_timeout(limit) else {
+            self.said.extend(self.lines.try_iter());
+            panic!("it does not end: {self:?}");
+        };
+        let status = self.child.wait().unwrap();
+        let errors = std::mem::take(&mut self.said) + &self.lines.iter().collect::<String>();
+        Ended { success: status.success(), code: status.code(), output, errors }
     }
 
     /// Ends it at once, as a crash would.
@@ -157,4 +267,9 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Says that a test is left out, and why, also where output is captured.
+pub(crate) fn skipped(why: &str) {
+    let _ = writeln!(io::stderr(), "skipped: {why}");
 }
