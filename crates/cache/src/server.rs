@@ -193,7 +193,7 @@ impl Server {
             let now = self.clock.now();
             for _ in 0..stops {
                 if deadline.is_none() {
-                    deadline = Some(now + self.patience);
+                    deadline = Some(Stamp(now.0.saturating_add(self.patience.0)));
                     self.begin_to_stop();
                 } else {
                     deadline = Some(now);

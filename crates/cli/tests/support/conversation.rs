@@ -1,5 +1,6 @@
 //! What tests say to a memcached, or to what should be like one: a list of cases, and conversations by chance.
 
+use std::collections::HashMap;
 use std::thread;
 
 use proptest::prelude::*;
@@ -30,7 +31,7 @@ pub(crate) fn answers(program: &Program, bytes: &[u8]) -> Vec<u8> {
     answers
 }
 
-/// In these lines `L` stands for a key of 250 bytes and `T` for one of 251; a case is one line, CR LF for each `|`.
+/// A case is one line, CR LF for each `|`; `{250}` stands for a key of 250 bytes, `{251}` for one of 251.
 const CASES: &str = "\
 |
  |
@@ -46,9 +47,9 @@ get  k|
 get k |
 get k\r|
 get k k nothing k|
-get L|
-get T|
-get k T|
+get {250}|
+get {251}|
+get k {251}|
 gets|
 gets k|
 gets k k|
@@ -61,8 +62,8 @@ gats 0 nothing k|
 gat x k|
 gat -1 k|get k|
 gat 100 k|get k|
-gat 0 T|
-gat 0 k T|
+gat 0 {251}|
+gat 0 k {251}|
 set|
 set a|
 set a 0|
@@ -94,8 +95,8 @@ set a 0 0 1|xyz|get k|
 set a 0 0 3|x|get k|
 set a 0 0 2 noreply|xyz|get k|
 set a 0 0 x noreply|get k|
-set L 0 0 1|x|get L|
-set T 0 0 1|x|
+set {250} 0 0 1|x|get {250}|
+set {251} 0 0 1|x|
 set k 0 0 2147483647|
 set k 7 0 1|x|gets k|
 set a\u{1} 0 0 1|x|get a\u{1}|
@@ -141,7 +142,7 @@ delete k foo bar|
 delete k 0 foo|
 delete k 0 0|
 delete k 0 noreply x|
-delete T|
+delete {251}|
 incr|
 incr k|
 incr k 1|get k|
@@ -157,7 +158,7 @@ incr k 1 foo|
 incr k 1 2 noreply|
 incr k 18446744073709551615|get k|
 incr k 18446744073709551616|
-incr T 1|
+incr {251} 1|
 decr|
 decr k|
 decr k 1|get k|
@@ -178,7 +179,6 @@ set n 0 0 2|-0|incr n 1|get n|
 set n 0 0 21|-18446744073709551615|incr n 1|get n|
 set n 0 0 4|0x10|incr n 1|get n|
 set n 0 0 2|5\t|incr n 1|get n|
-set n 0 0 2|\n5|incr n 1|get n|
 set n 0 0 31|0000000000000000000000000000005|incr n 1|get n|
 set n 0 0 20|18446744073709551615|incr n 1|get n|
 set n 0 0 20|18446744073709551616|incr n 1|get n|
@@ -192,7 +192,7 @@ touch k 0 foo|
 touch k x|
 touch k 0 noreply|get k|
 touch a 0|
-touch T 0|
+touch {251} 0|
 flush_all|
 flush_all 0|
 flush_all -1|get k|
@@ -232,8 +232,9 @@ pub(crate) fn cases() -> Vec<Vec<u8>> {
     let mut cases: Vec<Vec<u8>> = CASES
         .split('\n')
         .filter(|line| !line.is_empty())
-        // A line feed within a value would end the case: it is the last thing to be put in.
-        .map(|line| line.replace('L', &keys.0).replace('T', &keys.1).replace('|', "\r\n").into_bytes())
+        .map(|line| {
+            line.replace("{250}", &keys.0).replace("{251}", &keys.1).replace('|', "\r\n").into_bytes()
+        })
         .collect();
     let large = |command: &str, length: usize| {
         [format!("{command} {length}\r\n").as_bytes(), &vec![b'y'; length], b"\r\n"].concat()
@@ -265,6 +266,7 @@ pub(crate) fn cases() -> Vec<Vec<u8>> {
         // Line ends without carriage return.
         b"\nget k\nset a 0 0 1\nx\r\nget a\n".to_vec(),
         b"set a 0 0 1\r\nx\nget k\r\n".to_vec(),
+        b"set n 0 0 2\r\n\n5\r\nincr n 1\r\nget n\r\n".to_vec(),
         b"set n 0 0 3\r\n5\0x\r\nincr n 1\r\nget n\r\n".to_vec(),
         b"get k\r\nget k\r\nget".to_vec(),
         b"set a 0 0 10\r\nx".to_vec(),
@@ -283,9 +285,13 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
 }
 
-/// Numbers below this stay below 2⁶³ even when three of them are strung together. (memcached 1.6.18 refuses to count from a larger one
-/// if a minus sign happens to lie in its memory somewhere behind the value.)
+/// Sums of numbers below this stay below 2⁶³, and nothing that begins with a digit is ever put before or behind a number. (memcached
+/// 1.6.18 refuses to count from a larger number if a minus sign happens to lie in its memory somewhere behind the value, and
+/// finds numbers behind values of blanks only: nobody can say when.)
 const LARGE: u64 = 90_000_000;
+
+/// Stands for the cas unique that was last seen with the key.
+const UNIQUE: &str = "{unique}";
 
 /// A well-formed request on one of a few keys.
 fn request() -> impl Strategy<Value = String> {
@@ -295,22 +301,27 @@ fn request() -> impl Strategy<Value = String> {
         prop_oneof![
             3 => (0_u64..LARGE).prop_map(|number| number.to_string()),
             3 => (0_u64..200).prop_map(|number| number.to_string()),
-            2 => "[ -~]{0,30}",
-            1 => (0_usize..3_000).prop_map(|length| "y".repeat(length)),
+            2 => "[!-~][ -~]{0,29}",
+            1 => (1_usize..3_000).prop_map(|length| "y".repeat(length)),
         ]
     };
     let exptime = || prop::sample::select(vec!["0", "0", "1000", "-1", "2000000000"]);
-    let word = prop::sample::select(vec!["set", "set", "add", "replace", "append", "prepend"]);
+    let word = prop::sample::select(vec!["set", "set", "add", "replace"]);
+    let more = prop::sample::select(vec!["append", "prepend"]);
     prop_oneof![
         6 => (word, key(), 0_u32..9, exptime(), value(), noreply()).prop_map(
             |(word, key, flags, exptime, value, noreply)| format!("{word} {key} {flags} {exptime} {}{noreply}\r\n{value}\r\n", value.len())),
-        // Cas uniques of a fresh pair of servers begin at one: some of these hit.
-        1 => (key(), 1_u32..60, value()).prop_map(
-            |(key, unique, value)| format!("cas {key} 0 0 {} {unique}\r\n{value}\r\n", value.len())),
+        3 => (more, key(), exptime(), "[a-z ]{0,30}", noreply()).prop_map(
+            |(word, key, exptime, value, noreply)| format!("{word} {key} 7 {exptime} {}{noreply}\r\n{value}\r\n", value.len())),
+        2 => (key(), value(), noreply()).prop_map(
+            |(key, value, noreply)| format!("cas {key} 0 0 {} {UNIQUE}{noreply}\r\n{value}\r\n", value.len())),
         5 => (prop::sample::select(vec!["get", "gets", "gat 0", "gats 1000", "gat -1"]), prop::collection::vec(key(), 1..5)).prop_map(
             |(word, keys)| format!("{word} {}\r\n", keys.join(" "))),
         3 => (prop::sample::select(vec!["incr", "decr"]), key(), prop_oneof![0_u64..LARGE, 0_u64..300], noreply()).prop_map(
             |(word, key, delta, noreply)| format!("{word} {key} {delta}{noreply}\r\n")),
+        // Seldom enough to leave something to flush.
+        1 => (0_u8..8, noreply()).prop_map(
+            |(chance, noreply)| if chance == 0 { format!("flush_all{noreply}\r\n") } else { "get a b c d\r\n".to_owned() }),
         1 => (key(), noreply()).prop_map(|(key, noreply)| format!("delete {key}{noreply}\r\n")),
         1 => (key(), exptime(), noreply()).prop_map(|(key, exptime, noreply)| format!("touch {key} {exptime}{noreply}\r\n")),
     ]
@@ -320,11 +331,21 @@ fn request() -> impl Strategy<Value = String> {
 /// the item still waits to be sent: whether there are blanks behind it depends on the network's cuts.)
 pub(crate) fn converse(program: &Program, requests: &[String]) -> Vec<String> {
     let mut peer = program.connect();
+    let mut seen: HashMap<String, String> = HashMap::new();
     let answer = |request: &String| {
-        peer.send([request, "verbosity 0\r\n"].concat().as_bytes()).unwrap();
+        let key = request.split(' ').nth(1).unwrap_or_default();
+        let unique = seen.get(key).map_or("1", String::as_str);
+        let request = request.replace(UNIQUE, unique);
+        peer.send([&request, "verbosity 0\r\n"].concat().as_bytes()).unwrap();
         let mut answer = Vec::new();
         while answer.strip_suffix(b"OK\r\n").is_none() {
-            answer.extend_from_slice(&peer.line().unwrap());
+            let line = peer.line().unwrap();
+            if let ["VALUE", key, _, _, unique] =
+                String::from_utf8_lossy(&line).trim_end().split(' ').collect::<Vec<_>>()[..]
+            {
+                seen.insert(key.to_owned(), unique.to_owned());
+            }
+            answer.extend_from_slice(&line);
         }
         shown(&answer)
     };

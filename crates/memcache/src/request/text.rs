@@ -110,7 +110,7 @@ fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Line<'a>, Outcome<'a
         Some(newline) => newline,
         None if bytes.len() <= limits.line => return Err(Parsed::Incomplete { needed: bytes.len() + 1 }),
         None => {
-            if !begins_retrieval(bytes) {
+            if !begins_retrieval(bytes, limits) {
                 return Err(Parsed::Invalid(Refusal::Close { reply: b"" }));
             }
             let within = bytes.len().min(limits.retrieval_line + 1);
@@ -127,11 +127,13 @@ fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Line<'a>, Outcome<'a
     Ok(Line { bytes, used: newline + 1, text: text.strip_suffix(b"\r").unwrap_or(text) })
 }
 
-/// Whether a long line is one of those that may be long.
-fn begins_retrieval(bytes: &[u8]) -> bool {
+/// Whether a line that is longer than the common bound is one of those that may be long. There may be some blanks before its
+/// first word, but only so many that the word stands within the bound: it must not matter how much behind it has come.
+fn begins_retrieval(bytes: &[u8], limits: &Limits) -> bool {
     let blanks = bytes.iter().take_while(|&&byte| byte == b' ').count();
     let line = &bytes[blanks..];
-    blanks <= 100 && [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|word| line.starts_with(word))
+    blanks <= limits.line.saturating_sub(b"gets ".len()).min(100)
+        && [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|word| line.starts_with(word))
 }
 
 impl<'a> Line<'a> {

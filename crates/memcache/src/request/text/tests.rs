@@ -170,6 +170,21 @@ fn lines_that_never_end_close_the_connection() {
     assert_eq!(refusal(b"\x80\0\0\0"), close(NO_BINARY));
 }
 
+#[test]
+fn blanks_before_a_long_line_decide_the_same_at_every_cut() {
+    let limits = Limits { line: 30, retrieval_line: 40, ..Limits::default() };
+    for blanks in 0..50 {
+        let bytes = [" ".repeat(blanks), "get ".to_owned(), "k".repeat(50)].concat();
+        let whole = request::parse(bytes.as_bytes(), &limits);
+        for cut in 0..bytes.len() {
+            match request::parse(&bytes.as_bytes()[..cut], &limits) {
+                Parsed::Incomplete { needed } => assert!(needed > cut),
+                decided => assert_eq!(decided, whole, "{blanks} blanks, cut at {cut}"),
+            }
+        }
+    }
+}
+
 fn key() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(0x21_u8..0xff, 1..=250)
 }
