@@ -9,10 +9,13 @@ use krarup_load::keys::{KeyLaw, KeyRange};
 use krarup_load::schedule::{Arrivals, Leg, Open, Process, Think};
 use krarup_load::sizes::SizeLaw;
 use krarup_load::workload::{Mix, OnMiss, Workload};
-use krarup_load::{Conductor, Event, Extent, Load, LoadError, LoadResult, table, text};
+use krarup_load::{Conductor, Event, Extent, Load, LoadError, LoadResult, Phase, table, text};
 use krarup_net::Address;
-use krarup_units::Seconds;
+use krarup_record::file::log::LogWriter;
+use krarup_record::file::{self, Problem, Run};
+use krarup_record::{Operation, Tally, WindowRow};
 use krarup_units::text::parse_duration;
+use krarup_units::{Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
 
@@ -132,6 +135,12 @@ pub(crate) struct LoadArgs {
     /// Write the result as JSON; `-` for stdout, instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write what happened second by second, per operation, as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write the histograms of every second as an HdrHistogram log, which merges exactly
+    #[arg(long, value_name = "FILE")]
+    hlog: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -215,7 +224,12 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let load = args.load();
     load.check().map_err(|error| Failure::usage(error).hint("krarup load --help shows every flag"))?;
     krarup_net::files::allow_many();
-    let mut observe = observer(args.progress);
+    let mut tell = observer(args.progress);
+    let mut records = Records::begin(args)?;
+    let mut observe = |event: &Event<'_>| {
+        tell(event);
+        records.keep(event);
+    };
     let mut conductor = Conductor::new(true).map_err(|error| Failure::run(error.to_string()))?;
     if args.populate || args.populate_only {
         let stored = conductor.populate(&load, &mut observe).map_err(|error| failure(&error))?;
@@ -225,8 +239,82 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         }
     }
     let result = conductor.run(&load, &mut observe).map_err(|error| failure(&error))?;
+    records.finish()?;
     report(args, &result)?;
     verdict(&result)
+}
+
+/// The files that are written from every second of the load itself.
+struct Records {
+    csv: Option<PathBuf>,
+    seconds: Vec<(Stamp, Nanos, Vec<Tally>)>,
+    hlog: Option<(PathBuf, BufWriter<File>)>,
+    log: Option<LogWriter<BufWriter<File>>>,
+    problem: Option<Failure>,
+}
+
+impl Records {
+    fn begin(args: &LoadArgs) -> Result<Self, Failure> {
+        let hlog = match &args.hlog {
+            Some(path) => Some((
+                path.clone(),
+                BufWriter::new(File::create(path).map_err(|error| unwritten(path, &error))?),
+            )),
+            None => None,
+        };
+        Ok(Self { csv: args.csv.clone(), seconds: Vec::new(), hlog, log: None, problem: None })
+    }
+
+    fn keep(&mut self, event: &Event<'_>) {
+        if event.phase != Phase::Run {
+            return;
+        }
+        let segment = event.segment;
+        let length = Nanos(segment.end.0.saturating_sub(segment.start.0));
+        if self.csv.is_some() {
+            let tallies = segment.counts.iter().map(|counts| counts.tally).collect();
+            self.seconds.push((segment.start, length, tallies));
+        }
+        if let Err((path, problem)) = self.log(event, length) {
+            self.problem.get_or_insert_with(|| unwritten(&path, &problem));
+        }
+    }
+
+    fn log(&mut self, event: &Event<'_>, length: Nanos) -> Result<(), (PathBuf, Problem)> {
+        if let Some((path, out)) = self.hlog.take() {
+            let begun = LogWriter::begin(out, Run { epoch_unix: event.epoch_unix });
+            self.log = Some(begun.map_err(|problem| (path, problem))?);
+        }
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let written = log.interval(event.segment.start, length, &event.segment.histograms);
+        written.map_err(|problem| (PathBuf::from("the histogram log"), problem))
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        let Some(path) = &self.csv else { return Ok(()) };
+        // Operations that never came have no rows; those that did have one for every second, quiet ones too.
+        let seen =
+            |operation: Operation| self.seconds.iter().any(|(_, _, all)| all[operation.index()].count > 0);
+        let operations: Vec<Operation> = Operation::ALL.iter().copied().filter(|&one| seen(one)).collect();
+        let rows = self.seconds.iter().flat_map(|(start, length, tallies)| {
+            operations.iter().map(|operation| WindowRow {
+                start: *start,
+                length: *length,
+                folded: false,
+                operation: *operation,
+                tally: tallies[operation.index()],
+            })
+        });
+        file::save(path, |out| file::windows::write(out, rows))
+            .map_err(|error| Failure::run(error.to_string()))
+    }
+}
+
+fn unwritten(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::run(format!("{} cannot be written: {why}", path.display()))
 }
 
 fn failure(error: &LoadError) -> Failure {
@@ -280,7 +368,7 @@ fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> R
     } else {
         File::create(path).map(BufWriter::new).and_then(|mut out| write(&mut out).and_then(|()| out.flush()))
     };
-    written.map_err(|error| Failure::run(format!("{} cannot be written: {error}", path.display())))
+    written.map_err(|error| unwritten(path, &error))
 }
 
 /// Whether the run was what was asked for.

@@ -13,6 +13,7 @@ mod cache;
 mod demo;
 mod failure;
 mod load;
+mod memtier;
 mod pages;
 mod proxy;
 
@@ -31,39 +32,48 @@ enum Job {
     Proxy(proxy::ProxyArgs),
     Cache(cache::CacheArgs),
     Load(Box<load::LoadArgs>),
+    Memtier(memtier::MemtierArgs),
     Demo(demo::DemoArgs),
     Man(pages::ManArgs),
     Completions(pages::CompletionsArgs),
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        // Help and the version are answers, and no errors.
-        Err(answer)
-            if !answer.use_stderr() || answer.kind() == Kind::DisplayHelpOnMissingArgumentOrSubcommand =>
-        {
-            answer.exit()
-        }
-        Err(error) => {
-            let job = std::env::args().nth(1);
-            let job = job.filter(|job| Cli::command().find_subcommand(job).is_some());
-            return Failure::command_line(&error, job.as_deref()).report();
-        }
+    let result = match memtier::called_by_its_name() {
+        Some(flags) => memtier::run_line(&flags),
+        None => match Cli::try_parse() {
+            Ok(cli) => run(&cli),
+            // Help and the version are answers, and no errors.
+            Err(answer)
+                if !answer.use_stderr()
+                    || answer.kind() == Kind::DisplayHelpOnMissingArgumentOrSubcommand =>
+            {
+                answer.exit()
+            }
+            Err(error) => {
+                let job = std::env::args().nth(1);
+                let job = job.filter(|job| Cli::command().find_subcommand(job).is_some());
+                Err(Failure::command_line(&error, job.as_deref()))
+            }
+        },
     };
-    let result: Result<(), Failure> = match &cli.job {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Failure> {
+    match &cli.job {
         Job::Proxy(args) => proxy::run(args),
         Job::Cache(args) => cache::run(args),
         Job::Load(args) => load::run(args),
+        Job::Memtier(args) => memtier::run(args),
         Job::Demo(args) => demo::run(args),
         Job::Man(args) => pages::man(args),
         Job::Completions(args) => {
             pages::completions(args);
             Ok(())
         }
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
     }
 }

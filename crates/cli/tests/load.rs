@@ -5,11 +5,14 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use krarup_memcache::{Limits, Parsed, Request, request, write};
+use krarup_record::{Quantity, file};
 use rustix::process::Signal;
 use serde_json::Value;
 use support::process::Program;
@@ -339,6 +342,111 @@ fn progress_is_one_json_object_per_line() {
             "{stderr}"
         );
     }
+}
+
+#[test]
+fn seconds_and_histograms_are_files_that_record_reads_back() {
+    let server = scripted(storing());
+    let path = |name: &str| format!("{}/load-{}-{name}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    let (csv, hlog) = (path("seconds.csv"), path("seconds.hlog"));
+    let (code, result, _) =
+        result(&["-s", &server.address, "-n", "60", "-c", "2", "--csv", &csv, "--hlog", &hlog]);
+    assert_eq!(code, 0);
+    let rows = file::windows::read(std::fs::File::open(&csv).unwrap()).unwrap();
+    let log = file::log::read(std::fs::File::open(&hlog).unwrap()).unwrap();
+    let logged = log.entries.iter().filter(|entry| entry.quantity == Quantity::Response);
+    assert_eq!(rows.iter().map(|row| row.tally.count).sum::<u64>(), 60);
+    assert_eq!(logged.map(|entry| entry.distribution.count()).sum::<u64>(), 60);
+    assert_eq!(rows.iter().map(|row| row.tally.hits).sum::<u64>(), number(&result, "/account/hits"));
+}
+
+#[test]
+fn a_stall_is_seen_by_every_request_that_was_due_in_it() {
+    let mut store = storing();
+    let server = scripted(move |number, request| {
+        if number == 100 {
+            // The whole server stands still for 100 ms, as when it collects garbage or writes to disk.
+            let begun = std::time::Instant::now();
+            while begun.elapsed().as_millis() < 100 {
+                thread::park_timeout(std::time::Duration::from_millis(100));
+            }
+        }
+        store(number, request)
+    });
+    let flags = ["-s", &server.address, "-c", "1", "--rate", "1000", "--arrivals", "paced", "-n", "400"];
+    let (code, result, _) = result(&[&flags[..], &["--ratio", "1:0"]].concat());
+    assert_eq!(code, 0);
+    assert_nothing_is_lost_in_silence(&result);
+    let slow = |times: &str| -> f64 { result["overall"][times]["p90"].as_f64().unwrap() };
+    let buckets = result["overall"]["histogram"]["buckets"].as_array().unwrap();
+    let from = |micros: u64| -> u64 {
+        buckets
+            .iter()
+            .filter(|one| one[0].as_u64().unwrap() * 100 >= micros)
+            .map(|one| one[1].as_u64().unwrap())
+            .sum()
+    };
+    // One request per millisecond: of those due during the stall, the k-th waits 100 - k ms at the least.
+    assert!(from(100_000) >= 1, "{buckets:?}");
+    assert!(from(50_000) >= 50, "{buckets:?}");
+    assert!(from(20_000) >= 80, "{buckets:?}");
+    assert!(slow("response_time") > 0.05);
+    // Who counts from the sending sees a tenth of it at most: nearly all waited before they were sent.
+    assert!(slow("time_from_sent") < slow("response_time") / 2.0, "{result}");
+    assert!(result["warnings"].as_array().unwrap().iter().any(|one| one["warning"] == "generator_late"));
+}
+
+#[test]
+fn a_line_written_for_memtier_runs_unchanged_and_its_outputs_are_there() {
+    let server = scripted(storing());
+    let (host, port) = server.address.split_once(':').unwrap();
+    let name = |name: &str| {
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
+    };
+    let (link, json) = (name("link").join("memtier_benchmark"), name("memtier.json"));
+    std::fs::create_dir_all(name("link")).unwrap();
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_krarup"), &link).unwrap();
+    let json_flag = format!("--json-out-file={}", json.display());
+    let line = [
+        "-s",
+        host,
+        "-p",
+        port,
+        "-P",
+        "memcache_text",
+        "-c2",
+        "-t1",
+        "-n",
+        "50",
+        "--ratio=1:4",
+        "--key-max=9",
+    ];
+    for (program, subcommand) in
+        [(link.as_path(), None), (Path::new(env!("CARGO_BIN_EXE_krarup")), Some("memtier"))]
+    {
+        let output = Command::new(program).args(subcommand).args(line).arg(&json_flag).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let row = |name: &str| -> Vec<f64> {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect()
+        };
+        assert!(
+            text.contains("Type        Ops/sec     Hits/sec   Misses/sec    Avg. Latency     p50 Latency"),
+            "{text}"
+        );
+        assert!((row("Gets")[0] / row("Sets")[0] - 4.0).abs() < 0.01, "{text}");
+        assert!(text.contains("Request Latency Distribution") && text.contains("\nGET "), "{text}");
+        let read: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        assert_eq!(number(&read, "/ALL STATS/Sets/Count"), 20);
+        assert_eq!(number(&read, "/ALL STATS/Totals/Count"), 100);
+        assert_eq!(number(&read, "/ALL STATS/Totals/Time-Serie/0/Count"), 100);
+        assert_eq!(read["configuration"]["ratio"], "1:4");
+    }
+    let wrong = Command::new(&link).arg("--test-tme=3").output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("--test-time"));
 }
 
 /// What a memcached counts.

@@ -21,6 +21,7 @@
 //! | [`engine`] | one thread: an event loop that drives clients over sockets |
 //! | [`run`] | a whole run of several threads |
 //! | [`result`] | what it found out, as plain data |
+//! | [`memtier`] | memtier_benchmark's command line and outputs |
 //! | [`table`] | the same for people |
 //! | [`text`] | laws, mixes and rates as people write them |
 //!
@@ -36,6 +37,7 @@ pub mod client;
 pub mod config;
 pub mod engine;
 pub mod keys;
+pub mod memtier;
 pub mod random;
 pub mod result;
 pub mod run;

@@ -160,8 +160,14 @@ pub struct SeriesRow {
     pub hits: u64,
     /// Keys not found.
     pub misses: u64,
+    /// Bytes of the requests.
+    pub bytes_sent: u64,
+    /// Bytes of the answers.
+    pub bytes_received: u64,
     /// Mean response time, in seconds.
     pub mean: Seconds,
+    /// The shortest; zero where nothing was answered.
+    pub min: Seconds,
     /// Its median.
     pub p50: Seconds,
     /// Its 99th percentile.
@@ -383,6 +389,9 @@ pub(crate) fn series(segment: &Segment) -> Vec<SeriesRow> {
             throughput: tally.throughput(length),
             hits: tally.hits,
             misses: tally.misses,
+            bytes_sent: tally.bytes_in,
+            bytes_received: tally.bytes_out,
+            min: if tally.count > 0 { tally.response_min.as_seconds() } else { 0.0 },
             mean: tally.mean(tally.response_time).unwrap_or(0.0),
             p50: at(0.5),
             p99: at(0.99),

@@ -84,6 +84,8 @@ pub struct Event<'a> {
     pub phase: Phase,
     /// How long it will go on in all, where that is known.
     pub of: Extent,
+    /// What time it was on the wall when the run began, since 1970 (UTC).
+    pub epoch_unix: Nanos,
     /// The second's rows: all operations together first.
     pub rows: &'a [SeriesRow],
     /// Everything that was recorded in it.
@@ -241,7 +243,7 @@ impl Conductor {
             handles.push(thread::Builder::new().name(format!("load-{number}")).spawn(body)?);
         }
         drop(send);
-        let mut collected = Collected::new(threads, load, phase);
+        let mut collected = Collected::new(threads, load, phase, clock);
         let mut interrupted = false;
         while self.listen(&receive, &mut collected, observe)? {
             if self.stop_asked() && !std::mem::replace(&mut interrupted, true) {
@@ -255,7 +257,7 @@ impl Conductor {
         for handle in handles {
             done.push(handle.join().map_err(|_| io::Error::other("a thread of the generator panicked"))??);
         }
-        Ok(collected.result(load, clock, &done, interrupted))
+        Ok(collected.result(load, &done, interrupted))
     }
 
     /// Stores every key of the workload at every target, in order and exactly once, and verifies that each is there.
@@ -315,10 +317,11 @@ struct Collected {
     series: Vec<SeriesRow>,
     phase: Phase,
     of: Extent,
+    epoch_unix: Nanos,
 }
 
 impl Collected {
-    fn new(threads: usize, load: &Load, phase: Phase) -> Self {
+    fn new(threads: usize, load: &Load, phase: Phase, clock: Clock) -> Self {
         let from = Stamp(Nanos::from_seconds(load.warm_up).0);
         Self {
             waiting: (0..threads).map(|_| VecDeque::new()).collect(),
@@ -328,6 +331,7 @@ impl Collected {
             series: Vec::new(),
             phase,
             of: load.extent,
+            epoch_unix: clock.wall_epoch(),
         }
     }
 
@@ -366,12 +370,18 @@ impl Collected {
         }
         if segment.end > segment.start || segment.overall().tally.count > 0 {
             let rows = series(segment);
-            observe(&Event { phase: self.phase, of: self.of, rows: &rows, segment });
+            observe(&Event {
+                phase: self.phase,
+                of: self.of,
+                epoch_unix: self.epoch_unix,
+                rows: &rows,
+                segment,
+            });
             self.series.extend(rows);
         }
     }
 
-    fn result(self, load: &Load, clock: Clock, done: &[Done], interrupted: bool) -> LoadResult {
+    fn result(self, load: &Load, done: &[Done], interrupted: bool) -> LoadResult {
         let last = done.iter().map(|one| one.last).max().unwrap_or(Stamp(0));
         let mut account = WholeRun::of(&self.whole);
         let mut verified = Verified::default();
@@ -414,7 +424,7 @@ impl Collected {
         LoadResult {
             format: FORMAT,
             config: load.clone(),
-            started_unix: clock.wall_epoch().as_seconds(),
+            started_unix: self.epoch_unix.as_seconds(),
             seconds: length.as_seconds(),
             interrupted,
             account,

@@ -1,0 +1,109 @@
+//! `krarup memtier`: memtier_benchmark's command line and outputs over krarup's own generator.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use krarup_load::memtier::{self, Memtier, output};
+use krarup_load::{Conductor, LoadError, LoadResult};
+
+use crate::failure::Failure;
+
+/// Run a command line written for memtier_benchmark, unchanged.
+///
+/// Understands the flags for memcached's text protocol, in all of getopt's forms, and writes memtier_benchmark's table and
+/// JSON. A link to krarup with the name memtier_benchmark does the same. Response times count from when a request was due.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct MemtierArgs {
+    /// memtier_benchmark's flags, as they are
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    flags: Vec<String>,
+}
+
+const HELP: &str = "\
+Usage: krarup memtier -s HOST -p PORT -P memcache_text [flags of memtier_benchmark]
+
+  -s --server  -p --port  -P --protocol=memcache_text  -c --clients (per thread)  -t --threads
+  -n --requests (per client, or allkeys)  --test-time  --ratio=SETS:GETS  --pipeline  --rate-limiting  -x --run-count
+  -d --data-size  --data-size-range  --data-size-list  --expiry-range  --multi-key-get
+  --key-prefix  --key-minimum  --key-maximum  --key-pattern (R G Z S P)  --key-stddev  --key-median  --key-zipf-exp
+  --randomize  --distinct-client-seed  -o --out-file  --json-out-file  --hide-histogram  --print-percentiles
+
+krarup load --help shows what krarup's own command can do beyond that.
+";
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &MemtierArgs) -> Result<(), Failure> {
+    run_line(&args.flags)
+}
+
+/// The flags, if the program was started by memtier_benchmark's name, as through a link.
+pub(crate) fn called_by_its_name() -> Option<Vec<String>> {
+    let mut args = std::env::args_os();
+    let name = args.next()?;
+    (Path::new(&name).file_name()? == "memtier_benchmark")
+        .then(|| args.map(|arg| arg.to_string_lossy().into_owned()).collect())
+}
+
+/// Runs a command line, without the program's name.
+pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
+    let mut memtier = memtier::parse(flags).map_err(|error| {
+        Failure::usage(error).hint("krarup memtier --help lists the flags that are understood")
+    })?;
+    if memtier.help {
+        return put(None, HELP);
+    }
+    for note in &memtier.notes {
+        eprintln!("note: {note}");
+    }
+    krarup_net::files::allow_many();
+    let mut conductor = Conductor::new(true).map_err(|error| Failure::run(error.to_string()))?;
+    let mut text = String::new();
+    let mut last = None;
+    for number in 1..=memtier.runs {
+        if memtier.randomize {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            memtier.load.seed = now.as_nanos() as u64;
+            eprintln!("note: the seed of run {number} is {}", memtier.load.seed);
+        }
+        let result = conductor.run(&memtier.load, &mut |_| {}).map_err(|error| match error {
+            LoadError::Config(_) => Failure::usage(error.to_string()),
+            _ => Failure::run(error.to_string()).hint("is a memcached listening there?"),
+        })?;
+        for warning in &result.warnings {
+            eprintln!("warning: {warning}");
+        }
+        if memtier.runs > 1 {
+            text.push_str(&format!("RUN #{number}\n"));
+        }
+        text.push_str(&output::table(&memtier, &result));
+        let interrupted = result.interrupted;
+        last = Some(result);
+        if interrupted {
+            break;
+        }
+    }
+    put(memtier.out_file.as_deref(), &text)?;
+    match &last {
+        Some(result) => json(&memtier, result),
+        None => Ok(()),
+    }
+}
+
+fn json(memtier: &Memtier, result: &LoadResult) -> Result<(), Failure> {
+    let Some(path) = &memtier.json_out_file else { return Ok(()) };
+    put(Some(path), &format!("{:#}\n", output::json(memtier, result)))
+}
+
+/// Writes to a file, or to stdout.
+fn put(path: Option<&Path>, text: &str) -> Result<(), Failure> {
+    match path {
+        Some(path) => File::create(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(|error| Failure::run(format!("{} cannot be written: {error}", path.display()))),
+        None => io::stdout().write_all(text.as_bytes()).map_err(|error| Failure::run(error.to_string())),
+    }
+}

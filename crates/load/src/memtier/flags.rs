@@ -1,0 +1,533 @@
+//! The flags: one table, read as getopt_long reads them.
+
+use std::path::PathBuf;
+
+use krarup_net::Address;
+use krarup_units::PerSecond;
+
+use crate::config::{Extent, Load};
+use crate::keys::{KeyLaw, KeyRange};
+use crate::schedule::{Arrivals, Leg, Open, Process};
+use crate::sizes::SizeLaw;
+use crate::workload::{Mix, Workload};
+
+/// A command line that was understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Memtier {
+    /// What is to be run.
+    pub load: Load,
+    /// How often.
+    pub runs: u32,
+    /// Threads, connections per thread, requests per client (where not timed), as the output shows them.
+    pub clients_per_thread: u32,
+    /// See above.
+    pub requests_per_client: Option<u64>,
+    /// Where the table goes; stdout where not given.
+    pub out_file: Option<PathBuf>,
+    /// Where the JSON goes.
+    pub json_out_file: Option<PathBuf>,
+    /// Leave the histograms out of the table.
+    pub hide_histogram: bool,
+    /// Which percentiles the table shows.
+    pub percentiles: Vec<f64>,
+    /// The seed shall be another in each run: the caller has to choose it.
+    pub randomize: bool,
+    /// What is understood otherwise than memtier_benchmark would, in words.
+    pub notes: Vec<String>,
+    /// `--help` or `--version` was asked for, and nothing is to be run.
+    pub help: bool,
+}
+
+/// Whether a flag takes a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    Value,
+}
+
+/// Every flag that is understood: long name, short names, whether it takes a value.
+const FLAGS: &[(&str, &str, Takes)] = &[
+    ("server", "s", Takes::Value),
+    ("host", "h", Takes::Value),
+    ("port", "p", Takes::Value),
+    ("protocol", "P", Takes::Value),
+    ("clients", "c", Takes::Value),
+    ("threads", "t", Takes::Value),
+    ("test-time", "", Takes::Value),
+    ("requests", "n", Takes::Value),
+    ("ratio", "", Takes::Value),
+    ("pipeline", "", Takes::Value),
+    ("rate-limiting", "", Takes::Value),
+    ("data-size", "d", Takes::Value),
+    ("data-size-range", "", Takes::Value),
+    ("data-size-list", "", Takes::Value),
+    ("random-data", "R", Takes::Nothing),
+    ("expiry-range", "", Takes::Value),
+    ("key-prefix", "", Takes::Value),
+    ("key-minimum", "", Takes::Value),
+    ("key-maximum", "", Takes::Value),
+    ("key-pattern", "", Takes::Value),
+    ("key-stddev", "", Takes::Value),
+    ("key-median", "", Takes::Value),
+    ("key-zipf-exp", "", Takes::Value),
+    ("multi-key-get", "", Takes::Value),
+    ("distinct-client-seed", "", Takes::Nothing),
+    ("randomize", "", Takes::Nothing),
+    ("run-count", "x", Takes::Value),
+    ("out-file", "o", Takes::Value),
+    ("json-out-file", "", Takes::Value),
+    ("hide-histogram", "", Takes::Nothing),
+    ("print-percentiles", "", Takes::Value),
+    ("print-all-runs", "", Takes::Nothing),
+    ("connection-timeout", "", Takes::Value),
+    ("reconnect-on-error", "", Takes::Nothing),
+    ("ipv4", "4", Takes::Nothing),
+    ("ipv6", "6", Takes::Nothing),
+    ("debug", "D", Takes::Nothing),
+    ("show-config", "", Takes::Nothing),
+    ("help", "", Takes::Nothing),
+    ("version", "v", Takes::Nothing),
+];
+
+/// Flags of memtier_benchmark that are not understood here, with the reason.
+const REFUSED: &[(&str, &str)] = &[
+    ("command", "only memcached's own commands are sent; see `krarup load --mix`"),
+    ("command-ratio", "see `krarup load --mix`"),
+    ("command-key-pattern", "see `krarup load --mix`"),
+    ("cluster-mode", "it is for Redis"),
+    ("select-db", "it is for Redis"),
+    ("wait-ratio", "it is for Redis"),
+    ("num-slaves", "it is for Redis"),
+    ("wait-timeout", "it is for Redis"),
+    ("uri", "write --server and --port"),
+    ("unix-socket", "only TCP is spoken yet"),
+    ("authenticate", "memcached's text protocol is spoken without authentication"),
+    ("tls", "connections are not encrypted yet"),
+    ("data-import", "values are made from their keys, so that they can be verified"),
+    ("data-verify", "see `krarup load --verify`"),
+    ("verify-only", "see `krarup load --verify`"),
+    ("data-offset", "it is for Redis"),
+    ("client-stats", "see `krarup load --csv`"),
+    ("hdr-file-prefix", "see `krarup load --hlog`"),
+    ("reconnect-interval", "connections are kept; they are made anew when lost"),
+    ("generate-keys", "keys are a prefix and a number"),
+    ("no-expiry", "there is no imported data"),
+    ("data-size-pattern", "sizes are drawn at random"),
+];
+
+/// Reads a command line, without the program's name.
+///
+/// # Errors
+/// In one line: the flag that is wrong, and the nearest that is known.
+pub fn parse(args: &[String]) -> Result<Memtier, String> {
+    let mut given = Given::default();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if let Some(long) = arg.strip_prefix("--") {
+            let (name, attached) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (long, None),
+            };
+            let (name, takes) = long_flag(name)?;
+            let value = value(name, takes, attached, &mut args)?;
+            given.set(name, value.as_deref())?;
+        } else if let Some(letters) = arg.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            short_flags(letters, &mut args, &mut given)?;
+        } else {
+            return Err(format!("`{arg}` is no flag"));
+        }
+    }
+    given.finish()
+}
+
+/// Letters after one dash: flags without a value may stand together, the rest after one with a value is its value.
+fn short_flags<'a>(
+    letters: &str,
+    args: &mut impl Iterator<Item = &'a String>,
+    given: &mut Given,
+) -> Result<(), String> {
+    for (place, letter) in letters.char_indices() {
+        let found = FLAGS.iter().find(|(_, short, _)| short.contains(letter));
+        let &(name, _, takes) = found.ok_or_else(|| format!("unknown flag -{letter}"))?;
+        if takes == Takes::Value {
+            let rest = &letters[place + letter.len_utf8()..];
+            let attached = (!rest.is_empty()).then(|| rest.to_owned());
+            let value = value(name, takes, attached, args)?;
+            return given.set(name, value.as_deref());
+        }
+        given.set(name, None)?;
+    }
+    Ok(())
+}
+
+fn value<'a>(
+    name: &str,
+    takes: Takes,
+    attached: Option<String>,
+    args: &mut impl Iterator<Item = &'a String>,
+) -> Result<Option<String>, String> {
+    match (takes, attached) {
+        (Takes::Nothing, Some(value)) => Err(format!("--{name} takes no value, but was given `{value}`")),
+        (Takes::Nothing, None) => Ok(None),
+        (Takes::Value, Some(value)) => Ok(Some(value)),
+        (Takes::Value, None) => {
+            args.next().cloned().map(Some).ok_or_else(|| format!("--{name} needs a value"))
+        }
+    }
+}
+
+/// The flag of this name, or the only one that begins so.
+fn long_flag(name: &str) -> Result<(&'static str, Takes), String> {
+    if let Some(&(known, _, takes)) = FLAGS.iter().find(|(known, ..)| *known == name) {
+        return Ok((known, takes));
+    }
+    if let Some((_, why)) = REFUSED.iter().find(|(known, _)| *known == name) {
+        return Err(format!("--{name} is not supported: {why}"));
+    }
+    let begun: Vec<_> =
+        FLAGS.iter().filter(|(known, ..)| !name.is_empty() && known.starts_with(name)).collect();
+    match begun.as_slice() {
+        &[&(known, _, takes)] => Ok((known, takes)),
+        [] => {
+            let nearest =
+                FLAGS.iter().min_by_key(|(known, ..)| distance(known, name)).map_or("help", |flag| flag.0);
+            Err(format!("unknown flag --{name}; the nearest known is --{nearest}"))
+        }
+        several => {
+            let names: Vec<_> = several.iter().map(|(known, ..)| format!("--{known}")).collect();
+            Err(format!("--{name} could be {}", names.join(" or ")))
+        }
+    }
+}
+
+/// How many letters have to be put in, taken out or changed (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (place, &counterpart) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != counterpart);
+            diagonal = row[place + 1];
+            row[place + 1] = changed.min(row[place] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// What was given so far, with memtier_benchmark's own defaults.
+struct Given {
+    host: String,
+    port: u16,
+    port_given: bool,
+    clients: u32,
+    threads: u32,
+    test_time: Option<u64>,
+    requests: Option<Requests>,
+    ratio: (u32, u32),
+    pipeline: u32,
+    rate: u64,
+    size: SizeLaw,
+    expiry: (i32, i32),
+    prefix: String,
+    minimum: u64,
+    maximum: u64,
+    patterns: (char, char),
+    deviation: f64,
+    median: f64,
+    zipf: f64,
+    multi_get: u32,
+    randomize: bool,
+    runs: u32,
+    out_file: Option<PathBuf>,
+    json_out_file: Option<PathBuf>,
+    hide_histogram: bool,
+    percentiles: Vec<f64>,
+    connection_timeout: f64,
+    help: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Requests {
+    Count(u64),
+    AllKeys,
+}
+
+impl Default for Given {
+    fn default() -> Self {
+        Self {
+            host: "localhost".to_owned(),
+            port: 11_211,
+            port_given: false,
+            clients: 50,
+            threads: 4,
+            test_time: None,
+            requests: None,
+            ratio: (1, 10),
+            pipeline: 1,
+            rate: 0,
+            size: SizeLaw::Fixed(32),
+            expiry: (0, 0),
+            prefix: "memtier-".to_owned(),
+            minimum: 0,
+            maximum: 10_000_000,
+            patterns: ('R', 'R'),
+            deviation: 0.0,
+            median: 0.0,
+            zipf: 1.0,
+            multi_get: 0,
+            randomize: false,
+            runs: 1,
+            out_file: None,
+            json_out_file: None,
+            hide_histogram: false,
+            percentiles: vec![50.0, 99.0, 99.9],
+            connection_timeout: 1.0,
+            help: false,
+        }
+    }
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("--{name}: `{value}` is no number that fits"))
+}
+
+fn pair<T: std::str::FromStr>(name: &str, value: &str, between: char) -> Result<(T, T), String> {
+    let parts =
+        value.split_once(between).and_then(|(one, other)| Some((one.parse().ok()?, other.parse().ok()?)));
+    parts.ok_or_else(|| format!("--{name}: `{value}` is not two numbers with `{between}` between them"))
+}
+
+impl Given {
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
+        let text = value.unwrap_or_default();
+        match name {
+            "server" | "host" => self.host = text.to_owned(),
+            "port" => (self.port, self.port_given) = (number(name, text)?, true),
+            "protocol" => match text {
+                "memcache_text" => {}
+                other => return Err(format!("--protocol={other} is not supported; memcache_text is")),
+            },
+            "clients" => self.clients = number(name, text)?,
+            "threads" => self.threads = number(name, text)?,
+            "test-time" => self.test_time = Some(number(name, text)?),
+            "requests" if text == "allkeys" => self.requests = Some(Requests::AllKeys),
+            "requests" => self.requests = Some(Requests::Count(number(name, text)?)),
+            "ratio" => self.ratio = pair(name, text, ':')?,
+            "pipeline" => self.pipeline = number(name, text)?,
+            "rate-limiting" => self.rate = number(name, text)?,
+            "data-size" => self.size = SizeLaw::Fixed(number(name, text)?),
+            "data-size-range" => {
+                let (from, to) = pair(name, text, '-')?;
+                self.size = SizeLaw::Uniform { from, to };
+            }
+            "data-size-list" => {
+                let sizes = text.split(',').map(|one| pair::<u32>(name, one, ':'));
+                let sizes = sizes.map(|one| one.map(|(size, weight)| (u64::from(size), f64::from(weight))));
+                self.size = SizeLaw::Listed(sizes.collect::<Result<_, _>>()?);
+            }
+            "expiry-range" => self.expiry = pair(name, text, '-')?,
+            "key-prefix" => self.prefix = text.to_owned(),
+            "key-minimum" => self.minimum = number(name, text)?,
+            "key-maximum" => self.maximum = number(name, text)?,
+            "key-pattern" => self.patterns = pair(name, text, ':')?,
+            "key-stddev" => self.deviation = number(name, text)?,
+            "key-median" => self.median = number(name, text)?,
+            "key-zipf-exp" => self.zipf = number(name, text)?,
+            "multi-key-get" => self.multi_get = number(name, text)?,
+            "randomize" => self.randomize = true,
+            "run-count" => self.runs = number(name, text)?,
+            "out-file" => self.out_file = Some(text.into()),
+            "json-out-file" => self.json_out_file = Some(text.into()),
+            "hide-histogram" => self.hide_histogram = true,
+            "print-percentiles" => {
+                self.percentiles = text.split(',').map(|one| number(name, one)).collect::<Result<_, _>>()?;
+                if self.percentiles.iter().any(|one| !(0.0..=100.0).contains(one)) {
+                    return Err(format!("--{name}: `{text}` is not percentiles between 0 and 100"));
+                }
+            }
+            "connection-timeout" => self.connection_timeout = number(name, text)?,
+            "help" | "version" => self.help = true,
+            // Those that change nothing here: values are always noise, seeds always distinct, connections always made anew.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn law(&self, letter: char) -> Result<KeyLaw, String> {
+        let count = (self.maximum - self.minimum + 1) as f64;
+        Ok(match letter {
+            'R' => KeyLaw::Uniform,
+            'S' => KeyLaw::Sequential,
+            'P' => KeyLaw::Parted,
+            'Z' => KeyLaw::Zipf { exponent: self.zipf },
+            'G' => KeyLaw::Gaussian {
+                mean: if self.median > 0.0 { (self.median - self.minimum as f64) / count } else { 0.5 },
+                // memtier_benchmark's own default: the range is six standard deviations wide.
+                deviation: if self.deviation > 0.0 { self.deviation / count } else { 1.0 / 6.0 },
+            },
+            other => return Err(format!("--key-pattern: `{other}` is none of R, G, Z, S, P")),
+        })
+    }
+
+    fn finish(self) -> Result<Memtier, String> {
+        if self.maximum < self.minimum {
+            return Err(format!("--key-maximum={} is below --key-minimum={}", self.maximum, self.minimum));
+        }
+        if self.requests.is_some() && self.test_time.is_some() {
+            return Err("--requests and --test-time exclude each other".to_owned());
+        }
+        if self.runs == 0 {
+            return Err("--run-count is 0: nothing would be run".to_owned());
+        }
+        let count = self.maximum - self.minimum + 1;
+        let connections = self.clients.checked_mul(self.threads).ok_or("too many clients")?;
+        let per_client = match (self.test_time, self.requests) {
+            (Some(_), _) => None,
+            (None, None) => Some(10_000),
+            (None, Some(Requests::Count(requests))) => Some(requests),
+            (None, Some(Requests::AllKeys)) if self.patterns.0 == 'P' => {
+                Some(count.div_ceil(u64::from(connections.max(1))))
+            }
+            (None, Some(Requests::AllKeys)) => Some(count),
+        };
+        let extent = match per_client {
+            Some(requests) => Extent::Requests(requests.saturating_mul(u64::from(connections))),
+            None => Extent::Seconds(self.test_time.unwrap_or(0) as f64),
+        };
+        let mut notes = Vec::new();
+        if !self.port_given {
+            notes.push("no --port was given: 11211 is taken, memcached's own, where memtier_benchmark takes Redis' 6379".to_owned());
+        }
+        let arrivals = if self.rate > 0 {
+            let rate = PerSecond(self.rate as f64 * f64::from(connections));
+            notes.push(format!("--rate-limiting is an open load here: {rate} over all connections, timed from when each request was due"));
+            Arrivals::Open(Open {
+                process: Process::Paced,
+                legs: vec![Leg { from: rate, to: rate, seconds: 0.0 }],
+            })
+        } else {
+            Arrivals::default()
+        };
+        let load = Load {
+            targets: vec![Address { host: self.host.clone(), port: self.port }],
+            connections,
+            threads: self.threads,
+            pipeline: self.pipeline,
+            arrivals,
+            workload: Workload {
+                mix: Mix::Ratio { sets: self.ratio.0, gets: self.ratio.1 },
+                keys: KeyRange { prefix: self.prefix.clone(), minimum: self.minimum, count, size: 0 },
+                set_law: self.law(self.patterns.0)?,
+                get_law: self.law(self.patterns.1)?,
+                multi_get: self.multi_get.max(1),
+                value_size: self.size.clone(),
+                expiry: self.expiry,
+                ..Workload::default()
+            },
+            extent,
+            connect_timeout: if self.connection_timeout > 0.0 { self.connection_timeout } else { 1.0 },
+            ..Load::default()
+        };
+        if !self.help {
+            load.check()?;
+        }
+        Ok(Memtier {
+            load,
+            runs: self.runs,
+            clients_per_thread: self.clients,
+            requests_per_client: per_client,
+            out_file: self.out_file,
+            json_out_file: self.json_out_file,
+            hide_histogram: self.hide_histogram,
+            percentiles: self.percentiles,
+            randomize: self.randomize,
+            notes,
+            help: self.help,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(line: &str) -> Result<Memtier, String> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_students_line_means_what_it_always_meant() {
+        let line = "-s 10.0.0.5 -p 11211 -P memcache_text -c 32 -t 2 --test-time=80 --ratio=1:6 --data-size=4096 \
+                    --key-maximum=10000 --expiry-range=9999-10000 --multi-key-get=6 --json-out-file=out.json";
+        let memtier = read(line).unwrap();
+        let load = &memtier.load;
+        assert_eq!(load.targets[0].to_string(), "10.0.0.5:11211");
+        assert_eq!((load.connections, load.threads, load.extent), (64, 2, Extent::Seconds(80.0)));
+        assert_eq!(load.workload.mix, Mix::Ratio { sets: 1, gets: 6 });
+        assert_eq!((load.workload.multi_get, load.workload.expiry), (6, (9_999, 10_000)));
+        assert_eq!((load.workload.keys.minimum, load.workload.keys.count), (0, 10_001));
+        assert_eq!(load.workload.value_size, SizeLaw::Fixed(4_096));
+        assert_eq!(memtier.json_out_file, Some("out.json".into()));
+        assert!(memtier.notes.is_empty());
+    }
+
+    #[test]
+    fn the_population_line_goes_through_the_range_in_order() {
+        let line = "-slocalhost -p11211 --clients=1 --threads=2 --requests=10001 --ratio=1:0 --key-pattern=S:S --key-max 10000";
+        let memtier = read(line).unwrap();
+        assert_eq!(memtier.load.workload.set_law, KeyLaw::Sequential);
+        assert_eq!(memtier.load.extent, Extent::Requests(20_002));
+        assert_eq!(memtier.requests_per_client, Some(10_001));
+    }
+
+    #[test]
+    fn defaults_are_memtiers_but_for_the_port() {
+        let memtier = read("").unwrap();
+        assert_eq!((memtier.load.connections, memtier.load.threads), (200, 4));
+        assert_eq!(memtier.load.extent, Extent::Requests(2_000_000));
+        assert_eq!(memtier.load.workload.mix, Mix::Ratio { sets: 1, gets: 10 });
+        assert_eq!(memtier.load.workload.keys.prefix, "memtier-");
+        assert!(memtier.notes[0].contains("11211"));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named_with_the_nearest() {
+        for (line, words) in [
+            ("--test-tme=3", "--test-time"),
+            ("--cluster-mode", "Redis"),
+            ("--key-m=3", "--key-minimum or --key-maximum or --key-median"),
+            ("-q", "-q"),
+            ("--ratio=one", "`one`"),
+            ("--ratio", "needs a value"),
+            ("--hide-histogram=yes", "takes no value"),
+            ("-P redis", "memcache_text"),
+            ("--key-pattern=X:R", "`X`"),
+            ("--key-maximum=3 --key-minimum=5", "below"),
+            ("-n 5 --test-time=3", "exclude"),
+            ("-c 0", "connections"),
+            ("benchmark", "`benchmark`"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(words), "{line}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_the_reader_panic(line in "(-{0,2}[a-z-]{0,12}[= ]?[0-9:RSx-]{0,6} ?){0,4}") {
+            let _ = read(&line);
+        }
+
+        #[test]
+        fn a_letter_changed_is_one_step_away(name in "[a-z]{1,12}", place: prop::sample::Index) {
+            let mut other: Vec<u8> = name.clone().into_bytes();
+            let place = place.index(other.len());
+            other[place] = b'-';
+            prop_assert_eq!(distance(&name, std::str::from_utf8(&other).unwrap()), 1);
+            prop_assert_eq!(distance(&name, &name), 0);
+        }
+    }
+}
