@@ -191,6 +191,17 @@ impl Config {
                 return Err(format!("`{key}` is {value}, and must be at least 1ms"));
             }
         }
+        for (key, value) in [
+            ("timeout", self.timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("reconnect_after", self.reconnect_after),
+            ("reconnect_at_most", self.reconnect_at_most),
+            ("shutdown_limit", self.shutdown_limit),
+        ] {
+            if value > Nanos::from_secs(86_400) {
+                return Err(format!("`{key}` is {value}, and must be at most a day (24h)"));
+            }
+        }
         if self.hold > Nanos::from_millis(10) {
             return Err(format!("`hold` is {}, and must be at most 10ms", self.hold));
         }
@@ -335,6 +346,7 @@ mod tests {
             (Config { queue: 0, ..good.clone() }, "`queue`"),
             (Config { max_value: 0, ..good.clone() }, "`max_value`"),
             (Config { timeout: Nanos::ZERO, ..good.clone() }, "`timeout`"),
+            (Config { shutdown_limit: Nanos(u64::MAX), ..good.clone() }, "`shutdown_limit`"),
         ] {
             assert!(wrong.check().unwrap_err().contains(part), "{part}");
         }

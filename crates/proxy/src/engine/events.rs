@@ -418,17 +418,19 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                         && !link.end_near
                     {
                         link.readable = false;
+                        self.conclude(id);
                         return reads + 1;
                     }
                 }
                 Moved::None => {
                     link.readable = false;
+                    self.conclude(id);
                     return reads;
                 }
                 Moved::Closed => {
                     link.readable = false;
                     link.ended = true;
-                    self.core.client_ended(id);
+                    self.conclude(id);
                     return reads;
                 }
                 Moved::Failed(_) => {
@@ -453,6 +455,17 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         }
         if link.readable && !self.core.client_held_back(id) && !self.ready.contains(&id) {
             self.ready.push(id);
+        }
+        self.conclude(id);
+    }
+
+    /// No more requests of this client will be taken, if it has said its last or a stop was asked for, and everything that had arrived by
+    /// then has been taken: what a bound holds back is not forgotten.
+    fn conclude(&mut self, id: u32) {
+        let Some(link) = self.clients.get(id as usize).and_then(Option::as_ref) else { return };
+        let last = link.ended || self.stop_by.is_some();
+        if last && !link.readable && !self.core.client_held_back(id) {
+            self.core.client_ended(id);
         }
     }
 
@@ -674,9 +687,11 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         (self.notice)(Notice::Stopping);
         // What has arrived is still taken; then each client hears the end once it has its replies.
         for id in 0..self.clients.len() as u32 {
-            self.read_client(id);
-            if self.clients[id as usize].is_some() {
-                self.core.client_ended(id);
+            if let Some(link) = &mut self.clients[id as usize]
+                && !std::mem::replace(&mut link.readable, true)
+            {
+                // The last look into its socket; one that is readable already will be looked at in its turn.
+                self.read_client(id);
             }
         }
     }
