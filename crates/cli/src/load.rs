@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use krarup_load::keys::{KeyLaw, KeyRange};
 use krarup_load::schedule::{Arrivals, Leg, Open, Process, Think};
+use krarup_load::search::{FoundMax, Limit, Search, Trial};
 use krarup_load::sizes::SizeLaw;
 use krarup_load::workload::{Mix, OnMiss, Workload};
 use krarup_load::{Conductor, Event, Extent, Load, LoadError, LoadResult, Phase, table, text};
@@ -15,7 +16,7 @@ use krarup_record::file::log::LogWriter;
 use krarup_record::file::{self, Problem, Run};
 use krarup_record::{Operation, Tally, WindowRow};
 use krarup_units::text::parse_duration;
-use krarup_units::{Nanos, Seconds, Stamp};
+use krarup_units::{Nanos, PerSecond, Seconds, Stamp};
 
 use crate::failure::Failure;
 
@@ -132,6 +133,12 @@ pub(crate) struct LoadArgs {
     /// A line per second on stderr: auto (only on a terminal), human, json (one object per line), none
     #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "human", num_args = 0..=1)]
     progress: Progress,
+    /// Search for the highest rate whose 99th percentile of response time stays below this; each trial takes --seconds
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["requests", "think", "csv", "hlog"])]
+    find_max: Option<Seconds>,
+    /// How often --find-max is repeated, for an interval
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "find_max", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repetitions: u32,
     /// Write the result as JSON; `-` for stdout, instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -238,10 +245,62 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
             return Ok(());
         }
     }
+    if let Some(p99) = args.find_max {
+        return find_max(args, load, Limit { p99, carried: CARRIED }, &mut conductor);
+    }
     let result = conductor.run(&load, &mut observe).map_err(|error| failure(&error))?;
     records.finish()?;
     report(args, &result)?;
     verdict(&result)
+}
+
+/// A rate of which less than this share was answered was not carried.
+const CARRIED: f64 = 0.98;
+/// How finely the highest rate is searched for.
+const PRECISION: f64 = 0.05;
+
+/// Searches for the highest rate, several times over, and reports it.
+fn find_max(args: &LoadArgs, mut load: Load, limit: Limit, conductor: &mut Conductor) -> Result<(), Failure> {
+    let mut start = args.rate.as_ref().map_or(PerSecond(1_000.0), |Rate(legs)| legs[0].to);
+    let (mut trials, mut found) = (Vec::new(), Vec::new());
+    for number in 0..args.repetitions {
+        let mut search = Search::new(start, PRECISION);
+        while let Some(rate) = search.next() {
+            let legs = vec![Leg { from: rate, to: rate, seconds: 0.0 }];
+            load.arrivals = Arrivals::Open(Open { process: args.arrivals, legs });
+            load.seed = load.seed.wrapping_add(1);
+            let result = conductor.run(&load, &mut |_| {}).map_err(|error| failure(&error))?;
+            if result.interrupted {
+                return Err(Failure::run("interrupted: the search was not at its end"));
+            }
+            let carried = limit.holds(rate, &result);
+            search.tell(rate, carried);
+            let trial = Trial {
+                search: number,
+                rate,
+                throughput: result.overall.throughput,
+                p99: result.overall.response_time.p99,
+                carried,
+                warnings: result.warnings,
+            };
+            eprintln!("{}", table::trial(&trial));
+            trials.push(trial);
+        }
+        if let Some(rate) = search.found() {
+            found.push(rate);
+            start = rate;
+        }
+    }
+    let max = FoundMax::new(limit, trials, found);
+    if args.json.as_deref() != Some(Path::new("-")) {
+        write(Path::new("-"), |out| out.write_all(table::found_max(&max).as_bytes()))?;
+    }
+    write_json(args, &max)?;
+    if max.found.is_empty() {
+        Err(Failure::run("not even one request per second was carried"))
+    } else {
+        Ok(())
+    }
 }
 
 /// The files that are written from every second of the load itself.
@@ -354,6 +413,10 @@ fn report(args: &LoadArgs, result: &LoadResult) -> Result<(), Failure> {
     if !to_stdout {
         write(Path::new("-"), |out| out.write_all(table::table(result).as_bytes()))?;
     }
+    write_json(args, result)
+}
+
+fn write_json(args: &LoadArgs, result: &impl serde::Serialize) -> Result<(), Failure> {
     let Some(path) = &args.json else { return Ok(()) };
     let mut text = serde_json::to_string_pretty(result).map_err(|error| Failure::run(error.to_string()))?;
     text.push('\n');

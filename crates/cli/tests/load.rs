@@ -397,6 +397,21 @@ fn a_stall_is_seen_by_every_request_that_was_due_in_it() {
 }
 
 #[test]
+fn the_highest_rate_is_searched_for_and_comes_with_its_trials() {
+    let server = scripted(storing());
+    // Any server answers within ten seconds: what is tested is the search. It starts so high that no rate above is possible.
+    let flags =
+        ["-s", &server.address, "-c", "4", "--find-max", "10s", "--rate", "100000000", "--repetitions", "2"];
+    let (code, found, stderr) = result(&[&flags[..], &["--seconds", "50ms", "--drain", "50ms"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let trials = found["trials"].as_array().unwrap();
+    assert!(trials.iter().any(|trial| trial["carried"] == true), "{stderr}");
+    assert!(trials.iter().any(|trial| trial["carried"] == false), "{stderr}");
+    assert_eq!(found["found"].as_array().unwrap().len(), 2);
+    assert!(found["rate"]["value"].as_f64().unwrap() > 0.0 && found["rate"]["n"] == 2);
+}
+
+#[test]
 fn a_line_written_for_memtier_runs_unchanged_and_its_outputs_are_there() {
     let server = scripted(storing());
     let (host, port) = server.address.split_once(':').unwrap();

@@ -21,6 +21,7 @@
 //! | [`engine`] | one thread: an event loop that drives clients over sockets |
 //! | [`run`] | a whole run of several threads |
 //! | [`result`] | what it found out, as plain data |
+//! | [`search`] | the highest rate that a system carries |
 //! | [`memtier`] | memtier_benchmark's command line and outputs |
 //! | [`table`] | the same for people |
 //! | [`text`] | laws, mixes and rates as people write them |
@@ -42,6 +43,7 @@ pub mod random;
 pub mod result;
 pub mod run;
 pub mod schedule;
+pub mod search;
 pub mod sizes;
 pub mod table;
 pub mod text;

@@ -9,6 +9,7 @@ use crate::config::Extent;
 use crate::result::{LoadResult, OperationResult, SeriesRow};
 use crate::run::Phase;
 use crate::schedule::Arrivals;
+use crate::search::{FoundMax, Trial};
 
 /// The whole result as text.
 pub fn table(result: &LoadResult) -> String {
@@ -168,6 +169,30 @@ pub fn progress(phase: Phase, of: Extent, all: &SeriesRow) -> String {
         time(all.max),
         all.errors
     )
+}
+
+/// One line for a trial of a search.
+pub fn trial(trial: &Trial) -> String {
+    let warnings: String = trial.warnings.iter().map(|warning| format!("\n    warning: {warning}")).collect();
+    format!(
+        "search {}: {:>10}/s asked  {:>10}/s answered  p99 {:>8}  {}{warnings}",
+        trial.search + 1,
+        count(trial.rate.0.round()),
+        count(trial.throughput.0.round()),
+        time(trial.p99),
+        if trial.carried { "carried" } else { "not carried" }
+    )
+}
+
+/// What a search for the highest rate found.
+pub fn found_max(max: &FoundMax) -> String {
+    let found: Vec<String> = max.found.iter().map(|rate| count(rate.0.round())).collect();
+    let limit = time(max.limit.p99);
+    let searches = format!("highest rates with p99 up to {limit}: {} per second", found.join(", "));
+    match &max.rate {
+        Some(rate) => format!("{searches}\nmean {rate:.0}\n"),
+        None => format!("{searches}\n"),
+    }
 }
 
 /// A time that was measured; a dash where nothing was.

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""CPU time per request of krarup load, memtier_benchmark and memcslap, measured side by side in one run.
+
+All put the same load on the same memcached, in turn, round after round, each with one thread where it can be told
+(memcslap has a thread per connection). CPU time is the kernel's account of the whole process at its end (wait4), start and
+report included; requests are those that the generator itself says it sent. Also shown: the highest throughput of
+one generator thread, and how busy it was, which says whether the generator or memcached was the bottleneck.
+
+    cargo build --release && bench/generators.py [--memtier PATH] [--rounds 5] [--seconds 3]
+
+Needs memcached; memtier_benchmark and memcslap (Debian's libmemcached-tools) are left out where they are missing.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# name, connections, SETs:GETs, size of values
+WORKLOADS = [
+    ("32 B GET, 16 connections", 16, "0:1", 32),
+    ("32 B GET, 96 connections", 96, "0:1", 32),
+    ("32 B SET, 96 connections", 96, "1:0", 32),
+    ("4096 B GET, 96 connections", 96, "0:1", 4096),
+    ("4096 B SET, 96 connections", 96, "1:0", 4096),
+]
+KEYS = 10_000
+
+
+def run(command):
+    """Runs to the end: CPU seconds, wall seconds, stdout."""
+    begun = time.monotonic()
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        text = out.read().decode()
+    if process.returncode != 0:
+        sys.exit(f"error: {' '.join(map(str, command))} ended with {process.returncode}")
+    return usage.ru_utime + usage.ru_stime, time.monotonic() - begun, text
+
+
+def krarup(binary, port, workload, seconds):
+    _, connections, ratio, size = workload
+    cpu, _, text = run(
+        [binary, "load", "-s", f"127.0.0.1:{port}", "-c", connections, "-t", 1, "--ratio", ratio, "-d", size,
+         "--seconds", seconds, "--keys", KEYS, "--key-prefix", "memtier-", "--json", "-"]
+    )
+    result = json.loads(text)
+    assert not result["overall"]["errors"], result["overall"]["errors"]
+    return cpu, result["account"]["sent"], result["seconds"]
+
+
+def memtier(binary, port, workload, seconds):
+    _, connections, ratio, size = workload
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        cpu, _, _ = run(
+            [binary, "-s", "127.0.0.1", "-p", port, "-P", "memcache_text", "-c", connections, "-t", 1,
+             f"--ratio={ratio}", f"--data-size={size}", f"--test-time={seconds}", f"--key-maximum={KEYS - 1}",
+             "--hide-histogram", f"--json-out-file={out.name}"]
+        )
+        stats = json.load(open(out.name))["ALL STATS"]
+    return cpu, stats["Totals"]["Count"], stats["Runtime"]["Total duration"] / 1e3
+
+
+def memcslap(binary, port, workload, seconds):
+    # It counts requests instead of seconds and has no size of values; it stores its keys first, which are requests too.
+    _, connections, ratio, _ = workload
+    each, loaded = 400 * seconds, 1_000
+    cpu, wall, _ = run(
+        [binary, f"--servers=127.0.0.1:{port}", f"--concurrency={connections}", f"--execute-number={each}",
+         f"--initial-load={loaded}", f"--test={'get' if ratio == '0:1' else 'set'}"]
+    )
+    return cpu, connections * each + loaded, wall
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--krarup", default=ROOT / "target/release/krarup")
+    arguments.add_argument("--memtier", default=shutil.which("memtier_benchmark"))
+    arguments.add_argument("--memcslap", default=shutil.which("memcslap"))
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--seconds", type=int, default=3)
+    arguments = arguments.parse_args()
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    command = ["memcached", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-m", "256", "-p", str(port)]
+    server = subprocess.Popen(command + (["-u", "nobody"] if os.geteuid() == 0 else []))
+    generators = [("krarup load", krarup, arguments.krarup)]
+    generators += [("memtier", memtier, arguments.memtier)] if arguments.memtier else []
+    try:
+        for _ in range(500):
+            try:
+                socket.create_connection(("127.0.0.1", port), 0.2).close()
+                break
+            except OSError:
+                time.sleep(0.01)
+        print(f"{'workload':<28} {'generator':<12} {'µs/request':>10} {'krarup is':>22} {'requests/s':>11}")
+        for workload in WORKLOADS:
+            here = list(generators)
+            if arguments.memcslap and workload[3] == 32:
+                here.append(("memcslap", memcslap, arguments.memcslap))
+            run([arguments.krarup, "load", "-s", f"127.0.0.1:{port}", "--populate-only", "--keys", KEYS,
+                 "--key-prefix", "memtier-", "-d", workload[3]])
+            costs = {name: [] for name, _, _ in here}
+            rates = {name: [] for name, _, _ in here}
+            for _ in range(arguments.rounds):
+                for name, generator, binary in here:
+                    cpu, requests, seconds = generator(binary, port, workload, arguments.seconds)
+                    costs[name].append(cpu / requests * 1e6)
+                    rates[name].append(requests / seconds)
+            for name in costs:
+                ratios = [ours / theirs for ours, theirs in zip(costs["krarup load"], costs[name])]
+                compared = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+                print(f"{workload[0]:<28} {name:<12} {statistics.median(costs[name]):>10.2f} "
+                      f"{'' if name == 'krarup load' else compared:>22} {statistics.median(rates[name]):>11,.0f}", flush=True)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+if __name__ == "__main__":
+    main()
