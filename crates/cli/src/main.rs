@@ -14,6 +14,7 @@ mod demo;
 mod failure;
 mod load;
 mod memtier;
+mod model;
 mod pages;
 mod proxy;
 
@@ -33,6 +34,7 @@ enum Job {
     Cache(cache::CacheArgs),
     Load(Box<load::LoadArgs>),
     Memtier(memtier::MemtierArgs),
+    Model(model::ModelArgs),
     Demo(demo::DemoArgs),
     Man(pages::ManArgs),
     Completions(pages::CompletionsArgs),
@@ -69,6 +71,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Cache(args) => cache::run(args),
         Job::Load(args) => load::run(args),
         Job::Memtier(args) => memtier::run(args),
+        Job::Model(args) => model::run(args),
         Job::Demo(args) => demo::run(args),
         Job::Man(args) => pages::man(args),
         Job::Completions(args) => {

@@ -7,9 +7,11 @@
 
 mod fitting;
 mod rows;
+mod tables;
 
 pub use fitting::{Calibration, Form, Interval95, Predicted, Residual, calibrate, calibrate_as, fit};
 pub use rows::{Measured, Row, check_anchors, check_rows, read_csv, read_measured};
+pub use tables::prediction_table;
 
 use krarup_stats::{Column, Intercept, Regression, USUAL_LEVEL};
 use krarup_units::{Bytes, Seconds};

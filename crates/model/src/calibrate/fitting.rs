@@ -343,28 +343,54 @@ fn nelder_mead(start: &[f64], loss: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     simplex.swap_remove(0).1
 }
 
+/// Draws of the calibration rows: an interval at 95 % rests on the outer five of each side.
+const RESAMPLES: usize = 200;
+
 impl Calibration {
-    /// Predicts a configuration, with bootstrap intervals for one new measurement: the calibration rows are drawn again with
-    /// replacement, the form is fitted to each draw, and its prediction gets the error of a row that was left out.
+    /// Predicts one configuration; see [`Calibration::predict_all`].
     ///
     /// # Errors
     /// As [`FlowModel::solve`].
     pub fn predict(&self, population: usize, workers: usize) -> Result<Predicted, Error> {
+        Ok(self.predict_all(&[(population, workers)])?.swap_remove(0))
+    }
+
+    /// Predicts configurations (population, workers), with bootstrap intervals for one new measurement: the calibration rows are
+    /// drawn again with replacement, the form is fitted to each draw, and its prediction gets the error of a row that was left
+    /// out.
+    ///
+    /// # Errors
+    /// As [`FlowModel::solve`].
+    pub fn predict_all(&self, configurations: &[(usize, usize)]) -> Result<Vec<Predicted>, Error> {
+        let bootstrap = Bootstrap { resamples: RESAMPLES, ..Bootstrap::seeded(self.seed) };
+        let draws = bootstrap.rows(self.rows.len()).map_err(statistics)?;
+        // A draw of one row again and again has no curve; it is left out.
+        let refitted: Vec<FlowModel> = draws
+            .filter_map(|draw| {
+                let rows: Vec<Row> = draw.iter().map(|i| self.rows[*i].clone()).collect();
+                fit(&rows, self.form).ok()
+            })
+            .collect();
+        configurations
+            .iter()
+            .map(|(population, workers)| self.predict_with(&refitted, *population, *workers))
+            .collect()
+    }
+
+    fn predict_with(
+        &self,
+        refitted: &[FlowModel],
+        population: usize,
+        workers: usize,
+    ) -> Result<Predicted, Error> {
         let answer = self.model.solve(population, workers)?;
         let errors: Vec<(f64, f64)> = self.residuals.iter().filter_map(|r| r.held_out).collect();
-        let bootstrap = Bootstrap { resamples: 400, ..Bootstrap::seeded(self.seed) };
         let (mut throughputs, mut responses) = (Vec::new(), Vec::new());
-        let draws = bootstrap.rows(self.rows.len()).map_err(statistics)?;
-        for (number, draw) in draws.enumerate() {
-            let rows: Vec<Row> = draw.iter().map(|i| self.rows[*i].clone()).collect();
-            // A draw of one row again and again has no curve; it is left out.
-            let Ok(refitted) = fit(&rows, self.form).and_then(|model| model.solve(population, workers))
-            else {
-                continue;
-            };
+        for (number, model) in refitted.iter().enumerate() {
+            let Ok(again) = model.solve(population, workers) else { continue };
             let (x, r) = if errors.is_empty() { (0.0, 0.0) } else { errors[number % errors.len()] };
-            throughputs.push(refitted.throughput / (1.0 + x).max(0.1));
-            responses.push(refitted.response / (1.0 + r).max(0.1));
+            throughputs.push(again.throughput / (1.0 + x).max(0.1));
+            responses.push(again.response / (1.0 + r).max(0.1));
         }
         let interval = |values: Vec<f64>, value: f64| -> Result<Interval95, Error> {
             let found = percentile_interval(values, USUAL_LEVEL).map_err(statistics)?;
@@ -372,14 +398,12 @@ impl Calibration {
         };
         let most = self.rows.iter().map(Row::busy).fold(0.0, f64::max);
         let least = self.rows.iter().map(Row::busy).fold(f64::INFINITY, f64::min);
+        let same = |r: &Row| r.population == population as u64 && r.workers == workers as u64;
         Ok(Predicted {
             answer,
             throughput: interval(throughputs, answer.throughput)?,
             response: interval(responses, answer.response)?,
-            calibrated: self
-                .rows
-                .iter()
-                .any(|r| r.population == population as u64 && r.workers == workers as u64),
+            calibrated: self.rows.iter().any(same),
             extrapolated: answer.busy > most * 1.02 || answer.busy < least * 0.98,
         })
     }

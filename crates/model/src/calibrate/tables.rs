@@ -1,0 +1,126 @@
+//! What a calibration says, as tables.
+
+use super::fitting::{Calibration, Predicted};
+use crate::table::{Table, Unit};
+
+impl Calibration {
+    /// Each form that was tried, its parameters, and its mean error over rows left out one at a time.
+    pub fn forms_table(&self) -> Table {
+        let columns = [
+            ("form", Unit::Text),
+            ("parameters", Unit::Count),
+            ("error of rows left out", Unit::Share),
+            ("chosen", Unit::Text),
+        ];
+        let mut table = Table::new("Forms tried, by leaving one row out at a time", &columns);
+        for (form, score) in &self.scores {
+            let chosen = if *form == self.form { "yes" } else { "" };
+            table.push(vec![
+                form.name().into(),
+                (form.parameters() as f64).into(),
+                (*score).into(),
+                chosen.into(),
+            ]);
+        }
+        table
+    }
+
+    /// The calibration rows: what they say of busy workers, hold time and time outside, and how far the model is
+    /// from them, in the fit and with the row left out.
+    pub fn rows_table(&self) -> Table {
+        let columns = [
+            ("row", Unit::Text),
+            ("population", Unit::Count),
+            ("workers", Unit::Count),
+            ("throughput", Unit::PerSecond),
+            ("response", Unit::Seconds),
+            ("busy", Unit::Count),
+            ("hold", Unit::Seconds),
+            ("outside", Unit::Seconds),
+            ("error of X", Unit::Share),
+            ("error of R", Unit::Share),
+            ("of X, left out", Unit::Share),
+            ("of R, left out", Unit::Share),
+        ];
+        let mut table =
+            Table::new(format!("Calibration rows ({}, seed {})", self.form.name(), self.seed), &columns);
+        for (row, residual) in self.rows.iter().zip(&self.residuals) {
+            table.push(vec![
+                row.place.as_str().into(),
+                (row.population as f64).into(),
+                (row.workers as f64).into(),
+                row.throughput.into(),
+                row.response.into(),
+                row.busy().into(),
+                row.hold().into(),
+                row.outside().into(),
+                residual.throughput.into(),
+                residual.response.into(),
+                residual.held_out.map(|e| e.0).into(),
+                residual.held_out.map(|e| e.1).into(),
+            ]);
+        }
+        table
+    }
+
+    /// The laws that rows break; `None` when all hold.
+    pub fn broken_table(&self) -> Option<Table> {
+        let columns = [
+            ("row", Unit::Text),
+            ("law", Unit::Text),
+            ("measured", Unit::Count),
+            ("implied", Unit::Count),
+            ("difference", Unit::Share),
+        ];
+        let mut table = Table::new("Laws that rows break", &columns);
+        for check in &self.broken {
+            table.push(vec![
+                check.place.as_str().into(),
+                check.law.as_str().into(),
+                check.measured.into(),
+                check.implied.into(),
+                check.difference.into(),
+            ]);
+        }
+        (!table.rows.is_empty()).then_some(table)
+    }
+}
+
+/// Predictions with their intervals; those for calibrated or far configurations say so.
+pub fn prediction_table(predictions: &[Predicted]) -> Table {
+    let columns = [
+        ("population", Unit::Count),
+        ("workers", Unit::Count),
+        ("throughput", Unit::PerSecond),
+        ("low", Unit::PerSecond),
+        ("high", Unit::PerSecond),
+        ("response", Unit::Seconds),
+        ("low", Unit::Seconds),
+        ("high", Unit::Seconds),
+        ("wait", Unit::Seconds),
+        ("busy", Unit::Count),
+        ("remark", Unit::Text),
+    ];
+    let mut table = Table::new("Predictions with intervals for one new measurement (95 %)", &columns);
+    for p in predictions {
+        let remark = match (p.calibrated, p.extrapolated) {
+            (true, _) => "calibrated on this configuration: no prediction",
+            (false, true) => "outside of the busy workers measured",
+            (false, false) => "",
+        };
+        table.push(vec![
+            (p.answer.population as f64).into(),
+            (p.answer.workers as f64).into(),
+            p.throughput.value.into(),
+            p.throughput.low.into(),
+            p.throughput.high.into(),
+            p.response.value.into(),
+            p.response.low.into(),
+            p.response.high.into(),
+            p.answer.wait.into(),
+            p.answer.busy.into(),
+            remark.into(),
+        ]);
+    }
+    table
+}
