@@ -21,6 +21,7 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need nc netcat-openbsd
 	@scripts/need python3 python3
 	@scripts/need --optional chromium chromium
+	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
 	$(CARGO) test --workspace --quiet
 
 check: ## format, lints with warnings as errors, documentation without dead links
