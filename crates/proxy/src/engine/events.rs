@@ -311,10 +311,26 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                     link.writable = count == length;
                 }
                 Moved::None => link.writable = false,
-                Moved::Closed => return self.lose(server, "the connection was closed", Outcome::ServerLost),
-                Moved::Failed(error) => return self.lose(server, &error.to_string(), Outcome::ServerLost),
+                Moved::Closed => return self.last_answers(server, "the server closed the connection"),
+                Moved::Failed(error) => return self.last_answers(server, &plain(&error)),
             }
         }
+    }
+
+    /// Nothing can be written to a server any more. What it answered before that has been carried out and counted there, and is
+    /// still to be read; everything else is lost.
+    fn last_answers(&mut self, server: usize, why: &str) {
+        loop {
+            let link = &mut self.servers[server];
+            let Some(conn) = &mut link.conn else { return };
+            let Moved::Some(count) = conn.read(link.inbox.room(SERVER_READ)) else { break };
+            link.inbox.filled(count);
+            match self.core.server_bytes(server, link.inbox.unread(), self.clock.now()) {
+                Ok(used) => link.inbox.consume(used),
+                Err(why) => return self.lose(server, &why, Outcome::ServerError),
+            }
+        }
+        self.lose(server, why, Outcome::ServerLost);
     }
 
     fn write_client(&mut self, id: u32) {
