@@ -122,10 +122,27 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
             Failure::run(error.to_string())
         }
     };
-    let mut servers = Servers::start(&args.servers, &stop).map_err(failed)?;
-    eprintln!("servers: {}", servers.describe());
-    let trials = sweep(&plan, &mut servers, &stop).map_err(failed)?;
-    servers.stop().map_err(failed)?;
+    let out = |error: std::io::Error| {
+        Failure::run(format!("{} cannot be written: {error}", args.out.display()))
+            .hint("choose another directory with --out")
+    };
+    // Now, and not after all the runs.
+    let made_here = !args.out.exists();
+    std::fs::create_dir_all(&args.out).map_err(out)?;
+    let runs = || {
+        let mut servers = Servers::start(&args.servers, &stop)?;
+        eprintln!("servers: {}", servers.describe());
+        let trials = sweep(&plan, &mut servers, &stop)?;
+        servers.stop()?;
+        Ok((servers, trials))
+    };
+    let (servers, trials) = runs().map_err(|error| {
+        if made_here {
+            // It is empty.
+            let _ = std::fs::remove_dir(&args.out);
+        }
+        failed(error)
+    })?;
     let environment = trial::environment(&servers, started);
     let results = krarup_analysis::sweep::summarise(
         "A middleware before memcached: a sweep of clients",
@@ -138,9 +155,6 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     for verdict in &results.verdicts {
         println!("{}: {verdict}\n", verdict.at.workload);
     }
-    let out =
-        |error: std::io::Error| Failure::run(error.to_string()).hint("choose another directory with --out");
-    std::fs::create_dir_all(&args.out).map_err(out)?;
     let text = serde_json::to_string_pretty(&results).expect("results are plain data");
     std::fs::write(args.out.join("results.json"), text).map_err(out)?;
     let page = krarup_report::Page::of(&document).write(&args.out).map_err(out)?;

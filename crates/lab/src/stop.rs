@@ -14,14 +14,14 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// From now on SIGINT, SIGTERM and SIGHUP are heard here. The second one ends the process at once.
+    /// From now on SIGINT, SIGTERM and SIGHUP are heard here. However many come: one that ended us at once would leave what we
+    /// have started running, and ending it in order takes seconds at most.
     ///
     /// # Errors
     /// From the system, when signals are refused.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop.asked))?;
             flag::register(signal, Arc::clone(&stop.asked))?;
         }
         Ok(stop)

@@ -1,5 +1,7 @@
 //! The servers of a demo: started here, or running already.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -47,10 +49,12 @@ impl Servers {
         let installed = version();
         let memcached = match choice {
             Choice::Running(addresses) => {
+                let mut versions = addresses.iter().map(tell_version).collect::<Result<Vec<_>, _>>()?;
+                versions.dedup();
                 return Ok(Self {
                     addresses: addresses.clone(),
                     processes: Vec::new(),
-                    kind: "running already".into(),
+                    kind: format!("running {}", versions.join(", ")),
                 });
             }
             Choice::Embedded => false,
@@ -101,6 +105,25 @@ impl Servers {
     /// Ends those that were started here.
     pub(super) fn stop(&mut self) -> Result<(), StationError> {
         self.processes.iter_mut().try_for_each(|process| process.stop(PATIENCE).map(drop))
+    }
+}
+
+/// What a running server says its version is.
+fn tell_version(address: &Address) -> Result<String, StationError> {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect((address.host.as_str(), address.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"version\r\nquit\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let wrong = |why: String| StationError { name: format!("server {address}"), why, said: Vec::new() };
+    let answer =
+        ask().map_err(|error| wrong(format!("does not answer: {error}; is a memcached running there?")))?;
+    match answer.trim_end().strip_prefix("VERSION ") {
+        Some(version) => Ok(version.to_owned()),
+        None => Err(wrong(format!("is no memcached: it answers `{}` to `version`", answer.escape_debug()))),
     }
 }
 
