@@ -7,7 +7,6 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -202,14 +201,9 @@ fn a_stop_under_load_replies_to_every_request_that_was_accepted() {
 
 /// A proxy with this configuration before one scripted server, and the connection of the two.
 fn before_a_script(name: &str, config: &str) -> (Program, TcpListener, Peer) {
-    let listener = listen();
-    let address = listener.local_addr().unwrap();
-    let config = file(name, config);
-    let (proxy, server) = thread::scope(|scope| {
-        let greeting = scope.spawn(|| greet(&listener).unwrap());
-        let proxy = Program::proxy(&[address], &["--config", &config]);
-        (proxy, greeting.join().unwrap())
-    });
+    let listener = [listen()];
+    let (proxy, mut servers) = Program::proxy_before(&listener, &["--config", &file(name, config)]);
+    let ([listener], Some(server)) = (listener, servers.pop()) else { unreachable!("there is one") };
     (proxy, listener, server)
 }
 
@@ -229,6 +223,21 @@ fn a_stop_waits_for_a_server_that_stalls_as_long_as_it_is_told_to() {
         "{ended:?}"
     );
     assert!(client.rest().is_empty());
+}
+
+#[test]
+fn a_second_signal_ends_the_proxy_at_once() {
+    let config = "timeout = \"1000s\"\nshutdown_limit = \"1000s\"";
+    let (mut proxy, _listener, mut server) = before_a_script("impatient", config);
+    let mut client = proxy.connect();
+    client.send(b"get a\r\n").unwrap();
+    server.expect(b"get a\r\n").unwrap();
+    proxy.interrupt();
+    proxy.says_text("stopping");
+    proxy.signal(Signal::INT);
+    let ended = proxy.ended();
+    assert!(ended.success && ended.errors.contains("1 requests were not finished"), "{ended:?}");
+    assert!(ended.output.contains("queue: unlimited workers"), "statistics all the same: {ended:?}");
 }
 
 // ---- servers that are down or stall -----------------------------------------------------------------------
@@ -402,6 +411,7 @@ fn clients_who_have_read_a_large_reply_hold_no_memory_for_it() {
 
 #[test]
 fn a_thousand_who_are_idle_and_three_hundred_who_come_at_once() {
+    krarup_net::files::allow_many();
     let server = Program::memcached(&[]);
     let proxy = Program::proxy(&[server.address()], &[]);
     let mut first = proxy.connect();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 
 use super::TOO_LONG;
-use super::peer::Peer;
+use super::peer::{Peer, greet};
 
 /// A port of 127.0.0.1 that nobody else is given, also while nobody listens there: for servers that are told their port,
 /// and for those that go and come back.
@@ -146,7 +146,19 @@ impl Program {
         Self::krarup(&arguments)
     }
 
-    /// The same, by somebody who may have no more than so many files open unless he asks for more.
+    /// The same before scripted servers, and the connections it has made to them.
+    pub(crate) fn proxy_before(servers: &[TcpListener], flags: &[&str]) -> (Self, Vec<Peer>) {
+        let addresses: Vec<_> = servers.iter().map(|server| server.local_addr().unwrap()).collect();
+        // The proxy is ready when it has been greeted, so that somebody must greet it before.
+        thread::scope(|scope| {
+            let greetings: Vec<_> =
+                servers.iter().map(|server| scope.spawn(|| greet(server).unwrap())).collect();
+            let proxy = Self::proxy(&addresses, flags);
+            (proxy, greetings.into_iter().map(|greeting| greeting.join().unwrap()).collect())
+        })
+    }
+
+    /// Starts our proxy as somebody who may have no more than so many files open unless he asks for more.
     pub(crate) fn proxy_limited(files: u32, servers: &[SocketAddr]) -> Self {
         let mut command = Command::new("sh");
         let script = format!("ulimit -S -n {files}; exec \"$@\"");
