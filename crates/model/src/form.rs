@@ -2,7 +2,7 @@
 //!
 //! Both have the same keys; [`EXAMPLE`] is a commented file with all of them. Reading happens in two
 //! steps: text → the schema (serde knows the line of what it cannot read), schema → [`Network`] (each
-//! error remembers the keys that led to it, and [`line_of`] finds their line in the TOML text).
+//! error remembers the keys that led to it, and `line_of` finds their line in the TOML text).
 
 use krarup_units::{Bytes, Seconds, text};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
