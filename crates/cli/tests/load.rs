@@ -397,6 +397,22 @@ fn a_stall_is_seen_by_every_request_that_was_due_in_it() {
 }
 
 #[test]
+fn a_server_that_never_comes_back_does_not_keep_a_counted_run_from_ending() {
+    let server = scripted(storing());
+    let mortal = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = mortal.local_addr().unwrap();
+    // It lets one client in, and is gone with its port.
+    thread::spawn(move || drop((mortal.accept().unwrap(), mortal)));
+    let servers = format!("{},{address}", server.address);
+    let (code, result, stderr) = result(&["-s", &servers, "-c", "2", "-n", "40", "--give-up", "60ms"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert_nothing_is_lost_in_silence(&result);
+    assert_eq!(number(&result, "/account/answered"), 20);
+    assert!(number(&result, "/account/connects_failed") > 0);
+    assert!(result["warnings"].as_array().unwrap().iter().any(|one| one["warning"] == "gave_up"));
+}
+
+#[test]
 fn the_highest_rate_is_searched_for_and_comes_with_its_trials() {
     let server = scripted(storing());
     // Any server answers within ten seconds: what is tested is the search. It starts so high that no rate above is possible.

@@ -75,7 +75,8 @@ pub struct Task {
     pub drain: Nanos,
     /// After how long without an answer a connection is given up; zero: never.
     pub request_timeout: Nanos,
-    /// After how long without any connection this thread ends.
+    /// After how long without any connection this thread ends, and after how long without its own a client that has so many
+    /// requests to send gives them up.
     pub give_up: Nanos,
     /// Whether values are verified.
     pub verify: bool,
@@ -124,7 +125,7 @@ pub struct Done {
     pub last: Stamp,
     /// Processor time the thread used from the start of the run on.
     pub cpu: Nanos,
-    /// Whether it ended because no connection stood any more.
+    /// Whether a part of the run was given up because connections did not stand any more.
     pub gave_up: bool,
 }
 
@@ -161,6 +162,8 @@ struct Connection {
     alarm: Stamp,
     /// How often it stands in the queue of free slots.
     queued: usize,
+    /// Since when it does not stand.
+    down: Option<Stamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,6 +205,7 @@ pub struct Engine {
     next_check: Stamp,
     last: Stamp,
     last_error: Option<io::Error>,
+    gave_up: bool,
 }
 
 impl Engine {
@@ -222,6 +226,7 @@ impl Engine {
                 pause: FIRST_PAUSE,
                 alarm: NEVER,
                 queued: 0,
+                down: None,
             })
             .collect();
         let engine = Self {
@@ -250,6 +255,7 @@ impl Engine {
             next_check: Stamp(0),
             last: Stamp(0),
             last_error: None,
+            gave_up: false,
         };
         Ok((engine, waker))
     }
@@ -294,7 +300,7 @@ impl Engine {
         let cpu_before = cpu::thread();
         self.begin(clock);
         let mut events = Events::with_capacity(1_024);
-        let gave_up = loop {
+        loop {
             let now = self.clock.now();
             let stopped = self.stop.get();
             if stopped < self.end {
@@ -307,10 +313,11 @@ impl Engine {
             self.serve_arrivals(now);
             self.check(now);
             if self.is_done(now) {
-                break false;
+                break;
             }
             if self.alone.is_some_and(|since| now >= since + self.give_up) {
-                break true;
+                self.gave_up = true;
+                break;
             }
             self.sleep(now, self.next_wake(now), &mut events)?;
             for event in &events {
@@ -319,7 +326,7 @@ impl Engine {
                     Token(number) => self.turn(number, &Ready::of(event)),
                 }
             }
-        };
+        }
         let now = self.clock.now();
         for connection in &mut self.connections {
             if connection.client.in_flight() > 0 {
@@ -338,7 +345,7 @@ impl Engine {
             verified: self.account.verified,
             last: self.last,
             cpu: cpu::thread().saturating_sub(cpu_before),
-            gave_up,
+            gave_up: self.gave_up,
         })
     }
 
@@ -349,6 +356,7 @@ impl Engine {
         // Pauses and attempts were on the clock of the connecting phase: begin them anew.
         self.alarms.clear();
         for (number, connection) in self.connections.iter_mut().enumerate() {
+            connection.down = connection.down.map(|_| Stamp(0));
             match &mut connection.link {
                 Link::Up(_) => {}
                 Link::Down => {
@@ -395,7 +403,13 @@ impl Engine {
         }
         self.next_check = now + Nanos::from_millis(100);
         for number in 0..self.connections.len() {
-            let connection = &self.connections[number];
+            let connection = &mut self.connections[number];
+            // A client with so many requests to send would never be done without a connection.
+            let counted = connection.client.budget > 0 && connection.client.budget != u64::MAX;
+            if counted && connection.down.is_some_and(|since| now > since + self.give_up) {
+                connection.client.budget = 0;
+                self.gave_up = true;
+            }
             let limit = self.request_timeout;
             if limit > Nanos::ZERO && connection.client.oldest().is_some_and(|sent| now > sent + limit) {
                 self.lose(number, now, Loss::TimedOut);
@@ -645,6 +659,7 @@ impl Engine {
         };
         connection.link = Link::Up(conn);
         connection.pause = FIRST_PAUSE;
+        connection.down = None;
         self.up += 1;
         self.alone = None;
         if self.running {
@@ -681,6 +696,7 @@ impl Engine {
     fn retry_later(&mut self, number: usize, now: Stamp) {
         let connection = &mut self.connections[number];
         connection.link = Link::Down;
+        connection.down.get_or_insert(now);
         let pause = connection.pause;
         connection.pause = Nanos((pause.0 * 2).min(LONGEST_PAUSE.0));
         self.alarms.push(Reverse((now + pause, Alarm::Connect(number as u32))));

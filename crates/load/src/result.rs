@@ -228,7 +228,7 @@ pub enum Warning {
         /// Of how many.
         of: u64,
     },
-    /// No connection stood any more, and a part of the run was given up.
+    /// Connections did not stand any more, and a part of the run was given up.
     GaveUp,
 }
 
@@ -262,7 +262,9 @@ impl fmt::Display for Warning {
                 "{count} of {of} keys ({:.1} %) were not found: populate first with --populate, or give the servers more memory",
                 percent(count, of)
             ),
-            Self::GaveUp => f.write_str("no connection stood any more, and the rest of the run was given up"),
+            Self::GaveUp => f.write_str(
+                "connections did not stand any more, and what they had still to send was given up",
+            ),
         }
     }
 }
