@@ -2,6 +2,7 @@
 //!
 //! `KRARUP_CASES=20000 cargo test --release` runs more and larger ones.
 
+use krarup_model::Error;
 use krarup_model::bounds::Demands;
 use krarup_model::multi::{self, Customers, Place};
 use krarup_model::single::{self, Pace, Resource};
@@ -129,8 +130,18 @@ proptest! {
         let classes: Vec<_> = demands.iter().map(|d| Customers { name: "c".into(), population, think, demands: d.clone() }).collect();
         let exact = multi::exact(&places, &classes).unwrap();
         for (near, within) in [(multi::schweitzer(&places, &classes), 0.12), (multi::linearizer(&places, &classes), 0.03)] {
-            for (x, truth) in near.unwrap().throughput.iter().zip(&exact.throughput) {
-                prop_assert!((x / truth - 1.0).abs() < within, "{} {}", x, truth);
+            match near {
+                Ok(near) => for (x, truth) in near.throughput.iter().zip(&exact.throughput) {
+                    prop_assert!((x / truth - 1.0).abs() < within, "{} {}", x, truth);
+                },
+                // Near saturation an approximation may come out a little above what is possible. Then it must say so and name the
+                // station, never print the number.
+                Err(Error::Violated { station, law }) => {
+                    prop_assert_eq!(station, "s");
+                    let busy: f64 = law.split(' ').next().and_then(|number| number.parse().ok()).unwrap();
+                    prop_assert!(busy > 1.0 && busy < 1.0 + within, "{}", law);
+                }
+                Err(other) => prop_assert!(false, "{other}"),
             }
         }
     }
