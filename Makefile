@@ -4,7 +4,7 @@ CARGO ?= cargo
 SHELL := /bin/bash
 DEMO_FLAGS ?=
 
-.PHONY: help demo test check bench docs fuzz clean
+.PHONY: help demo test test-oracles check bench docs fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -23,6 +23,11 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need --optional chromium chromium
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
 	$(CARGO) test --workspace --quiet
+
+test-oracles: ## the solvers against GNU Octave's queueing package
+	@scripts/need octave-cli octave
+	@test -n "$$(octave-cli --quiet --eval 'pkg list queueing' 2>/dev/null)" || { echo "hint: apt-get install octave-queueing"; exit 1; }
+	$(CARGO) test --package krarup-model --test oracle -- --nocapture
 
 check: ## format, lints with warnings as errors, documentation without dead links
 	$(CARGO) fmt --all --check

@@ -220,7 +220,7 @@ pub(crate) fn mean_value_analysis(
         for ((r, d), q) in residence.iter_mut().zip(demands).zip(&queue) {
             *r = d * (1.0 + q);
         }
-        let throughput = n as f64 / (think + residence.iter().sum::<f64>());
+        let throughput = n as f64 / (think + total(&residence));
         for (q, r) in queue.iter_mut().zip(&residence) {
             *q = throughput * r;
         }
@@ -228,6 +228,18 @@ pub(crate) fn mean_value_analysis(
         throughputs.push(throughput);
     }
     (throughputs, queues)
+}
+
+/// The sum, in four strands, so that one addition need not wait for the other.
+fn total(values: &[f64]) -> f64 {
+    let (fours, rest) = values.as_chunks::<4>();
+    let mut strands = [0.0; 4];
+    for four in fours {
+        for (strand, value) in strands.iter_mut().zip(four) {
+            *strand += value;
+        }
+    }
+    strands.iter().chain(rest).sum()
 }
 
 /// Queues of the single servers inside a larger network, whose throughput is known: Q(n) = X(n)·D·(1 + Q(n−1)).
@@ -483,45 +495,93 @@ impl Sweep {
 
     /// Every answer is finite and positive, below its bounds, and its customers add up.
     fn check(&self) -> Result<(), Error> {
-        // The fastest each station can ever be, and the shortest a customer can ever stay: over 1..=n.
-        let mut capacity = vec![0.0_f64; self.resources.len()];
-        let mut shortest = vec![f64::INFINITY; self.resources.len()];
-        let broken = |station: &str, law: String| Err(Error::Violated { station: station.into(), law });
+        let mut limits = Limits::new(&self.resources, self.think);
         for n in 1..=self.population() {
             let x = self.throughput(n);
+            let broken = |station: &str, law: String| {
+                Err(Error::Violated { station: station.into(), law: format!("{law} with {n} customers") })
+            };
             if !(x.is_finite() && x > 0.0) {
-                return broken("the network", format!("throughput {x} with {n} customers, must be above 0"));
+                return broken("the network", format!("throughput {x}, must be above 0"));
             }
-            let mut total = x * self.think;
-            let mut least = self.think;
-            for (k, resource) in self.resources.iter().enumerate() {
-                if resource.demand > 0.0 {
-                    let rate = resource.rate(n);
-                    capacity[k] = capacity[k].max(rate);
-                    shortest[k] = shortest[k].min(n as f64 / rate);
-                    least += shortest[k];
-                    if x > capacity[k] * (1.0 + 1e-9) {
-                        let law = format!("throughput {x} with {n} customers, at most {}", capacity[k]);
-                        return broken(&resource.name, law);
-                    }
-                }
-                let queue = self.queue(k, n);
-                if !(queue.is_finite() && queue >= 0.0) {
-                    return broken(&resource.name, format!("queue {queue} with {n} customers, must be ≥ 0"));
-                }
-                total += queue;
+            limits.grow(&self.resources, n);
+            let capacity = limits.capacity();
+            if x > capacity.0 * (1.0 + 1e-9) {
+                let name = &self.resources[capacity.1].name;
+                return broken(name, format!("throughput {x}, at most {}", capacity.0));
             }
+            let least = limits.shortest();
             if x > n as f64 / least * (1.0 + 1e-9) {
                 return broken(
                     "the network",
-                    format!("throughput {x} with {n} customers, at most N / (D + Z)"),
+                    format!("throughput {x}, at most N / (D + Z) = {}", n as f64 / least),
                 );
             }
-            if (total - n as f64).abs() > 1e-6 * n as f64 {
+            let stations = self.resources.len();
+            let row = &self.queue[(n - 1) * stations..n * stations];
+            let total = x * self.think + total(row);
+            // Without leaving early, so that the processor compares several at once.
+            if row.iter().fold(false, |negative, q| negative | (*q < 0.0)) {
+                let k = row.iter().position(|q| *q < 0.0).unwrap_or(0);
+                return broken(&self.resources[k].name, format!("queue {}, must be ≥ 0", row[k]));
+            }
+            // A queue that is not finite shows here.
+            if total.is_nan() || (total - n as f64).abs() > 1e-6 * n as f64 {
                 return broken("the network", format!("ΣQ + X·Z = {total}, must be N = {n}"));
             }
         }
         Ok(())
+    }
+}
+
+/// The fastest each station can be and the shortest a customer can stay, with up to n customers.
+struct Limits {
+    /// The least capacity of stations whose rates never fall, and which of them it is.
+    steady: (f64, usize),
+    /// Their shortest times together, with the think time.
+    steady_shortest: Seconds,
+    /// Stations with speeds of their own: place, capacity so far, shortest time so far.
+    speeds: Vec<(usize, f64, Seconds)>,
+}
+
+impl Limits {
+    fn new(resources: &[Resource], think: Seconds) -> Self {
+        let mut limits = Self { steady: (f64::INFINITY, 0), steady_shortest: think, speeds: Vec::new() };
+        for (k, resource) in resources.iter().enumerate().filter(|(_, r)| r.demand > 0.0) {
+            let servers = match &resource.pace {
+                Pace::Fixed => 1.0,
+                Pace::Servers(count) => f64::from(*count),
+                Pace::Delay => f64::INFINITY,
+                Pace::Speeds(_) => {
+                    limits.speeds.push((k, 0.0, f64::INFINITY));
+                    continue;
+                }
+            };
+            limits.steady_shortest += resource.demand;
+            if servers / resource.demand < limits.steady.0 {
+                limits.steady = (servers / resource.demand, k);
+            }
+        }
+        limits
+    }
+
+    fn grow(&mut self, resources: &[Resource], n: usize) {
+        for (k, capacity, shortest) in &mut self.speeds {
+            let rate = resources[*k].rate(n);
+            *capacity = capacity.max(rate);
+            *shortest = shortest.min(n as f64 / rate);
+        }
+    }
+
+    fn capacity(&self) -> (f64, usize) {
+        self.speeds.iter().fold(
+            self.steady,
+            |least, (k, capacity, _)| if *capacity < least.0 { (*capacity, *k) } else { least },
+        )
+    }
+
+    fn shortest(&self) -> Seconds {
+        self.steady_shortest + self.speeds.iter().map(|s| s.2).sum::<f64>()
     }
 }
 

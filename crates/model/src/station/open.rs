@@ -154,7 +154,7 @@ pub struct PriorityClass {
 }
 
 /// M/G/1 with non-preemptive priorities, the first class most urgent: mean waiting time of each,
-/// W_i = W₀ / ((1 − σ_{i−1})·(1 − σ_i)), with σ_i the utilization of classes up to i and W₀ = Σ λ·E\[S²\]/2
+/// W_i = W₀ / ((1 − σ_{i−1})·(1 − σ_i)), with σ_i the utilization of classes up to i and W₀ = Σ λ·S²·(1 + c²)/2
 /// (Cobham 1954; Bolch et al. 2006, 6.6).
 ///
 /// # Errors
