@@ -236,7 +236,7 @@ impl Distribution {
 
 /// ln Γ(x) for x > 0, by Stirling's series after shifting x above 10; error below 1e-13 (Abramowitz &
 /// Stegun 6.1.41).
-fn ln_gamma(x: f64) -> f64 {
+pub(crate) fn ln_gamma(x: f64) -> f64 {
     let mut shift = 0.0;
     let mut x = x;
     while x < 10.0 {

@@ -20,6 +20,7 @@
 //! | [`flow`] | the model that predicts: held workers whose hold time depends on how many are busy |
 //! | [`calibrate`] | from measurements to a model, with its residuals and intervals |
 //! | [`usl`] | the universal scalability law |
+//! | [`mod@simulate`] | the same description, event by event, with intervals |
 //! | [`mod@solve`] | the right solver for a description, and what it assumes |
 //! | [`limits`] | what bounds a network, and how near measurements come |
 //! | [`whatif`] | the same network with one thing changed, before and after; what matters most |
@@ -42,6 +43,7 @@ pub mod limits;
 pub mod multi;
 pub mod network;
 pub mod open;
+pub mod simulate;
 pub mod single;
 pub mod solve;
 pub mod station;

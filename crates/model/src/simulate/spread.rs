@@ -1,0 +1,110 @@
+//! How response times are distributed: counts in buckets that are 1/1024 of their octave wide.
+//!
+//! The bucket of a number is the leading bits of its float: exponent and ten bits of fraction. So no unit and no range has to be
+//! chosen beforehand, whatever the time scale of a network, and the middle of a bucket is within 0.05 % of all in it. Only
+//! the stretch between the least and the greatest bucket seen is kept.
+
+/// Bits of a float that its bucket ignores.
+const IGNORED: u32 = 52 - 10;
+
+/// Counts by bucket.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Spread {
+    /// The bucket of `counts[0]`.
+    first: usize,
+    counts: Vec<u64>,
+    total: u64,
+}
+
+impl Spread {
+    /// Counts a value, which is ≥ 0 and finite.
+    #[inline]
+    pub(super) fn record(&mut self, value: f64) {
+        let bucket = (value.to_bits() >> IGNORED) as usize;
+        self.total += 1;
+        if let Some(count) = self.counts.get_mut(bucket.wrapping_sub(self.first)) {
+            *count += 1;
+        } else {
+            self.make_room(bucket, bucket);
+            self.counts[bucket - self.first] += 1;
+        }
+    }
+
+    /// Adds what another one counted.
+    pub(super) fn add(&mut self, other: &Self) {
+        if other.counts.is_empty() {
+            return;
+        }
+        self.make_room(other.first, other.first + other.counts.len() - 1);
+        let shift = other.first - self.first;
+        self.counts[shift..].iter_mut().zip(&other.counts).for_each(|(into, from)| *into += from);
+        self.total += other.total;
+    }
+
+    /// How many values were counted.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The least value such that `share` of all are not greater: the middle of its bucket. `None` of nothing.
+    pub(super) fn quantile(&self, share: f64) -> Option<f64> {
+        let rank = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
+        let mut below = 0;
+        let place = self.counts.iter().position(|count| {
+            below += count;
+            below >= rank
+        })?;
+        let edge = |bucket: usize| f64::from_bits((bucket as u64) << IGNORED);
+        let bucket = self.first + place;
+        Some(if bucket == 0 { 0.0 } else { (edge(bucket) + edge(bucket + 1)) / 2.0 })
+    }
+
+    /// Covers the buckets from `least` to `greatest`, some more on the side that has to grow.
+    fn make_room(&mut self, least: usize, greatest: usize) {
+        const MORE: usize = 256;
+        if self.counts.is_empty() {
+            self.first = least.saturating_sub(MORE);
+        }
+        if least < self.first {
+            let first = least.saturating_sub(MORE);
+            self.counts.splice(0..0, std::iter::repeat_n(0, self.first - first));
+            self.first = first;
+        }
+        let end = greatest - self.first + 1;
+        if end > self.counts.len() {
+            self.counts.resize(end + MORE, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn quantiles_are_those_of_the_values_to_a_twentieth_of_a_percent(
+            values in prop::collection::vec(prop_oneof![Just(0.0), (-300.0..300.0_f64).prop_map(|e| 10_f64.powf(e)), 0.9..1.1_f64], 1..200),
+            cut in 0_usize..200, share in 0.0..=1.0_f64,
+        ) {
+            let (mut whole, mut part) = (Spread::default(), Spread::default());
+            for (place, value) in values.iter().enumerate() {
+                if place < cut { whole.record(*value) } else { part.record(*value) }
+            }
+            whole.add(&part);
+            prop_assert_eq!(whole.total(), values.len() as u64);
+            let mut sorted = values;
+            sorted.sort_unstable_by(f64::total_cmp);
+            let exact = sorted[((share * sorted.len() as f64).ceil() as usize).clamp(1, sorted.len()) - 1];
+            let seen = whole.quantile(share).unwrap();
+            prop_assert!((seen - exact).abs() <= 0.0005 * exact, "{} {}", seen, exact);
+        }
+    }
+
+    #[test]
+    fn nothing_has_no_quantile() {
+        assert_eq!(Spread::default().quantile(0.5), None);
+    }
+}
