@@ -1,34 +1,15 @@
 //! What a simulation says: every estimate with the number of observations it rests on and an interval.
-//!
-//! All estimates are ratios of sums (mean response = Σ response / completions, throughput = completions / time). With
-//! batches or replications i and the overall ratio r = Σ y / Σ x, the values
-//!
-//! ```text
-//! v_i = r + (y_i − r x_i) / mean of x
-//! ```
-//!
-//! have the mean r and the spread of the ratio to first order (Law 2015, §9.5.3; Jain 1991, §25.5.2). Batches go through
-//! [`krarup_stats::batch`], which joins neighbours until they no longer depend on each other, or says that they still do; then
-//! there is no interval. Percentiles are read from the histogram of all requests, and their spread from those of the batches
-//! (sectioning; Asmussen & Glynn 2007, §III.5).
 
-use krarup_stats::batch::batch_means;
-use krarup_stats::{Interval, StatsError, Summary};
+use krarup_stats::Interval;
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use super::SimulationSettings;
 use super::place::Place;
-use super::spread::Spread;
+use super::sample::Sample;
 use super::tally::{FlowTally, Names, Tally};
 use crate::Error;
 use crate::network::{Kind, Network};
-use crate::table::{Cell, Table};
-
-/// Observations beyond a percentile that a batch must have to say something about it.
-const BEYOND: f64 = 10.0;
-/// Fewer groups of batches than this say nothing about a percentile's spread.
-const GROUPS: usize = 10;
 
 /// An estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -190,123 +171,6 @@ pub struct MomentClass {
     pub present: f64,
 }
 
-/// Batches of one run, or replications.
-pub(super) struct Sample<'a> {
-    parts: &'a [Tally],
-    replications: bool,
-    level: f64,
-}
-
-impl<'a> Sample<'a> {
-    pub(super) fn batches(parts: &'a [Tally], level: f64) -> Self {
-        Self { parts, replications: false, level }
-    }
-
-    pub(super) fn replications(parts: &'a [Tally], level: f64) -> Self {
-        Self { parts, replications: true, level }
-    }
-
-    /// How many replications, if they are.
-    pub(super) fn replicated(&self) -> Option<usize> {
-        self.replications.then_some(self.parts.len())
-    }
-
-    /// The widest half width of response times and throughputs, relative to the value; `None` if one is not known.
-    pub(super) fn precision(&self, classes: usize) -> Option<f64> {
-        let mut widest = 0.0_f64;
-        for class in 0..classes {
-            for reading in [self.throughput(class), self.response(class)?] {
-                widest = widest.max(reading.half_width()? / reading.value.abs().max(f64::MIN_POSITIVE));
-            }
-        }
-        Some(widest)
-    }
-
-    fn throughput(&self, class: usize) -> Reading {
-        self.rate(|part| part.classes[class].completed)
-    }
-
-    fn response(&self, class: usize) -> Option<Reading> {
-        let completed = |part: &Tally| part.classes[class].completed;
-        self.per(completed, |part| part.classes[class].response)
-    }
-
-    /// So many of something per second.
-    fn rate(&self, count: impl Fn(&Tally) -> u64) -> Reading {
-        let n = self.count(&count);
-        self.ratio(n, |part| count(part) as f64, |part| part.time)
-    }
-
-    /// A mean over time of what `area` sums; `count` is what it rests on.
-    fn mean(&self, count: impl Fn(&Tally) -> u64, area: impl Fn(&Tally) -> f64) -> Reading {
-        self.ratio(self.count(count), area, |part| part.time)
-    }
-
-    /// A mean over observations; `None` if there are none.
-    fn per(&self, count: impl Fn(&Tally) -> u64, sum: impl Fn(&Tally) -> f64) -> Option<Reading> {
-        let n = self.count(&count);
-        (n > 0).then(|| self.ratio(n, sum, |part| count(part) as f64))
-    }
-
-    fn count(&self, count: impl Fn(&Tally) -> u64) -> u64 {
-        self.parts.iter().map(count).sum()
-    }
-
-    fn ratio(&self, n: u64, y: impl Fn(&Tally) -> f64, x: impl Fn(&Tally) -> f64) -> Reading {
-        let (sum_y, sum_x) = self.parts.iter().fold((0.0, 0.0), |(a, b), part| (a + y(part), b + x(part)));
-        let value = sum_y / sum_x;
-        let mean = sum_x / self.parts.len() as f64;
-        let values: Vec<f64> =
-            self.parts.iter().map(|part| value + (y(part) - value * x(part)) / mean).collect();
-        Reading { value, n, interval: self.interval(value, &values) }
-    }
-
-    /// The interval around `value` from the spread of the parts' values.
-    fn interval(&self, value: f64, values: &[f64]) -> Option<Interval> {
-        let level = self.level;
-        let estimate = if self.replications {
-            Summary::of(values).and_then(|summary| summary.mean_estimate(level))
-        } else {
-            batch_means(values, level).map(|means| means.estimate)
-        };
-        let half = match estimate {
-            Ok(estimate) => estimate.interval.half_width(),
-            // Every part says the same, as a network without randomness does.
-            Err(StatsError::Constant { .. }) => 0.0,
-            Err(_) => return None,
-        };
-        Some(Interval { low: value - half, high: value + half, level })
-    }
-
-    fn percentile(&self, class: usize, share: f64) -> Option<Reading> {
-        let spreads: Vec<&Spread> = self.parts.iter().map(|part| &part.responses[class]).collect();
-        let all = joined(&spreads);
-        let value = all.quantile(share)?;
-        // Neighbours are joined until each group knows its own percentile.
-        let beyond = BEYOND / share.min(1.0 - share);
-        let mut size = 1;
-        let interval = loop {
-            let groups: Vec<Spread> = spreads.chunks_exact(size).map(joined).collect();
-            if groups.len() < GROUPS || (self.replications && size > 1) {
-                break None;
-            }
-            if groups.iter().all(|group| group.total() as f64 >= beyond) {
-                let values: Vec<f64> = groups.iter().filter_map(|group| group.quantile(share)).collect();
-                break self.interval(value, &values);
-            }
-            size *= 2;
-        };
-        Some(Reading { value, n: all.total(), interval })
-    }
-}
-
-fn joined(spreads: &[&Spread]) -> Spread {
-    spreads.iter().fold(Spread::default(), |mut sum, spread| {
-        sum.add(spread);
-        sum
-    })
-}
-
 /// Reads all estimates from a sample, after checking every part of it.
 pub(super) fn read(
     network: &Network,
@@ -331,7 +195,7 @@ pub(super) fn read(
                 let sums = &part.classes[class];
                 (sums.completed as f64 / part.time, sums.response / sums.completed as f64)
             };
-            let replications = if sample.replications { sample.parts } else { &[] };
+            let replications = if sample.replicated().is_some() { sample.parts } else { &[] };
             ClassReading {
                 name: description.name.clone(),
                 population: description.population(),
@@ -450,146 +314,4 @@ pub(super) fn timeline(parts: &[&Tally], origin: Seconds, replications: usize) -
             Moment { from, to, classes: classes.collect() }
         })
         .collect()
-}
-
-impl Simulated {
-    /// The results as tables: classes, percentiles, stations, pools (where there are any). `±` columns are half widths of
-    /// the intervals.
-    pub fn tables(&self) -> Vec<Table> {
-        let level = self.settings.level * 100.0;
-        let about = format!("{} events, {} s of simulated time", self.events, self.time);
-        let mut classes = Table::new(
-            format!("{}: classes, simulated ({about}; ± at {level} %)", self.network),
-            &[
-                ("class", ""),
-                ("n", ""),
-                ("throughput", "1/s"),
-                ("throughput ±", "1/s"),
-                ("response", "s"),
-                ("response ±", "s"),
-                ("present", ""),
-                ("present ±", ""),
-                ("lost", "%"),
-                ("lost ±", "%"),
-            ],
-        );
-        let mut percentiles = Table::new(
-            format!("{}: percentiles of the response time", self.network),
-            &[("class", ""), ("percentile", "%"), ("response", "s"), ("response ±", "s")],
-        );
-        for class in &self.classes {
-            let mut row: Vec<Cell> = vec![class.name.as_str().into(), (class.throughput.n as f64).into()];
-            for reading in [Some(class.throughput), class.response, Some(class.present)] {
-                row.extend(cells(reading, 1.0));
-            }
-            row.extend(cells(class.lost, 100.0));
-            classes.push(row);
-            for percentile in &class.percentiles {
-                let mut row: Vec<Cell> = vec![class.name.as_str().into(), (percentile.share * 100.0).into()];
-                row.extend(cells(Some(percentile.response), 1.0));
-                percentiles.push(row);
-            }
-        }
-        let mut stations = Table::new(
-            format!("{}: stations", self.network),
-            &[
-                ("station", ""),
-                ("class", ""),
-                ("throughput", "1/s"),
-                ("throughput ±", "1/s"),
-                ("utilization", ""),
-                ("utilization ±", ""),
-                ("queue", ""),
-                ("queue ±", ""),
-                ("residence", "s"),
-                ("residence ±", "s"),
-                ("wait", "s"),
-                ("wait ±", "s"),
-                ("refused", ""),
-            ],
-        );
-        for station in &self.stations {
-            let by_class = station.classes.iter().filter(|_| self.classes.len() > 1);
-            let all = std::iter::once(("", &station.all));
-            for (class, flow) in all.chain(by_class.map(|(name, flow)| (name.as_str(), flow))) {
-                let mut row: Vec<Cell> = vec![station.name.as_str().into(), class.into()];
-                let known = [flow.throughput, flow.utilization, flow.queue].map(Some);
-                for reading in known.into_iter().chain([flow.residence, flow.wait]) {
-                    row.extend(cells(reading, 1.0));
-                }
-                row.push((flow.refused as f64).into());
-                stations.push(row);
-            }
-        }
-        let mut tables = vec![classes, percentiles, stations];
-        if !self.pools.is_empty() {
-            tables.push(self.pool_table());
-        }
-        tables
-    }
-
-    fn pool_table(&self) -> Table {
-        let mut table = Table::new(
-            format!("{}: pools", self.network),
-            &[
-                ("pool", ""),
-                ("size", ""),
-                ("held", ""),
-                ("held ±", ""),
-                ("waiting", ""),
-                ("waiting ±", ""),
-                ("wait", "s"),
-                ("wait ±", "s"),
-                ("hold", "s"),
-                ("hold ±", "s"),
-                ("refused", ""),
-            ],
-        );
-        for pool in &self.pools {
-            let mut row: Vec<Cell> = vec![pool.name.as_str().into(), f64::from(pool.size).into()];
-            for reading in [Some(pool.held), Some(pool.waiting), pool.wait, pool.hold] {
-                row.extend(cells(reading, 1.0));
-            }
-            row.push((pool.refused as f64).into());
-            table.push(row);
-        }
-        table
-    }
-
-    /// The run over time as a table, one row for each stretch and class.
-    pub fn timeline_table(&self) -> Table {
-        let mut table = Table::new(
-            format!("{}: over time", self.network),
-            &[
-                ("from", "s"),
-                ("to", "s"),
-                ("class", ""),
-                ("begun", "1/s"),
-                ("throughput", "1/s"),
-                ("response", "s"),
-                ("present", ""),
-            ],
-        );
-        for moment in &self.timeline {
-            for (class, at) in self.classes.iter().zip(&moment.classes) {
-                table.push(vec![
-                    moment.from.into(),
-                    moment.to.into(),
-                    class.name.as_str().into(),
-                    at.begun.into(),
-                    at.throughput.into(),
-                    at.response.into(),
-                    at.present.into(),
-                ]);
-            }
-        }
-        table
-    }
-}
-
-/// A reading and its half width.
-fn cells(reading: Option<Reading>, factor: f64) -> [Cell; 2] {
-    let value = reading.map(|reading| reading.value * factor);
-    let half = reading.and_then(|reading| reading.half_width()).map(|half| half * factor);
-    [value.into(), half.into()]
 }

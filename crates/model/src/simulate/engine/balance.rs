@@ -1,0 +1,76 @@
+//! Whether all requests are where the counts say, and what is wrong when nothing can move.
+
+use super::{Engine, NONE, Request};
+use crate::Error;
+
+impl Engine<'_> {
+    /// Counts everybody again, one by one: nobody was lost or made on the way.
+    ///
+    /// # Errors
+    /// [`Error::Violated`], naming the station, class or pool.
+    pub(in crate::simulate) fn check_balance(&self) -> Result<(), Error> {
+        let differ = |what: String, counted: u64, kept: u64| {
+            let law = format!("flow balance: {counted} are there, {kept} by arrivals and departures");
+            if counted == kept { Ok(()) } else { Err(Error::Violated { station: what, law }) }
+        };
+        let mut used = vec![true; self.requests.len()];
+        self.unused.iter().for_each(|id| used[*id as usize] = false);
+        let live = || self.requests.iter().zip(&used).filter(|(_, used)| **used).map(|(request, _)| request);
+        for (number, place) in self.places.iter().enumerate() {
+            let counted = live().filter(|request| request.at as usize == number).count();
+            let name = format!("station `{}`", self.network.stations[number].name);
+            differ(name, counted as u64, u64::from(place.present))?;
+        }
+        for (number, class) in self.network.classes.iter().enumerate() {
+            let own = || live().filter(|request| request.class as usize == number && request.gather == NONE);
+            let kept = class.population().unwrap_or(u64::from(self.classes[number].present));
+            differ(format!("class `{}`", class.name), own().count() as u64, kept)?;
+        }
+        for (number, slots) in self.pools.iter().enumerate() {
+            let name = &self.network.pools[number].name;
+            let holds = |request: &&Request| {
+                request.gather == NONE && self.program.held[request.op as usize].contains(&(number as u32))
+            };
+            let held = u64::from(slots.size - slots.free);
+            differ(format!("pool `{name}`"), live().filter(holds).count() as u64, held)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn too_many(&self) -> Error {
+        let most = (0..self.places.len()).max_by_key(|&place| self.places[place].present);
+        let place = most.map_or("", |place| self.network.stations[place].name.as_str());
+        Error::TooLarge {
+            what: format!(
+                "after {:.3} s of simulated time {} requests are under way at once, most of them at `{place}`",
+                self.now,
+                self.requests.len() - self.unused.len()
+            ),
+            hint: "more work arrives than is done: lower the rate, add servers, or limit the queue".into(),
+        }
+    }
+
+    pub(super) fn deadlock(&self) -> Error {
+        let stations = self.places.iter().zip(&self.network.stations);
+        let full: Vec<String> = stations
+            .filter(|(place, _)| !place.blocked.is_empty())
+            .map(|(_, station)| format!("room at `{}`", station.name))
+            .chain(
+                self.pools
+                    .iter()
+                    .zip(&self.network.pools)
+                    .filter(|(slots, _)| !slots.blocked.is_empty() || slots.line.len() > 0)
+                    .map(|(_, pool)| format!("a slot of `{}`", pool.name)),
+            )
+            .collect();
+        Error::Invalid {
+            thing: "network".into(),
+            why: format!(
+                "deadlock after {:.3} s of simulated time: all who are under way wait for {}",
+                self.now,
+                full.join(" and ")
+            ),
+            hint: "take slots in one order everywhere, or let a full station lose requests".into(),
+        }
+    }
+}
