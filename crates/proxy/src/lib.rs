@@ -6,6 +6,7 @@
 //! | [`core`] | the life of a request, without sockets or a clock |
 //! | `client` `server` | one connection each, without its socket |
 //! | `route` | who is asked: a pure table |
+//! | [`placement`] | which servers a key belongs to: ketama, rendezvous, jump, modulo |
 //! | `balance` | which server gets the next read |
 //! | `dispatch` | one queue, W workers |
 //! | `merge` | how the answers of several servers become one |
@@ -27,6 +28,7 @@ pub mod engine;
 mod exchange;
 mod hold;
 mod merge;
+pub mod placement;
 mod route;
 mod server;
 pub mod stats;

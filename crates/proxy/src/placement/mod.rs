@@ -1,0 +1,226 @@
+//! Which servers a key belongs to: a pure table, built once for a list of servers.
+//!
+//! | file | its one idea |
+//! |---|---|
+//! | `hash` | a key as a number |
+//! | `ketama` | a ring of points |
+//! | `rendezvous` | highest score wins |
+//! | `jump` | a key jumps only to the new slot |
+//! | `modulo` | the remainder |
+//!
+//! Ketama and modulo place every key where twemproxy and libmemcached place it, for the same servers, names, weights and hash
+//! function: `tests/placement` holds what those programs answered.
+
+mod hash;
+mod jump;
+mod ketama;
+mod modulo;
+mod rendezvous;
+#[cfg(test)]
+mod tests;
+
+pub use hash::KeyHash;
+use ketama::Ring;
+use rendezvous::Rendezvous;
+use serde::{Deserialize, Serialize};
+
+/// The port that libmemcached and twemproxy leave out of a server's name.
+const UNNAMED_PORT: u16 = 11_211;
+/// Slots that the weights of one pool may add up to where each unit of weight is a slot.
+const SLOTS: u64 = 1 << 20;
+
+/// One server as placement sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The text that is hashed.
+    pub name: String,
+    /// How much of the keys it gets, in proportion to the others'. At least 1.
+    pub weight: u32,
+}
+
+impl Member {
+    /// A server without a name of its own is called as libmemcached and twemproxy call it: `host:port`, but only `host` where the
+    /// port is 11211.
+    pub fn unnamed(host: &str, port: u16, weight: u32) -> Self {
+        let name = if port == UNNAMED_PORT { host.to_owned() } else { format!("{host}:{port}") };
+        Self { name, weight }
+    }
+}
+
+/// How servers share the keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Distribution {
+    /// A ring with 160 points for a server of mean weight: twemproxy's `ketama`, libmemcached's `KETAMA_WEIGHTED`.
+    #[default]
+    Ketama,
+    /// libmemcached's `consistent` (its `KETAMA` behaviour): 100 points a server, hashed as keys are. As in libmemcached, a weight
+    /// above 1 turns it into [`Distribution::Ketama`].
+    #[serde(rename = "consistent", alias = "ketama_libmemcached")]
+    KetamaLibmemcached,
+    /// Highest score wins: the evenest of those that move only a new server's share.
+    Rendezvous,
+    /// Jump hash: even and quick, for lists that change at their end only.
+    Jump,
+    /// The remainder: twemproxy's and libmemcached's `modula`.
+    #[serde(alias = "modula")]
+    Modulo,
+}
+
+impl Distribution {
+    /// Every distribution with the name it has in a configuration.
+    pub const ALL: [(Self, &str); 5] = [
+        (Self::Ketama, "ketama"),
+        (Self::KetamaLibmemcached, "consistent"),
+        (Self::Rendezvous, "rendezvous"),
+        (Self::Jump, "jump"),
+        (Self::Modulo, "modulo"),
+    ];
+
+    /// The name in a configuration.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(distribution, _)| *distribution == self).expect("all are in the table").1
+    }
+}
+
+/// Where the keys of one pool lie.
+pub struct Placement {
+    hash: KeyHash,
+    tag: Option<(u8, u8)>,
+    members: usize,
+    table: Table,
+    /// What each member was given, for [`Placement::shares`].
+    weights: Vec<u32>,
+}
+
+enum Table {
+    Ring(Ring),
+    Rendezvous(Rendezvous),
+    /// The member of each slot, a slot for each unit of weight.
+    Slots {
+        slot: fn(u64, usize) -> usize,
+        owners: Vec<u16>,
+    },
+}
+
+impl Placement {
+    /// Builds the table for `members`, whose order matters for jump and modulo, and elsewhere only between equal points.
+    ///
+    /// With a `tag`, such as `{` and `}`, only what stands between the first `{` and the next `}` is hashed; the whole key where
+    /// that is empty or there is none.
+    ///
+    /// # Errors
+    /// No member, more than 65,535, a weight of 0, two members of one name where the name decides, or, for jump and modulo, weights
+    /// that add up to more than 1,048,576.
+    pub fn new(
+        distribution: Distribution,
+        hash: KeyHash,
+        tag: Option<(u8, u8)>,
+        members: &[Member],
+    ) -> Result<Self, String> {
+        if members.is_empty() {
+            return Err("there is no server to place keys on".into());
+        }
+        if members.len() > usize::from(u16::MAX) {
+            return Err(format!("{} servers in one pool; 65535 are the most", members.len()));
+        }
+        if let Some(member) = members.iter().find(|member| member.weight == 0) {
+            return Err(format!("{} has weight 0, and must have at least 1", member.name));
+        }
+        let by_name = !matches!(distribution, Distribution::Jump | Distribution::Modulo);
+        let mut names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| by_name && pair[0] == pair[1]) {
+            return Err(format!(
+                "two servers are called {}, and by {} the second would get no key; give them different names",
+                pair[0],
+                distribution.name()
+            ));
+        }
+        let weighted = members.iter().any(|member| member.weight > 1);
+        let table = match distribution {
+            Distribution::KetamaLibmemcached if !weighted => Table::Ring(Ring::unweighted(members, hash)),
+            Distribution::Ketama | Distribution::KetamaLibmemcached => Table::Ring(Ring::weighted(members)),
+            Distribution::Rendezvous => Table::Rendezvous(Rendezvous::new(members)),
+            Distribution::Jump => Table::Slots { slot: jump::slot, owners: slots(members)? },
+            Distribution::Modulo => Table::Slots { slot: modulo::slot, owners: slots(members)? },
+        };
+        let weights = members.iter().map(|member| member.weight).collect();
+        Ok(Self { hash, tag, members: members.len(), table, weights })
+    }
+
+    /// The server a key belongs to, as its place in the list of members.
+    #[inline]
+    pub fn primary(&self, key: &[u8]) -> usize {
+        if self.members == 1 {
+            return 0;
+        }
+        let number = self.hash.number(self.hashed(key));
+        match &self.table {
+            Table::Ring(ring) => ring.primary(number),
+            Table::Rendezvous(rendezvous) => rendezvous.primary(number),
+            Table::Slots { slot, owners } => usize::from(owners[slot(number, owners.len())]),
+        }
+    }
+
+    /// The `count` servers that hold copies of a key, all different, the primary first; all of them where `count` is
+    /// larger. What was in `into` is gone; it grows to no more than the number of members.
+    ///
+    /// After the primary come, by ketama, the next servers clockwise; by rendezvous, the next highest scores; by jump and modulo,
+    /// the next in the list.
+    pub fn replicas(&self, key: &[u8], count: usize, into: &mut Vec<usize>) {
+        into.clear();
+        let count = count.min(self.members);
+        if count == 0 {
+            return;
+        }
+        if count == 1 {
+            into.push(self.primary(key));
+            return;
+        }
+        match &self.table {
+            Table::Ring(ring) => ring.replicas(self.hash.number(self.hashed(key)), count, into),
+            Table::Rendezvous(rendezvous) => {
+                rendezvous.replicas(self.hash.number(self.hashed(key)), count, into);
+            }
+            Table::Slots { .. } => {
+                let primary = self.primary(key);
+                into.extend((primary..self.members).chain(0..primary).take(count));
+            }
+        }
+    }
+
+    /// The share of all keys that each member is expected to get: for a ring, the arcs before its points; else its weight over all.
+    ///
+    /// A ring gives a server of very small weight no point, and so no share, as libmemcached and twemproxy do.
+    pub fn shares(&self) -> Vec<f64> {
+        if let Table::Ring(ring) = &self.table {
+            return ring.shares();
+        }
+        let total: f64 = self.weights.iter().copied().map(f64::from).sum();
+        self.weights.iter().map(|weight| f64::from(*weight) / total).collect()
+    }
+
+    /// The part of a key that is hashed.
+    #[inline]
+    fn hashed<'key>(&self, key: &'key [u8]) -> &'key [u8] {
+        let Some((open, close)) = self.tag else { return key };
+        let inner = key.iter().position(|byte| *byte == open).and_then(|start| {
+            let rest = &key[start + 1..];
+            rest.iter().position(|byte| *byte == close).map(|end| &rest[..end])
+        });
+        inner.filter(|inner| !inner.is_empty()).unwrap_or(key)
+    }
+}
+
+/// One slot for each unit of weight, in the order of the list.
+fn slots(members: &[Member]) -> Result<Vec<u16>, String> {
+    let total: u64 = members.iter().map(|member| u64::from(member.weight)).sum();
+    if total > SLOTS {
+        return Err(format!(
+            "the weights add up to {total}; {SLOTS} are the most, so divide them all by the same number"
+        ));
+    }
+    let owners = members.iter().enumerate();
+    Ok(owners.flat_map(|(owner, member)| std::iter::repeat_n(owner as u16, member.weight as usize)).collect())
+}
