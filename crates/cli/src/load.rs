@@ -156,12 +156,24 @@ enum Miss {
     Set,
 }
 
+/// How a long run tells how far it is.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Progress {
+pub(crate) enum Progress {
     Auto,
     Human,
     Json,
     None,
+}
+
+impl Progress {
+    /// What `auto` means, for a stderr that is a terminal or not.
+    pub(crate) fn unless_piped(self, is_terminal: bool) -> Self {
+        match self {
+            Self::Auto if is_terminal => Self::Human,
+            Self::Auto => Self::None,
+            other => other,
+        }
+    }
 }
 
 /// One value to clap, though it is a list.
@@ -390,11 +402,7 @@ fn failure(error: &LoadError) -> Failure {
 
 /// Tells what happens, once a second.
 fn observer(progress: Progress) -> impl FnMut(&Event<'_>) {
-    let progress = match progress {
-        Progress::Auto if io::stderr().is_terminal() => Progress::Human,
-        Progress::Auto => Progress::None,
-        other => other,
-    };
+    let progress = progress.unless_piped(io::stderr().is_terminal());
     move |event| {
         let Some(all) = event.rows.first() else { return };
         match progress {

@@ -94,3 +94,82 @@ fn rows_become_a_model_that_predicts_and_is_compared() {
     let error = compared["mean_error"][0].as_f64().expect("rows were held out");
     assert!(error < 0.08, "{error}");
 }
+
+#[test]
+fn a_network_is_simulated_until_its_intervals_are_narrow() {
+    let here = directory("model-simulate");
+    let example = text(&krarup(&here, &["model", "example"]));
+    fs::write(here.join("n.toml"), example).expect("written");
+    let simulate =
+        ["model", "simulate", "n.toml", "--seed", "3", "--precision", "0.01", "--max-events", "400000"];
+    let with = |more: &[&str]| krarup(&here, &[&simulate[..], more].concat());
+    let said = with(&["--json", "--html", "page"]);
+    let simulated = json(&said);
+    assert_eq!(simulated["stop"], "precise");
+    assert_eq!(said.stdout, with(&["--json"]).stdout, "the same seed, the same figures");
+    let x = &simulated["classes"][0]["throughput"];
+    let (low, high) = (&x["interval"]["low"], &x["interval"]["high"]);
+    let capacity = 101e6 / 8.0 / 4288.0;
+    assert!(low.as_f64() < Some(capacity * 1.01) && high.as_f64() > Some(capacity * 0.99), "{x}");
+    assert_eq!(simulated["classes"][0]["percentiles"].as_array().map(Vec::len), Some(4));
+    assert!(simulated["warm_up"].as_f64().is_some_and(|time| time > 0.0));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("were left out as warm-up"));
+    let page = fs::read_to_string(here.join("page/report.html")).expect("a page");
+    assert!(page.contains("The run over time"));
+    let shown = text(&with(&["--percentiles", "99.9"]));
+    assert!(shown.contains("±") && shown.contains("99.9") && shown.contains("workers"), "{shown}");
+
+    let wrong = krarup(&here, &["model", "simulate", "n.toml", "--level", "95"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("0.95 is 95 %"));
+}
+
+/// Stations are 0 to 2, the pool of workers is 3.
+#[test]
+fn simulated_visits_are_rows_like_measured_ones() {
+    use krarup_record::file::rows::{Rows, flat};
+    let here = directory("model-visits");
+    fs::write(here.join("n.toml"), text(&krarup(&here, &["model", "example"]))).expect("written");
+    let simulate = ["model", "simulate", "n.toml", "--precision", "0", "--max-events", "20000", "--visits"];
+    for name in ["visits.parquet", "visits.csv"] {
+        assert!(krarup(&here, &[&simulate[..], &[name]].concat()).status.success());
+    }
+    let (mut binary, mut text) = (Vec::new(), Vec::new());
+    let mut file = Rows::open(&here.join("visits.parquet")).expect("a sound file");
+    file.for_each(|visit, servers| binary.push((*visit, servers.to_vec()))).expect("rows");
+    let file = fs::File::open(here.join("visits.csv")).expect("it is there");
+    flat::read(file, |visit, servers| text.push((*visit, servers.to_vec()))).expect("rows");
+    assert!(binary == text && binary.len() > 15_000);
+    let holds = binary.iter().filter(|(visit, _)| visit.station == 3);
+    let (count, parts) = holds.fold((0, 0), |(n, parts), (_, servers)| (n + 1, parts + servers.len()));
+    assert!(
+        count > 3_000 && parts == 2 * count,
+        "each hold names memcached and the link: {parts} of {count}"
+    );
+    assert!(binary.iter().all(|(visit, servers)| visit.is_ordered(servers)));
+}
+
+/// A rate that changes has no long run: replications show each stretch.
+#[test]
+fn arrivals_that_vary_with_time_are_replicated_and_progress_is_told() {
+    let here = directory("model-varying");
+    let network = r#"
+        name = "a busy hour"
+        station = [{ name = "till", servers = 3, discipline = "lifo", capacity = 20 }]
+        [[class]]
+        name = "customer"
+        rate = 2.0
+        profile = [{ at = "100 s", factor = 2.5 }, { at = "150 s", factor = 1 }]
+        path = [{ at = "till", service = { lognormal = "1 s", scv = 2 } }]
+    "#;
+    fs::write(here.join("n.toml"), network).expect("written");
+    let refused = krarup(&here, &["model", "simulate", "n.toml"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("simulate replications"), "{said}");
+    let simulate =
+        ["model", "simulate", "n.toml", "--replicate", "200s", "--warm-up", "20s", "--precision", "0.05"];
+    let simulated = json(&krarup(&here, &[&simulate[..], &["--json"]].concat()));
+    assert!(simulated["replications"].as_u64().is_some_and(|count| count >= 5));
+    let csv = text(&krarup(&here, &[&simulate[..], &["--csv"]].concat()));
+    assert!(csv.contains("from_s,to_s,class,begun_per_s"), "{csv}");
+}

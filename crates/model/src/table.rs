@@ -46,6 +46,15 @@ pub enum Cell {
     Number(f64),
     /// Text.
     Text(String),
+    /// An estimate with the number of observations it rests on.
+    Estimate {
+        /// The value.
+        value: f64,
+        /// Ends of its interval; `None` where the run was too short to know one.
+        interval: Option<(f64, f64)>,
+        /// Observations.
+        n: u64,
+    },
     /// Not known or without meaning here; `null` in JSON.
     Empty,
 }

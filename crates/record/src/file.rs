@@ -8,6 +8,7 @@
 //! | `servers.csv` | what each server did | [`servers`] |
 //! | `histograms.hlog` | the histograms at full resolution | [`log`] |
 //! | `rows.parquet` | every request | [`rows`] |
+//! | the same as CSV | for tools that know no Parquet | [`rows::flat`] |
 //!
 //! Writers take anything that can be written to; [`save`] gives them a file that has its name only when it is complete.
 //! Readers take bytes from anywhere and never panic: what is wrong with a file is a [`Problem`].

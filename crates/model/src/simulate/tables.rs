@@ -4,114 +4,123 @@ use super::result::{Reading, Simulated};
 use crate::table::Unit::{Count, PerSecond, Seconds, Share, Text};
 use crate::table::{Cell, Table};
 
+impl From<Reading> for Cell {
+    fn from(reading: Reading) -> Self {
+        if !reading.value.is_finite() {
+            return Self::Empty;
+        }
+        let interval = reading.interval.map(|interval| (interval.low, interval.high));
+        Self::Estimate { value: reading.value, interval, n: reading.n }
+    }
+}
+
+impl From<Option<Reading>> for Cell {
+    fn from(reading: Option<Reading>) -> Self {
+        reading.map_or(Self::Empty, Self::from)
+    }
+}
+
 impl Simulated {
-    /// The results as tables: classes, percentiles, stations, pools (where there are any). `±` columns are half widths of
-    /// the intervals.
+    /// The results as tables: classes, percentiles, stations, pools (where there are any).
     pub fn tables(&self) -> Vec<Table> {
-        let level = self.settings.level * 100.0;
-        let about = format!("{} events, {} s of simulated time", self.events, self.time);
         let mut classes = Table::new(
-            format!("{}: classes, simulated ({about}; ± at {level} %)", self.network),
+            format!("Classes, simulated (± at {} %)", self.settings.level * 100.0),
             &[
                 ("class", Text),
-                ("n", Count),
+                ("population", Count),
                 ("throughput", PerSecond),
-                ("throughput ±", PerSecond),
                 ("response", Seconds),
-                ("response ±", Seconds),
                 ("present", Count),
-                ("present ±", Count),
                 ("lost", Share),
-                ("lost ±", Share),
             ],
         );
         let mut percentiles = Table::new(
-            format!("{}: percentiles of the response time", self.network),
-            &[("class", Text), ("percentile", Share), ("response", Seconds), ("response ±", Seconds)],
+            "Percentiles of the response time",
+            &[("class", Text), ("percentile", Count), ("response", Seconds)],
         );
         for class in &self.classes {
-            let mut row: Vec<Cell> = vec![class.name.as_str().into(), (class.throughput.n as f64).into()];
-            for reading in [Some(class.throughput), class.response, Some(class.present)] {
-                row.extend(cells(reading));
-            }
-            row.extend(cells(class.lost));
-            classes.push(row);
+            classes.push(vec![
+                class.name.as_str().into(),
+                class.population.map(|population| population as f64).into(),
+                class.throughput.into(),
+                class.response.into(),
+                class.present.into(),
+                class.lost.into(),
+            ]);
             for percentile in &class.percentiles {
-                let mut row: Vec<Cell> = vec![class.name.as_str().into(), (percentile.share).into()];
-                row.extend(cells(Some(percentile.response)));
-                percentiles.push(row);
+                let share = percentile.share * 100.0;
+                percentiles.push(vec![class.name.as_str().into(), share.into(), percentile.response.into()]);
             }
         }
-        let mut stations = Table::new(
-            format!("{}: stations", self.network),
+        let tables = [Some(classes), Some(percentiles), Some(self.station_table()), self.pool_table()];
+        tables.into_iter().flatten().filter(|table| !table.rows.is_empty()).collect()
+    }
+
+    /// Each station, all classes together; and each class, where there are several.
+    fn station_table(&self) -> Table {
+        let mut table = Table::new(
+            "Stations (utilization of a delay: the mean number there)",
             &[
                 ("station", Text),
                 ("class", Text),
                 ("throughput", PerSecond),
-                ("throughput ±", PerSecond),
                 ("utilization", Share),
-                ("utilization ±", Share),
                 ("queue", Count),
-                ("queue ±", Count),
                 ("residence", Seconds),
-                ("residence ±", Seconds),
                 ("wait", Seconds),
-                ("wait ±", Seconds),
                 ("refused", Count),
             ],
         );
         for station in &self.stations {
             let by_class = station.classes.iter().filter(|_| self.classes.len() > 1);
-            let all = std::iter::once(("", &station.all));
+            let all = std::iter::once(("all", &station.all));
             for (class, flow) in all.chain(by_class.map(|(name, flow)| (name.as_str(), flow))) {
-                let mut row: Vec<Cell> = vec![station.name.as_str().into(), class.into()];
-                let known = [flow.throughput, flow.utilization, flow.queue].map(Some);
-                for reading in known.into_iter().chain([flow.residence, flow.wait]) {
-                    row.extend(cells(reading));
-                }
-                row.push((flow.refused as f64).into());
-                stations.push(row);
+                table.push(vec![
+                    station.name.as_str().into(),
+                    class.into(),
+                    flow.throughput.into(),
+                    flow.utilization.into(),
+                    flow.queue.into(),
+                    flow.residence.into(),
+                    flow.wait.into(),
+                    (flow.refused as f64).into(),
+                ]);
             }
         }
-        let mut tables = vec![classes, percentiles, stations];
-        if !self.pools.is_empty() {
-            tables.push(self.pool_table());
-        }
-        tables
+        table
     }
 
-    fn pool_table(&self) -> Table {
+    fn pool_table(&self) -> Option<Table> {
         let mut table = Table::new(
-            format!("{}: pools", self.network),
+            "Pools",
             &[
                 ("pool", Text),
                 ("size", Count),
                 ("held", Count),
-                ("held ±", Count),
                 ("waiting", Count),
-                ("waiting ±", Count),
                 ("wait", Seconds),
-                ("wait ±", Seconds),
                 ("hold", Seconds),
-                ("hold ±", Seconds),
                 ("refused", Count),
             ],
         );
         for pool in &self.pools {
-            let mut row: Vec<Cell> = vec![pool.name.as_str().into(), f64::from(pool.size).into()];
-            for reading in [Some(pool.held), Some(pool.waiting), pool.wait, pool.hold] {
-                row.extend(cells(reading));
-            }
-            row.push((pool.refused as f64).into());
-            table.push(row);
+            table.push(vec![
+                pool.name.as_str().into(),
+                f64::from(pool.size).into(),
+                pool.held.into(),
+                pool.waiting.into(),
+                pool.wait.into(),
+                pool.hold.into(),
+                (pool.refused as f64).into(),
+            ]);
         }
-        table
+        (!table.rows.is_empty()).then_some(table)
     }
 
     /// The run over time as a table, one row for each stretch and class.
     pub fn timeline_table(&self) -> Table {
         let mut table = Table::new(
-            format!("{}: over time", self.network),
+            "Over time, warm-up included",
             &[
                 ("from", Seconds),
                 ("to", Seconds),
@@ -137,9 +146,4 @@ impl Simulated {
         }
         table
     }
-}
-
-/// A reading and its half width.
-fn cells(reading: Option<Reading>) -> [Cell; 2] {
-    [reading.map(|reading| reading.value).into(), reading.and_then(|reading| reading.half_width()).into()]
 }

@@ -25,6 +25,7 @@ use super::{Problem, Run};
 use crate::schema::{Kind, ROWS, VERSION};
 use crate::{ServerVisit, Visit};
 
+pub mod flat;
 mod read;
 mod writer;
 

@@ -1,0 +1,196 @@
+//! What each job of `krarup model` but the simulation does.
+
+use std::fs;
+
+use krarup_model::calibrate;
+use krarup_model::solve::Method;
+use krarup_model::table::Table;
+use krarup_model::{Error, limits, solve, whatif};
+use krarup_report::figures::{LineSeries, Point, Tint};
+use krarup_report::{document, quantity};
+use serde_json::json;
+
+use super::figures::{classes_figure, lines, stations_figure};
+use super::files::{failed, name, parse_network, read, read_calibration, read_network};
+use super::shown::{selection, thinned};
+use super::{Answer, BoundsArgs, CalibrateArgs, CompareArgs, PredictArgs, SolveArgs, WhatifArgs};
+use crate::failure::Failure;
+
+pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {
+    let network = read_network(&args.network)?;
+    let solution =
+        solve::solve(&network, args.method.into()).map_err(|error| failed(&args.network, &error))?;
+    let classes = solution.class_table();
+    let stations = [Some(solution.station_table()), solution.pool_table()];
+    let with_stations = |classes: Table| {
+        std::iter::once(classes).chain(stations.iter().flatten().cloned()).collect::<Vec<_>>()
+    };
+    let bounds = limits::of(&network).ok();
+    let figures = if solution.points.len() > 1 {
+        vec![classes_figure(&solution, bounds.as_ref(), &[]), stations_figure(&solution)]
+    } else {
+        Vec::new()
+    };
+    Ok(Answer {
+        title: format!("{}: solution", name(&network)),
+        notes: solution.notes.clone(),
+        tables: with_stations(thinned(&classes)),
+        full: Some(with_stations(classes)),
+        figures,
+        value: json!(solution),
+    })
+}
+
+pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
+    let network = read_network(&args.network)?;
+    let fail = |error: Error| failed(&args.network, &error);
+    let limits = limits::of(&network).map_err(fail)?;
+    let most = network.classes[0].population().unwrap_or(1);
+    let populations = if args.population.is_empty() { selection(most) } else { args.population.clone() };
+    let mut tables = vec![limits.table()];
+    let mut notes = Vec::new();
+    if network.classes[0].population().is_some() {
+        tables.push(limits.bounds_table(&populations));
+        notes.push(format!("the knee is at N* = {}", krarup_units::text::count(limits.knee)));
+    }
+    if let Some(bottleneck) = &limits.bottleneck {
+        notes.push(format!(
+            "the bottleneck is {bottleneck}: {}/s",
+            krarup_units::text::count(limits.capacity)
+        ));
+    }
+    match whatif::sensitivity(&network, Method::Auto) {
+        Ok(table) => tables.push(table),
+        Err(error) => notes.push(format!("no sensitivities: {error}")),
+    }
+    let value = json!({ "limits": limits, "tables": tables });
+    Ok(Answer {
+        title: format!("{}: bounds", name(&network)),
+        notes,
+        tables,
+        full: None,
+        figures: Vec::new(),
+        value,
+    })
+}
+
+pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
+    let source = read(&args.rows)?;
+    let fail = |error: Error| failed(&args.rows, &error);
+    let rows = calibrate::read_csv(&source, args.unit.seconds(), args.middlewares).map_err(fail)?;
+    let calibration = calibrate::calibrate(&rows, args.cores, args.seed).map_err(fail)?;
+    let json = serde_json::to_string_pretty(&calibration).map_err(|e| Failure::run(e.to_string()))?;
+    fs::write(&args.out, json).map_err(|error| Failure::run(format!("{}: {error}", args.out.display())))?;
+    eprintln!("model: {}", args.out.display());
+    let mut notes = Vec::new();
+    let mut tables = vec![calibration.forms_table(), calibration.rows_table()];
+    if let Some(broken) = calibration.broken_table() {
+        notes.push(
+            "some rows break laws that hold for every system: find out why before you believe the model"
+                .into(),
+        );
+        tables.push(broken);
+    }
+    let title = format!("{}: calibration", args.rows.display());
+    Ok(Answer { title, notes, tables, full: None, figures: Vec::new(), value: json!(calibration) })
+}
+
+pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
+    let calibration = read_calibration(&args.model, &read(&args.model)?)?;
+    let configurations: Vec<(usize, usize)> = args
+        .workers
+        .iter()
+        .flat_map(|workers| args.population.iter().map(|population| (*population, *workers)))
+        .collect();
+    let predictions =
+        calibration.predict_all(&configurations).map_err(|error| failed(&args.model, &error))?;
+    let series = args.workers.iter().enumerate().map(|(index, workers)| LineSeries {
+        name: format!("{workers} workers"),
+        tint: Tint::Series(index),
+        points: predictions
+            .iter()
+            .filter(|p| p.answer.workers == *workers)
+            .map(|p| Point {
+                x: p.answer.population as f64,
+                y: [p.throughput, p.response]
+                    .map(|i| {
+                        let interval = Some((i.low, i.high));
+                        Some(document::Measured {
+                            value: i.value,
+                            interval,
+                            n: calibration.rows.len() as u64,
+                        })
+                    })
+                    .into(),
+            })
+            .collect(),
+    });
+    let caption = "Bars: 95 % intervals for one new measurement, from drawing the calibration rows again.";
+    let figure = lines("predictions", "Predictions", caption, series.collect());
+    Ok(Answer {
+        title: format!("{}: predictions", args.model.display()),
+        notes: vec![format!("calibrated on {} rows, {}", calibration.rows.len(), calibration.form.name())],
+        tables: vec![calibrate::prediction_table(&predictions)],
+        full: None,
+        figures: vec![figure],
+        value: json!({ "calibrated_on": calibration.rows, "predictions": predictions }),
+    })
+}
+
+pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
+    let network = read_network(&args.network)?;
+    let fail = |error: Error| failed(&args.network, &error);
+    let changes = args
+        .change
+        .iter()
+        .map(|text| text.parse())
+        .collect::<Result<Vec<whatif::Change>, Error>>()
+        .map_err(fail)?;
+    let (before, after, table) = whatif::what_if(&network, &changes, args.method.into()).map_err(fail)?;
+    Ok(Answer {
+        title: format!("{}: {}", name(&network), args.change.join(", ")),
+        notes: after.notes.clone(),
+        value: json!({ "changes": args.change, "before": before.last(), "after": after.last(), "table": table }),
+        tables: vec![table],
+        full: None,
+        figures: Vec::new(),
+    })
+}
+
+pub(super) fn compared(args: &CompareArgs) -> Result<Answer, Failure> {
+    let source = read(&args.model)?;
+    let rows = read(&args.rows)?;
+    let fail = |error: Error| failed(&args.rows, &error);
+    let mut figures = Vec::new();
+    let mut notes = Vec::new();
+    let is_calibration = source.trim_start().starts_with('{') && source.contains("\"residuals\"");
+    let table = if is_calibration {
+        let calibration = read_calibration(&args.model, &source)?;
+        let rows = calibrate::read_csv(&rows, args.unit.seconds(), args.middlewares).map_err(fail)?;
+        limits::compare_calibration(&calibration, &rows).map_err(fail)?
+    } else {
+        let network = parse_network(&args.model, &source)?;
+        let measured = calibrate::read_measured(&rows, args.unit.seconds()).map_err(fail)?;
+        let solution = solve::solve(&network, Method::Auto).map_err(|error| failed(&args.model, &error))?;
+        notes.extend(solution.notes.clone());
+        figures.push(classes_figure(&solution, limits::of(&network).ok().as_ref(), &measured));
+        limits::compare_solution(&solution, &measured)
+    };
+    let error = limits::mean_error(&table);
+    match error {
+        Some((x, r)) => notes.push(format!(
+            "mean error of rows the model had not seen: X {}, R {}",
+            quantity::Unit::Share.show(x),
+            quantity::Unit::Share.show(r)
+        )),
+        None => notes.push("no row that the model had not seen: its errors are no evidence".into()),
+    }
+    Ok(Answer {
+        title: format!("{}: measured and model", args.model.display()),
+        notes,
+        value: json!({ "table": table, "mean_error": error }),
+        tables: vec![table],
+        full: None,
+        figures,
+    })
+}

@@ -1,0 +1,92 @@
+//! A model's tables as the report has them, and the page.
+
+use krarup_model::table::{Cell, Table, Unit};
+use krarup_report::document::{self, Block, Document, Note, Section};
+use krarup_report::quantity;
+
+use super::Answer;
+
+/// 1, 2, 5, 10, … and the last.
+pub(super) fn selection(most: u64) -> Vec<u64> {
+    let decades = std::iter::successors(Some(1_u64), |decade| decade.checked_mul(10));
+    let mut chosen: Vec<u64> =
+        decades.flat_map(|decade| [1, 2, 5].map(|digit| decade.saturating_mul(digit))).collect();
+    chosen.retain(|n| *n < most);
+    chosen.push(most);
+    chosen
+}
+
+/// Some of the populations, for people; CSV and JSON have them all.
+pub(super) fn thinned(table: &Table) -> Table {
+    let most = table.rows.len() as u64;
+    if most <= 12 {
+        return table.clone();
+    }
+    let rows = selection(most).iter().map(|n| table.rows[*n as usize - 1].clone()).collect();
+    Table { rows, ..table.clone() }
+}
+
+pub(super) fn unit(unit: Unit) -> quantity::Unit {
+    match unit {
+        Unit::Text => quantity::Unit::Text,
+        Unit::Count => quantity::Unit::Count,
+        Unit::PerSecond => quantity::Unit::PerSecond,
+        Unit::Seconds => quantity::Unit::Seconds,
+        Unit::Share => quantity::Unit::Share,
+    }
+}
+
+pub(super) fn shown(table: &Table) -> document::Table {
+    let name: String =
+        table.title.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    document::Table {
+        name: name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-"),
+        title: table.title.clone(),
+        caption: String::new(),
+        columns: table.columns.iter().map(|c| document::Column::new(&c.name, unit(c.unit))).collect(),
+        rows: table
+            .rows
+            .iter()
+            .map(|row| {
+                row.iter()
+                    .map(|cell| match cell {
+                        Cell::Number(value) => document::Value::Number(*value),
+                        Cell::Text(text) => document::Value::Text(text.clone()),
+                        Cell::Estimate { value, interval, n } => {
+                            document::Value::Measured(document::Measured {
+                                value: *value,
+                                interval: *interval,
+                                n: *n,
+                            })
+                        }
+                        Cell::Empty => document::Value::Missing,
+                    })
+                    .collect()
+            })
+            .collect(),
+    }
+}
+
+pub(super) fn page(answer: &Answer) -> Document {
+    let figures = Section {
+        title: "Figures".into(),
+        blocks: answer.figures.iter().cloned().map(Block::Figure).collect(),
+    };
+    let tables = Section {
+        title: "Tables".into(),
+        blocks: answer
+            .full
+            .as_ref()
+            .unwrap_or(&answer.tables)
+            .iter()
+            .map(|t| Block::Table(shown(t)))
+            .collect(),
+    };
+    Document {
+        title: answer.title.clone(),
+        notes: answer.notes.iter().map(Note::hint).collect(),
+        sections: [figures, tables].into_iter().filter(|s| !s.blocks.is_empty()).collect(),
+        footer: format!("krarup {}", env!("CARGO_PKG_VERSION")),
+        ..Document::default()
+    }
+}

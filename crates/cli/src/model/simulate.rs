@@ -1,0 +1,225 @@
+//! `krarup model simulate`: a network event by event, with intervals, and a row for every visit on request.
+
+use std::cell::RefCell;
+use std::io::{self, BufWriter, IsTerminal};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use krarup_lab::stop::Stop as Signals;
+use krarup_model::Network;
+use krarup_model::simulate::result::{Simulated, Stop};
+use krarup_model::simulate::{self, Runs, SimulationSettings, WarmUpRule};
+use krarup_record::file::rows::RowSink;
+use krarup_record::file::rows::flat::FlatRows;
+use krarup_record::file::{self, Partial, Problem, Run};
+use krarup_record::{ServerVisit, Visit};
+use krarup_report::quantity::Unit;
+use krarup_units::text::{count, duration, parse_duration};
+use krarup_units::{Nanos, Seconds};
+use serde_json::json;
+
+use super::files::{failed, name, read_network};
+use super::{Answer, Output, figures};
+use crate::failure::Failure;
+use crate::load::Progress;
+
+#[derive(Args)]
+pub(super) struct SimulateArgs {
+    /// The network, TOML or JSON
+    #[arg(value_name = "FILE")]
+    network: PathBuf,
+    /// All randomness comes from it: the same seed, the same figures
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Enough is when the intervals of X and R of every class reach this half width, relative to the value
+    #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
+    precision: f64,
+    /// Level of the intervals
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
+    level: f64,
+    /// Arrivals, ends of thinking and completed services at most
+    #[arg(long, value_name = "EVENTS", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    max_events: u64,
+    /// Leave out so much simulated time at the start [default: found by the marginal standard error rule]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    warm_up: Option<Seconds>,
+    /// Independent replications, each of so much simulated time, instead of one long run; arrivals that vary with time need it
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    replicate: Option<Seconds>,
+    /// Which percentiles of the response times
+    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,95,99")]
+    percentiles: Vec<f64>,
+    /// Write a row for every visit, as the proxy writes them: CSV if the name ends so, else Parquet
+    #[arg(long, value_name = "FILE")]
+    visits: Option<PathBuf>,
+    /// A line per second on stderr: auto (only on a terminal), human, json (one object per line), none
+    #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "human", num_args = 0..=1)]
+    progress: Progress,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+impl SimulateArgs {
+    fn settings(&self) -> SimulationSettings {
+        SimulationSettings {
+            seed: self.seed,
+            level: self.level,
+            precision: self.precision,
+            max_events: self.max_events,
+            warm_up: self.warm_up.map_or(WarmUpRule::Detect, WarmUpRule::Seconds),
+            runs: self.replicate.map_or(Runs::Long, |length| Runs::Replications { length }),
+            percentiles: self.percentiles.iter().map(|percent| percent / 100.0).collect(),
+        }
+    }
+}
+
+/// Simulates.
+pub(super) fn simulated(args: &SimulateArgs) -> Result<Answer, Failure> {
+    let network = read_network(&args.network)?;
+    let settings = args.settings();
+    let stop = Signals::on_signals().map_err(|error| Failure::run(format!("signals: {error}")))?;
+    let mut tell = observer(args.progress, stop);
+    let simulated = match &args.visits {
+        None => {
+            simulate::simulate(&network, &settings, &mut tell).map_err(|error| failed(&args.network, &error))
+        }
+        Some(path) => with_visits(args, path, &network, &mut tell),
+    }?;
+    Ok(answer(name(&network), &simulated))
+}
+
+/// Simulates, and writes every visit to `path`.
+fn with_visits(
+    args: &SimulateArgs,
+    path: &Path,
+    network: &Network,
+    tell: &mut dyn FnMut(&simulate::Progress) -> ControlFlow<()>,
+) -> Result<Simulated, Failure> {
+    let csv = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
+    let mut simulated = None;
+    let mut rows = 0;
+    let saved = file::save(path, |out| {
+        let mut sink = Sink::begin(out, csv)?;
+        let problem = RefCell::new(None);
+        let mut on = |at: &simulate::Progress| match &*problem.borrow() {
+            Some(_) => ControlFlow::Break(()),
+            None => tell(at),
+        };
+        let mut keep = |visit: &Visit, servers: &[ServerVisit]| {
+            let mut problem = problem.borrow_mut();
+            if problem.is_none() {
+                *problem = sink.push(visit, servers).err();
+            }
+        };
+        let ended = simulate::simulate_with_visits(network, &args.settings(), &mut on, &mut keep);
+        // Rows of a simulation that failed are not given the name of the file.
+        let ended = simulated.insert(ended);
+        match problem.into_inner() {
+            Some(problem) => Err(problem),
+            None if ended.is_err() => Err(Problem::Damaged),
+            None => sink.finish().map(|written| rows = written),
+        }
+    });
+    if let Some(Err(error)) = &simulated {
+        return Err(failed(&args.network, error));
+    }
+    saved.map_err(|error| Failure::run(error.to_string()))?;
+    eprintln!("visits: {} rows in {}", count(rows as f64), path.display());
+    Ok(simulated.and_then(Result::ok).expect("what was saved was simulated"))
+}
+
+fn answer(name: &str, simulated: &Simulated) -> Answer {
+    let ended = match simulated.stop {
+        Stop::Precise => "the intervals are as narrow as was asked for",
+        Stop::Events => "that were all events allowed",
+        Stop::Asked => "stopped on request",
+    };
+    let runs = match simulated.replications {
+        1 => "one run".to_owned(),
+        several => format!("{several} replications"),
+    };
+    let mut notes = vec![
+        format!(
+            "{} events in {} of simulated time, {runs}, seed {}: {ended}",
+            count(simulated.events as f64),
+            duration(simulated.time),
+            simulated.settings.seed
+        ),
+        format!("the first {} were left out as warm-up", duration(simulated.warm_up)),
+    ];
+    notes.extend(simulated.warnings.iter().map(|warning| format!("warning: {warning}")));
+    let tables = simulated.tables();
+    let full = tables.iter().cloned().chain([simulated.timeline_table()]).collect();
+    Answer {
+        title: format!("{name}: simulation"),
+        notes,
+        tables,
+        full: Some(full),
+        figures: vec![figures::timeline_figure(simulated)],
+        value: json!(simulated),
+    }
+}
+
+/// Where visits go.
+enum Sink<'a> {
+    Parquet(Box<RowSink<&'a mut BufWriter<Partial>>>),
+    Csv(Box<FlatRows<&'a mut BufWriter<Partial>>>),
+}
+
+impl<'a> Sink<'a> {
+    fn begin(out: &'a mut BufWriter<Partial>, csv: bool) -> Result<Self, Problem> {
+        // Simulated time begins at no hour of any day.
+        let run = Run { epoch_unix: Nanos::ZERO };
+        Ok(if csv {
+            Self::Csv(Box::new(FlatRows::new(out)?))
+        } else {
+            Self::Parquet(Box::new(RowSink::new(out, run)?))
+        })
+    }
+
+    fn push(&mut self, visit: &Visit, servers: &[ServerVisit]) -> Result<(), Problem> {
+        match self {
+            Self::Parquet(sink) => sink.push(visit, servers),
+            Self::Csv(sink) => sink.push(visit, servers),
+        }
+    }
+
+    fn finish(self) -> Result<u64, Problem> {
+        match self {
+            Self::Parquet(sink) => sink.finish().map(|(_, rows)| rows),
+            Self::Csv(sink) => sink.finish().map(|(_, rows)| rows),
+        }
+    }
+}
+
+/// Tells how far it is, once a second.
+fn observer(progress: Progress, stop: Signals) -> impl FnMut(&simulate::Progress) -> ControlFlow<()> {
+    let progress = progress.unless_piped(io::stderr().is_terminal());
+    let mut next = Instant::now() + SECOND;
+    move |at| {
+        if progress != Progress::None && Instant::now() >= next {
+            next = Instant::now() + SECOND;
+            if progress == Progress::Json {
+                eprintln!(
+                    "{}",
+                    json!({ "events": at.events, "max_events": at.max_events, "seconds": at.time,
+                            "replications": at.replications, "precision": at.precision })
+                );
+            } else {
+                let reached =
+                    at.precision.map_or("not known yet".into(), |reached| Unit::Share.show(reached));
+                eprintln!(
+                    "{} of at most {} events, {} simulated, widest interval ± {reached}",
+                    count(at.events as f64),
+                    count(at.max_events as f64),
+                    duration(at.time)
+                );
+            }
+        }
+        if stop.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
