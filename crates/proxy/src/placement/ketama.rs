@@ -22,6 +22,7 @@ const UNWEIGHTED_POINTS: u32 = 100;
 const MARKED: usize = 1_024;
 
 /// The points in order, and whose they are.
+#[derive(Clone, Debug)]
 pub(super) struct Ring {
     /// Sorted; equal points stand in the order of their servers, of which the first gets the keys.
     points: Vec<u32>,

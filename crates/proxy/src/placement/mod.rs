@@ -84,6 +84,7 @@ impl Distribution {
 }
 
 /// Where the keys of one pool lie.
+#[derive(Clone, Debug)]
 pub struct Placement {
     hash: KeyHash,
     tag: Option<(u8, u8)>,
@@ -93,6 +94,7 @@ pub struct Placement {
     weights: Vec<u32>,
 }
 
+#[derive(Clone, Debug)]
 enum Table {
     Ring(Ring),
     Rendezvous(Rendezvous),

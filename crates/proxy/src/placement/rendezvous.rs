@@ -9,6 +9,7 @@ use twox_hash::XxHash3_64;
 use super::Member;
 
 /// What a server brings to each draw.
+#[derive(Clone, Debug)]
 pub(super) struct Rendezvous {
     /// From the server's name, so that its place in the list does not matter.
     seeds: Vec<u64>,
