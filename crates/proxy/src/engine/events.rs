@@ -11,7 +11,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
 
 use krarup_net::mio::net::TcpListener;
 use krarup_net::mio::{Events, Interest, Poll, Token};
@@ -33,8 +32,11 @@ const CLIENTS: usize = 1 << 16;
 
 /// What one read from a client may bring. Clients share the buffer; what makes no whole request is kept apart.
 const CLIENT_READ: usize = 256 << 10;
+/// Bytes from clients after which servers are written to in the middle of a pass: large values go on while they are in
+/// the processor's cache, and the server begins with the first while the last is still read.
+const PASS_ON: usize = 64 << 10;
 /// What one read from a server may bring at least.
-const SERVER_READ: usize = 256 << 10;
+const SERVER_READ: usize = 128 << 10;
 /// Memory a quiet server connection keeps.
 const SERVER_KEEP: usize = 1 << 20;
 /// Reads of one client in one pass: nobody else waits for a client that sends without end.
@@ -109,6 +111,8 @@ struct Engine<'a, N> {
     hold: Hold,
     /// When what is in flight must be done, once a stop was asked for.
     stop_by: Option<Stamp>,
+    /// Bytes read from clients since servers were last written to.
+    taken_in: usize,
     some_servers: Vec<usize>,
     some_clients: Vec<u32>,
 }
@@ -163,8 +167,6 @@ struct ClientLink {
 impl<'a, N: FnMut(Notice)> Engine<'a, N> {
     fn start(config: &'a Config, core: Core, clock: Clock, notice: N) -> Result<Self, String> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
-        // Without this the kernel rounds our microseconds up to more than fifty.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let poll = Poll::new().map_err(system)?;
         let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
         let listener = listen::listen(&config.listen)?;
@@ -200,6 +202,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             scratch: vec![0; CLIENT_READ],
             hold: Hold::new(config.hold),
             stop_by: None,
+            taken_in: 0,
             some_servers: Vec::new(),
             some_clients: Vec::new(),
         })
@@ -251,6 +254,9 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             let ready = std::mem::take(&mut self.ready);
             for &id in &ready {
                 moved += self.read_client(id);
+                if self.taken_in >= PASS_ON {
+                    self.write_servers();
+                }
             }
             // What is still readable was pushed again; the emptied vector's memory is kept for next time.
             if self.ready.is_empty() {
@@ -262,9 +268,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             }
             self.flush();
             let hold = self.hold.after(moved, self.core.in_flight());
-            if hold > Nanos::ZERO {
-                std::thread::sleep(hold.as_duration());
-            }
+            Hold::wait(hold, || self.clock.now(), std::thread::yield_now);
         }
     }
 
@@ -273,18 +277,13 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
     /// Writes until nobody has anything to write that can be written: replies free workers, and these ask servers again.
     fn flush(&mut self) {
         loop {
-            let mut servers = std::mem::take(&mut self.some_servers);
-            self.core.take_dirty_servers(&mut servers);
-            for &server in &servers {
-                self.write_server(server);
-            }
+            let wrote = self.write_servers();
             let mut clients = std::mem::take(&mut self.some_clients);
             self.core.take_dirty_clients(&mut clients);
-            let nothing = servers.is_empty() && clients.is_empty();
+            let nothing = !wrote && clients.is_empty();
             for &id in &clients {
                 self.write_client(id);
             }
-            self.some_servers = servers;
             self.core.take_runnable(&mut clients);
             let nothing = nothing && clients.is_empty();
             for &id in &clients {
@@ -295,6 +294,19 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                 break;
             }
         }
+    }
+
+    /// One write for each server that was asked something; whether there was any.
+    fn write_servers(&mut self) -> bool {
+        self.taken_in = 0;
+        let mut servers = std::mem::take(&mut self.some_servers);
+        self.core.take_dirty_servers(&mut servers);
+        for &server in &servers {
+            self.write_server(server);
+        }
+        let any = !servers.is_empty();
+        self.some_servers = servers;
+        any
     }
 
     fn write_server(&mut self, server: usize) {
@@ -419,6 +431,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                 Moved::Some(count) => {
                     let now = self.clock.now();
                     link.received = now;
+                    self.taken_in += count;
                     if kept {
                         link.inbox.filled(count);
                         self.offer(id);
