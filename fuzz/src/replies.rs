@@ -1,12 +1,12 @@
 //! Replies: values are where they were said to be, what is written reads back, and no cut matters.
 
 use krarup_memcache::response::{self, Reply, Value};
-use krarup_memcache::{Class, Expect, Parsed, write};
+use krarup_memcache::{Class, Expect, MetaCommand, Parsed, write};
 
 /// The first byte chooses what was asked, the rest is what a server sends.
 pub fn check(bytes: &[u8]) {
     let Some((first, bytes)) = bytes.split_first() else { return };
-    let expect = match first % 10 {
+    let expect = match first % 16 {
         0 => Expect::Values { keys: 1, unique: false },
         1 => Expect::Values { keys: 1, unique: true },
         2 => Expect::Values { keys: 100, unique: false },
@@ -16,7 +16,13 @@ pub fn check(bytes: &[u8]) {
         6 => Expect::Touched,
         7 => Expect::Ok,
         8 => Expect::Version,
-        _ => Expect::Stats,
+        9 => Expect::Stats,
+        10 => Expect::Meta { command: MetaCommand::Get, value: true },
+        11 => Expect::Meta { command: MetaCommand::Get, value: false },
+        12 => Expect::Meta { command: MetaCommand::Set, value: false },
+        13 => Expect::Meta { command: MetaCommand::Delete, value: false },
+        14 => Expect::Meta { command: MetaCommand::Arithmetic, value: true },
+        _ => Expect::Meta { command: MetaCommand::Debug, value: false },
     };
     crate::cuts_decide_nothing(bytes, |bytes| response::parse(bytes, expect));
     if let Parsed::Complete { message, used } = response::parse(bytes, expect) {
@@ -24,6 +30,14 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(message.bytes, &bytes[..used]);
         assert!(message.bytes.ends_with(b"\n"));
         assert_eq!(message.number().is_some(), message.class == Class::Number);
+        assert_eq!(message.meta_value().is_some(), message.class == Class::MetaValue);
+        if let Some(value) = message.meta_value() {
+            assert_eq!(
+                message.line().len() + value.len() + 3 + usize::from(bytes[message.line().len()] == b'\r'),
+                used
+            );
+            assert!(message.meta_flags().all(|(letter, _)| letter != b' '));
+        }
         if let Expect::Values { keys, unique } = expect
             && message.class == Class::Values
         {

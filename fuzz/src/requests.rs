@@ -1,6 +1,6 @@
 //! Requests: what is read was there, what is written reads back, and no cut matters.
 
-use krarup_memcache::request::{self, Refusal, Request};
+use krarup_memcache::request::{self, LONGEST_NAME, MetaCommand, Refusal, Request};
 use krarup_memcache::{Limits, Parsed, write};
 
 /// The first byte chooses the limits, the rest is what a client sends.
@@ -25,6 +25,9 @@ pub fn check(bytes: &[u8]) {
             assert!(used > 0 && used <= bytes.len());
             assert!(key.len() <= limits.key && swallow > limits.value as u64);
         }
+        Parsed::Invalid(Refusal::Swallow { reply, used, swallow }) => {
+            assert!(used > 0 && used <= bytes.len() && swallow >= 2 && reply.ends_with(b"\r\n"));
+        }
         Parsed::Invalid(Refusal::Close { .. }) | Parsed::Incomplete { .. } => {}
     }
 }
@@ -38,6 +41,12 @@ fn within(message: &Request<'_>, limits: &Limits) {
         Request::Store(store) => {
             assert!(!store.key.is_empty() && store.key.len() <= limits.key);
             assert!(store.data.len() <= limits.value);
+        }
+        Request::Meta(meta) => {
+            assert!(!meta.key.is_empty() && meta.key.len() <= limits.key);
+            assert!(meta.data.len() <= limits.value);
+            let mut buffer = [0; LONGEST_NAME];
+            assert!(!meta.name(&mut buffer).is_empty());
         }
         _ => {}
     }
@@ -56,7 +65,8 @@ fn reads_back(message: &Request<'_>, limits: &Limits) {
         Request::Touch { key, exptime, .. } => write::touch(&mut out, key, *exptime),
         Request::FlushAll { delay, .. } => write::flush_all(&mut out, *delay),
         Request::Verbosity { level, .. } => write::verbosity(&mut out, *level),
-        Request::Stats { .. } | Request::Version | Request::Quit => return,
+        Request::Meta(meta) => write::meta(&mut out, meta),
+        Request::NoOp | Request::Stats { .. } | Request::Version | Request::Quit => return,
     }
     // A line may grow when it is written anew (a sign, `bget`): a server has its own limits.
     let limits = Limits { line: 4_096, retrieval_line: 1 << 21, ..*limits };
@@ -85,6 +95,14 @@ fn reads_back(message: &Request<'_>, limits: &Limits) {
             (key, exptime) == (k, e)
         }
         (Request::FlushAll { delay, .. }, Request::FlushAll { delay: d, .. }) => delay == d,
+        (Request::Meta(one), Request::Meta(other)) => {
+            assert_eq!(other.verbatim, Some(&out[..]), "a server could be sent these bytes as they are");
+            assert!(!other.quiet, "a server always answers");
+            let told = |&(letter, _): &(u8, &[u8])| one.command == MetaCommand::Debug || letter != b'q';
+            (one.command, one.key, one.base64, one.data)
+                == (other.command, other.key, other.base64, other.data)
+                && one.flags.iter().filter(told).eq(other.flags.iter())
+        }
         (Request::Verbosity { level, .. }, Request::Verbosity { level: l, .. }) => level == l,
         _ => false,
     };

@@ -93,10 +93,14 @@ impl Session {
                     done += used;
                     out.extend_from_slice(reply);
                 }
-                Parsed::Invalid(Refusal::TooLarge { command, key, used, swallow, noreply }) => {
+                Parsed::Invalid(Refusal::TooLarge { command, key, used, swallow, noreply, .. }) => {
                     service.store.refuse_too_large(command, key);
                     done += used;
                     self.refused = Some((swallow, if noreply { b"" } else { request::TOO_LARGE }));
+                }
+                Parsed::Invalid(Refusal::Swallow { used, swallow, .. }) => {
+                    done += used;
+                    self.refused = Some((swallow, request::ERROR));
                 }
                 Parsed::Invalid(Refusal::Close { reply }) => {
                     out.extend_from_slice(reply);
@@ -168,6 +172,8 @@ fn execute(service: &mut Service, now: Nanos, message: Request<'_>, out: &mut Ve
             service.verbosity = level;
             b"OK\r\n"
         }
+        // Only the classic commands are served here.
+        Request::Meta(_) | Request::NoOp => request::ERROR,
         Request::Stats { argument } => return statistics::answer(service, argument, now, out),
         Request::Version => {
             out.extend_from_slice(b"VERSION ");

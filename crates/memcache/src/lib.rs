@@ -21,7 +21,7 @@ pub mod response;
 pub mod write;
 
 pub use limits::Limits;
-pub use request::{Arithmetic, Keys, Request, Retrieval, Retrieve, Storage, Store};
+pub use request::{Arithmetic, Keys, Meta, MetaCommand, Request, Retrieval, Retrieve, Storage, Store};
 pub use response::{Class, Expect, Reply, Value, Values};
 
 /// What came of reading one message from the front of a byte slice.

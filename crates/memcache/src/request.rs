@@ -4,7 +4,10 @@ use memchr::memchr;
 
 use crate::{Limits, Parsed, number};
 
+mod meta;
 mod text;
+
+pub use meta::{Flags, LONGEST_NAME, Meta, MetaCommand};
 
 /// One request, borrowed from the bytes that carried it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,10 @@ pub enum Request<'a> {
         /// What follows the word, without the blanks around it; empty for the general statistics.
         argument: &'a [u8],
     },
+    /// `mg ms md ma me`
+    Meta(Meta<'a>),
+    /// `mn`: answered when all that came before it has been.
+    NoOp,
     /// `version`
     Version,
     /// `quit`
@@ -162,12 +169,23 @@ pub enum Refusal<'a> {
         command: Storage,
         /// The key.
         key: &'a [u8],
+        /// The key is written in base64.
+        base64: bool,
         /// Bytes of the command line, its end included.
         used: usize,
         /// Bytes of the value and its line end, yet to come or in part already there.
         swallow: u64,
         /// The client wants no answer.
         noreply: bool,
+    },
+    /// A meta set whose line is at fault: answer `reply` after `used` and then `swallow` further bytes have gone by.
+    Swallow {
+        /// A whole line with its end.
+        reply: &'static [u8],
+        /// Bytes of the command line, its end included.
+        used: usize,
+        /// Bytes of the value and its line end, yet to come or in part already there.
+        swallow: u64,
     },
     /// Say `reply` (empty: nothing) and close, as memcached does with lines that never end and with
     /// web browsers.
@@ -181,6 +199,8 @@ pub enum Refusal<'a> {
 pub const ERROR: &[u8] = b"ERROR\r\n";
 /// memcached's answer to a line whose numbers or key it cannot take.
 pub const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+/// The answer to [`Request::NoOp`].
+pub const NO_OP: &[u8] = b"MN\r\n";
 /// memcached's answer to a value whose length is not what was announced.
 pub const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
 /// memcached's answer to a value over its limit.
@@ -205,7 +225,8 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Parsed<Request<'a>, Refusa
 }
 
 impl Request<'_> {
-    /// Whether the client asked to be told nothing.
+    /// Whether the client asked to be told nothing. A quiet meta request is told what is not as usual: see
+    /// [`crate::response::suppressed`].
     pub fn noreply(&self) -> bool {
         match *self {
             Self::Store(Store { noreply, .. })
@@ -214,7 +235,12 @@ impl Request<'_> {
             | Self::Touch { noreply, .. }
             | Self::FlushAll { noreply, .. }
             | Self::Verbosity { noreply, .. } => noreply,
-            Self::Retrieve(_) | Self::Stats { .. } | Self::Version | Self::Quit => false,
+            Self::Retrieve(_)
+            | Self::Meta(_)
+            | Self::NoOp
+            | Self::Stats { .. }
+            | Self::Version
+            | Self::Quit => false,
         }
     }
 }

@@ -2,7 +2,12 @@
 
 use memchr::memchr;
 
+use crate::request::MetaCommand;
 use crate::{Parsed, number};
+
+mod meta;
+
+pub use meta::suppressed;
 
 /// What kind of answer a request is owed. An answer of another kind means that requests and answers
 /// are out of step: the connection is worth nothing any more.
@@ -29,6 +34,29 @@ pub enum Expect {
     Version,
     /// `STAT …` as often as there are statistics, then `END`; or `RESET` or `OK`.
     Stats,
+    /// What the meta command is answered with: `HD VA EN NF NS EX ME`.
+    Meta {
+        /// The command.
+        command: MetaCommand,
+        /// Whether a value was asked for.
+        value: bool,
+    },
+}
+
+impl Expect {
+    /// Whether whoever gave this answer to a well-formed request has read all of it. A server that finds fault with a
+    /// storage request may go on to take its value for commands, and answer those. (That it does not know a flag of a meta
+    /// set is no such fault: every memcached goes past the value then.)
+    pub fn read_whole(self, reply: &Reply<'_>) -> bool {
+        let fault = matches!(reply.class, Class::Error | Class::ClientError);
+        match self {
+            Self::Stored => !fault,
+            Self::Meta { command: MetaCommand::Set, .. } => {
+                !fault || reply.line() == b"CLIENT_ERROR invalid flag"
+            }
+            _ => true,
+        }
+    }
 }
 
 /// The kinds of answers.
@@ -56,6 +84,14 @@ pub enum Class {
     Version,
     /// Statistics and their end.
     Stats,
+    /// `HD …`: a meta command found, or did, what it should.
+    MetaDone,
+    /// `VA …`: likewise, with a value.
+    MetaValue,
+    /// `EN …`: `mg` and `me` found nothing.
+    MetaMiss,
+    /// `ME …`: what a server knows of an item.
+    MetaDebug,
     /// `ERROR`: the server does not know the command.
     Error,
     /// `CLIENT_ERROR …`: the server found a mistake in the request.
@@ -77,8 +113,11 @@ impl Class {
             | Self::Number
             | Self::Ok
             | Self::Version
-            | Self::Stats => 0,
-            Self::NotStored | Self::Exists | Self::NotFound => 1,
+            | Self::Stats
+            | Self::MetaDone
+            | Self::MetaValue
+            | Self::MetaDebug => 0,
+            Self::NotStored | Self::Exists | Self::NotFound | Self::MetaMiss => 1,
             Self::Error | Self::ClientError => 2,
             Self::ServerError => 3,
         }
@@ -108,6 +147,7 @@ pub fn parse(bytes: &[u8], expect: Expect) -> Parsed<Reply<'_>, &'static str> {
     match expect {
         Expect::Values { keys, unique } => values(bytes, keys, unique),
         Expect::Stats => stats(bytes),
+        Expect::Meta { command, value } => meta::parse(bytes, command, value),
         _ => match cut_line(bytes, 0) {
             Line::Whole { text, end } => match single(text, expect) {
                 Some(class) => complete(bytes, class, 0, end),
@@ -397,6 +437,27 @@ mod tests {
             ("garbage\r\n", Expect::Stats),
         ] {
             assert!(matches!(read(text, expect), Parsed::Invalid(_)), "{text:?} for {expect:?}");
+        }
+    }
+
+    #[test]
+    fn a_fault_found_with_a_value_leaves_the_value_unread() {
+        let set = Expect::Meta { command: MetaCommand::Set, value: false };
+        let get = Expect::Meta { command: MetaCommand::Get, value: true };
+        for (text, expect, whole) in [
+            ("STORED\r\n", Expect::Stored, true),
+            ("SERVER_ERROR out of memory storing object\r\n", Expect::Stored, true),
+            ("CLIENT_ERROR bad data chunk\r\n", Expect::Stored, false),
+            ("ERROR\r\n", Expect::Stored, false),
+            ("HD\r\n", set, true),
+            ("CLIENT_ERROR invalid flag\r\n", set, true),
+            ("CLIENT_ERROR bad command line format\r\n", set, false),
+            ("ERROR\r\n", set, false),
+            ("CLIENT_ERROR bad token in command line format\r\n", get, true),
+            ("ERROR\r\n", Expect::Deleted, true),
+        ] {
+            let Parsed::Complete { message, .. } = read(text, expect) else { panic!("whole") };
+            assert_eq!(expect.read_whole(&message), whole, "{text:?} for {expect:?}");
         }
     }
 

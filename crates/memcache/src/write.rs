@@ -3,7 +3,7 @@
 //! Written requests always ask for an answer: a peer that answers everything can be counted, timed
 //! and kept in step. Who was asked not to answer drops the answer himself.
 
-use crate::request::{Arithmetic, Retrieval, Storage, Store};
+use crate::request::{Arithmetic, Meta, MetaCommand, Retrieval, Storage, Store};
 
 /// `get|gets k1 k2 …` or `gat|gats exptime k1 k2 …`
 pub fn retrieve<'k>(
@@ -82,6 +82,41 @@ pub fn touch(out: &mut Vec<u8>, key: &[u8], exptime: i32) {
     word(out, key);
     number(out, exptime);
     out.extend_from_slice(b"\r\n");
+}
+
+/// A meta request, never a quiet one: its own bytes where a server may be sent them.
+pub fn meta(out: &mut Vec<u8>, request: &Meta<'_>) {
+    match request.verbatim {
+        Some(bytes) => out.extend_from_slice(bytes),
+        None => meta_without(out, request, b""),
+    }
+}
+
+/// A meta request, never a quiet one, and without the flags named.
+pub fn meta_without(out: &mut Vec<u8>, request: &Meta<'_>, left_out: &[u8]) {
+    out.extend_from_slice(request.command.word().as_bytes());
+    word(out, request.key);
+    if request.command == MetaCommand::Set {
+        number(out, request.data.len());
+    }
+    let kept =
+        |letter| request.command == MetaCommand::Debug || letter != b'q' && !left_out.contains(&letter);
+    for (letter, token) in request.flags.iter().filter(|&(letter, _)| kept(letter)) {
+        out.extend_from_slice(&[b' ', letter]);
+        out.extend_from_slice(token);
+    }
+    out.extend_from_slice(b"\r\n");
+    if request.command == MetaCommand::Set {
+        out.extend_from_slice(request.data);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// `md key [b]`: what removes an item whose key may be written in base64.
+pub fn meta_delete(out: &mut Vec<u8>, key: &[u8], base64: bool) {
+    out.extend_from_slice(b"md");
+    word(out, key);
+    out.extend_from_slice(if base64 { b" b\r\n" } else { b"\r\n" });
 }
 
 /// `flush_all [delay]`

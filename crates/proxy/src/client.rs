@@ -36,13 +36,15 @@ pub(crate) struct Client {
     pub(crate) held_back: bool,
 }
 
-/// A value over the limit.
+/// A value that is not taken.
 #[derive(Debug)]
 pub(crate) struct Refused {
     /// After the read that brought the command line.
     pub(crate) received: Stamp,
-    /// The key whose old value must go, for `set`.
-    pub(crate) key: Option<Vec<u8>>,
+    /// Why.
+    pub(crate) reply: &'static [u8],
+    /// The key whose old value must go, for a `set` with a value over the limit, and whether it is in base64.
+    pub(crate) key: Option<(Vec<u8>, bool)>,
     pub(crate) noreply: bool,
     pub(crate) bytes_in: u64,
 }

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 use krarup_memcache::request::{self, Refusal, TOO_LARGE};
-use krarup_memcache::{Class, Expect, Limits, Parsed, Reply, Request, Storage, response, write};
+use krarup_memcache::{Class, Expect, Limits, MetaCommand, Parsed, Reply, Request, Storage, response, write};
 use krarup_record::{Operation, Outcome, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 
@@ -192,12 +192,28 @@ impl Core {
                     self.answer_here(id, reply, class_of(reply), reply.is_empty(), arrival);
                     used += length;
                 }
-                Parsed::Invalid(Refusal::TooLarge { command, key, used: length, swallow, noreply }) => {
-                    let key = (command == Storage::Set).then(|| key.to_vec());
+                Parsed::Invalid(Refusal::TooLarge {
+                    command,
+                    key,
+                    base64,
+                    used: length,
+                    swallow,
+                    noreply,
+                }) => {
+                    let key = (command == Storage::Set).then(|| (key.to_vec(), base64));
                     let bytes_in = length as u64 + swallow;
                     let client = &mut self.clients[id];
                     client.swallow = swallow;
-                    client.refused = Some(Box::new(Refused { received, key, noreply, bytes_in }));
+                    client.refused =
+                        Some(Box::new(Refused { received, reply: TOO_LARGE, key, noreply, bytes_in }));
+                    used += length;
+                }
+                Parsed::Invalid(Refusal::Swallow { reply, used: length, swallow }) => {
+                    let bytes_in = length as u64 + swallow;
+                    let client = &mut self.clients[id];
+                    client.swallow = swallow;
+                    client.refused =
+                        Some(Box::new(Refused { received, reply, key: None, noreply: false, bytes_in }));
                     used += length;
                 }
                 Parsed::Invalid(Refusal::Close { reply }) => {
@@ -340,6 +356,7 @@ impl Core {
                 self.answer_here(id, b"", Class::Ok, true, arrival);
                 return self.close_after_replies(id);
             }
+            Request::NoOp => return self.answer_here(id, request::NO_OP, Class::Ok, false, arrival),
             Request::Version => {
                 let (class, text) = self.version();
                 return self.answer_here(id, text.as_bytes(), class, false, arrival);
@@ -359,6 +376,10 @@ impl Core {
         let exchange = &mut self.exchanges[number];
         exchange.visit.keys = keys;
         exchange.noreply = request.noreply();
+        exchange.quiet = match request {
+            Request::Meta(meta) if meta.quiet => Some(meta.command),
+            _ => None,
+        };
         if operation == Operation::Cas {
             // Its second step reads the value again, and what the client sends next may depend on it.
             exchange.request.extend_from_slice(raw);
@@ -388,10 +409,10 @@ impl Core {
     /// A value over the limit has gone by. As memcached does, `set` also removes the old value.
     fn refuse_large(&mut self, id: u32, now: Stamp) {
         let refused = self.clients[id].refused.take().expect("what is swallowed was refused");
-        let Refused { received, key, noreply, bytes_in } = *refused;
+        let Refused { received, reply, key, noreply, bytes_in } = *refused;
         let arrival = Arrival { bytes: bytes_in as usize, received, now };
-        let Some(key) = key else {
-            return self.answer_here(id, TOO_LARGE, Class::ServerError, noreply, arrival);
+        let Some((key, base64)) = key else {
+            return self.answer_here(id, reply, class_of(reply), noreply, arrival);
         };
         let number = self.begin(id, Operation::Set, arrival);
         let exchange = &mut self.exchanges[number];
@@ -399,8 +420,15 @@ impl Core {
         exchange.visit.keys = 1;
         exchange.stage = Stage::Asked;
         exchange.merge.begin(How::Fixed(TOO_LARGE));
+        let expect = match base64 {
+            true => Expect::Meta { command: MetaCommand::Delete, value: false },
+            false => Expect::Deleted,
+        };
         for server in 0..self.servers.len() {
-            self.ask(server, number, server as u16, true, Expect::Deleted, |out| write::delete(out, &key));
+            self.ask(server, number, server as u16, true, expect, |out| match base64 {
+                true => write::meta_delete(out, &key, true),
+                false => write::delete(out, &key),
+            });
         }
         self.complete_if_answered(number, now);
     }
@@ -442,7 +470,11 @@ impl Core {
             Request::Verbosity { level, .. } => {
                 self.ask_all(number, Expect::Ok, |out| write::verbosity(out, *level));
             }
-            Request::Stats { .. } | Request::Version | Request::Quit => {
+            Request::Meta(meta) if plan == Plan::First => {
+                self.ask(0, number, 0, false, meta.expect(), |out| write::meta(out, meta));
+            }
+            Request::Meta(meta) => self.ask_all(number, meta.expect(), |out| write::meta(out, meta)),
+            Request::NoOp | Request::Stats { .. } | Request::Version | Request::Quit => {
                 unreachable!("answered without a worker")
             }
         }
@@ -586,12 +618,11 @@ impl Core {
             }
             match response::parse(rest, front.expect) {
                 Parsed::Complete { message, used: length } => {
-                    let stores = front.expect == Expect::Stored;
+                    let read_whole = front.expect.read_whole(&message);
                     let pending = self.servers[server].pop().expect("somebody is owed the answer");
                     self.answered(server, pending, &message, now);
                     used += length;
-                    if stores && matches!(message.class, Class::Error | Class::ClientError) {
-                        // It may not have taken the value for one, but for commands.
+                    if !read_whole {
                         self.events.desynchronised += 1;
                         self.pump(now);
                         return distrust("fault found with a request that is well formed");
@@ -670,7 +701,8 @@ impl Core {
         exchange.servers.push(ServerVisit { server: server as u16, outcome, sent, answered: now });
         exchange.waiting -= 1;
         let client = exchange.client;
-        let plain = exchange.merge.is_plain() && exchange.waiting == 0 && !exchange.noreply;
+        let told = !exchange.noreply && exchange.quiet.is_none();
+        let plain = exchange.merge.is_plain() && exchange.waiting == 0 && told;
         if plain
             && !exchange.decides_first
             && client != NOBODY
@@ -753,7 +785,8 @@ impl Core {
             let exchange = &mut self.exchanges[number];
             let start = client.out.end();
             let merged = exchange.merge.render(client.out.tail());
-            if exchange.noreply {
+            let quiet = exchange.quiet.is_some_and(|command| response::suppressed(command, merged.class));
+            if exchange.noreply || quiet {
                 let written = (client.out.end() - start) as usize;
                 let tail = client.out.tail();
                 tail.truncate(tail.len() - written);

@@ -1,5 +1,6 @@
 //! One request on its way through: who asked, where its answers are, what its stamps say.
 
+use krarup_memcache::MetaCommand;
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::Stamp;
 
@@ -35,6 +36,8 @@ pub(crate) struct Exchange {
     /// Why a part could not be answered.
     pub(crate) failure: Option<Outcome>,
     pub(crate) noreply: bool,
+    /// A quiet meta request: it is told only what is not as usual.
+    pub(crate) quiet: Option<MetaCommand>,
     pub(crate) holds_worker: bool,
     /// A `cas` whose copies are to be written once the first server has decided.
     pub(crate) decides_first: bool,
@@ -54,6 +57,7 @@ impl Default for Exchange {
             waiting: 0,
             failure: None,
             noreply: false,
+            quiet: None,
             holds_worker: false,
             decides_first: false,
             request: Vec::new(),
@@ -75,6 +79,7 @@ impl Exchange {
         self.waiting = 0;
         self.failure = None;
         self.noreply = false;
+        self.quiet = None;
         self.holds_worker = false;
         self.decides_first = false;
     }

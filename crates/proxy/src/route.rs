@@ -8,7 +8,7 @@
 //!   stands in for it, because its numbers would mean something else.
 //! - **`gat` and `gats`** read at one server and set the expiry time at all.
 
-use krarup_memcache::{Request, Retrieval, Storage};
+use krarup_memcache::{MetaCommand, Request, Retrieval, Storage};
 use krarup_record::Operation;
 
 /// What to do with a retrieval of several keys.
@@ -60,7 +60,11 @@ pub(crate) fn plan(request: &Request<'_>, multi_get: MultiGet) -> Plan {
         | Request::Touch { .. }
         | Request::FlushAll { .. }
         | Request::Verbosity { .. } => Plan::Everyone,
-        Request::Stats { .. } | Request::Version | Request::Quit => Plan::Nobody,
+        Request::Meta(meta) => match meta.command {
+            MetaCommand::Get | MetaCommand::Debug => Plan::First,
+            MetaCommand::Set | MetaCommand::Delete | MetaCommand::Arithmetic => Plan::Everyone,
+        },
+        Request::NoOp | Request::Stats { .. } | Request::Version | Request::Quit => Plan::Nobody,
     }
 }
 
@@ -77,14 +81,16 @@ pub(crate) fn operation(request: &Request<'_>) -> (Operation, u32) {
             };
             (operation, keys as u32)
         }
-        Request::Store(store) => {
-            let operation = match store.command {
-                Storage::Set => Operation::Set,
-                Storage::Add => Operation::Add,
-                Storage::Replace => Operation::Replace,
-                Storage::Append => Operation::Append,
-                Storage::Prepend => Operation::Prepend,
-                Storage::Cas => Operation::Cas,
+        Request::Store(store) => (storage(store.command), 1),
+        Request::Meta(meta) => {
+            let operation = match meta.command {
+                MetaCommand::Get if meta.has_any(b"T") => Operation::Gat,
+                MetaCommand::Get => Operation::Get,
+                MetaCommand::Set => storage(meta.storage()),
+                MetaCommand::Delete => Operation::Delete,
+                MetaCommand::Arithmetic if matches!(meta.flag(b'M'), Some(b"D" | b"-")) => Operation::Decr,
+                MetaCommand::Arithmetic => Operation::Incr,
+                MetaCommand::Debug => Operation::Other,
             };
             (operation, 1)
         }
@@ -93,9 +99,22 @@ pub(crate) fn operation(request: &Request<'_>) -> (Operation, u32) {
         Request::Arithmetic { command: Arithmetic::Decr, .. } => (Operation::Decr, 1),
         Request::Touch { .. } => (Operation::Touch, 1),
         Request::FlushAll { .. } => (Operation::Flush, 0),
-        Request::Verbosity { .. } | Request::Stats { .. } | Request::Version | Request::Quit => {
-            (Operation::Other, 0)
-        }
+        Request::Verbosity { .. }
+        | Request::NoOp
+        | Request::Stats { .. }
+        | Request::Version
+        | Request::Quit => (Operation::Other, 0),
+    }
+}
+
+fn storage(command: Storage) -> Operation {
+    match command {
+        Storage::Set => Operation::Set,
+        Storage::Add => Operation::Add,
+        Storage::Replace => Operation::Replace,
+        Storage::Append => Operation::Append,
+        Storage::Prepend => Operation::Prepend,
+        Storage::Cas => Operation::Cas,
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::{
     Arithmetic, BAD_CHUNK, BAD_DELETE, BAD_DELTA, BAD_EXPTIME, BAD_FORMAT, ERROR, Keys, LINE_TOO_LONG,
-    Limits, NO_BINARY, Parsed, Refusal, Request, Retrieval, Retrieve, Storage, Store, memchr, number,
+    Limits, MetaCommand, NO_BINARY, Parsed, Refusal, Request, Retrieval, Retrieve, Storage, Store, memchr,
+    meta, number,
 };
 
-type Outcome<'a> = Parsed<Request<'a>, Refusal<'a>>;
+pub(super) type Outcome<'a> = Parsed<Request<'a>, Refusal<'a>>;
 
 /// memcached looks at no more words than these in a line that is not a retrieval; more is an error.
 const MOST_WORDS: usize = 8;
@@ -16,13 +17,13 @@ pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// A command line, its words found, its line end put aside.
-struct Line<'a> {
+pub(super) struct Line<'a> {
     /// The whole of what was received, from the front of the line.
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
     /// Bytes of the line, its end included.
-    used: usize,
+    pub(super) used: usize,
     /// The line without its end.
-    text: &'a [u8],
+    pub(super) text: &'a [u8],
 }
 
 /// The words of a line that is not a retrieval.
@@ -91,6 +92,12 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Outcome<'a> {
         b"stats" => line.complete(Request::Stats { argument: rest.trim_ascii() }),
         b"version" => line.complete(Request::Version),
         b"quit" => line.complete(Request::Quit),
+        b"mg" => meta::parse(&line, MetaCommand::Get, rest, limits),
+        b"ms" => meta::parse(&line, MetaCommand::Set, rest, limits),
+        b"md" => meta::parse(&line, MetaCommand::Delete, rest, limits),
+        b"ma" => meta::parse(&line, MetaCommand::Arithmetic, rest, limits),
+        b"me" => meta::parse(&line, MetaCommand::Debug, rest, limits),
+        b"mn" => line.complete(Request::NoOp),
         _ if words(rest).last().is_some_and(|word| word.starts_with(b"HTTP/")) => {
             Parsed::Invalid(Refusal::Close { reply: b"" })
         }
@@ -137,11 +144,21 @@ fn begins_retrieval(bytes: &[u8], limits: &Limits) -> bool {
 }
 
 impl<'a> Line<'a> {
-    fn complete(&self, message: Request<'a>) -> Outcome<'a> {
+    pub(super) fn complete(&self, message: Request<'a>) -> Outcome<'a> {
         Parsed::Complete { message, used: self.used }
     }
 
-    fn answer(&self, noreply: bool, reply: &'static [u8]) -> Outcome<'a> {
+    /// Its bytes, the end included.
+    pub(super) fn whole(&self) -> &'a [u8] {
+        &self.bytes[..self.used]
+    }
+
+    /// Whether its words stand in it as a careful client writes them: one blank after each but the last, then CR LF.
+    pub(super) fn plain(&self) -> bool {
+        words(self.text).map(|word| word.len() + 1).sum::<usize>() + 1 == self.used
+    }
+
+    pub(super) fn answer(&self, noreply: bool, reply: &'static [u8]) -> Outcome<'a> {
         Parsed::Invalid(Refusal::Answer { reply: if noreply { b"" } else { reply }, used: self.used })
     }
 
@@ -200,6 +217,7 @@ impl<'a> Line<'a> {
             return Parsed::Invalid(Refusal::TooLarge {
                 command,
                 key,
+                base64: false,
                 used: self.used,
                 swallow: length + 2,
                 noreply,

@@ -154,8 +154,14 @@ fn a_value_of_another_length_is_skipped_by_the_length_announced() {
 
 #[test]
 fn a_value_over_the_limit_is_refused_before_it_is_there() {
-    let expected =
-        Refusal::TooLarge { command: Storage::Set, key: b"a", used: 19, swallow: 1_048_579, noreply: false };
+    let expected = Refusal::TooLarge {
+        command: Storage::Set,
+        key: b"a",
+        base64: false,
+        used: 19,
+        swallow: 1_048_579,
+        noreply: false,
+    };
     assert_eq!(refusal(b"set a 0 0 1048577\r\n"), expected);
 }
 
