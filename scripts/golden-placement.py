@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Asks libmemcached and twemproxy where they place keys, and writes the answers down for the tests of placement.
+"""Asks libmemcached, twemproxy and mcrouter where they place keys, and writes the answers down for the tests of placement.
 
-    scripts/golden-placement.py [FOLDER]      (crates/proxy/tests/placement by default)
+    scripts/golden-placement.py [MCROUTER'S SOURCE]
 
 libmemcached (Debian: libmemcached11) is asked through its library. twemproxy (Debian: nutcracker) is run before one scripted
-server for each address in its lists, which answers every `get` with its own address; loopback addresses only.
+server for each address in its lists, which answers every `get` with its own address; loopback addresses only. mcrouter is not packaged: where its source is at hand, the file with its hash function is compiled and asked.
 Writes keys.txt, one key a line with bytes above 0x7e and '%' as %XX, and one JSON file a program: a list of lists of servers, each
 with the digit (base 36) of the server that each key went to.
 """
@@ -197,9 +197,19 @@ async def twemproxy(keys):
     return {"program": f"twemproxy {version}", "answers": answers}
 
 
+def mcrouter(source, keys):
+    """Pairs of a number of servers and the place of each key's."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = f"{folder}/hash.so"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, "-I", source, f"{source}/mcrouter/lib/fbi/hash.c"], check=True)
+        place = ctypes.CDLL(library).furc_hash
+        place.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32]
+        place.restype = ctypes.c_uint32
+        return [[count, [place(key, len(key), count) for key in keys]] for count in (2, 3, 4, 5, 8, 17, 100, 1000)]
+
+
 def main():
-    default = pathlib.Path(__file__).parent.parent / "crates/proxy/tests/placement"
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    folder = pathlib.Path(__file__).parent.parent / "crates/proxy/tests/placement"
     folder.mkdir(parents=True, exist_ok=True)
     keys = make_keys()
     (folder / "keys.txt").write_text("".join(f"{written(key)}\n" for key in keys))
@@ -207,6 +217,9 @@ def main():
         rows = ",\n".join(json.dumps(answer) for answer in golden["answers"])
         (folder / f"{name}.json").write_text(f'{{"program": "{golden["program"]}", "answers": [\n{rows}\n]}}\n')
         print(f"{golden['program']}: {len(golden['answers'])} lists of servers, {len(keys)} keys each")
+    if len(sys.argv) > 1:
+        rows = ",\n".join(json.dumps(row, separators=(",", ":")) for row in mcrouter(sys.argv[1], keys))
+        (folder / "mcrouter.json").write_text(f"[\n{rows}\n]\n")
 
 
 if __name__ == "__main__":

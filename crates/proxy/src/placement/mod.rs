@@ -6,11 +6,13 @@
 //! | `ketama` | a ring of points |
 //! | `rendezvous` | highest score wins |
 //! | `jump` | a key jumps only to the new slot |
+//! | `ch3` | a walk down a tree of servers |
 //! | `modulo` | the remainder |
 //!
 //! Ketama and modulo place every key where twemproxy and libmemcached place it, for the same servers, names, weights and hash
-//! function: `tests/placement` holds what those programs answered.
+//! function, and ch3 where mcrouter does: `tests/placement` holds what those programs answered.
 
+mod ch3;
 mod hash;
 mod jump;
 mod ketama;
@@ -65,16 +67,19 @@ pub enum Distribution {
     /// The remainder: twemproxy's and libmemcached's `modula`.
     #[serde(alias = "modula")]
     Modulo,
+    /// mcrouter's default, which knows no weights and brings its own hash function. For lists that change at their end only.
+    Ch3,
 }
 
 impl Distribution {
     /// Every distribution with the name it has in a configuration.
-    pub const ALL: [(Self, &str); 5] = [
+    pub const ALL: [(Self, &str); 6] = [
         (Self::Ketama, "ketama"),
         (Self::KetamaLibmemcached, "consistent"),
         (Self::Rendezvous, "rendezvous"),
         (Self::Jump, "jump"),
         (Self::Modulo, "modulo"),
+        (Self::Ch3, "ch3"),
     ];
 
     /// The name in a configuration.
@@ -103,17 +108,18 @@ enum Table {
         slot: fn(u64, usize) -> usize,
         owners: Vec<u16>,
     },
+    Tree,
 }
 
 impl Placement {
-    /// Builds the table for `members`, whose order matters for jump and modulo, and elsewhere only between equal points.
+    /// Builds the table for `members`, whose order matters for jump, modulo and ch3, and elsewhere only between equal points.
     ///
     /// With a `tag`, such as `{` and `}`, only what stands between the first `{` and the next `}` is hashed; the whole key where
     /// that is empty or there is none.
     ///
     /// # Errors
-    /// No member, more than 65,535, a weight of 0, two members of one name where the name decides, or, for jump and modulo, weights
-    /// that add up to more than 1,048,576.
+    /// No member, more than 65,535, a weight of 0, two members of one name where the name decides; for jump and modulo weights that
+    /// add up to more than 1,048,576, for ch3 any but 1.
     pub fn new(
         distribution: Distribution,
         hash: KeyHash,
@@ -129,7 +135,7 @@ impl Placement {
         if let Some(member) = members.iter().find(|member| member.weight == 0) {
             return Err(format!("{} has weight 0, and must have at least 1", member.name));
         }
-        let by_name = !matches!(distribution, Distribution::Jump | Distribution::Modulo);
+        let by_name = !matches!(distribution, Distribution::Jump | Distribution::Modulo | Distribution::Ch3);
         let mut names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| by_name && pair[0] == pair[1]) {
@@ -146,6 +152,10 @@ impl Placement {
             Distribution::Rendezvous => Table::Rendezvous(Rendezvous::new(members)),
             Distribution::Jump => Table::Slots { slot: jump::slot, owners: slots(members)? },
             Distribution::Modulo => Table::Slots { slot: modulo::slot, owners: slots(members)? },
+            Distribution::Ch3 if weighted => {
+                return Err("ch3 knows no weights; leave them out, or choose rendezvous".into());
+            }
+            Distribution::Ch3 => Table::Tree,
         };
         let weights = members.iter().map(|member| member.weight).collect();
         Ok(Self { hash, tag, members: members.len(), table, weights })
@@ -157,19 +167,20 @@ impl Placement {
         if self.members == 1 {
             return 0;
         }
-        let number = self.hash.number(self.hashed(key));
+        let key = self.hashed(key);
         match &self.table {
-            Table::Ring(ring) => ring.primary(number),
-            Table::Rendezvous(rendezvous) => rendezvous.primary(number),
-            Table::Slots { slot, owners } => usize::from(owners[slot(number, owners.len())]),
+            Table::Ring(ring) => ring.primary(self.hash.number(key)),
+            Table::Rendezvous(rendezvous) => rendezvous.primary(self.hash.number(key)),
+            Table::Slots { slot, owners } => usize::from(owners[slot(self.hash.number(key), owners.len())]),
+            Table::Tree => ch3::place(key, self.members),
         }
     }
 
     /// The `count` servers that hold copies of a key, all different, the primary first; all of them where `count` is
     /// larger. What was in `into` is gone; it grows to no more than the number of members.
     ///
-    /// After the primary come, by ketama, the next servers clockwise; by rendezvous, the next highest scores; by jump and modulo,
-    /// the next in the list.
+    /// After the primary come, by ketama, the next servers clockwise; by rendezvous, the next highest scores; by jump, modulo and
+    /// ch3, the next in the list.
     pub fn replicas(&self, key: &[u8], count: usize, into: &mut Vec<usize>) {
         into.clear();
         let count = count.min(self.members);
@@ -185,7 +196,7 @@ impl Placement {
             Table::Rendezvous(rendezvous) => {
                 rendezvous.replicas(self.hash.number(self.hashed(key)), count, into);
             }
-            Table::Slots { .. } => {
+            Table::Slots { .. } | Table::Tree => {
                 let primary = self.primary(key);
                 into.extend((primary..self.members).chain(0..primary).take(count));
             }

@@ -83,6 +83,22 @@ fn every_key_lies_where_libmemcached_puts_it() {
     agrees(include_str!("../../tests/placement/libmemcached.json"));
 }
 
+/// What mcrouter's own hash function answered for 2 to 1,000 servers.
+#[test]
+fn every_key_lies_where_mcrouter_puts_it() {
+    let golden: Vec<(usize, Vec<usize>)> =
+        serde_json::from_str(include_str!("../../tests/placement/mcrouter.json")).unwrap();
+    assert!(golden.len() >= 8, "the vectors are whole");
+    for (count, placed) in golden {
+        let placement =
+            Placement::new(Distribution::Ch3, KeyHash::Md5, None, &servers(&vec![1; count])).unwrap();
+        for (key, place) in golden_keys().iter().zip(&placed) {
+            assert_eq!(placement.primary(key), *place, "{count} servers: key {}", key.escape_ascii());
+        }
+        assert_eq!(placed.len(), golden_keys().len());
+    }
+}
+
 #[test]
 fn every_distribution_is_called_what_a_configuration_calls_it() {
     for (distribution, name) in Distribution::ALL {
@@ -149,6 +165,7 @@ proptest! {
         distribution in any_distribution(), hash in any_hash(), weights in prop::collection::vec(1u32..50, 1..40),
         key in prop::collection::vec(0x21u8..=0xff, 1..60), count in 0usize..50,
     ) {
+        let weights = if distribution == Distribution::Ch3 { vec![1; weights.len()] } else { weights };
         let placement = Placement::new(distribution, hash, Some((b'{', b'}')), &servers(&weights)).unwrap();
         let mut copies = vec![99];
         placement.replicas(&key, count, &mut copies);
@@ -166,6 +183,7 @@ proptest! {
     fn one_copy_more_is_one_server_more(
         distribution in any_distribution(), weights in prop::collection::vec(1u32..50, 2..30), key in "[a-z]{1,20}",
     ) {
+        let weights = if distribution == Distribution::Ch3 { vec![1; weights.len()] } else { weights };
         let placement = Placement::new(distribution, KeyHash::Xxh3, None, &servers(&weights)).unwrap();
         let (mut all, mut some) = (Vec::new(), Vec::new());
         placement.replicas(key.as_bytes(), weights.len(), &mut all);
@@ -181,6 +199,7 @@ proptest! {
     fn a_new_server_takes_keys_and_no_other_key_moves(
         distribution in prop::sample::select(vec![
             Distribution::Ketama, Distribution::KetamaLibmemcached, Distribution::Rendezvous, Distribution::Jump,
+            Distribution::Ch3,
         ]),
         hash in any_hash(), before in 1usize..24, keys in prop::collection::vec("[!-~]{1,30}", 50),
     ) {
@@ -212,6 +231,7 @@ proptest! {
 
     #[test]
     fn shares_add_up_to_one(distribution in any_distribution(), weights in prop::collection::vec(1u32..500, 1..40)) {
+        let weights = if distribution == Distribution::Ch3 { vec![1; weights.len()] } else { weights };
         let shares = Placement::new(distribution, KeyHash::Md5, None, &servers(&weights)).unwrap().shares();
         prop_assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
     }
@@ -269,6 +289,7 @@ fn a_new_server_takes_its_share_and_not_more() {
         (Distribution::KetamaLibmemcached, 4.0 / 100f64.sqrt()),
         (Distribution::Rendezvous, 0.0),
         (Distribution::Jump, 0.0),
+        (Distribution::Ch3, 0.0),
     ] {
         let old = Placement::new(distribution, KeyHash::Murmur3, None, &members[..10]).unwrap();
         let new = Placement::new(distribution, KeyHash::Murmur3, None, &members).unwrap();
