@@ -1,11 +1,12 @@
 //! `krarup proxy`: a memcached middleware that stamps everything.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use krarup_net::{Address, Clock};
 use krarup_proxy::engine::events::{self, Notice};
+use krarup_proxy::import::Imported;
 use krarup_proxy::{Config, Core, MultiGet, RowSink, Summary, config};
 use krarup_record::file::rows::{Lane, RowWriter};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
@@ -47,6 +48,9 @@ pub(crate) struct ProxyArgs {
     /// Print the configuration that would be used, as a commented file, and end
     #[arg(long)]
     print_config: bool,
+    /// Print what another program's configuration is in ours, and end: twemproxy's nutcracker.yml, or mcrouter's JSON
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "check"])]
+    import: Option<PathBuf>,
     /// Check the configuration and end
     #[arg(long)]
     check: bool,
@@ -111,6 +115,9 @@ impl ProxyArgs {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
+    if let Some(path) = &args.import {
+        return import(path);
+    }
     let config = args.config()?;
     if args.print_config {
         print!("{}", config.commented());
@@ -171,6 +178,22 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         if written.lost > 0 {
             eprintln!("warning: {} rows were dropped because the disk was too slow", written.lost);
         }
+    }
+    Ok(())
+}
+
+/// Prints the configuration that another program's is in ours; what works otherwise is also said.
+fn import(path: &Path) -> Result<(), Failure> {
+    let name = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+    let imported = Imported::read(&text).map_err(|why| {
+        Failure::usage(format!("{name}: {why}"))
+            .hint("twemproxy's nutcracker.yml and mcrouter's JSON are understood")
+    })?;
+    print!("{}", imported.toml());
+    for note in &imported.notes {
+        eprintln!("note: {note}");
     }
     Ok(())
 }

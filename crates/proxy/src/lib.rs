@@ -14,6 +14,7 @@
 //! | [`stats`] | what `stats` answers |
 //! | [`summary`] | what the proxy says of its whole run |
 //! | `hold` | how long a busy loop waits for more |
+//! | [`import`] | other programs' configurations as ours |
 //! | [`engine`] | the event loop that moves the bytes |
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ mod dispatch;
 pub mod engine;
 mod exchange;
 mod hold;
+pub mod import;
 mod merge;
 pub mod placement;
 mod route;

@@ -1,0 +1,534 @@
+//! mcrouter's common route handles, as pools with policies.
+//!
+//! A tree of route handles says for each request where it goes; ours says for each pool what it does. What can be said in both is
+//! translated: placement, copies on all hosts, fail-over to another pool, warm-up, shadows, prefixes. A handle that can only be said in
+//! mcrouter's way is refused by name, for to leave it out would send keys elsewhere.
+
+use serde_json::{Map, Value};
+
+use super::comments;
+use super::{Imported, OTHER_POOLS, Pool, Route, Server, Settings, milliseconds, quoted, set};
+
+/// The longest lifetime that memcached takes as a length, where mcrouter's would not end.
+const LONGEST: &str = "720h";
+
+/// Translates the whole file.
+pub(super) fn import(text: &str) -> Result<Imported, String> {
+    let file: Value = serde_json::from_str(&comments::without(text)).map_err(|error| error.to_string())?;
+    let file = file.as_object().ok_or("the file must be an object with `pools` and `route`")?;
+    let empty = Map::new();
+    let mut translation = Translation {
+        described: file
+            .get("pools")
+            .map_or(Ok(&empty), |pools| pools.as_object().ok_or("`pools` must be an object"))?,
+        imported: Imported::of("mcrouter"),
+        timeouts: Vec::new(),
+    };
+    for key in
+        file.keys().filter(|key| !["pools", "route", "routes", "named_handles"].contains(&key.as_str()))
+    {
+        translation.note(format!("{key} is not translated"));
+    }
+    if file.contains_key("named_handles") {
+        return Err("named_handles: write the handles out where they are used, then import".into());
+    }
+    let whole = match (file.get("route"), file.get("routes")) {
+        (Some(route), _) => translation.tree(route)?,
+        (None, Some(routes)) => translation.aliases(routes)?,
+        (None, None) => return Err("the file has neither `route` nor `routes`".into()),
+    };
+    let Translation { described, mut imported, timeouts } = translation;
+    set(&mut imported.settings, "listen", quoted("127.0.0.1:11211"));
+    imported
+        .notes
+        .push("listen: mcrouter is told its port on its command line (-p); here it is `listen`".into());
+    imported.first = whole.pool;
+    imported.routes = whole.routes;
+    if let Some(timeout) = timeouts.iter().max() {
+        set(&mut imported.settings, "timeout", milliseconds(*timeout));
+        if timeouts.iter().any(|other| other != timeout) {
+            imported
+                .notes
+                .push("server_timeout differs from pool to pool; one holds for all here, the longest".into());
+        }
+    }
+    keep_what_is_used(&mut imported, described);
+    Ok(imported)
+}
+
+/// Leaves out pools that only stood for a step of the translation, and gives their names to those that were numbered for them.
+fn keep_what_is_used(imported: &mut Imported, described: &Map<String, Value>) {
+    let mut used = vec![imported.first.clone()];
+    used.extend(imported.routes.iter().map(|route| route.pool.clone()));
+    let mut next = 0;
+    while let Some(name) = used.get(next).cloned() {
+        next += 1;
+        let pool = imported.pools.iter().find(|pool| pool.name == name);
+        for (key, other) in pool.iter().flat_map(|pool| &pool.settings) {
+            if OTHER_POOLS.contains(key) && !used.contains(other) {
+                used.push(other.clone());
+            }
+        }
+    }
+    imported.pools.retain(|pool| used.contains(&pool.name));
+    for name in used {
+        let numbered = name.rsplit_once('-').filter(|(_, number)| number.parse::<u32>().is_ok());
+        if let Some((plain, _)) = numbered
+            && !described.contains_key(&name)
+            && !imported.pools.iter().any(|pool| pool.name == plain)
+        {
+            rename(imported, &name, plain);
+        }
+    }
+}
+
+fn rename(imported: &mut Imported, from: &str, to: &str) {
+    let names = std::iter::once(&mut imported.first)
+        .chain(imported.routes.iter_mut().map(|route| &mut route.pool))
+        .chain(imported.pools.iter_mut().flat_map(|pool| {
+            let others = pool.settings.iter_mut().filter(|(key, _)| OTHER_POOLS.contains(key));
+            std::iter::once(&mut pool.name).chain(others.map(|(_, other)| other))
+        }));
+    for name in names.filter(|name| *name == from) {
+        to.clone_into(name);
+    }
+}
+
+/// Where a tree of handles sends requests: to a pool, and for some prefixes to others.
+struct Whole {
+    pool: String,
+    routes: Vec<Route>,
+}
+
+/// How several equal hosts are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Together {
+    /// Requests go to all of them; the value of `writes`.
+    All(&'static str),
+    /// Requests go to one of them; the value of `reads`, and whether another is asked after an error or a miss.
+    One { reads: &'static str, fall_back: &'static str },
+}
+
+struct Translation<'file> {
+    described: &'file Map<String, Value>,
+    imported: Imported,
+    /// Milliseconds.
+    timeouts: Vec<u64>,
+}
+
+impl Translation<'_> {
+    fn note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if !self.imported.notes.contains(&note) {
+            self.imported.notes.push(note);
+        }
+    }
+
+    /// A handle that prefixes may be chosen by.
+    fn tree(&mut self, route: &Value) -> Result<Whole, String> {
+        if kind(route)?.0 != "PrefixSelectorRoute" {
+            return Ok(Whole { pool: self.pool(route)?, routes: Vec::new() });
+        }
+        let wildcard = route
+            .get("wildcard")
+            .ok_or("PrefixSelectorRoute: without `wildcard` other keys have nowhere to go")?;
+        let pool = self.pool(wildcard)?;
+        let mut routes = Vec::new();
+        let policies = route.get("policies").and_then(Value::as_object);
+        for (prefix, policy) in policies.into_iter().flatten() {
+            let pool = self.pool(policy).map_err(|why| format!("PrefixSelectorRoute, {prefix}: {why}"))?;
+            routes.push(Route { prefix: prefix.clone(), pool, strip: false });
+        }
+        Ok(Whole { pool, routes })
+    }
+
+    /// `routes`: trees for keys that begin with `/region/cluster/`.
+    fn aliases(&mut self, routes: &Value) -> Result<Whole, String> {
+        let mut whole: Option<Whole> = None;
+        for entry in routes.as_array().ok_or("`routes` must be a list")? {
+            let route = entry.get("route").ok_or("an entry of `routes` has no `route`")?;
+            let tree = self.tree(route)?;
+            for alias in entry.get("aliases").and_then(Value::as_array).into_iter().flatten() {
+                let alias = alias.as_str().ok_or("an alias must be a text")?;
+                let mut named =
+                    vec![Route { prefix: alias.to_owned(), pool: tree.pool.clone(), strip: true }];
+                if !tree.routes.is_empty() {
+                    self.note(format!("{alias}: the choice by prefix holds for keys without {alias} only"));
+                }
+                match &mut whole {
+                    Some(whole) => whole.routes.append(&mut named),
+                    None => {
+                        let mut routes = tree.routes.clone();
+                        routes.append(&mut named);
+                        whole = Some(Whole { pool: tree.pool.clone(), routes });
+                        self.note(format!("keys without a routing prefix go where {alias} goes; mcrouter's -R says where they went"));
+                    }
+                }
+            }
+        }
+        whole.ok_or_else(|| "`routes` names no alias".into())
+    }
+
+    /// The pool that does what a handle does, under the name it was given here.
+    fn pool(&mut self, route: &Value) -> Result<String, String> {
+        let (kind, argument) = kind(route)?;
+        if together(kind).is_some() {
+            return self.equals(&[route]);
+        }
+        match kind {
+            "PoolRoute" => {
+                let name = argument.or_else(|| route.get("pool").and_then(Value::as_str));
+                let pool = self.placed(name.ok_or("PoolRoute names no pool")?, route.get("hash"))?;
+                self.with_extras(pool, route)
+            }
+            "HashRoute" => {
+                let children =
+                    route.get("children").and_then(Value::as_str).and_then(|text| text.strip_prefix("Pool|"));
+                let name = argument.and_then(|argument| argument.strip_prefix("Pool|")).or(children);
+                let name = name.ok_or("HashRoute: only `Pool|NAME` is translated as its children")?;
+                self.placed(name, Some(route))
+            }
+            "OperationSelectorRoute" => self.by_operation(route),
+            "FailoverRoute" | "FailoverWithExptimeRoute" => self.failover(kind, route),
+            "WarmUpRoute" => {
+                let cold = self.pool(child(route, "cold", kind)?)?;
+                let warm = self.pool(child(route, "warm", kind)?)?;
+                let ttl = match route.get("exptime").and_then(Value::as_u64) {
+                    Some(seconds) if seconds > 0 => format!("{seconds}s"),
+                    _ => {
+                        self.note(
+                            "WarmUpRoute: what is copied from the warm pool lives 30 days, not for ever",
+                        );
+                        LONGEST.to_owned()
+                    }
+                };
+                Ok(self.changed(&cold, &[("warm_from", warm), ("warm_ttl", quoted(&ttl))]))
+            }
+            "ShadowRoute" => {
+                let pool = self.pool(child(route, "child", kind)?)?;
+                self.with_extras(pool, route)
+            }
+            "OutstandingLimitRoute" => {
+                let pool = self.pool(child(route, "target", kind)?)?;
+                let most = route
+                    .get("max_outstanding")
+                    .and_then(Value::as_u64)
+                    .ok_or("OutstandingLimitRoute has no max_outstanding")?;
+                Ok(self.changed(&pool, &[("concurrency", most.to_string())]))
+            }
+            "RateLimitRoute" => {
+                let pool = self.pool(child(route, "target", kind)?)?;
+                self.note("RateLimitRoute: its rates are for each operation, and `rate` is for all; set `rate` by hand");
+                Ok(pool)
+            }
+            "ModifyExptimeRoute" => {
+                let pool = self.pool(child(route, "target", kind)?)?;
+                let seconds = route.get("exptime").and_then(Value::as_u64).filter(|seconds| *seconds > 0);
+                match (route.get("action").and_then(Value::as_str), seconds) {
+                    (Some("min"), Some(seconds)) => {
+                        Ok(self.changed(&pool, &[("ttl_cap", quoted(&format!("{seconds}s")))]))
+                    }
+                    _ => Err("ModifyExptimeRoute: only the action `min` has a counterpart (ttl_cap)".into()),
+                }
+            }
+            "LoggingRoute" => {
+                self.note("LoggingRoute: nothing is logged for each request; the statistics are always on");
+                self.pool(child(route, if route.get("target").is_some() { "target" } else { "child" }, kind)?)
+            }
+            _ => Err(format!("{kind} has no counterpart")),
+        }
+    }
+
+    /// A pool of which each host has its own keys.
+    fn placed(&mut self, name: &str, hash: Option<&Value>) -> Result<String, String> {
+        let function = match hash {
+            Some(Value::String(name)) => name.as_str(),
+            Some(hash) => {
+                if let Some(other) = ["salt", "weights", "tags"].iter().find(|key| hash.get(**key).is_some())
+                {
+                    return Err(format!(
+                        "pool {name}: hash with `{other}` has no counterpart, and without it keys would move"
+                    ));
+                }
+                hash.get("hash_func").and_then(Value::as_str).unwrap_or("Ch3")
+            }
+            None => "Ch3",
+        };
+        if function != "Ch3" {
+            return Err(format!(
+                "pool {name}: the hash function {function} has no counterpart, only Ch3 has"
+            ));
+        }
+        let servers = self.servers(name)?;
+        Ok(self.add(name, vec![("distribution", quoted("ch3"))], servers))
+    }
+
+    /// What may stand beside a pool or a shadowed handle: shadows, rates.
+    fn with_extras(&mut self, pool: String, route: &Value) -> Result<String, String> {
+        let mut changes = Vec::new();
+        let shadows = route.get("shadows").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if shadows.len() > 1 {
+            self.note(format!("{pool}: it has several shadows, and only the first is translated"));
+        }
+        if let Some(shadow) = shadows.first() {
+            let target = self.pool(child(shadow, "target", "a shadow")?)?;
+            let ends: Vec<f64> = shadow
+                .get("key_fraction_range")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_f64)
+                .collect();
+            let share = if let [from, to] = ends[..] { to - from } else { 1.0 };
+            if shadow.get("index_range").is_some() {
+                self.note(format!("{pool}: the shadow's index_range is not translated; requests to all of its hosts are shadowed"));
+            }
+            if share < 1.0 {
+                self.note(format!(
+                    "{pool}: the shadow gets a share of the requests, where mcrouter took a share of the keys"
+                ));
+            }
+            changes.extend([("shadow", target), ("shadow_share", format!("{share:?}"))]);
+        }
+        if route.get("rates").is_some() {
+            self.note(format!(
+                "{pool}: its rates are for each operation, and `rate` is for all; set `rate` by hand"
+            ));
+        }
+        Ok(if changes.is_empty() { pool } else { self.changed(&pool, &changes) })
+    }
+
+    /// Fail-over of one handle to the next.
+    fn failover(&mut self, kind: &str, route: &Value) -> Result<String, String> {
+        let (normal, rest, ttl) = if kind == "FailoverWithExptimeRoute" {
+            let seconds = route.get("failover_exptime").and_then(Value::as_u64).unwrap_or(60).max(1);
+            let rest = child(route, "failover", kind)?;
+            let rest = rest.as_array().map_or_else(|| vec![rest], |list| list.iter().collect());
+            (child(route, "normal", kind)?, rest, format!("{seconds}s"))
+        } else {
+            let children = route.get("children").and_then(Value::as_array);
+            let Some((normal, rest)) = children.and_then(|children| children.split_first()) else {
+                return Err(format!("{kind}: only a list of handles is translated as its children"));
+            };
+            (normal, rest.iter().collect(), LONGEST.to_owned())
+        };
+        let pool = self.pool(normal)?;
+        let Some((second, further)) = rest.split_first() else { return Ok(pool) };
+        if !further.is_empty() {
+            self.note(format!("{kind}: only the first of the handles to fail over to is translated"));
+        }
+        self.note(format!(
+            "{kind}: the other pool takes over where all servers of a key are down (or ejected: eject_after), not for each single error; \
+             values live there for gutter_ttl at most"
+        ));
+        let gutter = self.pool(second)?;
+        Ok(self.changed(&pool, &[("gutter", gutter), ("gutter_ttl", quoted(&ttl))]))
+    }
+
+    /// One handle for each operation: the same for all, or readers and writers of the same hosts.
+    fn by_operation(&mut self, route: &Value) -> Result<String, String> {
+        let policies = route.get("operation_policies").and_then(Value::as_object);
+        let mut handles: Vec<&Value> = Vec::new();
+        for handle in policies.into_iter().flat_map(Map::values).chain(route.get("default_policy")) {
+            if !handles.contains(&handle) {
+                handles.push(handle);
+            }
+        }
+        match handles[..] {
+            [] => Err("OperationSelectorRoute has no policies".into()),
+            [one] => self.pool(one),
+            _ => self.equals(&handles).map_err(|why| {
+                format!("OperationSelectorRoute: operations that go to different servers have no counterpart ({why})")
+            }),
+        }
+    }
+
+    /// A pool of hosts that all hold everything, from all handles that use them.
+    fn equals(&mut self, handles: &[&Value]) -> Result<String, String> {
+        let mut settings = vec![("distribution", quoted("all"))];
+        let mut hosts: Option<(String, Vec<Server>)> = None;
+        let (mut written, mut read) = (false, false);
+        for handle in handles {
+            let (kind, argument) = kind(handle)?;
+            // Alone, fail-over goes from pool to pool; beside a handle that writes to all hosts, from host to host.
+            let next = Together::One { reads: "primary", fall_back: "[\"error\"]" };
+            let together = together(kind).or((kind == "FailoverRoute").then_some(next));
+            let together = together.ok_or_else(|| format!("{kind} beside another handle"))?;
+            let found = self.hosts(kind, argument, handle)?;
+            if hosts.as_ref().is_some_and(|hosts| hosts.1 != found.1) {
+                return Err(format!("{kind} has other servers than the handle before it"));
+            }
+            hosts = Some(found);
+            match together {
+                Together::All(writes) => {
+                    if kind == "AllAsyncRoute" {
+                        self.note(
+                            "AllAsyncRoute answered at once; here the first server's answer is waited for",
+                        );
+                    }
+                    set(&mut settings, "writes", quoted(writes));
+                    written = true;
+                }
+                Together::One { reads, fall_back } => {
+                    set(&mut settings, "reads", quoted(reads));
+                    set(&mut settings, "fall_back", fall_back);
+                    read = true;
+                }
+            }
+        }
+        let (name, servers) = hosts.ok_or("there is no handle")?;
+        if !written && servers.len() > 1 {
+            return Err("requests, writes too, go to one of several servers; here every server of such a pool gets the writes".into());
+        }
+        if !read {
+            self.note(format!(
+                "{name}: gets went to all servers; here one is asked, and the next one after an error"
+            ));
+            set(&mut settings, "fall_back", "[\"error\"]");
+        }
+        Ok(self.add(&name, settings, servers))
+    }
+
+    /// The hosts under a handle, if they are single hosts.
+    fn hosts(
+        &mut self,
+        kind: &str,
+        argument: Option<&str>,
+        route: &Value,
+    ) -> Result<(String, Vec<Server>), String> {
+        let children = route.get("children");
+        let whole =
+            argument.or_else(|| children.and_then(Value::as_str)).and_then(|text| text.strip_prefix("Pool|"));
+        if let Some(name) = whole {
+            return Ok((name.to_owned(), self.servers(name)?));
+        }
+        let mut all = Vec::new();
+        let mut names = Vec::new();
+        for one in children.and_then(Value::as_array).into_iter().flatten() {
+            let name = match super::mcrouter::kind(one)? {
+                ("PoolRoute", Some(name)) => name,
+                ("PoolRoute", None) => {
+                    one.get("pool").and_then(Value::as_str).ok_or("PoolRoute names no pool")?
+                }
+                (other, _) => return Err(format!("{kind} over {other} has no counterpart")),
+            };
+            let servers = self.servers(name)?;
+            if servers.len() > 1 {
+                return Err(format!("{kind} over pools of several servers ({name}) has no counterpart"));
+            }
+            names.push(name.to_owned());
+            all.extend(servers);
+        }
+        if all.is_empty() {
+            return Err(format!("{kind} has no children that are understood"));
+        }
+        Ok((names.join("-"), all))
+    }
+
+    /// The servers of a pool as the file describes it.
+    fn servers(&mut self, name: &str) -> Result<Vec<Server>, String> {
+        let described = self.described;
+        let pool = described.get(name).ok_or_else(|| format!("there is no pool {name}"))?;
+        for (key, value) in pool.as_object().into_iter().flatten() {
+            match key.as_str() {
+                "servers" => {}
+                "protocol" if value == "ascii" => {}
+                "protocol" => return Err(format!("pool {name}: the protocol {value} is mcrouter's own")),
+                "server_timeout" => {
+                    if let Some(timeout) = value.as_u64()
+                        && !self.timeouts.contains(&timeout)
+                    {
+                        self.timeouts.push(timeout);
+                    }
+                }
+                "keep_routing_prefix" if value == false => {}
+                "keep_routing_prefix" => {
+                    self.note(format!("pool {name}: keep_routing_prefix; take `strip` out of its routes"));
+                }
+                _ => self.note(format!("pool {name}: {key} is not translated")),
+            }
+        }
+        let texts = pool
+            .get("servers")
+            .and_then(Value::as_array)
+            .ok_or_else(|| format!("pool {name} has no servers"))?;
+        texts
+            .iter()
+            .map(|text| {
+                text.as_str().and_then(host).ok_or_else(|| {
+                    format!("pool {name}: {text} is not of the form host:port, or not plain ascii")
+                })
+            })
+            .collect()
+    }
+
+    /// A pool under this name, or another if that stands for something else already.
+    fn add(&mut self, name: &str, settings: Settings, servers: Vec<Server>) -> String {
+        let pools = &self.imported.pools;
+        if let Some(same) = pools.iter().find(|pool| pool.settings == settings && pool.servers == servers) {
+            return same.name.clone();
+        }
+        let mut free = name.to_owned();
+        let mut number = 1;
+        while pools.iter().any(|pool| pool.name == free) {
+            number += 1;
+            free = format!("{name}-{number}");
+        }
+        self.imported.pools.push(Pool { name: free.clone(), settings, servers });
+        free
+    }
+
+    /// The same pool with other settings.
+    fn changed(&mut self, name: &str, changes: &[(&'static str, String)]) -> String {
+        let pool = self.imported.pools.iter().find(|pool| pool.name == name).expect("it was added").clone();
+        let mut settings = pool.settings;
+        for (key, value) in changes {
+            set(&mut settings, key, value.clone());
+        }
+        self.add(name, settings, pool.servers)
+    }
+}
+
+/// What a handle is, and in the short form, after a bar, with what.
+fn kind(route: &Value) -> Result<(&str, Option<&str>), String> {
+    match route {
+        Value::String(text) => {
+            Ok(text.split_once('|').map_or((text, None), |(kind, argument)| (kind, Some(argument))))
+        }
+        Value::Object(fields) => {
+            let kind = fields.get("type").and_then(Value::as_str);
+            kind.map(|kind| (kind, None)).ok_or_else(|| "a route handle has no `type`".into())
+        }
+        _ => Err(format!("{route} is no route handle")),
+    }
+}
+
+/// What a handle over single hosts does with them.
+fn together(kind: &str) -> Option<Together> {
+    let one = |reads, fall_back| Some(Together::One { reads, fall_back });
+    match kind {
+        "AllSyncRoute" => Some(Together::All("all")),
+        "AllMajorityRoute" => Some(Together::All("quorum")),
+        "AllFastestRoute" => Some(Together::All("first")),
+        "AllInitialRoute" | "AllAsyncRoute" => Some(Together::All("async")),
+        "LatestRoute" => one("primary", "[\"error\"]"),
+        "RandomRoute" => one("round_robin", "[]"),
+        "LoadBalancerRoute" => one("two_choices", "[]"),
+        "MissFailoverRoute" => one("primary", "[\"error\", \"miss\"]"),
+        _ => None,
+    }
+}
+
+fn child<'route>(route: &'route Value, key: &str, kind: &str) -> Result<&'route Value, String> {
+    route.get(key).ok_or_else(|| format!("{kind} has no `{key}`"))
+}
+
+/// `host:port`, and perhaps `:ascii:plain`.
+fn host(text: &str) -> Option<Server> {
+    let plain = text.strip_suffix(":plain").unwrap_or(text);
+    let plain = plain.strip_suffix(":ascii").unwrap_or(plain);
+    let (host, port) = plain.rsplit_once(':')?;
+    port.parse::<u16>().ok()?;
+    let good = !host.is_empty() && (host.starts_with('[') || !host.contains(':'));
+    good.then(|| Server { address: plain.to_owned(), weight: 1, name: None })
+}

@@ -1,0 +1,181 @@
+//! Other programs' configurations, as one of ours that keeps every key where it lies.
+//!
+//! | file | its one idea |
+//! |---|---|
+//! | `twemproxy` | `nutcracker.yml`: a pool for each address |
+//! | `mcrouter` | its common route handles |
+//! | `comments` | JSON with comments as JSON |
+//! | `yaml` | as much of YAML as twemproxy reads |
+//!
+//! What has no counterpart is not left out in silence: each such thing is a note with its reason, which stands at the head of the
+//! file that is written.
+
+use std::fmt::Write;
+
+mod comments;
+mod mcrouter;
+#[cfg(test)]
+mod tests;
+mod twemproxy;
+mod yaml;
+
+/// The settings that name another pool.
+const OTHER_POOLS: [&str; 3] = ["gutter", "warm_from", "shadow"];
+
+/// What was understood of another program's configuration.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// Whose configuration it was.
+    pub program: &'static str,
+    /// What was not translated, and why; what works otherwise than it did.
+    pub notes: Vec<String>,
+    /// The pool of clients that come by the address of the whole proxy.
+    first: String,
+    settings: Settings,
+    pools: Vec<Pool>,
+    routes: Vec<Route>,
+}
+
+/// Keys with their values as they are written in TOML; only a value that names a pool is the bare name.
+type Settings = Vec<(&'static str, String)>;
+
+#[derive(Clone, Debug)]
+struct Pool {
+    name: String,
+    settings: Settings,
+    servers: Vec<Server>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Server {
+    address: String,
+    weight: u32,
+    name: Option<String>,
+}
+
+/// Keys with a prefix that belong to another pool than the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Route {
+    prefix: String,
+    pool: String,
+    strip: bool,
+}
+
+impl Imported {
+    fn of(program: &'static str) -> Self {
+        Self {
+            program,
+            notes: Vec::new(),
+            first: String::new(),
+            settings: Vec::new(),
+            pools: Vec::new(),
+            routes: Vec::new(),
+        }
+    }
+
+    /// Reads a configuration of twemproxy's (YAML) or mcrouter's (JSON with comments).
+    ///
+    /// # Errors
+    /// With the line or the route handle, where something cannot be understood, or could only be translated so that keys are lost.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let begins = text.trim_start();
+        if ["{", "//", "/*"].iter().any(|json| begins.starts_with(json)) {
+            mcrouter::import(text)
+        } else {
+            twemproxy::import(text)
+        }
+    }
+
+    /// The configuration as a file, notes first.
+    pub fn toml(&self) -> String {
+        let mut out = format!("# krarup proxy, translated from {}'s configuration.\n", self.program);
+        if !self.notes.is_empty() {
+            out.push_str("#\n# Not the same as before:\n");
+        }
+        for note in &self.notes {
+            wrapped(&mut out, note);
+        }
+        out.push('\n');
+        let mut line = |text: std::fmt::Arguments<'_>| out.write_fmt(text).expect("a text takes all");
+        for (key, value) in &self.settings {
+            line(format_args!("{key} = {value}\n"));
+        }
+        if self.pools.len() > 1 {
+            line(format_args!("default_pool = {}\n", quoted(&self.first)));
+        }
+        for pool in &self.pools {
+            line(format_args!("\n[pools.{}]\n", quoted_key(&pool.name)));
+            for (key, value) in &pool.settings {
+                let value = if OTHER_POOLS.contains(key) { &quoted(value) } else { value };
+                line(format_args!("{key} = {value}\n"));
+            }
+            line(format_args!("servers = [\n"));
+            for server in &pool.servers {
+                line(format_args!("  {},\n", server.toml()));
+            }
+            line(format_args!("]\n"));
+        }
+        for route in &self.routes {
+            line(format_args!(
+                "\n[[routes]]\nprefix = {}\npool = {}\n",
+                quoted(&route.prefix),
+                quoted(&route.pool)
+            ));
+            if route.strip {
+                line(format_args!("strip = true\n"));
+            }
+        }
+        out
+    }
+}
+
+impl Server {
+    fn toml(&self) -> String {
+        let address = quoted(&self.address);
+        let weight = if self.weight == 1 { String::new() } else { format!(", weight = {}", self.weight) };
+        let name = self.name.as_ref().map_or(String::new(), |name| format!(", name = {}", quoted(name)));
+        if weight.is_empty() && name.is_empty() {
+            address
+        } else {
+            format!("{{ address = {address}{weight}{name} }}")
+        }
+    }
+}
+
+/// A comment of several lines, none over 100 characters where words allow it.
+fn wrapped(out: &mut String, note: &str) {
+    let mut line = String::from("# -");
+    for word in note.split_whitespace() {
+        if line.len() + 1 + word.len() > 100 {
+            out.push_str(&line);
+            out.push('\n');
+            line = String::from("#  ");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    out.push_str(&line);
+    out.push('\n');
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+fn quoted_key(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
+}
+
+fn milliseconds(number: u64) -> String {
+    quoted(&format!("{number}ms"))
+}
+
+/// Sets a key, or sets it anew.
+fn set(settings: &mut Settings, key: &'static str, value: impl Into<String>) {
+    let value = value.into();
+    match settings.iter_mut().find(|(there, _)| *there == key) {
+        Some(there) => there.1 = value,
+        None => settings.push((key, value)),
+    }
+}

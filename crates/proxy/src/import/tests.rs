@@ -1,0 +1,226 @@
+//! What is translated is what the file said, and what is not is named.
+
+use super::Imported;
+
+/// The file without its comments.
+fn settings(text: &str) -> String {
+    let toml = Imported::read(text).unwrap().toml();
+    let lines = toml.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| format!("{line}\n")).collect::<String>().trim_start().to_owned()
+}
+
+fn notes(text: &str) -> String {
+    Imported::read(text).unwrap().notes.join("\n")
+}
+
+fn refused(text: &str) -> String {
+    Imported::read(text).unwrap_err()
+}
+
+#[test]
+fn a_pool_of_twemproxys_keeps_its_placement() {
+    assert_eq!(
+        settings(
+            "alpha:\n  listen: 127.0.0.1:22121\n  hash: murmur\n  hash_tag: \"{}\"\n  distribution: ketama\n  timeout: 400\n  \
+             auto_eject_hosts: true\n  server_retry_timeout: 2000\n  server_failure_limit: 3\n  preconnect: true\n  servers:\n   - \
+             127.0.0.1:11212:1\n   - 127.0.0.1:11213:2 second\n   - ::1:11214:1\n"
+        ),
+        "listen = \"127.0.0.1:22121\"\ntimeout = \"400ms\"\nconnect_timeout = \"400ms\"\neject_after = 3\neject_for = \"2000ms\"\n\n\
+         [pools.alpha]\ndistribution = \"ketama\"\nhash = \"murmur\"\nhash_tag = \"{}\"\nwhen_down = \"next\"\nservers = [\n  \
+         \"127.0.0.1:11212\",\n  { address = \"127.0.0.1:11213\", weight = 2, name = \"second\" },\n  \"[::1]:11214\",\n]\n"
+    );
+}
+
+#[test]
+fn several_pools_of_twemproxys_are_several_pools_and_addresses() {
+    let text = "a:\n  listen: 127.0.0.1:1\n  servers: [\"127.0.0.1:11212:1\"]\nb b:\n  listen: 0.0.0.0:2\n  distribution: modula\n  \
+                timeout: 100\n  servers:\n  - 127.0.0.1:11213:1\n";
+    assert_eq!(
+        settings(text),
+        "listen = \"127.0.0.1:1\"\ntimeout = \"100ms\"\nconnect_timeout = \"100ms\"\ndefault_pool = \"a\"\n\n[pools.a]\n\
+         distribution = \"ketama\"\nhash = \"fnv1a_64\"\nservers = [\n  \"127.0.0.1:11212\",\n]\n\n[pools.\"b b\"]\nlisten = \
+         \"0.0.0.0:2\"\ndistribution = \"modulo\"\nhash = \"fnv1a_64\"\nservers = [\n  \"127.0.0.1:11213\",\n]\n"
+    );
+    assert!(notes(text).contains("timeout differs"));
+}
+
+/// Every key of twemproxy's is either translated or named.
+#[test]
+fn no_key_of_twemproxys_is_dropped_in_silence() {
+    let with = |key: &str, value: &str| {
+        format!(
+            "a:\n  listen: 127.0.0.1:1\n  timeout: 5\n  {key}: {value}\n  servers:\n  - 127.0.0.1:11212:1\n"
+        )
+    };
+    for (key, value) in [
+        ("backlog", "512"),
+        ("client_connections", "10"),
+        ("tcpkeepalive", "true"),
+        ("reuseport", "true"),
+        ("server_connections", "4"),
+        ("redis_db", "0"),
+        ("distribution", "random"),
+    ] {
+        assert!(notes(&with(key, value)).contains(key), "{key}");
+    }
+    assert_eq!(notes(&with("preconnect", "true")), "");
+    assert_eq!(notes(&with("server_connections", "1")), "");
+}
+
+#[test]
+fn what_would_lose_keys_is_refused_with_its_line() {
+    let pool = |lines: &str| format!("a:\n  listen: 127.0.0.1:1\n{lines}");
+    let servers = "  servers:\n  - 127.0.0.1:11212:1\n";
+    for (text, said) in [
+        (pool(&format!("  hash: sha\n{servers}")), "line 3: hash = sha"),
+        (pool(&format!("  distribution: ring\n{servers}")), "line 3: distribution = ring"),
+        (pool(&format!("  hash_tag: x\n{servers}")), "line 3: hash_tag = x"),
+        (pool(&format!("  timeout: soon\n{servers}")), "line 3: timeout = soon is no number"),
+        (pool(&format!("  colour: red\n{servers}")), "line 3: colour = red is no key"),
+        (pool(&format!("  hash: md5\n  hash: md5\n{servers}")), "line 4: a has two of `hash`"),
+        (pool("  servers:\n  - 127.0.0.1:11212\n"), "line 4: `127.0.0.1:11212` is not of the form"),
+        (pool("  servers:\n  - 127.0.0.1:11212:0\n"), "line 4"),
+        (pool("  servers:\n  - /tmp/socket:1\n"), "line 4: `/tmp/socket:1` is a unix socket"),
+        (pool(""), "line 1: a has no servers"),
+        (format!("a:\n{servers}"), "line 1: a does not say where it listens"),
+        (pool(&format!("  redis: true\n{servers}")), "no pool that speaks memcached"),
+        ("a: b: c\n".into(), "line 1"),
+        ("a:\n  servers: {}\n".into(), "line 2: `servers`"),
+        (String::new(), "no pools"),
+    ] {
+        assert!(refused(&text).contains(said), "{text}: {}", refused(&text));
+    }
+}
+
+#[test]
+fn a_pool_route_of_mcrouters_is_placed_as_mcrouter_does() {
+    let text = r#"{ // the simplest
+        "pools": { "A": { "servers": [ "10.0.0.1:11211", "10.0.0.2:11211:ascii:plain" ], "server_timeout": 500 } },
+        "route": "PoolRoute|A" /* "no" // comment */ }"#;
+    assert_eq!(
+        settings(text),
+        "listen = \"127.0.0.1:11211\"\ntimeout = \"500ms\"\n\n[pools.A]\ndistribution = \"ch3\"\nservers = [\n  \
+         \"10.0.0.1:11211\",\n  \"10.0.0.2:11211\",\n]\n"
+    );
+}
+
+/// Two pools of two hosts, a small one, and a route.
+fn mcrouter(route: &str) -> String {
+    format!(
+        r#"{{"pools": {{"A": {{"servers": ["a1:1", "a2:1"]}}, "B": {{"servers": ["b1:1", "b2:1"]}}, "S": {{"servers": ["s:1"]}},
+            "T": {{"servers": ["t:1"]}}}}, "route": {route}}}"#
+    )
+}
+
+#[test]
+fn reads_from_one_and_writes_to_all_make_one_pool_of_equals() {
+    let text = mcrouter(
+        r#"{"type": "OperationSelectorRoute", "default_policy": "AllSyncRoute|Pool|A",
+            "operation_policies": {"get": "LatestRoute|Pool|A", "set": "AllMajorityRoute|Pool|A"}}"#,
+    );
+    let settings = settings(&text);
+    for line in
+        ["distribution = \"all\"", "reads = \"primary\"", "fall_back = [\"error\"]", "\"a1:1\",\n  \"a2:1\","]
+    {
+        assert!(settings.contains(line), "{line}: {settings}");
+    }
+    let single = mcrouter(r#"{"type": "AllFastestRoute", "children": ["PoolRoute|S", "PoolRoute|T"]}"#);
+    assert!(Imported::read(&single).unwrap().toml().contains("[pools.S-T]"));
+    assert!(notes(&single).contains("gets went to all servers"));
+}
+
+#[test]
+fn handles_around_a_pool_become_its_settings() {
+    for (route, lines) in [
+        (
+            r#"{"type": "WarmUpRoute", "cold": "PoolRoute|A", "warm": "PoolRoute|B", "exptime": 60}"#,
+            vec!["[pools.B]", "warm_from = \"B\"", "warm_ttl = \"60s\""],
+        ),
+        (
+            r#"{"type": "FailoverRoute", "children": ["PoolRoute|A", "PoolRoute|B"]}"#,
+            vec!["gutter = \"B\"", "gutter_ttl = \"720h\""],
+        ),
+        (
+            r#"{"type": "FailoverWithExptimeRoute", "normal": "PoolRoute|A", "failover": "PoolRoute|B", "failover_exptime": 9}"#,
+            vec!["gutter = \"B\"", "gutter_ttl = \"9s\""],
+        ),
+        (
+            r#"{"type": "PoolRoute", "pool": "A", "shadows": [{"target": "PoolRoute|B", "key_fraction_range": [0.25, 0.5]}]}"#,
+            vec!["shadow = \"B\"", "shadow_share = 0.25"],
+        ),
+        (
+            r#"{"type": "ShadowRoute", "child": "PoolRoute|A", "shadows": [{"target": "AllSyncRoute|Pool|A", "index_range": [0, 1]}]}"#,
+            vec![
+                "shadow = \"A-2\"",
+                "shadow_share = 1.0",
+                "[pools.A]",
+                "[pools.A-2]",
+                "distribution = \"all\"",
+            ],
+        ),
+        (
+            r#"{"type": "OutstandingLimitRoute", "target": "PoolRoute|A", "max_outstanding": 7}"#,
+            vec!["concurrency = 7"],
+        ),
+        (
+            r#"{"type": "ModifyExptimeRoute", "target": "PoolRoute|A", "exptime": 60, "action": "min"}"#,
+            vec!["ttl_cap = \"60s\""],
+        ),
+        (
+            r#"{"type": "PrefixSelectorRoute", "policies": {"b:": "PoolRoute|B"}, "wildcard": "PoolRoute|A"}"#,
+            vec!["default_pool = \"A\"", "[[routes]]\nprefix = \"b:\"\npool = \"B\""],
+        ),
+        (
+            r#"{"type": "HashRoute", "children": "Pool|A", "hash_func": "Ch3"}"#,
+            vec!["distribution = \"ch3\""],
+        ),
+    ] {
+        let settings = settings(&mcrouter(route));
+        for line in lines {
+            assert!(settings.contains(line), "{route}: {line}: {settings}");
+        }
+    }
+}
+
+#[test]
+fn routing_prefixes_become_routes_that_take_them_off() {
+    let text = r#"{"pools": {"A": {"servers": ["a:1"]}, "B": {"servers": ["b:1"]}},
+        "routes": [{"aliases": ["/here/a/"], "route": "PoolRoute|A"}, {"aliases": ["/there/b/"], "route": "PoolRoute|B"}]}"#;
+    assert!(settings(text).ends_with("[[routes]]\nprefix = \"/there/b/\"\npool = \"B\"\nstrip = true\n"));
+    assert!(notes(text).contains("-R"));
+}
+
+#[test]
+fn handles_without_a_counterpart_are_named() {
+    for (route, said) in [
+        (r#""NullRoute""#, "NullRoute has no counterpart"),
+        (r#"{"type": "PoolRoute", "pool": "A", "hash": "Crc32"}"#, "hash function Crc32"),
+        (r#"{"type": "PoolRoute", "pool": "A", "hash": {"hash_func": "Ch3", "salt": "x"}}"#, "`salt`"),
+        (r#""PoolRoute|Z""#, "there is no pool Z"),
+        (r#""LatestRoute|Pool|A""#, "writes too, go to one"),
+        (
+            r#"{"type": "AllSyncRoute", "children": ["PoolRoute|A", "PoolRoute|B"]}"#,
+            "over pools of several servers (A)",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"get": "PoolRoute|B"}}"#,
+            "operations that go to different servers",
+        ),
+        (r#"{"type": "WarmUpRoute", "cold": "PoolRoute|A"}"#, "WarmUpRoute has no `warm`"),
+        ("7", "7 is no route handle"),
+    ] {
+        assert!(refused(&mcrouter(route)).contains(said), "{route}: {}", refused(&mcrouter(route)));
+    }
+}
+
+#[test]
+fn no_text_however_broken_makes_the_reader_fall_over() {
+    let text = mcrouter(r#"{"type": "FailoverRoute", "children": ["PoolRoute|A", "PoolRoute|B"]}"#);
+    for end in 0..text.len() {
+        _ = Imported::read(&text[..end]);
+    }
+    let text = "a:\n  listen: 127.0.0.1:1\n  hash_tag: \"{}\"\n  servers:\n  - 127.0.0.1:11212:1 näme\n";
+    for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+        _ = Imported::read(&text[..end]);
+    }
+}
