@@ -101,13 +101,13 @@ impl ProxyArgs {
             config.listen.port = port;
         }
         if !self.servers.is_empty() {
-            config.servers = self.servers.clone();
+            config.main.servers = self.servers.iter().cloned().map(Into::into).collect();
         }
         if let Some(workers) = self.workers {
             config.workers = workers;
         }
         if let Some(sharded) = self.sharded {
-            config.multi_get = if sharded { MultiGet::Sharded } else { MultiGet::Whole };
+            config.main.multi_get = if sharded { MultiGet::Sharded } else { MultiGet::Whole };
         }
         Ok(config)
     }
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     if args.check {
         eprintln!(
             "the configuration is good: {} servers, clients on {}",
-            config.servers.len(),
+            config.addresses().len(),
             config.listen
         );
         return Ok(());
@@ -144,8 +144,10 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     krarup_net::files::allow_many();
     let clock = Clock::start();
     let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
-    let servers = config.servers.iter().map(ToString::to_string).collect();
-    let mut core = Core::new(config.settings(), servers, recorder, clock.now());
+    let topology = config.topology().expect("the configuration was checked");
+    let mut settings = config.settings();
+    settings.unix = clock.wall_epoch().0 / 1_000_000_000;
+    let mut core = Core::new(settings, topology, recorder, clock.now());
     let run = krarup_record::file::Run { epoch_unix: clock.wall_epoch() };
     let mut writer = None;
     if let Some(folder) = args.stats_dir.as_deref().filter(|_| args.rows) {

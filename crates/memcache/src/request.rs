@@ -7,7 +7,7 @@ use crate::{Limits, Parsed, number};
 mod meta;
 mod text;
 
-pub use meta::{Flags, LONGEST_NAME, Meta, MetaCommand};
+pub use meta::{Flags, LONGEST_NAME, Meta, MetaCommand, name_of};
 
 /// One request, borrowed from the bytes that carried it.
 #[derive(Clone, Debug, PartialEq, Eq)]

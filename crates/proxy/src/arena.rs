@@ -3,6 +3,9 @@
 /// The number of no place.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
+/// In place of a request: one that nobody waits for.
+pub(crate) const DETACHED: u32 = u32::MAX - 1;
+
 /// Numbered places. A place that was given back is handed out again as it was left, so that buffers
 /// inside it are allocated once.
 #[derive(Debug)]
@@ -22,7 +25,7 @@ impl<T: Default> Arena<T> {
             return place;
         }
         let place = u32::try_from(self.places.len()).expect("fewer than four billion places");
-        assert!(place != NOBODY, "fewer than four billion places");
+        assert!(place < DETACHED, "fewer than four billion places");
         self.places.push(T::default());
         place
     }

@@ -8,6 +8,8 @@ use crate::arena::NOBODY;
 /// A client, without its socket.
 #[derive(Debug)]
 pub(crate) struct Client {
+    /// The pool its keys belong to unless a route says otherwise.
+    pub(crate) entry: usize,
     /// Replies on their way out.
     pub(crate) out: Outbox,
     /// The oldest request not yet replied to; requests are linked from old to young.
@@ -52,6 +54,7 @@ pub(crate) struct Refused {
 impl Default for Client {
     fn default() -> Self {
         Self {
+            entry: 0,
             out: Outbox::default(),
             oldest: NOBODY,
             youngest: NOBODY,

@@ -1,5 +1,7 @@
 //! What the proxy is told: a commented TOML file, flags over it, and every mistake named with a hint.
 
+use std::collections::BTreeMap;
+
 use krarup_memcache::Limits;
 use krarup_net::Address;
 use krarup_units::{Nanos, text};
@@ -7,18 +9,72 @@ use serde::{Deserialize, Deserializer};
 
 use crate::core::Settings;
 use crate::dispatch::Workers;
-use crate::route::MultiGet;
+use crate::topology::{MultiGet, Route, Topology};
+
+mod pools;
+
+pub use pools::{FallBack, PoolConfig, Replicas, RouteConfig, ServerConfig, Spread};
+
+/// The name of the pool at the top level.
+const MAIN: &str = "main";
+
+/// What follows the pool of the top level in a file.
+const POOLS: &str = "\
+# Further pools have all the keys of the pool above, and may have an address of their own: keys of clients that connect there
+# belong to them. Where no servers are named above, the pool of clients that connect to `listen` is `default_pool`.
+# default_pool = \"main\"
+#
+# [pools.users]
+# listen = \"127.0.0.1:11311\"
+# servers = [\"127.0.0.1:11214\", { address = \"127.0.0.1:11215\", weight = 2, name = \"large\" }]
+# distribution = \"ketama\"
+#
+# Keys that begin with a prefix belong to its pool, whoever asks; the longest prefix decides. With `strip`
+# servers see the key without the prefix, with `add` behind another one.
+# [[routes]]
+# prefix = \"user:\"
+# pool = \"users\"
+# strip = false
+# add = \"\"
+";
+
+/// The keys at the top level that are not a pool's.
+const KEYS: [&str; 18] = [
+    "pools",
+    "default_pool",
+    "routes",
+    "workers",
+    "queue",
+    "pipeline",
+    "reply_buffer",
+    "max_value",
+    "max_connections",
+    "timeout",
+    "connect_timeout",
+    "reconnect_after",
+    "reconnect_at_most",
+    "eject_after",
+    "eject_for",
+    "return_over",
+    "shutdown_limit",
+    "hold",
+];
 
 /// Everything that can be configured, with its default.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Config {
     /// Where clients connect.
     pub listen: Address,
-    /// The servers, in order: the first gives out cas uniques.
-    pub servers: Vec<Address>,
-    /// What to do with retrievals of several keys.
-    pub multi_get: MultiGet,
+    /// The pool that stands at the top level of a file. Where it has no server there is none of it.
+    #[serde(skip)]
+    pub main: PoolConfig,
+    /// The other pools, by name.
+    pub pools: BTreeMap<String, PoolConfig>,
+    /// The pool of clients that connect to `listen`; none: the one at the top level, or the only one.
+    pub default_pool: Option<String>,
+    /// Keys that belong to other pools.
+    pub routes: Vec<RouteConfig>,
     /// How many requests may be with the servers at once.
     #[serde(deserialize_with = "workers")]
     pub workers: Workers,
@@ -46,6 +102,14 @@ pub struct Config {
     /// The longest wait before connecting again.
     #[serde(deserialize_with = "length")]
     pub reconnect_at_most: Nanos,
+    /// Failures in a row after which a server is ejected; none: never.
+    pub eject_after: Option<u32>,
+    /// How long an ejected server is left alone.
+    #[serde(deserialize_with = "length")]
+    pub eject_for: Nanos,
+    /// Over which time an ejected server that is back gets its full share of reads again.
+    #[serde(deserialize_with = "length")]
+    pub return_over: Nanos,
     /// How long what is in flight may take once a stop was asked for.
     #[serde(deserialize_with = "length")]
     pub shutdown_limit: Nanos,
@@ -58,8 +122,10 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: Address { host: "127.0.0.1".into(), port: 11_211 },
-            servers: Vec::new(),
-            multi_get: MultiGet::Whole,
+            main: PoolConfig::default(),
+            pools: BTreeMap::new(),
+            default_pool: None,
+            routes: Vec::new(),
             workers: Workers::Unlimited,
             queue: 65_536,
             pipeline: 1_024,
@@ -70,6 +136,9 @@ impl Default for Config {
             connect_timeout: Nanos::from_secs(1),
             reconnect_after: Nanos::from_millis(20),
             reconnect_at_most: Nanos::from_secs(2),
+            eject_after: None,
+            eject_for: Nanos::from_secs(10),
+            return_over: Nanos::from_secs(10),
             shutdown_limit: Nanos::from_secs(5),
             hold: Nanos::from_micros(50),
         }
@@ -117,6 +186,10 @@ fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error>
     text::parse_duration(&text).map(Nanos::from_seconds).map_err(serde::de::Error::custom)
 }
 
+fn optional_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nanos>, D::Error> {
+    length(deserializer).map(Some)
+}
+
 /// A size as `"1MiB"` or a number of bytes.
 fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     #[derive(Deserialize)]
@@ -138,11 +211,81 @@ impl Config {
     /// # Errors
     /// With the line, the key and what would be understood; `name` is the file's.
     pub fn parse(text: &str, name: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|error| {
-            let line =
-                error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            format!("{name}, line {line}: {}", error.message().trim_end().replace('\n', " "))
-        })
+        let at = |span: Option<std::ops::Range<usize>>, why: &str| {
+            let line = span.map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            format!("{name}, line {line}: {}", why.trim_end().replace('\n', " "))
+        };
+        let told = |error: toml::de::Error| at(error.span(), error.message());
+        let mut config: Self = toml::from_str(text).map_err(told)?;
+        // The top level holds the keys of one pool beside those of the proxy.
+        config.main = toml::from_str(text).map_err(told)?;
+        config.main.listen = None;
+        let table = toml::de::DeTable::parse(text).map_err(told)?;
+        let unknown = |key: &toml::Spanned<toml::de::DeString<'_>>, known: &[&str]| {
+            let word = key.get_ref().as_ref();
+            let near = known.iter().filter(|one| one.starts_with(&word[..word.len().min(3)])).copied();
+            let near: Vec<_> = near.collect();
+            let hint = if near.is_empty() {
+                String::new()
+            } else {
+                format!("; did you mean {}?", near.join(" or "))
+            };
+            at(Some(key.span()), &format!("there is no key `{word}`{hint}"))
+        };
+        let top: Vec<&str> = KEYS.iter().chain(&PoolConfig::KEYS).copied().collect();
+        for (key, value) in table.get_ref() {
+            if !top.contains(&key.get_ref().as_ref()) {
+                return Err(unknown(key, &top));
+            }
+            let pools = value.get_ref().as_table().filter(|_| key.get_ref() == "pools");
+            for pool in
+                pools.iter().flat_map(|pools| pools.values()).filter_map(|pool| pool.get_ref().as_table())
+            {
+                if let Some((key, _)) =
+                    pool.iter().find(|(key, _)| !PoolConfig::KEYS.contains(&key.get_ref().as_ref()))
+                {
+                    return Err(unknown(key, &PoolConfig::KEYS));
+                }
+            }
+        }
+        Ok(config)
+    }
+
+    /// Every pool with its name, that of the top level first.
+    fn all_pools(&self) -> Vec<(&str, &PoolConfig)> {
+        let main = (!self.main.servers.is_empty()).then_some((MAIN, &self.main));
+        main.into_iter().chain(self.pools.iter().map(|(name, pool)| (name.as_str(), pool))).collect()
+    }
+
+    /// The servers of all pools, each once, in the order in which the core knows them.
+    pub fn addresses(&self) -> Vec<Address> {
+        let mut found: Vec<Address> = Vec::new();
+        for (_, pool) in self.all_pools() {
+            for server in &pool.servers {
+                if !found.contains(&server.address) {
+                    found.push(server.address.clone());
+                }
+            }
+        }
+        found
+    }
+
+    /// Where clients connect, with the pool that their keys belong to.
+    ///
+    /// # Errors
+    /// Names a default pool that there is not.
+    pub fn listeners(&self) -> Result<Vec<(Address, usize)>, String> {
+        let pools = self.all_pools();
+        let default = match &self.default_pool {
+            None => 0,
+            Some(name) => pools
+                .iter()
+                .position(|(other, _)| other == name)
+                .ok_or_else(|| format!("`default_pool` names `{name}`, and there is no such pool"))?,
+        };
+        let own =
+            pools.iter().enumerate().filter_map(|(place, (_, pool))| Some((pool.listen.clone()?, place)));
+        Ok(std::iter::once((self.listen.clone(), default)).chain(own).collect())
     }
 
     /// Checks what cannot be seen key by key.
@@ -150,23 +293,26 @@ impl Config {
     /// # Errors
     /// Names the key and says what would do.
     pub fn check(&self) -> Result<(), String> {
-        if self.servers.is_empty() {
+        let servers = self.addresses();
+        if servers.is_empty() {
             return Err("there is no server to ask; name at least one with --servers host:port".into());
         }
-        if self.servers.len() > 1_000 {
-            return Err(format!("`servers` names {} servers; 1000 are the most", self.servers.len()));
+        if servers.len() > 1_000 {
+            return Err(format!("{} servers are named; 1000 are the most", servers.len()));
         }
-        for (place, server) in self.servers.iter().enumerate() {
-            if self.servers[..place].contains(server) {
-                return Err(format!("`servers` names {server} twice"));
+        if self.pools.contains_key(MAIN) && !self.main.servers.is_empty() {
+            return Err(format!("the pool at the top level is called {MAIN}, and so is another"));
+        }
+        let listeners = self.listeners()?;
+        for (place, (address, _)) in listeners.iter().enumerate() {
+            if servers.contains(address) {
+                return Err(format!("`servers` names {address}, where the proxy itself listens"));
             }
-            if server.port == 0 {
-                return Err(format!("`servers` names {server}, and no server has port 0"));
-            }
-            if *server == self.listen {
-                return Err(format!("`servers` names {server}, where the proxy itself listens"));
+            if address.port != 0 && listeners[..place].iter().any(|(other, _)| other == address) {
+                return Err(format!("{address} is listened on for two pools; give each its own"));
             }
         }
+        self.topology()?;
         for (key, value) in [
             ("pipeline", self.pipeline as usize),
             ("max_connections", self.max_connections),
@@ -212,22 +358,58 @@ impl Config {
     pub fn settings(&self) -> Settings {
         Settings {
             limits: Limits { value: self.max_value, ..Limits::default() },
-            multi_get: self.multi_get,
             workers: self.workers,
             queue: self.queue,
             pipeline: self.pipeline,
             reply_buffer: self.reply_buffer,
             timeout: self.timeout,
+            reconnect_after: self.reconnect_after,
+            reconnect_at_most: self.reconnect_at_most,
+            eject_after: self.eject_after,
+            eject_for: self.eject_for,
+            return_over: self.return_over,
+            unix: 0,
         }
+    }
+
+    /// The servers, pools and routes.
+    ///
+    /// # Errors
+    /// Names the pool and what is wrong with it.
+    pub fn topology(&self) -> Result<Topology, String> {
+        let pools = self.all_pools();
+        let servers = self.addresses();
+        let find = |name: &str| pools.iter().position(|&(other, _)| other == name);
+        let place =
+            |address: &Address| servers.iter().position(|one| one == address).expect("all are listed");
+        let specs = pools.iter().map(|(name, pool)| pool.spec(name, place, find));
+        let specs = specs.collect::<Result<Vec<_>, _>>()?;
+        let routes = self.routes.iter().map(|route| {
+            let pool = find(&route.pool).ok_or_else(|| {
+                format!("the route for `{}` names the pool `{}`, and there is none", route.prefix, route.pool)
+            })?;
+            for (key, text) in [("prefix", &route.prefix), ("add", &route.add)] {
+                if text.len() > 200 || text.bytes().any(|byte| byte <= b' ' || byte == 127) {
+                    return Err(format!(
+                        "the route for `{}` has a `{key}` that no key can have",
+                        route.prefix
+                    ));
+                }
+            }
+            let (prefix, add) = (route.prefix.clone().into_bytes(), route.add.clone().into_bytes());
+            Ok(Route { prefix, pool, strip: route.strip, add })
+        });
+        Ok(Topology {
+            pools: specs,
+            routes: routes.collect::<Result<_, String>>()?,
+            servers: servers.iter().map(ToString::to_string).collect(),
+        })
     }
 
     /// The configuration as a commented file, which reads back as the same.
     pub fn commented(&self) -> String {
-        let servers: Vec<_> = self.servers.iter().map(|server| format!("\"{server}\"")).collect();
-        let multi_get = match self.multi_get {
-            MultiGet::Whole => "whole",
-            MultiGet::Sharded => "sharded",
-        };
+        let servers: Vec<_> =
+            self.main.servers.iter().map(|server| format!("\"{}\"", server.address)).collect();
         let workers = match self.workers {
             Workers::Unlimited => "\"unlimited\"".to_owned(),
             Workers::Limited(workers) => workers.to_string(),
@@ -240,14 +422,7 @@ impl Config {
 # Where clients connect. 127.0.0.1 is this machine only.
 listen = \"{listen}\"
 
-# The servers, in order. Every one holds a copy of everything: writes go to all, reads to one.
-# The first gives out cas uniques.
-servers = [{servers}]
-
-# What to do with a get of several keys: \"whole\" sends it to one server,
-# \"sharded\" asks every server for an even share of the keys.
-multi_get = \"{multi_get}\"
-
+{pool}
 # How many requests may be with the servers at once. The others wait in the queue, and how long is
 # measured. \"unlimited\" takes the queue out of the path.
 workers = {workers}
@@ -275,15 +450,26 @@ connect_timeout = {connect_timeout}
 reconnect_after = {reconnect_after}
 reconnect_at_most = {reconnect_at_most}
 
+# A server that fails so many times in a row, with no request answered between, is left alone for `eject_for`; when it is back
+# its share of reads grows from nothing over `return_over`.
+{eject_after}
+eject_for = {eject_for}
+return_over = {return_over}
+
 # How long requests in flight may take once a stop was asked for.
 shutdown_limit = {shutdown_limit}
 
 # Up to how long a busy loop waits for more to arrive, so that one system call carries many requests.
 # One request alone never waits. 0 never waits at all.
 hold = {hold}
-",
+
+{pools}",
             listen = self.listen,
-            servers = servers.join(", "),
+            pool = self.main.commented(),
+            pools = POOLS,
+            eject_after = self.eject_after.map_or("# eject_after = 5".to_owned(), |most| format!("eject_after = {most}")),
+            eject_for = length(self.eject_for),
+            return_over = length(self.return_over),
             queue = self.queue,
             pipeline = self.pipeline,
             reply_buffer = self.reply_buffer,
@@ -303,11 +489,15 @@ hold = {hold}
 mod tests {
     use super::*;
 
+    fn main(servers: &[&str]) -> PoolConfig {
+        let server = |text: &&str| text.parse::<Address>().unwrap().into();
+        PoolConfig { servers: servers.iter().map(server).collect(), ..PoolConfig::default() }
+    }
+
     #[test]
     fn the_commented_file_reads_back_as_the_same() {
         let config = Config {
-            servers: vec!["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()],
-            multi_get: MultiGet::Sharded,
+            main: PoolConfig { multi_get: MultiGet::Sharded, ..main(&["127.0.0.1:1", "[::1]:2"]) },
             workers: Workers::Limited(64),
             timeout: Nanos::from_micros(1_500),
             ..Config::default()
@@ -316,6 +506,92 @@ mod tests {
         let read = Config::parse(&text, "krarup.toml").unwrap();
         assert_eq!(format!("{config:?}"), format!("{read:?}"));
         assert_eq!(Config::parse(&Config::default().commented(), "").unwrap().workers, Workers::Unlimited);
+    }
+
+    #[test]
+    fn every_key_is_in_the_commented_file() {
+        let text = Config::default().commented();
+        for key in KEYS.iter().chain(&PoolConfig::KEYS) {
+            let found = text.lines().any(|line| {
+                let line = line.trim_start_matches("# ").trim_start_matches('[');
+                line.strip_prefix(key).is_some_and(|rest| rest.starts_with([' ', '.', ']']))
+            });
+            assert!(found, "{key}");
+        }
+    }
+
+    #[test]
+    fn pools_and_routes_are_read() {
+        let text = "
+            servers = [\"127.0.0.1:1\", { address = \"127.0.0.1:2\", weight = 3, name = \"b\" }]
+            distribution = \"ketama\"
+            replicas = \"half\"
+            writes = \"quorum\"
+            reads = \"two_choices\"
+            fall_back = [\"error\", \"miss\"]
+            refill_ttl = \"90s\"
+            gutter = \"spare\"
+            ttl_cap = \"1h\"
+            hedge_after = 0.95
+            [pools.spare]
+            listen = \"127.0.0.1:9\"
+            servers = [\"127.0.0.1:2\", \"127.0.0.1:3\"]
+            [[routes]]
+            prefix = \"s:\"
+            pool = \"spare\"
+            strip = true";
+        let config = Config::parse(text, "f.toml").unwrap();
+        assert_eq!(config.check(), Ok(()));
+        let topology = config.topology().unwrap();
+        assert_eq!(topology.servers, ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
+        let [main, spare] = &topology.pools[..] else { panic!("two pools") };
+        assert_eq!((&*main.name, main.copies, main.servers.clone()), ("main", 1, vec![0, 1]));
+        assert_eq!((&*spare.name, spare.copies, spare.servers.clone()), ("spare", 2, vec![1, 2]));
+        assert_eq!((main.refill, main.ttl_cap, main.gutter.unwrap().pool), (Some(90), Some(3_600), 1));
+        assert!(main.fall_back_on_error && main.fall_back_on_miss && main.placement.is_some());
+        assert_eq!(config.listeners().unwrap()[1], ("127.0.0.1:9".parse().unwrap(), 1));
+        assert_eq!(topology.routes[0].pool, 1);
+        // Only pools with names: the first is everybody's unless another is said to be.
+        let text = "[pools.a]\nservers = [\"h:1\"]\n[pools.b]\nservers = [\"h:2\"]\n";
+        assert_eq!(Config::parse(text, "").unwrap().listeners().unwrap()[0].1, 0);
+        let text = format!("default_pool = \"b\"\n{text}");
+        assert_eq!(Config::parse(&text, "").unwrap().listeners().unwrap()[0].1, 1);
+    }
+
+    #[test]
+    fn a_pool_that_cannot_work_is_named() {
+        let pool = "servers = [\"h:1\", \"h:2\"]\n";
+        for (text, part) in [
+            (
+                "distribution = \"ketama\"\nreplicas = 3",
+                "pool main: `replicas` is 3, and there are 2 servers",
+            ),
+            ("gutter = \"main\"", "`gutter` names the pool itself"),
+            ("warm_from = \"old\"", "`warm_from` names `old`, and there is no such pool"),
+            ("shadow_share = 1.5", "`shadow_share` is 1.5"),
+            ("rate = 0", "`rate` is 0"),
+            ("ttl_cap = \"1000h\"", "`ttl_cap`"),
+            ("distribution = \"ketama\"\nhash_tag = \"{\"", "`hash_tag` is `{`"),
+            ("[[routes]]\nprefix = \"a\"\npool = \"b\"", "names the pool `b`, and there is none"),
+            ("[[routes]]\nprefix = \"a b\"\npool = \"main\"", "no key can have"),
+            ("default_pool = \"b\"", "`default_pool` names `b`"),
+            ("[pools.a]\nservers = []", "pool a: `servers` names no server"),
+        ] {
+            let config = Config::parse(&format!("{pool}{text}"), "f.toml").unwrap();
+            let why = config.check().unwrap_err();
+            assert!(why.contains(part), "{text:?}: {why}");
+        }
+        for (text, parts) in [
+            ("distribution = \"ring\"", ["line 2", "no distribution; there are all, ketama"]),
+            ("replicas = 0", ["line 2", "no number of replicas"]),
+            ("read = \"primary\"", ["line 2", "did you mean reads"]),
+            ("[pools.a]\nread = \"primary\"", ["line 3", "did you mean reads"]),
+            ("[pools.a]\nworkers = 3", ["line 3", "no key `workers`"]),
+            ("reads = \"best\"", ["line 2", "best"]),
+        ] {
+            let why = Config::parse(&format!("{pool}{text}"), "f.toml").unwrap_err();
+            assert!(parts.iter().all(|part| why.contains(part)), "{text:?}: {why}");
+        }
     }
 
     #[test]
@@ -337,12 +613,12 @@ mod tests {
 
     #[test]
     fn what_cannot_work_is_refused() {
-        let good = Config { servers: vec!["127.0.0.1:1".parse().unwrap()], ..Config::default() };
+        let good = Config { main: main(&["127.0.0.1:1"]), ..Config::default() };
         assert_eq!(good.check(), Ok(()));
         for (wrong, part) in [
-            (Config { servers: vec![], ..good.clone() }, "no server"),
-            (Config { servers: vec![good.servers[0].clone(); 2], ..good.clone() }, "twice"),
-            (Config { listen: good.servers[0].clone(), ..good.clone() }, "itself listens"),
+            (Config { main: main(&[]), ..good.clone() }, "no server"),
+            (Config { main: main(&["a:1", "a:1"]), ..good.clone() }, "twice"),
+            (Config { listen: good.main.servers[0].address.clone(), ..good.clone() }, "itself listens"),
             (Config { queue: 0, ..good.clone() }, "`queue`"),
             (Config { max_value: 0, ..good.clone() }, "`max_value`"),
             (Config { timeout: Nanos::ZERO, ..good.clone() }, "`timeout`"),

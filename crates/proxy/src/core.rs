@@ -12,21 +12,28 @@
 //! The engine around it moves the bytes. Whatever it does, in whatever order it does it, every request that was
 //! accepted is answered exactly once, in the order of its client.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use krarup_memcache::request::{self, Refusal, TOO_LARGE};
-use krarup_memcache::{Class, Expect, Limits, MetaCommand, Parsed, Reply, Request, Storage, response, write};
+use krarup_memcache::{Class, Limits, Parsed, Request, Storage};
 use krarup_record::{Operation, Outcome, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 
 use crate::arena::{Arena, NOBODY};
-use crate::balance::Balance;
 use crate::client::{Client, Refused};
-use crate::dispatch::{Dispatch, Taken, Workers};
+use crate::dispatch::{Dispatch, Workers};
 use crate::exchange::{Exchange, Stage};
-use crate::merge::{How, Merged};
-use crate::route::{self, MultiGet, Plan};
-use crate::server::{Health, Pending, Server};
+use crate::merge::How;
+use crate::pool::Pool;
+use crate::route::{self, Routes};
+use crate::server::Server;
+use crate::topology::Topology;
+
+mod answer;
+mod ask;
+mod elsewhere;
+mod reply;
 
 /// Memory kept for the replies of a client that has read them all, in bytes.
 const CLIENT_KEEP: usize = 64 << 10;
@@ -36,8 +43,6 @@ const CLIENT_KEEP: usize = 64 << 10;
 pub struct Settings {
     /// What clients may send.
     pub limits: Limits,
-    /// What to do with retrievals of several keys.
-    pub multi_get: MultiGet,
     /// How many requests may be with the servers at once.
     pub workers: Workers,
     /// How many requests may wait for a worker; beyond that clients are not listened to.
@@ -48,6 +53,18 @@ pub struct Settings {
     pub reply_buffer: usize,
     /// How long a server may take over one answer before its connection counts as lost.
     pub timeout: Nanos,
+    /// The first wait before connecting again; each failure doubles it.
+    pub reconnect_after: Nanos,
+    /// The longest wait before connecting again.
+    pub reconnect_at_most: Nanos,
+    /// Failures in a row, with no request answered between, after which a server is ejected; none: never.
+    pub eject_after: Option<u32>,
+    /// How long an ejected server is left alone before it is tried again.
+    pub eject_for: Nanos,
+    /// Over which time an ejected server that is back is given its full share of reads again.
+    pub return_over: Nanos,
+    /// The time of day at the clock's zero, in seconds since 1970; for expiry times.
+    pub unix: u64,
 }
 
 /// Things that happened, each counted when it does.
@@ -71,6 +88,8 @@ pub struct Events {
     pub timeouts: u64,
     /// Times a client was not listened to because a bound was reached.
     pub held_back: u64,
+    /// Servers ejected because they failed time and again.
+    pub ejections: u64,
 }
 
 /// Where recorded rows go besides the recorder.
@@ -97,7 +116,16 @@ pub struct Core {
     servers: Vec<Server>,
     exchanges: Arena<Exchange>,
     dispatch: Dispatch,
-    balance: Balance,
+    pools: Vec<Pool>,
+    routes: Routes,
+    /// Room for the holders of a key.
+    holders: Vec<usize>,
+    /// Room for who gets how many keys.
+    runs: Vec<(usize, usize)>,
+    /// Room for which key goes on to which pool and server.
+    moves: Vec<(usize, usize, usize)>,
+    /// Reads that are sent to a second holder at this instant, unless they have been answered.
+    hedges: BinaryHeap<Reverse<(Stamp, u32, u32)>>,
     recorder: Recorder,
     rows: Option<Box<dyn RowSink>>,
     events: Events,
@@ -113,16 +141,21 @@ pub struct Core {
 }
 
 impl Core {
-    /// A middleware before `servers`, all of them down yet.
-    pub fn new(settings: Settings, servers: Vec<String>, recorder: Recorder, started: Stamp) -> Self {
-        let count = servers.len();
+    /// A middleware before the servers of `topology`, all of them down yet. It has at least one pool.
+    pub fn new(settings: Settings, topology: Topology, recorder: Recorder, started: Stamp) -> Self {
+        assert!(!topology.pools.is_empty(), "there is at least one pool");
         Self {
             dispatch: Dispatch::new(settings.workers, settings.queue),
             settings,
             clients: Arena::new(),
-            servers: servers.into_iter().map(Server::new).collect(),
+            servers: topology.servers.into_iter().map(Server::new).collect(),
             exchanges: Arena::new(),
-            balance: Balance::new(count),
+            pools: topology.pools.into_iter().map(Pool::new).collect(),
+            routes: Routes::new(topology.routes),
+            holders: Vec::new(),
+            runs: Vec::new(),
+            moves: Vec::new(),
+            hedges: BinaryHeap::new(),
             recorder,
             rows: None,
             events: Events::default(),
@@ -150,9 +183,16 @@ impl Core {
 
     /// A client has connected; its number is good until it is gone or closed.
     pub fn client_opened(&mut self) -> u32 {
+        self.client_opened_at(0)
+    }
+
+    /// A client has connected where keys belong to the pool `entry` unless a route says otherwise.
+    pub fn client_opened_at(&mut self, entry: usize) -> u32 {
+        debug_assert!(entry < self.pools.len(), "an address belongs to a pool");
         self.events.clients_accepted += 1;
         let id = self.clients.take();
-        self.clients[id] = Client { out: std::mem::take(&mut self.clients[id].out), ..Client::default() };
+        let out = std::mem::take(&mut self.clients[id].out);
+        self.clients[id] = Client { out, entry, ..Client::default() };
         id
     }
 
@@ -332,7 +372,7 @@ impl Core {
         self.events.requests += 1;
         let number = self.exchanges.take();
         let exchange = &mut self.exchanges[number];
-        exchange.begin(id, operation, arrival.received);
+        exchange.begin(id, self.clients[id].entry, operation, arrival.received);
         exchange.visit.bytes_in = arrival.bytes as u64;
         exchange.visit.queued = arrival.now;
         exchange.visit.taken = arrival.now;
@@ -382,17 +422,13 @@ impl Core {
         };
         if operation == Operation::Cas {
             // Its second step reads the value again, and what the client sends next may depend on it.
-            exchange.request.extend_from_slice(raw);
             self.clients[id].barrier = number;
         }
         if self.dispatch.has_idle_worker() {
             let taken = self.dispatch.take_at_once();
-            self.carry_out(number, request, taken, arrival.now);
+            self.carry_out(number, request, raw, taken, arrival.now);
         } else {
-            let exchange = &mut self.exchanges[number];
-            if exchange.request.is_empty() {
-                exchange.request.extend_from_slice(raw);
-            }
+            self.exchanges[number].request.extend_from_slice(raw);
             self.dispatch.enqueue(number);
         }
     }
@@ -419,486 +455,9 @@ impl Core {
         exchange.noreply = noreply;
         exchange.visit.keys = 1;
         exchange.stage = Stage::Asked;
-        exchange.merge.begin(How::Fixed(TOO_LARGE));
-        let expect = match base64 {
-            true => Expect::Meta { command: MetaCommand::Delete, value: false },
-            false => Expect::Deleted,
-        };
-        for server in 0..self.servers.len() {
-            self.ask(server, number, server as u16, true, expect, |out| match base64 {
-                true => write::meta_delete(out, &key, true),
-                false => write::delete(out, &key),
-            });
-        }
+        self.remove_quietly(number, &key, base64, now);
+        self.exchanges[number].merge.begin(How::Fixed(TOO_LARGE));
         self.complete_if_answered(number, now);
-    }
-
-    /// A worker takes the request and asks the servers its plan names.
-    fn carry_out(&mut self, number: u32, request: &Request<'_>, taken: Taken, now: Stamp) {
-        let exchange = &mut self.exchanges[number];
-        exchange.stage = Stage::Asked;
-        exchange.holds_worker = true;
-        exchange.visit.taken = now;
-        exchange.visit.busy_workers = taken.busy;
-        exchange.visit.queue_length = taken.waiting;
-        exchange.visit.worker_was_idle = taken.was_idle;
-        let plan = route::plan(request, self.settings.multi_get);
-        exchange.merge.begin(match plan {
-            Plan::Sharded => How::InOrder,
-            Plan::Everyone => How::Worst,
-            _ => How::One,
-        });
-        exchange.decides_first = plan == Plan::FirstThenOthers;
-        match request {
-            Request::Retrieve(retrieve) => self.carry_out_retrieval(number, retrieve, plan),
-            Request::Store(store) if plan == Plan::FirstThenOthers => {
-                self.ask(0, number, 0, false, Expect::Stored, |out| write::store(out, store));
-            }
-            Request::Store(store) => self.ask_all(number, Expect::Stored, |out| write::store(out, store)),
-            Request::Delete { key, .. } => {
-                self.ask_all(number, Expect::Deleted, |out| write::delete(out, key));
-            }
-            Request::Arithmetic { command, key, delta, .. } => {
-                self.ask_all(number, Expect::Number, |out| write::arithmetic(out, *command, key, *delta));
-            }
-            Request::Touch { key, exptime, .. } => {
-                self.ask_all(number, Expect::Touched, |out| write::touch(out, key, *exptime));
-            }
-            Request::FlushAll { delay, .. } => {
-                self.ask_all(number, Expect::Ok, |out| write::flush_all(out, *delay));
-            }
-            Request::Verbosity { level, .. } => {
-                self.ask_all(number, Expect::Ok, |out| write::verbosity(out, *level));
-            }
-            Request::Meta(meta) if plan == Plan::First => {
-                self.ask(0, number, 0, false, meta.expect(), |out| write::meta(out, meta));
-            }
-            Request::Meta(meta) => self.ask_all(number, meta.expect(), |out| write::meta(out, meta)),
-            Request::NoOp | Request::Stats { .. } | Request::Version | Request::Quit => {
-                unreachable!("answered without a worker")
-            }
-        }
-        self.complete_if_answered(number, now);
-    }
-
-    fn carry_out_retrieval(&mut self, number: u32, retrieve: &krarup_memcache::Retrieve<'_>, plan: Plan) {
-        let count = retrieve.keys.len();
-        let (command, exptime) = (retrieve.command, retrieve.exptime);
-        let expect = |keys: usize| Expect::Values { keys: keys as u32, unique: command.with_unique() };
-        let asked = match plan {
-            Plan::Sharded => {
-                let mut runs = [(0, 0); 16];
-                let mut many = Vec::new();
-                let mut used = 0;
-                self.balance.even(count, |server, keys| {
-                    // More servers than the usual few are the only case that allocates.
-                    match runs.get_mut(used) {
-                        Some(run) => *run = (server, keys),
-                        None => many.push((server, keys)),
-                    }
-                    used += 1;
-                });
-                let mut keys = retrieve.keys.iter();
-                let runs = runs.iter().take(used).chain(&many);
-                for (part, &(server, length)) in runs.enumerate() {
-                    self.ask(server, number, part as u16, false, expect(length), |out| {
-                        write::retrieve(out, command, exptime, keys.by_ref().take(length));
-                    });
-                }
-                if used == 0 {
-                    self.nobody_is_up(number);
-                }
-                return;
-            }
-            Plan::First | Plan::FirstAndTouch => Some(0),
-            _ => self.balance.one(count),
-        };
-        let Some(server) = asked else { return self.nobody_is_up(number) };
-        self.ask(server, number, 0, false, expect(count), |out| {
-            write::retrieve(out, command, exptime, retrieve.keys.iter());
-        });
-        if command.touches() {
-            let mut part = 0;
-            for other in (0..self.servers.len()).filter(|&other| other != server) {
-                for key in retrieve.keys.iter() {
-                    part += 1;
-                    self.ask(other, number, part, true, Expect::Touched, |out| {
-                        write::touch(out, key, exptime);
-                    });
-                }
-            }
-        }
-    }
-
-    fn ask_all(&mut self, number: u32, expect: Expect, mut request: impl FnMut(&mut Vec<u8>)) {
-        for server in 0..self.servers.len() {
-            self.ask(server, number, server as u16, false, expect, &mut request);
-        }
-    }
-
-    /// Puts a part of a request on its way to a server; where that is down, the part has failed already.
-    fn ask(
-        &mut self,
-        server: usize,
-        number: u32,
-        part: u16,
-        follows: bool,
-        expect: Expect,
-        request: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let exchange = &mut self.exchanges[number];
-        let link = &mut self.servers[server];
-        if link.health != Health::Up {
-            exchange.failure = Some(Outcome::ServerLost);
-            let text = format!("SERVER_ERROR {} is down\r\n", link.name);
-            return exchange.merge.fail(part, Class::ServerError, text.as_bytes());
-        }
-        exchange.waiting += 1;
-        self.in_flight += 1;
-        link.expect(number, part, follows, expect);
-        request(link.out.tail());
-        self.touch_server(server);
-    }
-
-    fn nobody_is_up(&mut self, number: u32) {
-        let exchange = &mut self.exchanges[number];
-        exchange.failure = Some(Outcome::ServerLost);
-        let names = self.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ");
-        let text = format!("SERVER_ERROR no server is up ({names})\r\n");
-        exchange.merge.fail(0, Class::ServerError, text.as_bytes());
-    }
-
-    fn touch_server(&mut self, server: usize) {
-        let link = &mut self.servers[server];
-        if !link.dirty {
-            link.dirty = true;
-            self.dirty_servers.push(server);
-        }
-    }
-
-    // ---- servers ----------------------------------------------------------------------------------------
-
-    /// A connection to the server stands: it is asked for its version, and is up when it has told.
-    pub fn server_connected(&mut self, server: usize) {
-        self.servers[server].greet();
-        self.touch_server(server);
-    }
-
-    /// Requests that wait to be written to this server.
-    pub fn server_output(&self, server: usize) -> &[u8] {
-        self.servers[server].out.unsent()
-    }
-
-    /// The first `count` bytes of the output left in a write begun at `before`.
-    pub fn server_written(&mut self, server: usize, count: usize, before: Stamp) {
-        self.servers[server].written(count, before);
-    }
-
-    /// Offers the bytes a server has sent and that were not used so far; the last came at `now`. Returns how many are used up.
-    ///
-    /// # Errors
-    /// Why the connection must not be trusted any more. Then it is closed and [`Self::server_lost`] called: failing closed is
-    /// what keeps one client's data from another when requests and answers are out of step.
-    pub fn server_bytes(&mut self, server: usize, bytes: &[u8], now: Stamp) -> Result<usize, String> {
-        let mut used = 0;
-        while used < bytes.len() {
-            let rest = &bytes[used..];
-            let distrust = |why: &str| {
-                let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(rest);
-                let shown = String::from_utf8_lossy(&line[..line.len().min(60)]).trim_end().to_owned();
-                Err(format!("{why}: `{}`", shown.escape_debug()))
-            };
-            let Some(front) = self.servers[server].front() else {
-                self.events.desynchronised += 1;
-                return distrust("an answer to nothing");
-            };
-            if front.sent.is_none() {
-                self.events.desynchronised += 1;
-                return distrust("an answer before its question");
-            }
-            match response::parse(rest, front.expect) {
-                Parsed::Complete { message, used: length } => {
-                    let read_whole = front.expect.read_whole(&message);
-                    let pending = self.servers[server].pop().expect("somebody is owed the answer");
-                    self.answered(server, pending, &message, now);
-                    used += length;
-                    if !read_whole {
-                        self.events.desynchronised += 1;
-                        self.pump(now);
-                        return distrust("fault found with a request that is well formed");
-                    }
-                }
-                Parsed::Incomplete { .. } => break,
-                Parsed::Invalid(why) => {
-                    self.events.desynchronised += 1;
-                    self.pump(now);
-                    return distrust(why);
-                }
-            }
-        }
-        self.pump(now);
-        Ok(used)
-    }
-
-    /// The connection to a server is lost, or could not be made. Everything asked of it is answered with an error that says `why`.
-    pub fn server_lost(&mut self, server: usize, why: &str, outcome: Outcome, now: Stamp) {
-        self.events.server_losses += 1;
-        self.balance.went_down(server);
-        let link = &mut self.servers[server];
-        link.health = Health::Down;
-        link.out.clear();
-        link.losses += 1;
-        link.last_loss = Some(why.to_owned());
-        link.answered_since_up = 0;
-        // The text is one line whatever the system or the server said.
-        let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let text = format!("SERVER_ERROR {}: {why}\r\n", link.name);
-        while let Some(pending) = self.servers[server].pop() {
-            if pending.exchange == NOBODY {
-                continue;
-            }
-            self.in_flight -= 1;
-            let exchange = &mut self.exchanges[pending.exchange];
-            exchange.failure = Some(outcome);
-            if let Some(sent) = pending.sent {
-                exchange.servers.push(ServerVisit { server: server as u16, outcome, sent, answered: now });
-            }
-            exchange.merge.fail(pending.part, Class::ServerError, text.as_bytes());
-            exchange.waiting -= 1;
-            exchange.decides_first = false;
-            self.complete_if_answered(pending.exchange, now);
-        }
-        self.pump(now);
-    }
-
-    /// Whether an answer is overdue at `now`.
-    pub fn server_overdue(&mut self, server: usize, now: Stamp) -> bool {
-        let overdue = self.server_deadline(server).is_some_and(|deadline| deadline <= now);
-        self.events.timeouts += u64::from(overdue);
-        overdue
-    }
-
-    /// When the oldest answer will be overdue.
-    pub fn server_deadline(&self, server: usize) -> Option<Stamp> {
-        self.servers[server].oldest_sent().map(|sent| sent + self.settings.timeout)
-    }
-
-    /// Whether the server takes requests.
-    pub fn server_is_up(&self, server: usize) -> bool {
-        self.servers[server].health == Health::Up
-    }
-
-    fn answered(&mut self, server: usize, pending: Pending, reply: &Reply<'_>, now: Stamp) {
-        if pending.exchange == NOBODY {
-            return self.greeted(server, reply);
-        }
-        self.in_flight -= 1;
-        self.servers[server].answered_since_up += 1;
-        let number = pending.exchange;
-        let exchange = &mut self.exchanges[number];
-        let sent = pending.sent.expect("only what was sent is answered");
-        let outcome = outcome_of(reply.class);
-        exchange.servers.push(ServerVisit { server: server as u16, outcome, sent, answered: now });
-        exchange.waiting -= 1;
-        let client = exchange.client;
-        let told = !exchange.noreply && exchange.quiet.is_none();
-        let plain = exchange.merge.is_plain() && exchange.waiting == 0 && told;
-        if plain
-            && !exchange.decides_first
-            && client != NOBODY
-            && self.clients[client].next_to_render == number
-        {
-            self.render_directly(client, number, reply);
-            // Others behind it may have been answered before it.
-            self.render(client);
-            return self.settle(client, now);
-        }
-        if pending.follows {
-            exchange.merge.follow(pending.part, reply);
-        } else {
-            exchange.merge.add(pending.part, reply);
-        }
-        if exchange.decides_first {
-            exchange.decides_first = false;
-            if reply.class == Class::Stored {
-                self.copy_to_others(number);
-            }
-        }
-        self.complete_if_answered(number, now);
-    }
-
-    fn greeted(&mut self, server: usize, reply: &Reply<'_>) {
-        let link = &mut self.servers[server];
-        link.health = Health::Up;
-        if reply.class == Class::Version {
-            let line = String::from_utf8_lossy(reply.line());
-            link.version = Some(line.trim_start_matches("VERSION ").to_owned());
-        }
-        self.balance.came_up(server);
-    }
-
-    /// The first server has stored what a `cas` brought: the others get it as it is.
-    fn copy_to_others(&mut self, number: u32) {
-        let raw = std::mem::take(&mut self.exchanges[number].request);
-        if let Parsed::Complete { message: Request::Store(store), .. } =
-            request::parse(&raw, &self.settings.limits)
-        {
-            self.exchanges[number].merge.widen();
-            for server in 1..self.servers.len() {
-                self.ask(server, number, server as u16, false, Expect::Stored, |out| {
-                    write::storage(out, Storage::Set, store.key, store.flags, store.exptime, 0, store.data);
-                });
-            }
-        }
-        self.exchanges[number].request = raw;
-    }
-
-    // ---- replies ----------------------------------------------------------------------------------------
-
-    fn complete_if_answered(&mut self, number: u32, now: Stamp) {
-        if self.exchanges[number].waiting == 0 {
-            self.complete(number, now);
-        }
-    }
-
-    fn complete(&mut self, number: u32, now: Stamp) {
-        let exchange = &mut self.exchanges[number];
-        exchange.stage = Stage::Done;
-        let client = exchange.client;
-        if client == NOBODY {
-            return self.finish(number, now);
-        }
-        if self.clients[client].next_to_render == number {
-            self.render(client);
-            self.settle(client, now);
-        }
-    }
-
-    /// Moves all replies whose turn it is into the client's outbox.
-    fn render(&mut self, id: u32) {
-        loop {
-            let client = &mut self.clients[id];
-            let number = client.next_to_render;
-            if number == NOBODY || self.exchanges[number].stage != Stage::Done {
-                break;
-            }
-            let exchange = &mut self.exchanges[number];
-            let start = client.out.end();
-            let merged = exchange.merge.render(client.out.tail());
-            let quiet = exchange.quiet.is_some_and(|command| response::suppressed(command, merged.class));
-            if exchange.noreply || quiet {
-                let written = (client.out.end() - start) as usize;
-                let tail = client.out.tail();
-                tail.truncate(tail.len() - written);
-            }
-            self.rendered(id, number, start, merged);
-        }
-        if self.clients[id].closing {
-            self.touch_client(id);
-        }
-    }
-
-    /// The one answer of a request whose turn it is goes straight into the client's outbox: the usual case.
-    fn render_directly(&mut self, id: u32, number: u32, reply: &Reply<'_>) {
-        let out = &mut self.clients[id].out;
-        let start = out.end();
-        out.tail().extend_from_slice(reply.bytes);
-        self.rendered(id, number, start, Merged { class: reply.class, hits: reply.hits, disagreed: false });
-    }
-
-    /// The reply of `number` stands in the client's outbox from `start` on.
-    fn rendered(&mut self, id: u32, number: u32, start: u64, merged: Merged) {
-        let client = &mut self.clients[id];
-        let exchange = &mut self.exchanges[number];
-        let visit = &mut exchange.visit;
-        visit.bytes_out = client.out.end() - start;
-        visit.outcome = match outcome_of(merged.class) {
-            Outcome::ServerError => exchange.failure.unwrap_or(Outcome::ServerError),
-            outcome => outcome,
-        };
-        if merged.class == Class::Values {
-            visit.hits = merged.hits;
-            visit.misses = visit.keys - merged.hits;
-        }
-        self.events.disagreements += u64::from(merged.disagreed);
-        exchange.stage = Stage::Rendered(client.out.end());
-        client.next_to_render = exchange.next;
-        if visit.bytes_out > 0 {
-            self.touch_client(id);
-        }
-    }
-
-    /// Everything whose reply has left is finished.
-    fn settle(&mut self, id: u32, now: Stamp) {
-        loop {
-            let client = &mut self.clients[id];
-            let number = client.oldest;
-            if number == NOBODY {
-                client.youngest = NOBODY;
-                break;
-            }
-            match self.exchanges[number].stage {
-                Stage::Rendered(end) if end <= client.out.position() => {
-                    client.oldest = self.exchanges[number].next;
-                    client.outstanding -= 1;
-                    if client.barrier == number {
-                        client.barrier = NOBODY;
-                    }
-                    self.finish(number, now);
-                }
-                _ => break,
-            }
-        }
-        let client = &mut self.clients[id];
-        if client.held_back && !client.starving && !client.runnable {
-            client.runnable = true;
-            self.runnable.push(id);
-        }
-    }
-
-    /// The reply has left, or has nowhere to go: one row, and the worker is free.
-    fn finish(&mut self, number: u32, now: Stamp) {
-        let exchange = &mut self.exchanges[number];
-        exchange.visit.replied = now;
-        if exchange.client == NOBODY {
-            exchange.visit.outcome = Outcome::ClientGone;
-        }
-        self.recorder.record(&exchange.visit, &exchange.servers);
-        if let Some(rows) = &mut self.rows {
-            rows.row(&exchange.visit, &exchange.servers);
-        }
-        if exchange.holds_worker {
-            self.dispatch.release();
-        }
-        self.exchanges[number].end();
-        self.exchanges.give_back(number);
-    }
-
-    /// Free workers take what waits; then those who waited for room are listened to again.
-    fn pump(&mut self, now: Stamp) {
-        while let Some((number, taken)) = self.dispatch.take_next() {
-            // Taken out while it is read, and put back with its memory: a `cas` needs it once more.
-            let raw = std::mem::take(&mut self.exchanges[number].request);
-            match request::parse(&raw, &self.settings.limits) {
-                Parsed::Complete { message, .. } => self.carry_out(number, &message, taken, now),
-                other => unreachable!("what was a request when it was queued is none now: {other:?}"),
-            }
-            self.exchanges[number].request = raw;
-        }
-        while self.dispatch.has_room()
-            && let Some(id) = self.starving.pop_front()
-        {
-            let client = &mut self.clients[id];
-            client.starving = false;
-            if !client.runnable {
-                client.runnable = true;
-                self.runnable.push(id);
-            }
-            // One place in the queue wakes one client; the next place, the next.
-            if self.runnable.len() + self.dispatch.waiting() >= self.settings.queue.max(1) {
-                break;
-            }
-        }
     }
 
     // ---- for the engine ---------------------------------------------------------------------------------
@@ -965,6 +524,19 @@ impl Core {
         &self.servers
     }
 
+    pub(crate) fn pools(&self) -> &[Pool] {
+        &self.pools
+    }
+
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// When the core wants to be told the time, whatever else happens: [`Self::tick`].
+    pub fn due(&self) -> Option<Stamp> {
+        self.hedges.peek().map(|&Reverse((due, ..))| due)
+    }
+
     pub(crate) fn dispatch(&self) -> &Dispatch {
         &self.dispatch
     }
@@ -978,6 +550,9 @@ impl Core {
         self.recorder.reset();
         self.recorder.advance(now);
         self.events = Events::default();
+        for pool in &mut self.pools {
+            pool.counts = crate::pool::Counts::default();
+        }
         self.dispatch.forget_longest();
         self.counting_since = now;
     }

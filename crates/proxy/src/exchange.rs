@@ -1,10 +1,11 @@
 //! One request on its way through: who asked, where its answers are, what its stamps say.
 
-use krarup_memcache::MetaCommand;
+use krarup_memcache::{MetaCommand, Retrieval};
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::Stamp;
 
 use crate::arena::NOBODY;
+use crate::keys::KeyList;
 use crate::merge::Merge;
 
 /// How far a request has come.
@@ -18,6 +19,38 @@ pub(crate) enum Stage {
     Done,
     /// The reply stands in the client's outbox and ends at this position.
     Rendered(u64),
+    /// The reply has left; some server still owes an answer that nobody waits for.
+    Left,
+}
+
+/// What is left to do when the first server has stored a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// Nothing: all holders were asked at once.
+    #[default]
+    None,
+    /// The other holders get the value, and the reply waits for them: `cas`.
+    Awaited,
+    /// The other holders get the same, and nobody waits.
+    Behind,
+}
+
+/// A part of a retrieval: the keys that one server was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) server: usize,
+    /// The pool its keys belong to.
+    pub(crate) pool: usize,
+    /// The part whose keys these were before they had to be looked for elsewhere.
+    pub(crate) before: Option<u16>,
+    /// Servers that owe an answer for it: two where it was hedged.
+    pub(crate) open: u8,
+    /// Whether its answer has come.
+    pub(crate) answered: bool,
+    /// Whether its keys were not found there, so that what is found elsewhere may be stored there.
+    pub(crate) missed: bool,
+    /// Whether it was sent to a second holder, which one.
+    pub(crate) hedged: Option<usize>,
 }
 
 /// A request and all that is known of it. Kept in an arena: its buffers serve one request after another.
@@ -31,16 +64,34 @@ pub(crate) struct Exchange {
     pub(crate) visit: Visit,
     pub(crate) servers: Vec<ServerVisit>,
     pub(crate) merge: Merge,
-    /// Parts without an answer.
+    /// Parts without an answer that the reply waits for.
     pub(crate) waiting: u32,
+    /// Answers that servers owe, awaited or not.
+    pub(crate) owed: u32,
+    /// One more with each request that uses this place.
+    pub(crate) generation: u32,
+    /// The pool of the address its client connected to.
+    pub(crate) entry: usize,
+    /// The pool whose bounds it counts for, while it does.
+    pub(crate) counted_in: Option<usize>,
+    /// Which retrieval, and its expiry time; for looking again elsewhere.
+    pub(crate) retrieval: (Retrieval, i32),
+    /// The keys of a retrieval whose parts must be told apart, and who was asked for them.
+    pub(crate) keys: KeyList,
+    pub(crate) parts: Vec<Part>,
+    /// The servers that get copies once the first has stored.
+    pub(crate) others: Vec<usize>,
+    pub(crate) copies: Copies,
+    /// Requests for the same key that wait for this one's answer.
+    pub(crate) followers: Vec<u32>,
+    /// Whether others may wait for it.
+    pub(crate) leads: bool,
     /// Why a part could not be answered.
     pub(crate) failure: Option<Outcome>,
     pub(crate) noreply: bool,
     /// A quiet meta request: it is told only what is not as usual.
     pub(crate) quiet: Option<MetaCommand>,
     pub(crate) holds_worker: bool,
-    /// A `cas` whose copies are to be written once the first server has decided.
-    pub(crate) decides_first: bool,
     /// The request's bytes, where they are needed later: it waits in the queue, or is a `cas`.
     pub(crate) request: Vec<u8>,
 }
@@ -55,13 +106,34 @@ impl Default for Exchange {
             servers: Vec::new(),
             merge: Merge::default(),
             waiting: 0,
+            owed: 0,
+            generation: 0,
+            entry: 0,
+            counted_in: None,
+            retrieval: (Retrieval::Get, 0),
+            keys: KeyList::default(),
+            parts: Vec::new(),
+            others: Vec::new(),
+            copies: Copies::None,
+            followers: Vec::new(),
+            leads: false,
             failure: None,
             noreply: false,
             quiet: None,
             holds_worker: false,
-            decides_first: false,
             request: Vec::new(),
         }
+    }
+}
+
+impl Part {
+    pub(crate) fn of(server: usize, pool: usize, before: Option<u16>) -> Self {
+        Self { server, pool, before, open: 0, answered: false, missed: false, hedged: None }
+    }
+
+    /// Whether its keys have been asked for at `server`.
+    pub(crate) fn was_asked(&self, server: usize) -> bool {
+        self.server == server || self.hedged == Some(server)
     }
 }
 
@@ -70,7 +142,18 @@ const KEEP: usize = 16 << 10;
 
 impl Exchange {
     /// Begins with a new request of `client`, whose last byte came at `received`.
-    pub(crate) fn begin(&mut self, client: u32, operation: Operation, received: Stamp) {
+    pub(crate) fn begin(&mut self, client: u32, entry: usize, operation: Operation, received: Stamp) {
+        debug_assert!(
+            self.owed == 0 && self.followers.is_empty(),
+            "a place is free when nobody refers to it"
+        );
+        self.generation = self.generation.wrapping_add(1);
+        self.request.clear();
+        self.entry = entry;
+        self.counted_in = None;
+        self.copies = Copies::None;
+        self.leads = false;
+        self.parts.clear();
         self.client = client;
         self.next = NOBODY;
         self.stage = Stage::Queued;
@@ -81,7 +164,13 @@ impl Exchange {
         self.noreply = false;
         self.quiet = None;
         self.holds_worker = false;
-        self.decides_first = false;
+    }
+
+    /// A part, and those before it whose keys it looks for again.
+    pub(crate) fn lineage(&self, part: u16) -> impl Iterator<Item = Part> {
+        std::iter::successors(Some(self.parts[usize::from(part)]), |part| {
+            part.before.map(|before| self.parts[usize::from(before)])
+        })
     }
 
     /// Puts away what the request needed, and gives back the memory of an unusually large one: its place may not be
@@ -91,6 +180,7 @@ impl Exchange {
             self.request = Vec::new();
         }
         self.request.clear();
+        self.keys.clear(KEEP);
         self.merge.end();
     }
 }

@@ -8,6 +8,11 @@
 //! | `route` | who is asked: a pure table |
 //! | [`placement`] | which servers a key belongs to: ketama, rendezvous, jump, modulo |
 //! | `balance` | which server gets the next read |
+//! | [`topology`] | servers, pools and routes, as plain data |
+//! | [`placement`] | which servers hold a key |
+//! | `route` | to which pool a key belongs |
+//! | `pool` | who of a key's holders is asked |
+//! | `keys` | the keys of one retrieval and who was asked for each |
 //! | `dispatch` | one queue, W workers |
 //! | `merge` | how the answers of several servers become one |
 //! | `exchange` `arena` | one request on its way; places that are used again |
@@ -20,7 +25,6 @@
 #![forbid(unsafe_code)]
 
 mod arena;
-mod balance;
 mod client;
 pub mod config;
 pub mod core;
@@ -29,15 +33,19 @@ pub mod engine;
 mod exchange;
 mod hold;
 pub mod import;
+mod keys;
 mod merge;
 pub mod placement;
+mod pool;
 mod route;
 mod server;
 pub mod stats;
 pub mod summary;
+pub mod topology;
 
 pub use config::Config;
 pub use core::{Core, Events, RowSink, Settings};
 pub use dispatch::Workers;
-pub use route::MultiGet;
+pub use pool::Counts;
 pub use summary::Summary;
+pub use topology::{MultiGet, Topology};

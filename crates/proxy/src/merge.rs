@@ -1,6 +1,8 @@
 //! How the answers of several servers become one. Pure: bytes in, bytes out.
 
-use krarup_memcache::{Class, Reply};
+use krarup_memcache::{Class, Reply, write};
+
+use crate::keys::KeyList;
 
 /// What the answer to the client is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,12 @@ pub(crate) enum How {
     /// Each was asked for a run of the keys: values in the order of the keys, one end. An error of any takes the
     /// place of all.
     InOrder,
+    /// Every server was asked the same; so many that answer alike, and well, are enough. Where there are never so many,
+    /// the worst answer speaks.
+    Enough(u16),
+    /// Each was asked for some of the keys: values in the order of the keys, one end. An error of any takes the
+    /// place of all.
+    ByKey,
     /// Whatever they answer, this is said.
     Fixed(&'static [u8]),
 }
@@ -93,7 +101,7 @@ impl Merge {
             }
             How::Fixed(_) => {}
             How::Worst => self.weigh(part, reply.class, reply.hits, reply.bytes),
-            How::One | How::InOrder => {
+            How::One | How::InOrder | How::Enough(_) | How::ByKey => {
                 self.hits += reply.hits;
                 self.push(part, reply.class, reply.bytes);
             }
@@ -112,8 +120,30 @@ impl Merge {
         match self.how {
             How::Fixed(_) => {}
             How::Worst => self.weigh(part, class, 0, bytes),
-            How::One | How::InOrder => self.push(part, class, bytes),
+            How::One | How::InOrder | How::Enough(_) | How::ByKey => self.push(part, class, bytes),
         }
+    }
+
+    /// An answer that is known already, as that of another request for the same.
+    pub(crate) fn known(&mut self, class: Class, hits: u32, bytes: &[u8]) {
+        self.begin(How::One);
+        self.hits = hits;
+        self.push(0, class, bytes);
+    }
+
+    /// Whether the reply is known although `waiting` answers are still to come.
+    pub(crate) fn is_decided(&self, waiting: u32) -> bool {
+        let How::Enough(enough) = self.how else { return false };
+        let most = self.pieces.iter().map(|piece| self.alike(piece)).max().unwrap_or(0);
+        most >= usize::from(enough) || most + (waiting as usize) < usize::from(enough)
+    }
+
+    /// How many answered as well and like `piece`; an error is like nothing.
+    fn alike(&self, piece: &Piece) -> usize {
+        if piece.class.is_error() {
+            return 0;
+        }
+        self.pieces.iter().filter(|other| other.class == piece.class).count()
     }
 
     /// Keeps the worst answer, so that the memory needed is that of one.
@@ -137,11 +167,20 @@ impl Merge {
         self.pieces.push(Piece { part, class, start, end: self.bytes.len() });
     }
 
-    /// Appends the one answer to `out` and says what it is.
-    pub(crate) fn render(&mut self, out: &mut Vec<u8>) -> Merged {
+    /// Appends the one answer to `out` and says what it is; `keys` are those of [`How::ByKey`].
+    pub(crate) fn render(&mut self, keys: &KeyList, out: &mut Vec<u8>) -> Merged {
         if let How::Fixed(bytes) = self.how {
             out.extend_from_slice(bytes);
             return Merged { class: Class::ServerError, hits: 0, disagreed: false };
+        }
+        if let How::Enough(enough) = self.how {
+            self.disagreed = self.pieces.windows(2).any(|pair| pair[0].class != pair[1].class);
+            if let Some(piece) =
+                self.pieces.iter().find(|piece| self.alike(piece) >= usize::from(enough)).copied()
+            {
+                out.extend_from_slice(&self.bytes[piece.start..piece.end]);
+                return Merged { class: piece.class, hits: 0, disagreed: self.disagreed };
+            }
         }
         // The worst of all, the first among equals: with one piece, or none worse than the others, the first.
         let worst = self
@@ -161,9 +200,40 @@ impl Merge {
             out.extend_from_slice(b"END\r\n");
             return Merged { class: Class::Values, hits: self.hits, disagreed: false };
         }
+        if self.how == How::ByKey && !worst.class.is_error() {
+            let hits = self.by_key(keys, out);
+            return Merged { class: Class::Values, hits, disagreed: false };
+        }
         out.extend_from_slice(&self.bytes[worst.start..worst.end]);
         let hits = if worst.class == Class::Values { self.hits } else { 0 };
         Merged { class: worst.class, hits, disagreed: self.disagreed }
+    }
+}
+
+impl Merge {
+    /// The values in the order of the keys, under the keys as the client wrote them. Each server answers in the order it was
+    /// asked in and leaves out what it does not have.
+    fn by_key(&mut self, keys: &KeyList, out: &mut Vec<u8>) -> u32 {
+        // From here on a piece's start moves on from value to value.
+        self.pieces.sort_by_key(|piece| piece.part);
+        let mut hits = 0;
+        for key in keys.iter() {
+            let Ok(place) = self.pieces.binary_search_by_key(&key.part, |piece| piece.part) else { continue };
+            let piece = &mut self.pieces[place];
+            let bytes = &self.bytes[piece.start..piece.end];
+            let next = Reply { class: piece.class, hits: 0, bytes }.values().next();
+            if let Some(value) = next.filter(|value| value.key == key.sent) {
+                if key.sent == key.asked {
+                    out.extend_from_slice(value.block);
+                } else {
+                    write::value(out, key.asked, value.flags, value.unique, value.data);
+                }
+                hits += 1;
+                piece.start += value.block.len();
+            }
+        }
+        out.extend_from_slice(b"END\r\n");
+        hits
     }
 }
 
@@ -188,7 +258,7 @@ mod tests {
             merge.add(part, &reply(text, expect));
         }
         let mut out = Vec::new();
-        let merged = merge.render(&mut out);
+        let merged = merge.render(&KeyList::default(), &mut out);
         (String::from_utf8(out).unwrap(), merged)
     }
 

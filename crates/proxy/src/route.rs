@@ -1,70 +1,46 @@
-//! Who is asked: a pure table from what the request is to which servers take part.
-//!
-//! Every server holds a copy of everything. What changes values goes to all of them; what reads goes to
-//! one. Three commands need more than that:
-//!
-//! - **cas uniques** belong to one server: each numbers its changes itself. The first server of the list gives them
-//!   out (`gets`, `gats`) and decides (`cas`); what it stored is then copied to the others with `set`. No other server ever
-//!   stands in for it, because its numbers would mean something else.
-//! - **`gat` and `gats`** read at one server and set the expiry time at all.
+//! To which pool a key belongs, and how a request is counted. Pure.
 
-use krarup_memcache::{MetaCommand, Request, Retrieval, Storage};
+use krarup_memcache::{MetaCommand, Request, Storage};
 use krarup_record::Operation;
 
-/// What to do with a retrieval of several keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MultiGet {
-    /// The whole of it goes to one server.
-    #[default]
-    Whole,
-    /// Every server is asked for an even share of the keys.
-    Sharded,
+use crate::topology::Route;
+
+/// Keys that belong elsewhere than where their client connected.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    /// The longest prefix first.
+    routes: Vec<Route>,
 }
 
-/// Which servers take part, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plan {
-    /// The server that was given the least work.
-    Balanced,
-    /// All servers, an even share of the keys each.
-    Sharded,
-    /// The first server.
-    First,
-    /// All servers, the same to each; all must agree.
-    Everyone,
-    /// The first server; if it stored, then the others.
-    FirstThenOthers,
-    /// The server with the least work is asked; at the others the keys are touched.
-    BalancedAndTouch,
-    /// The first server is asked; at the others the keys are touched.
-    FirstAndTouch,
-    /// Nobody: the answer is known here.
-    Nobody,
+impl Routes {
+    pub(crate) fn new(mut routes: Vec<Route>) -> Self {
+        routes.sort_by_key(|route| std::cmp::Reverse(route.prefix.len()));
+        Self { routes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    /// The route with the longest prefix that `key` begins with.
+    pub(crate) fn find(&self, key: &[u8]) -> Option<&Route> {
+        self.routes.iter().find(|route| key.starts_with(&route.prefix))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter()
+    }
 }
 
-/// The plan for a request.
-pub(crate) fn plan(request: &Request<'_>, multi_get: MultiGet) -> Plan {
-    match request {
-        Request::Retrieve(retrieve) => match retrieve.command {
-            Retrieval::Get if retrieve.keys.len() > 1 && multi_get == MultiGet::Sharded => Plan::Sharded,
-            Retrieval::Get => Plan::Balanced,
-            Retrieval::Gets => Plan::First,
-            Retrieval::Gat => Plan::BalancedAndTouch,
-            Retrieval::Gats => Plan::FirstAndTouch,
-        },
-        Request::Store(store) if store.command == Storage::Cas => Plan::FirstThenOthers,
-        Request::Store(_)
-        | Request::Delete { .. }
-        | Request::Arithmetic { .. }
-        | Request::Touch { .. }
-        | Request::FlushAll { .. }
-        | Request::Verbosity { .. } => Plan::Everyone,
-        Request::Meta(meta) => match meta.command {
-            MetaCommand::Get | MetaCommand::Debug => Plan::First,
-            MetaCommand::Set | MetaCommand::Delete | MetaCommand::Arithmetic => Plan::Everyone,
-        },
-        Request::NoOp | Request::Stats { .. } | Request::Version | Request::Quit => Plan::Nobody,
+impl Route {
+    /// How many bytes are taken off the front of a key.
+    pub(crate) fn stripped(&self) -> usize {
+        if self.strip { self.prefix.len() } else { 0 }
+    }
+
+    /// Whether servers see another key than the client wrote.
+    pub(crate) fn rewrites(&self) -> bool {
+        self.stripped() > 0 || !self.add.is_empty()
     }
 }
 
@@ -124,35 +100,36 @@ mod tests {
 
     use super::*;
 
-    fn plan_of(line: &str, multi_get: MultiGet) -> (Plan, Operation, u32) {
-        match request::parse(line.as_bytes(), &Limits::default()) {
-            Parsed::Complete { message, .. } => {
-                let (operation, keys) = operation(&message);
-                (plan(&message, multi_get), operation, keys)
+    #[test]
+    fn requests_are_counted_by_what_they_ask() {
+        for (line, expected) in [
+            ("get a\r\n", (Operation::Get, 1)),
+            ("get a b\r\n", (Operation::MultiGet, 2)),
+            ("gets a b\r\n", (Operation::MultiGet, 2)),
+            ("gat 0 a\r\n", (Operation::Gat, 1)),
+            ("set a 0 0 0\r\n\r\n", (Operation::Set, 1)),
+            ("cas a 0 0 0 1\r\n\r\n", (Operation::Cas, 1)),
+            ("delete a\r\n", (Operation::Delete, 1)),
+            ("incr a 1\r\n", (Operation::Incr, 1)),
+            ("touch a 1\r\n", (Operation::Touch, 1)),
+            ("flush_all\r\n", (Operation::Flush, 0)),
+            ("version\r\n", (Operation::Other, 0)),
+        ] {
+            match request::parse(line.as_bytes(), &Limits::default()) {
+                Parsed::Complete { message, .. } => assert_eq!(operation(&message), expected, "{line:?}"),
+                other => panic!("{line:?}: {other:?}"),
             }
-            other => panic!("{line:?}: {other:?}"),
         }
     }
 
     #[test]
-    fn reads_go_to_one_writes_to_all() {
-        use MultiGet::{Sharded, Whole};
-        for (line, multi_get, expected) in [
-            ("get a\r\n", Sharded, (Plan::Balanced, Operation::Get, 1)),
-            ("get a b\r\n", Whole, (Plan::Balanced, Operation::MultiGet, 2)),
-            ("get a b\r\n", Sharded, (Plan::Sharded, Operation::MultiGet, 2)),
-            ("gets a b\r\n", Sharded, (Plan::First, Operation::MultiGet, 2)),
-            ("gat 0 a\r\n", Whole, (Plan::BalancedAndTouch, Operation::Gat, 1)),
-            ("gats 0 a\r\n", Whole, (Plan::FirstAndTouch, Operation::Gat, 1)),
-            ("set a 0 0 0\r\n\r\n", Whole, (Plan::Everyone, Operation::Set, 1)),
-            ("cas a 0 0 0 1\r\n\r\n", Whole, (Plan::FirstThenOthers, Operation::Cas, 1)),
-            ("delete a\r\n", Whole, (Plan::Everyone, Operation::Delete, 1)),
-            ("incr a 1\r\n", Whole, (Plan::Everyone, Operation::Incr, 1)),
-            ("touch a 1\r\n", Whole, (Plan::Everyone, Operation::Touch, 1)),
-            ("flush_all\r\n", Whole, (Plan::Everyone, Operation::Flush, 0)),
-            ("version\r\n", Whole, (Plan::Nobody, Operation::Other, 0)),
-        ] {
-            assert_eq!(plan_of(line, multi_get), expected, "{line:?}");
-        }
+    fn the_longest_prefix_decides() {
+        let route =
+            |prefix: &str, pool| Route { prefix: prefix.into(), pool, strip: pool == 2, add: Vec::new() };
+        let routes = Routes::new(vec![route("user:", 1), route("user:vip:", 2)]);
+        assert_eq!(routes.find(b"user:7").map(|route| route.pool), Some(1));
+        let vip = routes.find(b"user:vip:7").unwrap();
+        assert_eq!((vip.pool, vip.stripped(), vip.rewrites()), (2, 9, true));
+        assert_eq!(routes.find(b"users"), None);
     }
 }

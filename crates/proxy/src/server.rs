@@ -66,6 +66,12 @@ pub(crate) struct Server {
     pub(crate) last_loss: Option<String>,
     /// Requests answered on the connection that stands now.
     pub(crate) answered_since_up: u64,
+    /// Losses in a row, with no request answered between.
+    pub(crate) failures: u32,
+    /// Whether there have been so many of them that it is left alone for a while.
+    pub(crate) ejected: bool,
+    /// Whether no pool has it any more.
+    pub(crate) retired: bool,
 }
 
 impl Server {
@@ -81,6 +87,9 @@ impl Server {
             losses: 0,
             last_loss: None,
             answered_since_up: 0,
+            failures: 0,
+            ejected: false,
+            retired: false,
         }
     }
 

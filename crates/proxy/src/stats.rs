@@ -14,6 +14,8 @@ pub(crate) fn answer(core: &Core, argument: &[u8], now: Stamp) -> (Class, Vec<u8
     match argument {
         b"" => general(core, now, &mut out),
         b"servers" => servers(core, &mut out),
+        b"pools" => pools(core, &mut out),
+        b"routes" => routes(core, &mut out),
         _ => return (Class::Error, krarup_memcache::request::ERROR.to_vec()),
     }
     out.extend_from_slice(b"END\r\n");
@@ -77,6 +79,7 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     stat("desynchronised", &events.desynchronised);
     stat("timeouts", &events.timeouts);
     stat("held_back", &events.held_back);
+    stat("ejections", &events.ejections);
     stat("disordered_stamps", &recorder.disordered());
 }
 
@@ -98,6 +101,34 @@ fn servers(core: &Core, out: &mut Vec<u8>) {
         stat("time_us_mean", &format!("{mean:.1}"));
         let p99 = totals.and_then(|totals| totals.time.quantile(0.99)).unwrap_or(Nanos::ZERO);
         stat("time_us_p99", &(p99.0 / 1_000));
+    }
+}
+
+/// The pools, what they were told to be and what they have done.
+fn pools(core: &Core, out: &mut Vec<u8>) {
+    for pool in core.pools() {
+        let spec = &pool.spec;
+        let mut stat = |name: &str, value: &dyn ToString| {
+            write::stat(out, &format!("{}:{name}", spec.name), &value.to_string());
+        };
+        let up = spec.servers.iter().filter(|&&server| core.servers()[server].health == Health::Up).count();
+        stat("servers", &spec.servers.len());
+        stat("servers_up", &up);
+        stat("replicas", &spec.copies);
+        stat("requests_in_progress", &pool.busy);
+        for (name, count) in pool.counts.named() {
+            stat(name, &count);
+        }
+    }
+}
+
+/// Which keys belong to which pool; what matches no prefix belongs to the pool of the address its client connected to.
+fn routes(core: &Core, out: &mut Vec<u8>) {
+    for route in core.routes().iter() {
+        let pool = &core.pools()[route.pool].spec.name;
+        let key = if route.strip { "" } else { &*String::from_utf8_lossy(&route.prefix) };
+        let sent = format!("{pool} as {}{key}...", String::from_utf8_lossy(&route.add));
+        write::stat(out, &String::from_utf8_lossy(&route.prefix), &sent);
     }
 }
 

@@ -89,11 +89,17 @@ impl Recorder {
         self.histograms.record(visit.operation, &parts);
         self.holds.record(visit, &parts);
         for one in servers {
-            let server = self.server_mut(usize::from(one.server));
-            server.requests += 1;
-            server.errors += u64::from(one.outcome.is_error());
-            server.time.record(one.time());
+            self.late(one);
         }
+    }
+
+    /// Counts a server's answer that came after its request had been replied to, so that no row shows it.
+    #[inline]
+    pub fn late(&mut self, one: &ServerVisit) {
+        let server = self.server_mut(usize::from(one.server));
+        server.requests += 1;
+        server.errors += u64::from(one.outcome.is_error());
+        server.time.record(one.time());
     }
 
     #[inline]

@@ -77,13 +77,7 @@ impl<'a> Meta<'a> {
     where
         'a: 'b,
     {
-        if !self.base64 {
-            return self.key;
-        }
-        match decode(self.key, buffer) {
-            Some(length) => &buffer[..length],
-            None => self.key,
-        }
+        if self.base64 { name_of(self.key, buffer) } else { self.key }
     }
 
     /// What the server owes.
@@ -101,6 +95,14 @@ impl<'a> Meta<'a> {
             _ if self.has_any(b"C") => Storage::Cas,
             _ => Storage::Set,
         }
+    }
+}
+
+/// What a key written in base64 means; the key as it is where it is no base64.
+pub fn name_of<'b>(key: &'b [u8], buffer: &'b mut [u8; LONGEST_NAME]) -> &'b [u8] {
+    match decode(key, buffer) {
+        Some(length) => &buffer[..length],
+        None => key,
     }
 }
 

@@ -8,6 +8,11 @@ use krarup_record::{Parts, Settings as RecordSettings};
 use proptest::prelude::*;
 
 use super::*;
+use crate::placement::{Distribution, KeyHash, Member, Placement};
+use crate::topology::{MultiGet, PoolSpec, Reads, Route};
+use krarup_memcache::write;
+
+mod pools;
 
 type Rows = Arc<Mutex<Vec<(Visit, Vec<ServerVisit>)>>>;
 
@@ -34,20 +39,35 @@ struct World {
 fn settings() -> Settings {
     Settings {
         limits: Limits { value: 100, ..Limits::default() },
-        multi_get: MultiGet::Whole,
         workers: Workers::Unlimited,
         queue: 100,
         pipeline: 100,
         reply_buffer: 1 << 20,
         timeout: Nanos::from_secs(1),
+        reconnect_after: Nanos::from_millis(20),
+        reconnect_at_most: Nanos::from_secs(2),
+        eject_after: Some(5),
+        eject_for: Nanos::from_secs(10),
+        return_over: Nanos::from_secs(10),
+        unix: 1_700_000_000,
     }
 }
 
 impl World {
+    /// Before servers that all hold everything.
     fn new(servers: usize, settings: Settings) -> Self {
-        let recorder = Recorder::new(RecordSettings::default()).unwrap();
+        Self::replicated(servers, MultiGet::Whole, settings)
+    }
+
+    fn replicated(servers: usize, multi_get: MultiGet, settings: Settings) -> Self {
         let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
-        let mut core = Core::new(settings, names, recorder, Stamp(0));
+        Self::before(Topology::replicated(names, multi_get), settings)
+    }
+
+    fn before(topology: Topology, settings: Settings) -> Self {
+        let recorder = Recorder::new(RecordSettings::default()).unwrap();
+        let servers = topology.servers.len();
+        let mut core = Core::new(settings, topology, recorder, Stamp(0));
         let rows = Rows::default();
         core.keep_rows(Box::new(Keep(rows.clone())));
         let mut world = Self {
@@ -225,7 +245,7 @@ fn pipelined_requests_are_answered_in_order_whatever_order_the_servers_have() {
 
 #[test]
 fn a_sharded_multi_get_comes_back_in_the_order_of_its_keys() {
-    let mut world = World::new(3, Settings { multi_get: MultiGet::Sharded, ..settings() });
+    let mut world = World::replicated(3, MultiGet::Sharded, settings());
     let client = world.client();
     world.send(client, "get a b c d e f g\r\n");
     assert_eq!(world.asked(0), "get a b c\r\n");
@@ -453,13 +473,37 @@ proptest! {
         dialogues in prop::collection::vec(dialogue(), 1..4),
         servers in 1_usize..4,
         sharded: bool,
+        spread in prop::option::of((0_usize..5, 1_usize..4)),
+        reads in 0_usize..5,
+        besides in (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
         workers in prop::option::of(1_u32..3),
         queue in 1_usize..4,
         choices in prop::collection::vec((0_u8..4, 0_u8..16, 1_usize..30), 0..400),
     ) {
         let multi_get = if sharded { MultiGet::Sharded } else { MultiGet::Whole };
         let workers = workers.map_or(Workers::Unlimited, Workers::Limited);
-        let mut world = World::new(servers, Settings { multi_get, workers, queue, pipeline: 3, ..settings() });
+        let reads = [Reads::LeastWork, Reads::LeastOutstanding, Reads::TwoChoices, Reads::RoundRobin, Reads::Primary][reads];
+        let members: Vec<_> = (0..servers).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
+        let placement = spread.map(|(distribution, _)| {
+            Placement::new(Distribution::ALL[distribution].0, KeyHash::Md5, None, &members).unwrap()
+        });
+        let spec = PoolSpec {
+            copies: spread.map_or(servers, |(_, copies)| copies.min(servers)),
+            placement,
+            reads,
+            multi_get,
+            fall_back_on_error: besides.0,
+            fall_back_on_miss: besides.1,
+            coalesce: besides.2,
+            ..PoolSpec::of("main", (0..servers).collect())
+        };
+        let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
+        // A read that is tried again may see a write that its client sent behind it.
+        let pipeline = if besides.0 || besides.1 { 1 } else { 3 };
+        // Keys of the first client go through a route that renames them.
+        let routes = if besides.3 { vec![Route { prefix: b"0-".to_vec(), pool: 0, strip: true, add: b"z".to_vec() }] } else { vec![] };
+        let topology = Topology { servers: names, pools: vec![spec.clone()], routes };
+        let mut world = World::before(topology, Settings { workers, queue, pipeline, ..settings() });
         let mut stores: Vec<Memory> = (0..servers).map(|_| Memory::default()).collect();
         let mut answers: Vec<Vec<u8>> = vec![Vec::new(); servers];
         let mut requests = 0;
@@ -533,8 +577,12 @@ proptest! {
         for (visit, servers) in world.rows.lock().unwrap().iter() {
             prop_assert!(visit.is_ordered(servers), "{visit:?} {servers:?}");
         }
-        for pair in stores.windows(2) {
-            prop_assert_eq!(&pair[0].values, &pair[1].values);
+        // Where everybody holds everything, all hold the same; elsewhere each key is at so many servers.
+        for (store, other) in stores.iter().zip(stores.iter().skip(1)).filter(|_| spec.placement.is_none()) {
+            prop_assert_eq!(&store.values, &other.values);
+        }
+        for key in stores.iter().flat_map(|store| store.values.keys()) {
+            prop_assert_eq!(stores.iter().filter(|store| store.values.contains_key(key)).count(), spec.copies);
         }
     }
 
@@ -545,7 +593,7 @@ proptest! {
         workers in prop::option::of(1_u32..3),
     ) {
         let workers = workers.map_or(Workers::Unlimited, Workers::Limited);
-        let mut world = World::new(3, Settings { workers, multi_get: MultiGet::Sharded, ..settings() });
+        let mut world = World::replicated(3, MultiGet::Sharded, Settings { workers, ..settings() });
         let client = world.client();
         let mut sent = 0;
         let mut owed = [0; 3];

@@ -128,14 +128,14 @@ enum Accepting {
 }
 
 struct ServerLink {
+    /// As it was configured.
+    name: String,
     addresses: Vec<SocketAddr>,
     /// Which of them is tried next.
     turn: usize,
     conn: Option<Conn>,
     inbox: Inbox,
     state: Link,
-    /// The wait before the next attempt.
-    delay: Nanos,
     writable: bool,
     /// Whether the operator knows that it is down.
     told_down: bool,
@@ -172,14 +172,15 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         let listener = listen::listen(&config.listen)?;
         let now = clock.now();
         let mut servers = Vec::new();
-        for server in &config.servers {
+        let names = config.addresses();
+        for server in &names {
             servers.push(ServerLink {
+                name: server.to_string(),
                 addresses: server.resolve()?,
                 turn: 0,
                 conn: None,
                 inbox: Inbox::default(),
                 state: Link::Waiting(now),
-                delay: config.reconnect_after,
                 writable: false,
                 told_down: false,
                 told_up: false,
@@ -542,14 +543,13 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         link.conn = None;
         link.inbox.clear();
         link.inbox.shrink(SERVER_KEEP);
-        link.state = Link::Waiting(now + link.delay);
-        link.delay = Nanos(link.delay.0 * 2).min(self.config.reconnect_at_most);
         link.tried = true;
         link.told_up = false;
         let tell = !std::mem::replace(&mut link.told_down, true);
         self.core.server_lost(server, why, outcome, now);
+        self.servers[server].state = Link::Waiting(now + self.core.reconnect_delay(server));
         if tell {
-            (self.notice)(Notice::ServerDown(self.config.servers[server].to_string(), why.to_owned()));
+            (self.notice)(Notice::ServerDown(self.servers[server].name.clone(), why.to_owned()));
         }
     }
 
@@ -595,11 +595,10 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                     }
                     if self.core.server_is_up(server) {
                         let link = &mut self.servers[server];
-                        link.delay = self.config.reconnect_after;
                         link.tried = true;
                         link.told_down = false;
                         if !std::mem::replace(&mut link.told_up, true) {
-                            (self.notice)(Notice::ServerUp(self.config.servers[server].to_string()));
+                            (self.notice)(Notice::ServerUp(link.name.clone()));
                         }
                     }
                     // A read that did not fill the room has emptied the socket; it will say when there is more.
@@ -637,6 +636,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                 _ => {}
             }
         }
+        self.core.tick(now);
         match self.accepting {
             Accepting::After(until) if until <= now || self.servers.iter().all(|link| link.tried) => {
                 self.open();
@@ -693,6 +693,9 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         }
         if let Accepting::After(until) | Accepting::Retry(until) = self.accepting {
             at(until);
+        }
+        if let Some(due) = self.core.due() {
+            at(due);
         }
         if !self.lingering.is_empty() {
             at(self.clock.now() + Nanos::from_millis(20));

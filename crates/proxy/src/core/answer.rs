@@ -1,0 +1,261 @@
+//! What servers say: each answer goes to the request it belongs to, or the connection is trusted no more.
+
+use krarup_memcache::{Class, Parsed, Reply, response};
+use krarup_record::{Operation, Outcome, ServerVisit};
+use krarup_units::{Nanos, Stamp};
+
+use super::{Core, outcome_of};
+use crate::arena::{DETACHED, NOBODY};
+use crate::exchange::{Copies, Stage};
+use crate::server::{Health, Pending};
+
+impl Core {
+    /// A connection to the server stands: it is asked for its version, and is up when it has told.
+    pub fn server_connected(&mut self, server: usize) {
+        self.servers[server].greet();
+        self.touch_server(server);
+    }
+
+    /// Requests that wait to be written to this server.
+    pub fn server_output(&self, server: usize) -> &[u8] {
+        self.servers[server].out.unsent()
+    }
+
+    /// The first `count` bytes of the output left in a write begun at `before`.
+    pub fn server_written(&mut self, server: usize, count: usize, before: Stamp) {
+        self.servers[server].written(count, before);
+    }
+
+    /// Offers the bytes a server has sent and that were not used so far; the last came at `now`. Returns how many are used up.
+    ///
+    /// # Errors
+    /// Why the connection must not be trusted any more. Then it is closed and [`Self::server_lost`] called: failing closed is
+    /// what keeps one client's data from another when requests and answers are out of step.
+    pub fn server_bytes(&mut self, server: usize, bytes: &[u8], now: Stamp) -> Result<usize, String> {
+        let mut used = 0;
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            let distrust = |why: &str| {
+                let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(rest);
+                let shown = String::from_utf8_lossy(&line[..line.len().min(60)]).trim_end().to_owned();
+                Err(format!("{why}: `{}`", shown.escape_debug()))
+            };
+            let Some(front) = self.servers[server].front() else {
+                self.events.desynchronised += 1;
+                return distrust("an answer to nothing");
+            };
+            if front.sent.is_none() {
+                self.events.desynchronised += 1;
+                return distrust("an answer before its question");
+            }
+            match response::parse(rest, front.expect) {
+                Parsed::Complete { message, used: length } => {
+                    let read_whole = front.expect.read_whole(&message);
+                    let pending = self.servers[server].pop().expect("somebody is owed the answer");
+                    self.answered(server, pending, &message, now);
+                    used += length;
+                    if !read_whole {
+                        self.events.desynchronised += 1;
+                        self.pump(now);
+                        return distrust("fault found with a request that is well formed");
+                    }
+                }
+                Parsed::Incomplete { .. } => break,
+                Parsed::Invalid(why) => {
+                    self.events.desynchronised += 1;
+                    self.pump(now);
+                    return distrust(why);
+                }
+            }
+        }
+        self.pump(now);
+        Ok(used)
+    }
+
+    /// The connection to a server is lost, or could not be made. Everything asked of it is answered with an error that says `why`.
+    pub fn server_lost(&mut self, server: usize, why: &str, outcome: Outcome, now: Stamp) {
+        self.events.server_losses += 1;
+        for pool in &mut self.pools {
+            pool.went_down(server);
+        }
+        let link = &mut self.servers[server];
+        link.health = Health::Down;
+        link.failures += 1;
+        let ejected = self.settings.eject_after.is_some_and(|most| link.failures >= most);
+        self.events.ejections += u64::from(ejected && !link.ejected);
+        link.ejected |= ejected;
+        link.out.clear();
+        link.losses += 1;
+        link.last_loss = Some(why.to_owned());
+        link.answered_since_up = 0;
+        // The text is one line whatever the system or the server said.
+        let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let text = format!("SERVER_ERROR {}: {why}\r\n", link.name);
+        while let Some(pending) = self.servers[server].pop() {
+            if pending.exchange == NOBODY {
+                continue;
+            }
+            self.in_flight -= 1;
+            if pending.exchange == DETACHED {
+                continue;
+            }
+            let number = pending.exchange;
+            let exchange = &mut self.exchanges[number];
+            exchange.owed -= 1;
+            let visit =
+                pending.sent.map(|sent| ServerVisit { server: server as u16, outcome, sent, answered: now });
+            if exchange.stage != Stage::Asked {
+                if let Some(visit) = visit {
+                    self.recorder.late(&visit);
+                }
+                self.free_if_forgotten(number);
+                continue;
+            }
+            exchange.servers.extend(visit);
+            if let Some(part) = exchange.parts.get_mut(usize::from(pending.part))
+                && !pending.follows
+            {
+                part.open -= 1;
+                if part.open > 0 || part.answered || self.fall_back(number, pending.part, now) {
+                    continue;
+                }
+                self.exchanges[number].parts[usize::from(pending.part)].answered = true;
+            }
+            let exchange = &mut self.exchanges[number];
+            exchange.failure = Some(outcome);
+            exchange.merge.fail(pending.part, Class::ServerError, text.as_bytes());
+            exchange.waiting -= 1;
+            exchange.copies = Copies::None;
+            self.complete_if_answered(number, now);
+        }
+        self.pump(now);
+    }
+
+    /// Whether an answer is overdue at `now`.
+    pub fn server_overdue(&mut self, server: usize, now: Stamp) -> bool {
+        let overdue = self.server_deadline(server).is_some_and(|deadline| deadline <= now);
+        self.events.timeouts += u64::from(overdue);
+        overdue
+    }
+
+    /// When the oldest answer will be overdue.
+    pub fn server_deadline(&self, server: usize) -> Option<Stamp> {
+        self.servers[server].oldest_sent().map(|sent| sent + self.settings.timeout)
+    }
+
+    /// How long to wait before connecting to a lost server again: longer with each failure in a row, and longer still where
+    /// it has been ejected.
+    pub fn reconnect_delay(&self, server: usize) -> Nanos {
+        let link = &self.servers[server];
+        let doubled =
+            self.settings.reconnect_after.0.saturating_mul(1 << link.failures.saturating_sub(1).min(32));
+        let delay = Nanos(doubled).min(self.settings.reconnect_at_most);
+        if link.ejected { delay.max(self.settings.eject_for) } else { delay }
+    }
+
+    /// Whether the server takes requests.
+    pub fn server_is_up(&self, server: usize) -> bool {
+        self.servers[server].health == Health::Up
+    }
+
+    fn answered(&mut self, server: usize, pending: Pending, reply: &Reply<'_>, now: Stamp) {
+        if pending.exchange == NOBODY {
+            return self.greeted(server, reply, now);
+        }
+        self.in_flight -= 1;
+        let link = &mut self.servers[server];
+        link.answered_since_up += 1;
+        link.failures = 0;
+        link.ejected = false;
+        let number = pending.exchange;
+        if number == DETACHED {
+            return;
+        }
+        let exchange = &mut self.exchanges[number];
+        let sent = pending.sent.expect("only what was sent is answered");
+        let outcome = outcome_of(reply.class);
+        let visit = ServerVisit { server: server as u16, outcome, sent, answered: now };
+        exchange.owed -= 1;
+        if exchange.stage != Stage::Asked {
+            // Enough others had answered: nobody waits for this one.
+            self.recorder.late(&visit);
+            return self.free_if_forgotten(number);
+        }
+        exchange.servers.push(visit);
+        if !exchange.parts.is_empty() && !pending.follows {
+            return self.part_answered(server, number, pending.part, reply, visit.time(), now);
+        }
+        exchange.waiting -= 1;
+        let client = exchange.client;
+        let told = !exchange.noreply && exchange.quiet.is_none();
+        let plain = exchange.merge.is_plain() && exchange.waiting == 0 && told;
+        if plain
+            && exchange.copies == Copies::None
+            && client != NOBODY
+            && self.clients[client].next_to_render == number
+        {
+            self.render_directly(client, number, reply);
+            // Others behind it may have been answered before it.
+            self.render(client);
+            return self.settle(client, now);
+        }
+        if pending.follows {
+            exchange.merge.follow(pending.part, reply);
+        } else {
+            exchange.merge.add(pending.part, reply);
+        }
+        let copies = std::mem::take(&mut exchange.copies);
+        // What is gone at the first goes at the others too.
+        let done = reply.class.severity() == 0 || exchange.visit.operation == Operation::Delete;
+        if copies != Copies::None && done && !reply.class.is_error() {
+            self.copy_to_others(number, copies, now);
+        }
+        self.complete_if_answered(number, now);
+    }
+
+    /// A server has answered for some of the keys of a retrieval.
+    fn part_answered(
+        &mut self,
+        server: usize,
+        number: u32,
+        part: u16,
+        reply: &Reply<'_>,
+        time: Nanos,
+        now: Stamp,
+    ) {
+        let exchange = &mut self.exchanges[number];
+        let this = &mut exchange.parts[usize::from(part)];
+        this.open -= 1;
+        if this.answered || (reply.class.is_error() && this.open > 0) {
+            return;
+        }
+        let (pool, won) = (this.pool, this.hedged == Some(server));
+        if reply.class.is_error() && self.fall_back(number, part, now) {
+            return;
+        }
+        let exchange = &mut self.exchanges[number];
+        exchange.parts[usize::from(part)].answered = true;
+        exchange.waiting -= 1;
+        self.pools[pool].counts.hedges_won += u64::from(won);
+        self.pools[pool].took(time);
+        if reply.class == Class::Values {
+            self.refill(number, part, reply);
+            self.look_elsewhere(number, part, reply, now);
+        }
+        self.exchanges[number].merge.add(part, reply);
+        self.complete_if_answered(number, now);
+    }
+
+    fn greeted(&mut self, server: usize, reply: &Reply<'_>, now: Stamp) {
+        let link = &mut self.servers[server];
+        link.health = Health::Up;
+        if reply.class == Class::Version {
+            let line = String::from_utf8_lossy(reply.line());
+            link.version = Some(line.trim_start_matches("VERSION ").to_owned());
+        }
+        let gradually = link.ejected;
+        for pool in &mut self.pools {
+            pool.came_up(server, now, gradually);
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! A worker takes a request: who is asked for it, and what.
+
+use krarup_memcache::{
+    Class, Expect, Meta, MetaCommand, Parsed, Request, Retrieval, Retrieve, Storage, Store, request, write,
+};
+use krarup_record::Outcome;
+use krarup_units::Stamp;
+
+use super::Core;
+use crate::dispatch::Taken;
+use crate::exchange::{Copies, Part, Stage};
+use crate::merge::How;
+use crate::pool::Lifetimes;
+use crate::server::Health;
+use crate::topology::{MultiGet, Writes};
+use krarup_memcache::request::LONGEST_NAME;
+
+/// Where a key is kept. Its memory is the core's, and goes back there.
+pub(super) struct Place {
+    /// The pool it belongs to.
+    pub(super) home: usize,
+    /// The pool that is asked: the gutter where all holders at home are down.
+    pub(super) pool: usize,
+    /// The servers that hold it, the primary first.
+    pub(super) holders: Vec<usize>,
+    /// The key as they see it, where that is not as the client wrote it.
+    rewritten: Option<Vec<u8>>,
+    pub(super) lifetimes: Lifetimes,
+}
+
+/// Writes a request for a key as its servers see it, with the lifetimes its pool allows.
+type Writer<'a> = &'a mut dyn FnMut(&mut Vec<u8>, &[u8], Lifetimes);
+
+impl Place {
+    /// Whether servers know the key by another name than the client.
+    pub(super) fn is_renamed(&self) -> bool {
+        self.rewritten.is_some()
+    }
+
+    pub(super) fn key<'a>(&'a self, asked: &'a [u8]) -> &'a [u8] {
+        self.rewritten.as_deref().unwrap_or(asked)
+    }
+}
+
+/// The longest key a server takes.
+const LONGEST_KEY: usize = 250;
+
+impl Core {
+    /// A worker takes the request and asks the servers that its keys name.
+    pub(super) fn carry_out(
+        &mut self,
+        number: u32,
+        request: &Request<'_>,
+        raw: &[u8],
+        taken: Taken,
+        now: Stamp,
+    ) {
+        let exchange = &mut self.exchanges[number];
+        exchange.stage = Stage::Asked;
+        exchange.holds_worker = true;
+        exchange.visit.taken = now;
+        exchange.visit.busy_workers = taken.busy;
+        exchange.visit.queue_length = taken.waiting;
+        exchange.visit.worker_was_idle = taken.was_idle;
+        exchange.merge.begin(How::One);
+        match request {
+            Request::Retrieve(retrieve) => self.retrieve(number, retrieve, now),
+            Request::Store(store) => self.store(number, store, raw, now),
+            Request::Delete { key, .. } => {
+                self.write_key(number, key, Expect::Deleted, raw, now, &mut |out, key, _| {
+                    write::delete(out, key);
+                });
+            }
+            Request::Arithmetic { command, key, delta, .. } => {
+                self.write_key(number, key, Expect::Number, raw, now, &mut |out, key, _| {
+                    write::arithmetic(out, *command, key, *delta);
+                });
+            }
+            Request::Touch { key, exptime, .. } => {
+                self.write_key(number, key, Expect::Touched, raw, now, &mut |out, key, lifetimes| {
+                    write::touch(out, key, lifetimes.of(*exptime));
+                });
+            }
+            Request::FlushAll { delay, .. } => {
+                self.ask_everyone(number, &mut |out| write::flush_all(out, *delay));
+            }
+            Request::Verbosity { level, .. } => {
+                self.ask_everyone(number, &mut |out| write::verbosity(out, *level));
+            }
+            Request::Meta(meta) => self.meta(number, meta, raw, now),
+            Request::NoOp | Request::Stats { .. } | Request::Version | Request::Quit => {
+                unreachable!("answered without a worker")
+            }
+        }
+        self.complete_if_answered(number, now);
+    }
+
+    // ---- one key ------------------------------------------------------------------------------------------
+
+    /// Where `key` is kept, for a client that connected where `entry` is the pool.
+    pub(super) fn locate(&mut self, entry: usize, key: &[u8], now: Stamp) -> Place {
+        let mut holders = std::mem::take(&mut self.holders);
+        let route = if self.routes.is_empty() { None } else { self.routes.find(key) };
+        let home = route.map_or(entry, |route| route.pool);
+        let rewritten = route
+            .filter(|route| route.rewrites())
+            .map(|route| [&route.add[..], &key[route.stripped()..]].concat());
+        let sent = rewritten.as_deref().unwrap_or(key);
+        self.pools[home].holders(sent, &mut holders);
+        let mut lifetimes = Lifetimes { cap: self.pools[home].spec.ttl_cap, unix: self.unix(now) };
+        let mut pool = home;
+        if let Some(gutter) = self.pools[home].spec.gutter
+            && !self.pools[home].any_up(&holders)
+        {
+            pool = gutter.pool;
+            lifetimes.cap = Some(lifetimes.cap.map_or(gutter.ttl, |cap| cap.min(gutter.ttl)));
+            self.pools[home].counts.guttered += 1;
+            self.pools[pool].holders(sent, &mut holders);
+        }
+        Place { home, pool, holders, rewritten, lifetimes }
+    }
+
+    pub(super) fn put_back(&mut self, place: Place) {
+        self.holders = place.holders;
+    }
+
+    /// The time of day, in seconds since 1970.
+    fn unix(&self, now: Stamp) -> u64 {
+        self.settings.unix + now.0 / 1_000_000_000
+    }
+
+    /// Counts the request for the pool of its key; where a bound of that is reached, or the key does not fit, it is refused.
+    pub(super) fn admit(&mut self, number: u32, pool: usize, sent: &[u8], now: Stamp) -> bool {
+        let pool_now = &mut self.pools[pool];
+        let refused = if sent.is_empty() || sent.len() > LONGEST_KEY {
+            Some((
+                Class::ClientError,
+                "CLIENT_ERROR the key does not fit once its route has changed it\r\n".to_owned(),
+            ))
+        } else {
+            pool_now.admits(now).err().map(|why| (Class::ServerError, format!("SERVER_ERROR {why}\r\n")))
+        };
+        if let Some((class, text)) = refused {
+            self.exchanges[number].merge.local(class, text.as_bytes());
+            return false;
+        }
+        pool_now.counts.requests += 1;
+        pool_now.busy += 1;
+        self.exchanges[number].counted_in = Some(pool);
+        true
+    }
+
+    fn store(&mut self, number: u32, store: &Store<'_>, raw: &[u8], now: Stamp) {
+        self.write_key(number, store.key, Expect::Stored, raw, now, &mut |out, key, lifetimes| {
+            let exptime = lifetimes.of(store.exptime);
+            if exptime == store.exptime && key == store.key {
+                return write::store(out, store);
+            }
+            write::storage(out, store.command, key, store.flags, exptime, store.unique, store.data);
+        });
+    }
+
+    /// A request that changes what is kept under one key: all its holders are asked, when depends on what it is.
+    fn write_key(
+        &mut self,
+        number: u32,
+        key: &[u8],
+        expect: Expect,
+        raw: &[u8],
+        now: Stamp,
+        request: Writer<'_>,
+    ) {
+        let place = self.locate(self.exchanges[number].entry, key, now);
+        let sent = place.key(key);
+        if !self.admit(number, place.home, sent, now) {
+            return self.put_back(place);
+        }
+        self.forget_leader(place.home, sent);
+        let lifetimes = place.lifetimes;
+        let mut request = |out: &mut Vec<u8>| request(out, sent, lifetimes);
+        self.shadow(place.home, sent, expect, &mut request);
+        let exchange = &mut self.exchanges[number];
+        let one_decides =
+            exchange.visit.operation == krarup_record::Operation::Cas && expect == Expect::Stored;
+        let writes = self.pools[place.pool].spec.writes;
+        if place.holders.len() > 1 && (one_decides || writes == Writes::Async) {
+            exchange.copies = if one_decides { Copies::Awaited } else { Copies::Behind };
+            if exchange.request.is_empty() {
+                exchange.request.extend_from_slice(raw);
+            }
+            exchange.others.clear();
+            exchange.others.extend_from_slice(&place.holders[1..]);
+            self.ask(place.holders[0], number, 0, false, expect, &mut request);
+        } else {
+            exchange.merge.begin(match (place.holders.len(), writes) {
+                (1, _) => How::One,
+                (_, Writes::All) => How::Worst,
+                (holders, _) => How::Enough(self.pools[place.pool].quorum(holders) as u16),
+            });
+            for (part, &server) in place.holders.iter().enumerate() {
+                self.ask(server, number, part as u16, false, expect, &mut request);
+            }
+        }
+        self.put_back(place);
+    }
+
+    /// What was kept under a key whose new value was refused goes, and nobody is told: an error of it is no answer.
+    pub(super) fn remove_quietly(&mut self, number: u32, key: &[u8], base64: bool, now: Stamp) {
+        let mut buffer = [0; LONGEST_NAME];
+        let name = if base64 { request::name_of(key, &mut buffer) } else { key };
+        let place = self.locate(self.exchanges[number].entry, name, now);
+        let renamed = place.is_renamed();
+        let sent = if base64 { key } else { place.key(key) };
+        self.forget_leader(place.home, place.key(name));
+        let expect = match base64 {
+            true => Expect::Meta { command: MetaCommand::Delete, value: false },
+            false => Expect::Deleted,
+        };
+        if !sent.is_empty() && sent.len() <= LONGEST_KEY && !(base64 && renamed) {
+            for (part, &server) in place.holders.iter().enumerate() {
+                self.ask(server, number, part as u16, true, expect, &mut |out| match base64 {
+                    true => write::meta_delete(out, sent, true),
+                    false => write::delete(out, sent),
+                });
+            }
+        }
+        self.put_back(place);
+    }
+
+    /// A meta command. Reads that anybody can answer go to one holder by the pool's policy; what changes an item, or tells
+    /// what only one server knows of it, goes as the classic command that does the same.
+    fn meta(&mut self, number: u32, meta: &Meta<'_>, raw: &[u8], now: Stamp) {
+        let mut buffer = [0; LONGEST_NAME];
+        let key = meta.name(&mut buffer);
+        let entry = self.exchanges[number].entry;
+        let route = if self.routes.is_empty() { None } else { self.routes.find(key) };
+        if route.is_some_and(crate::topology::Route::rewrites) && (meta.base64 || meta.has_any(b"k")) {
+            let text = b"CLIENT_ERROR the route of this key changes it, which base64 and the flag k do not allow\r\n";
+            return self.exchanges[number].merge.local(Class::ClientError, text);
+        }
+        let command = |out: &mut Vec<u8>, sent: &[u8]| {
+            if meta.base64 || sent == meta.key {
+                return write::meta(out, meta);
+            }
+            write::meta(out, &Meta { key: sent, verbatim: None, ..*meta });
+        };
+        match meta.command {
+            MetaCommand::Set | MetaCommand::Delete | MetaCommand::Arithmetic => {
+                self.write_key(number, key, meta.expect(), raw, now, &mut |out, sent, _| command(out, sent));
+            }
+            MetaCommand::Get | MetaCommand::Debug => {
+                let place = self.locate(entry, key, now);
+                let sent = place.key(key);
+                if self.admit(number, place.home, sent, now) {
+                    let anybody = meta.command == MetaCommand::Get && !meta.has_any(b"cNRTWXZhlt");
+                    let (ramp, servers) = (self.settings.return_over, &self.servers);
+                    let load = |server: usize| servers[server].outstanding();
+                    let server = if anybody {
+                        self.pools[place.pool].read(&place.holders, |_| false, 1, now, ramp, load)
+                    } else {
+                        Some(place.holders[0])
+                    };
+                    match server {
+                        None => self.nobody_is_up(number, 0, &place.holders),
+                        Some(server) => {
+                            let mut request = |out: &mut Vec<u8>| command(out, sent);
+                            self.ask(server, number, 0, false, meta.expect(), &mut request);
+                        }
+                    }
+                }
+                self.put_back(place);
+            }
+        }
+    }
+
+    /// The first holder has stored what a `cas` or a write with copies behind it brought: the others get it.
+    pub(super) fn copy_to_others(&mut self, number: u32, copies: Copies, now: Stamp) {
+        let raw = std::mem::take(&mut self.exchanges[number].request);
+        let others = std::mem::take(&mut self.exchanges[number].others);
+        if let Parsed::Complete { message, .. } = request::parse(&raw, &self.settings.limits) {
+            let mut buffer = [0; LONGEST_NAME];
+            let (key, expect) = match &message {
+                Request::Store(store) => (store.key, Expect::Stored),
+                Request::Delete { key, .. } => (*key, Expect::Deleted),
+                Request::Arithmetic { key, .. } => (*key, Expect::Number),
+                Request::Touch { key, .. } => (*key, Expect::Touched),
+                Request::Meta(meta) => (meta.name(&mut buffer), meta.expect()),
+                _ => unreachable!("only writes have copies"),
+            };
+            let place = self.locate(self.exchanges[number].entry, key, now);
+            let (sent, lifetimes) = (place.key(key), place.lifetimes);
+            let mut request = |out: &mut Vec<u8>| match &message {
+                Request::Store(store) => {
+                    let (flags, exptime) = (store.flags, lifetimes.of(store.exptime));
+                    // Whether it may be stored has been decided.
+                    let command = match store.command {
+                        Storage::Append | Storage::Prepend => store.command,
+                        _ => Storage::Set,
+                    };
+                    write::storage(out, command, sent, flags, exptime, 0, store.data);
+                }
+                Request::Delete { .. } => write::delete(out, sent),
+                Request::Arithmetic { command, delta, .. } => write::arithmetic(out, *command, sent, *delta),
+                Request::Touch { exptime, .. } => write::touch(out, sent, lifetimes.of(*exptime)),
+                Request::Meta(meta) if meta.base64 || sent == meta.key => write::meta(out, meta),
+                Request::Meta(meta) => write::meta(out, &Meta { key: sent, verbatim: None, ..meta.clone() }),
+                _ => unreachable!("only writes have copies"),
+            };
+            if copies == Copies::Awaited {
+                self.exchanges[number].merge.widen();
+            }
+            let home = place.home;
+            for (place, &server) in others.iter().enumerate() {
+                match copies {
+                    Copies::Awaited => {
+                        self.ask(server, number, place as u16 + 1, false, expect, &mut request);
+                    }
+                    _ => self.ask_aside(home, server, expect, &mut request),
+                }
+            }
+            self.put_back(place);
+        }
+        self.exchanges[number].request = raw;
+        self.exchanges[number].others = others;
+    }
+
+    fn ask_everyone(&mut self, number: u32, request: &mut dyn FnMut(&mut Vec<u8>)) {
+        self.exchanges[number].merge.begin(How::Worst);
+        for server in 0..self.servers.len() {
+            if !self.servers[server].retired {
+                self.ask(server, number, server as u16, false, Expect::Ok, request);
+            }
+        }
+    }
+
+    /// Puts a part of a request on its way to a server; where that is down, the part has failed already.
+    pub(super) fn ask(
+        &mut self,
+        server: usize,
+        number: u32,
+        part: u16,
+        follows: bool,
+        expect: Expect,
+        request: &mut dyn FnMut(&mut Vec<u8>),
+    ) {
+        let exchange = &mut self.exchanges[number];
+        let link = &mut self.servers[server];
+        if link.health != Health::Up {
+            exchange.failure = Some(Outcome::ServerLost);
+            let text = format!("SERVER_ERROR {} is down\r\n", link.name);
+            return exchange.merge.fail(part, Class::ServerError, text.as_bytes());
+        }
+        exchange.waiting += 1;
+        exchange.owed += 1;
+        self.in_flight += 1;
+        link.expect(number, part, follows, expect);
+        request(link.out.tail());
+        self.touch_server(server);
+    }
+
+    fn nobody_is_up(&mut self, number: u32, part: u16, holders: &[usize]) {
+        let exchange = &mut self.exchanges[number];
+        exchange.failure = Some(Outcome::ServerLost);
+        let names = holders.iter().map(|&server| self.servers[server].name.as_str()).collect::<Vec<_>>();
+        let text = match names[..] {
+            [only] => format!("SERVER_ERROR {only} is down\r\n"),
+            _ => format!("SERVER_ERROR no server is up ({})\r\n", names.join(", ")),
+        };
+        exchange.merge.fail(part, Class::ServerError, text.as_bytes());
+    }
+
+    pub(super) fn touch_server(&mut self, server: usize) {
+        let link = &mut self.servers[server];
+        if !link.dirty {
+            link.dirty = true;
+            self.dirty_servers.push(server);
+        }
+    }
+
+    // ---- retrievals ---------------------------------------------------------------------------------------
+
+    fn retrieve(&mut self, number: u32, retrieve: &Retrieve<'_>, now: Stamp) {
+        let entry = self.exchanges[number].entry;
+        let count = retrieve.keys.len();
+        let pool = &self.pools[entry];
+        let simple = self.routes.is_empty()
+            && retrieve.command == Retrieval::Get
+            && !pool.needs_a_second_look()
+            && (count == 1 || pool.is_replicated());
+        if !simple {
+            return self.retrieve_by_key(number, retrieve, now);
+        }
+        let key = retrieve.keys.first();
+        if !self.admit(number, entry, key, now) {
+            return;
+        }
+        self.pools[entry].reads_one();
+        if count > 1 && self.pools[entry].spec.multi_get == MultiGet::Sharded {
+            return self.retrieve_sharded(number, entry, retrieve);
+        }
+        let mut holders = std::mem::take(&mut self.holders);
+        self.pools[entry].holders(key, &mut holders);
+        let (ramp, servers) = (self.settings.return_over, &self.servers);
+        let load = |server: usize| servers[server].outstanding();
+        match self.pools[entry].read(&holders, |_| false, count, now, ramp, load) {
+            None => self.nobody_is_up(number, 0, &holders),
+            Some(server) => {
+                let expect = Expect::Values { keys: count as u32, unique: false };
+                self.ask(server, number, 0, false, expect, &mut |out| {
+                    write::retrieve(out, Retrieval::Get, 0, retrieve.keys.iter());
+                });
+            }
+        }
+        self.holders = holders;
+    }
+
+    /// An even share of the keys for every server of a pool that holds them all.
+    fn retrieve_sharded(&mut self, number: u32, pool: usize, retrieve: &Retrieve<'_>) {
+        self.exchanges[number].merge.begin(How::InOrder);
+        let mut runs = std::mem::take(&mut self.runs);
+        runs.clear();
+        self.pools[pool].even(retrieve.keys.len(), |server, keys| runs.push((server, keys)));
+        let mut keys = retrieve.keys.iter();
+        for (part, &(server, length)) in runs.iter().enumerate() {
+            let expect = Expect::Values { keys: length as u32, unique: false };
+            self.ask(server, number, part as u16, false, expect, &mut |out| {
+                write::retrieve(out, Retrieval::Get, 0, keys.by_ref().take(length));
+            });
+        }
+        if runs.is_empty() {
+            let holders = self.pools[pool].spec.servers.clone();
+            self.nobody_is_up(number, 0, &holders);
+        }
+        self.runs = runs;
+    }
+
+    /// Each key by itself: whose it is, who holds it, and who of those is asked.
+    fn retrieve_by_key(&mut self, number: u32, retrieve: &Retrieve<'_>, now: Stamp) {
+        let command = retrieve.command;
+        let exchange = &mut self.exchanges[number];
+        let entry = exchange.entry;
+        exchange.retrieval = (command, retrieve.exptime);
+        exchange.merge.begin(How::ByKey);
+        exchange.keys.clear(usize::MAX);
+        for key in retrieve.keys.iter() {
+            match self.routes.find(key) {
+                Some(route) => exchange.keys.push(key, route.pool, route.stripped(), &route.add),
+                None => exchange.keys.push(key, entry, 0, b""),
+            }
+        }
+        let keys = std::mem::take(&mut self.exchanges[number].keys);
+        let refused = keys.iter().any(|key| key.sent.is_empty() || key.sent.len() > LONGEST_KEY);
+        let first = keys.get(0);
+        let admitted = self.admit(number, first.pool, if refused { b"" } else { first.sent }, now);
+        if admitted && command == Retrieval::Get && keys.len() == 1 && self.pools[first.pool].spec.coalesce {
+            let waits = self.join_leader(number, first.pool, first.sent);
+            if waits {
+                self.exchanges[number].keys = keys;
+                return;
+            }
+        }
+        self.exchanges[number].keys = keys;
+        if !admitted {
+            return;
+        }
+        self.assign_keys(number, command, now);
+        self.shadow_read(number, command);
+        for part in 0..self.exchanges[number].parts.len() {
+            self.ask_part(number, part as u16, None, now);
+        }
+        if command.touches() {
+            self.touch_other_holders(number, retrieve.exptime, now);
+        }
+    }
+
+    /// Finds for each key the server that is asked for it.
+    fn assign_keys(&mut self, number: u32, command: Retrieval, now: Stamp) {
+        let mut keys = std::mem::take(&mut self.exchanges[number].keys);
+        let mut holders = std::mem::take(&mut self.holders);
+        for place in 0..keys.len() {
+            let key = keys.get(place);
+            let mut pool = key.pool;
+            let count = keys.len();
+            let replicated = self.pools[pool].is_replicated();
+            // Where everybody holds everything, the keys of one request stay together.
+            let together = replicated && self.pools[pool].spec.multi_get == MultiGet::Whole;
+            if together
+                && let Some(part) = self.exchanges[number].parts.iter().position(|part| part.pool == pool)
+            {
+                keys.assign(place, part as u16);
+                continue;
+            }
+            self.pools[pool].holders(key.sent, &mut holders);
+            if let Some(gutter) = self.pools[pool].spec.gutter
+                && !self.pools[pool].any_up(&holders)
+            {
+                self.pools[pool].counts.guttered += 1;
+                pool = gutter.pool;
+                self.pools[pool].holders(key.sent, &mut holders);
+            }
+            let (ramp, servers) = (self.settings.return_over, &self.servers);
+            let load = |server: usize| servers[server].outstanding();
+            let server = if command.with_unique() {
+                // Uniques belong to one server: nobody stands in for it.
+                Some(holders[0]).filter(|&server| servers[server].health == Health::Up)
+            } else {
+                self.pools[pool].reads_one();
+                let weight = if together { count } else { 1 };
+                self.pools[pool].read(&holders, |_| false, weight, now, ramp, load)
+            };
+            let Some(server) = server else {
+                let asked = if command.with_unique() { &holders[..1] } else { &holders[..] };
+                let asked = asked.to_vec();
+                self.nobody_is_up(number, place as u16, &asked);
+                continue;
+            };
+            let parts = &mut self.exchanges[number].parts;
+            let part = parts.iter().position(|part| part.server == server && part.pool == pool);
+            let part = part.unwrap_or_else(|| {
+                parts.push(Part::of(server, pool, None));
+                parts.len() - 1
+            });
+            keys.assign(place, part as u16);
+        }
+        self.holders = holders;
+        self.exchanges[number].keys = keys;
+    }
+
+    /// Asks a part's server, or `instead` of it another, for the part's keys.
+    pub(super) fn ask_part(&mut self, number: u32, part: u16, instead: Option<usize>, now: Stamp) {
+        let exchange = &mut self.exchanges[number];
+        let (command, exptime) = exchange.retrieval;
+        let count = exchange.keys.of(part).count();
+        let this = &mut exchange.parts[usize::from(part)];
+        let server = instead.unwrap_or(this.server);
+        let pool = this.pool;
+        this.open += 1;
+        exchange.waiting += u32::from(instead.is_none());
+        exchange.owed += 1;
+        self.in_flight += 1;
+        let generation = exchange.generation;
+        let unique = command.with_unique();
+        let link = &mut self.servers[server];
+        link.expect(number, part, false, Expect::Values { keys: count as u32, unique });
+        let lifetimes = Lifetimes {
+            cap: self.pools[pool].spec.ttl_cap,
+            unix: self.settings.unix + now.0 / 1_000_000_000,
+        };
+        write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.keys.of(part));
+        self.touch_server(server);
+        if instead.is_none()
+            && command == Retrieval::Get
+            && let Some(after) = self.pools[pool].hedge_after()
+        {
+            self.hedges.push(std::cmp::Reverse((now + after, number, generation)));
+        }
+    }
+
+    /// `gat` reads at one holder; the others set the expiry time, and only their errors count.
+    fn touch_other_holders(&mut self, number: u32, exptime: i32, now: Stamp) {
+        let keys = std::mem::take(&mut self.exchanges[number].keys);
+        let mut holders = std::mem::take(&mut self.holders);
+        for (place, key) in keys.iter().enumerate() {
+            let Some(part) = self.exchanges[number].parts.get(usize::from(key.part)).copied() else {
+                continue;
+            };
+            let lifetimes = Lifetimes { cap: self.pools[part.pool].spec.ttl_cap, unix: self.unix(now) };
+            self.pools[part.pool].holders(key.sent, &mut holders);
+            for &server in holders.iter().filter(|&&server| server != part.server) {
+                self.ask(server, number, place as u16, true, Expect::Touched, &mut |out| {
+                    write::touch(out, key.sent, lifetimes.of(exptime));
+                });
+            }
+        }
+        self.holders = holders;
+        self.exchanges[number].keys = keys;
+    }
+}

@@ -1,0 +1,304 @@
+//! What is asked besides: the next holder after an error or a miss, a second holder when the first is slow, copies
+//! for which nobody waits, and gets that share one answer.
+
+use std::cmp::Reverse;
+
+use krarup_memcache::{Class, Expect, Reply, Retrieval, Storage, write};
+use krarup_units::Stamp;
+
+use super::Core;
+use crate::arena::DETACHED;
+use crate::exchange::{Part, Stage};
+use crate::server::Health;
+
+/// Bytes that may wait for a server before nothing is sent to it on the side.
+const ASIDE_BYTES: usize = 1 << 20;
+/// Answers a server may owe before nothing is sent to it on the side.
+const ASIDE_REQUESTS: usize = 10_000;
+
+impl Core {
+    // ---- the next holder ------------------------------------------------------------------------------------
+
+    /// Whether a part that failed is tried again at other holders of its keys; if so, it is on its way.
+    pub(super) fn fall_back(&mut self, number: u32, part: u16, now: Stamp) -> bool {
+        let exchange = &self.exchanges[number];
+        let pool = exchange.parts[usize::from(part)].pool;
+        if exchange.retrieval.0 != Retrieval::Get || !self.pools[pool].spec.fall_back_on_error {
+            return false;
+        }
+        let mut moves = std::mem::take(&mut self.moves);
+        moves.clear();
+        let places = 0..exchange.keys.len();
+        let mine = |&place: &usize| self.exchanges[number].keys.get(place).part == part;
+        let all: Vec<usize> = places.filter(mine).collect();
+        let found = all.iter().all(|&place| match self.next_holder(number, part, place, pool, now) {
+            Some(server) => {
+                moves.push((place, pool, server));
+                true
+            }
+            None => false,
+        });
+        let moved = found && self.pools[pool].may_retry();
+        if moved {
+            self.pools[pool].counts.retries += 1;
+            let exchange = &mut self.exchanges[number];
+            exchange.parts[usize::from(part)].answered = true;
+            exchange.waiting -= 1;
+            self.move_keys(number, part, &moves, now);
+        }
+        self.moves = moves;
+        moved
+    }
+
+    /// Keys that a part's server does not have are looked for at the next holder, then in the pool that is warm.
+    pub(super) fn look_elsewhere(&mut self, number: u32, part: u16, reply: &Reply<'_>, now: Stamp) {
+        let exchange = &self.exchanges[number];
+        let pool = exchange.parts[usize::from(part)].pool;
+        let spec = &self.pools[pool].spec;
+        if exchange.retrieval.0 != Retrieval::Get || !(spec.fall_back_on_miss || spec.warm.is_some()) {
+            return;
+        }
+        let (on_miss, warm) = (spec.fall_back_on_miss, spec.warm);
+        let mut values = reply.values().peekable();
+        let mut missing = Vec::new();
+        for place in 0..exchange.keys.len() {
+            let key = exchange.keys.get(place);
+            if key.part == part && values.next_if(|value| value.key == key.sent).is_none() {
+                missing.push(place);
+            }
+        }
+        let mut moves = std::mem::take(&mut self.moves);
+        moves.clear();
+        for place in missing {
+            let next = on_miss.then(|| self.next_holder(number, part, place, pool, now)).flatten();
+            if let Some(server) = next {
+                moves.push((place, pool, server));
+            } else if let Some(warm) = warm
+                && let Some(server) = self.next_holder(number, part, place, warm.pool, now)
+            {
+                moves.push((place, warm.pool, server));
+            }
+        }
+        if !moves.is_empty() {
+            self.pools[pool].counts.miss_retries += 1;
+            self.exchanges[number].parts[usize::from(part)].missed = true;
+            self.move_keys(number, part, &moves, now);
+        }
+        self.moves = moves;
+    }
+
+    /// A holder of the key in `pool` that has not been asked for it.
+    fn next_holder(
+        &mut self,
+        number: u32,
+        part: u16,
+        place: usize,
+        pool: usize,
+        now: Stamp,
+    ) -> Option<usize> {
+        let exchange = &self.exchanges[number];
+        let key = exchange.keys.get(place);
+        let mut holders = std::mem::take(&mut self.holders);
+        self.pools[pool].holders(key.sent, &mut holders);
+        let tried = |server: usize| exchange.lineage(part).any(|part| part.was_asked(server));
+        let (ramp, servers) = (self.settings.return_over, &self.servers);
+        let load = |server: usize| servers[server].outstanding();
+        let found = self.pools[pool].read(&holders, tried, 1, now, ramp, load);
+        self.holders = holders;
+        found
+    }
+
+    /// Keys of a part are asked for elsewhere, those that go to one server together.
+    fn move_keys(&mut self, number: u32, from: u16, moves: &[(usize, usize, usize)], now: Stamp) {
+        let exchange = &mut self.exchanges[number];
+        let old = exchange.parts.len();
+        for &(place, pool, server) in moves {
+            let parts = &mut exchange.parts;
+            let same = |part: &Part| part.server == server && part.pool == pool;
+            let part = match parts[old..].iter().position(same) {
+                Some(found) => old + found,
+                None => {
+                    parts.push(Part::of(server, pool, Some(from)));
+                    parts.len() - 1
+                }
+            };
+            exchange.keys.assign(place, part as u16);
+        }
+        for part in old..self.exchanges[number].parts.len() {
+            self.ask_part(number, part as u16, None, now);
+        }
+    }
+
+    /// What a part found is stored where it had been missed before.
+    pub(super) fn refill(&mut self, number: u32, part: u16, reply: &Reply<'_>) {
+        if reply.hits == 0 || self.exchanges[number].parts[usize::from(part)].before.is_none() {
+            return;
+        }
+        let found_in = self.exchanges[number].parts[usize::from(part)].pool;
+        let missed: Vec<Part> = self.exchanges[number].lineage(part).filter(|part| part.missed).collect();
+        let mut holders = std::mem::take(&mut self.holders);
+        for part in missed {
+            let spec = &self.pools[part.pool].spec;
+            let ttl = if part.pool == found_in { spec.refill } else { spec.warm.map(|warm| warm.ttl) };
+            let Some(ttl) = ttl else { continue };
+            for value in reply.values() {
+                holders.clear();
+                if part.pool == found_in {
+                    holders.push(part.server);
+                } else {
+                    self.pools[part.pool].holders(value.key, &mut holders);
+                }
+                for &server in &holders {
+                    self.pools[part.pool].counts.refills += 1;
+                    // `add`: what somebody has stored since is newer.
+                    self.ask_aside(part.pool, server, Expect::Stored, &mut |out| {
+                        write::storage(out, Storage::Add, value.key, value.flags, ttl, 0, value.data);
+                    });
+                }
+            }
+        }
+        self.holders = holders;
+    }
+
+    // ---- the second holder ----------------------------------------------------------------------------------
+
+    /// Does what is due at `now`: reads that have taken long are sent to a second holder.
+    pub fn tick(&mut self, now: Stamp) {
+        while let Some(&Reverse((due, number, generation))) = self.hedges.peek()
+            && due <= now
+        {
+            self.hedges.pop();
+            let exchange = &self.exchanges[number];
+            if exchange.generation == generation && exchange.stage == Stage::Asked {
+                for part in 0..exchange.parts.len() {
+                    self.hedge(number, part as u16, now);
+                }
+            }
+        }
+    }
+
+    fn hedge(&mut self, number: u32, part: u16, now: Stamp) {
+        let exchange = &self.exchanges[number];
+        let this = exchange.parts[usize::from(part)];
+        let first = (0..exchange.keys.len()).find(|&place| exchange.keys.get(place).part == part);
+        let single = exchange.keys.of(part).count() == 1 || self.pools[this.pool].is_replicated();
+        let Some(place) = first else { return };
+        if this.answered || this.hedged.is_some() || this.open != 1 || !single {
+            return;
+        }
+        let Some(server) = self.next_holder(number, part, place, this.pool, now) else { return };
+        if !self.pools[this.pool].may_hedge() {
+            return;
+        }
+        self.pools[this.pool].counts.hedges += 1;
+        self.exchanges[number].parts[usize::from(part)].hedged = Some(server);
+        self.ask_part(number, part, Some(server), now);
+    }
+
+    // ---- on the side ----------------------------------------------------------------------------------------
+
+    /// Asks a server for something that nobody waits for, unless it has too much before it.
+    pub(super) fn ask_aside(
+        &mut self,
+        pool: usize,
+        server: usize,
+        expect: Expect,
+        request: &mut dyn FnMut(&mut Vec<u8>),
+    ) {
+        let link = &mut self.servers[server];
+        if link.health != Health::Up || link.out.len() > ASIDE_BYTES || link.outstanding() > ASIDE_REQUESTS {
+            self.pools[pool].counts.dropped += 1;
+            return;
+        }
+        self.in_flight += 1;
+        link.expect(DETACHED, 0, false, expect);
+        request(link.out.tail());
+        self.touch_server(server);
+    }
+
+    /// The pool's shadow gets the same write, if it is its turn.
+    pub(super) fn shadow(
+        &mut self,
+        pool: usize,
+        key: &[u8],
+        expect: Expect,
+        request: &mut dyn FnMut(&mut Vec<u8>),
+    ) {
+        let Some(shadow) = self.pools[pool].shadows_next() else { return };
+        self.pools[pool].counts.shadowed += 1;
+        // The holders found for the request itself are in use.
+        let mut holders = Vec::new();
+        self.pools[shadow].holders(key, &mut holders);
+        for server in holders {
+            self.ask_aside(pool, server, expect, request);
+        }
+    }
+
+    /// The shadow gets the same read: one holder of the first key is asked for all keys of the request.
+    pub(super) fn shadow_read(&mut self, number: u32, command: Retrieval) {
+        let pool = self.exchanges[number].keys.get(0).pool;
+        let Some(shadow) = self.pools[pool].shadows_next() else { return };
+        self.pools[pool].counts.shadowed += 1;
+        let keys = std::mem::take(&mut self.exchanges[number].keys);
+        let exptime = self.exchanges[number].retrieval.1;
+        let mut holders = Vec::new();
+        for key in keys.iter() {
+            self.pools[shadow].holders(key.sent, &mut holders);
+            let expect = Expect::Values { keys: 1, unique: command.with_unique() };
+            self.ask_aside(pool, holders[0], expect, &mut |out| {
+                write::retrieve(out, command, exptime, [key.sent]);
+            });
+        }
+        self.exchanges[number].keys = keys;
+    }
+
+    // ---- one answer for many --------------------------------------------------------------------------------
+
+    /// Whether a get for the same key is under way; then this one waits for its answer. If not, others may wait for this one's.
+    pub(super) fn join_leader(&mut self, number: u32, pool: usize, key: &[u8]) -> bool {
+        if let Some(&leader) = self.pools[pool].leaders.get(key) {
+            self.pools[pool].counts.coalesced += 1;
+            self.exchanges[leader].followers.push(number);
+            let exchange = &mut self.exchanges[number];
+            exchange.waiting = 1;
+            return true;
+        }
+        self.pools[pool].leaders.insert(key.to_vec(), number);
+        self.exchanges[number].leads = true;
+        false
+    }
+
+    /// The key changes: whoever asks for it from now on must not get an answer from before.
+    pub(super) fn forget_leader(&mut self, pool: usize, key: &[u8]) {
+        if self.pools[pool].spec.coalesce {
+            self.pools[pool].leaders.remove(key);
+        }
+    }
+
+    /// A get that others wait for has its answer: they have it too.
+    pub(super) fn answer_followers(&mut self, number: u32, now: Stamp) {
+        let exchange = &mut self.exchanges[number];
+        exchange.leads = false;
+        let key = exchange.keys.get(0);
+        let leaders = &mut self.pools[key.pool].leaders;
+        if leaders.get(key.sent) == Some(&number) {
+            leaders.remove(key.sent);
+        }
+        if exchange.followers.is_empty() {
+            return;
+        }
+        let mut followers = std::mem::take(&mut exchange.followers);
+        let mut bytes = Vec::new();
+        let merged = exchange.merge.render(&exchange.keys, &mut bytes);
+        let (class, hits, failure) = (merged.class, merged.hits, exchange.failure);
+        exchange.merge.known(class, hits, &bytes);
+        for follower in followers.drain(..) {
+            let exchange = &mut self.exchanges[follower];
+            exchange.merge.known(class, hits, &bytes);
+            exchange.failure = if class == Class::ServerError { failure } else { None };
+            exchange.waiting = 0;
+            self.complete(follower, now);
+        }
+        self.exchanges[number].followers = followers;
+    }
+}

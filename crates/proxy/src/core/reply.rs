@@ -1,0 +1,184 @@
+//! The reply: its turn in the client's outbox, and what is done when it has left.
+
+use krarup_memcache::{Class, Parsed, Reply, request, response};
+use krarup_record::Outcome;
+use krarup_units::Stamp;
+
+use super::{Core, outcome_of};
+use crate::arena::NOBODY;
+use crate::exchange::Stage;
+use crate::merge::Merged;
+
+impl Core {
+    pub(super) fn complete_if_answered(&mut self, number: u32, now: Stamp) {
+        let exchange = &self.exchanges[number];
+        if exchange.waiting == 0 || exchange.merge.is_decided(exchange.waiting) {
+            self.complete(number, now);
+        }
+    }
+
+    pub(super) fn complete(&mut self, number: u32, now: Stamp) {
+        let exchange = &mut self.exchanges[number];
+        exchange.stage = Stage::Done;
+        exchange.waiting = 0;
+        if exchange.leads {
+            self.answer_followers(number, now);
+        }
+        let exchange = &self.exchanges[number];
+        let client = exchange.client;
+        if client == NOBODY {
+            return self.finish(number, now);
+        }
+        if self.clients[client].next_to_render == number {
+            self.render(client);
+            self.settle(client, now);
+        }
+    }
+
+    /// Moves all replies whose turn it is into the client's outbox.
+    pub(super) fn render(&mut self, id: u32) {
+        loop {
+            let client = &mut self.clients[id];
+            let number = client.next_to_render;
+            if number == NOBODY || self.exchanges[number].stage != Stage::Done {
+                break;
+            }
+            let exchange = &mut self.exchanges[number];
+            let start = client.out.end();
+            let merged = exchange.merge.render(&exchange.keys, client.out.tail());
+            let quiet = exchange.quiet.is_some_and(|command| response::suppressed(command, merged.class));
+            if exchange.noreply || quiet {
+                let written = (client.out.end() - start) as usize;
+                let tail = client.out.tail();
+                tail.truncate(tail.len() - written);
+            }
+            self.rendered(id, number, start, merged);
+        }
+        if self.clients[id].closing {
+            self.touch_client(id);
+        }
+    }
+
+    /// The one answer of a request whose turn it is goes straight into the client's outbox: the usual case.
+    pub(super) fn render_directly(&mut self, id: u32, number: u32, reply: &Reply<'_>) {
+        let out = &mut self.clients[id].out;
+        let start = out.end();
+        out.tail().extend_from_slice(reply.bytes);
+        self.rendered(id, number, start, Merged { class: reply.class, hits: reply.hits, disagreed: false });
+    }
+
+    /// The reply of `number` stands in the client's outbox from `start` on.
+    fn rendered(&mut self, id: u32, number: u32, start: u64, merged: Merged) {
+        let client = &mut self.clients[id];
+        let exchange = &mut self.exchanges[number];
+        let visit = &mut exchange.visit;
+        visit.bytes_out = client.out.end() - start;
+        visit.outcome = match outcome_of(merged.class) {
+            Outcome::ServerError => exchange.failure.unwrap_or(Outcome::ServerError),
+            outcome => outcome,
+        };
+        if merged.class == Class::Values {
+            visit.hits = merged.hits;
+            visit.misses = visit.keys - merged.hits;
+        }
+        self.events.disagreements += u64::from(merged.disagreed);
+        exchange.stage = Stage::Rendered(client.out.end());
+        client.next_to_render = exchange.next;
+        if visit.bytes_out > 0 {
+            self.touch_client(id);
+        }
+    }
+
+    /// Everything whose reply has left is finished.
+    pub(super) fn settle(&mut self, id: u32, now: Stamp) {
+        loop {
+            let client = &mut self.clients[id];
+            let number = client.oldest;
+            if number == NOBODY {
+                client.youngest = NOBODY;
+                break;
+            }
+            match self.exchanges[number].stage {
+                Stage::Rendered(end) if end <= client.out.position() => {
+                    client.oldest = self.exchanges[number].next;
+                    client.outstanding -= 1;
+                    if client.barrier == number {
+                        client.barrier = NOBODY;
+                    }
+                    self.finish(number, now);
+                }
+                _ => break,
+            }
+        }
+        let client = &mut self.clients[id];
+        if client.held_back && !client.starving && !client.runnable {
+            client.runnable = true;
+            self.runnable.push(id);
+        }
+    }
+
+    /// The reply has left, or has nowhere to go: one row, and the worker is free.
+    pub(super) fn finish(&mut self, number: u32, now: Stamp) {
+        let exchange = &mut self.exchanges[number];
+        exchange.visit.replied = now;
+        if exchange.client == NOBODY {
+            exchange.visit.outcome = Outcome::ClientGone;
+        }
+        self.recorder.record(&exchange.visit, &exchange.servers);
+        if let Some(rows) = &mut self.rows {
+            rows.row(&exchange.visit, &exchange.servers);
+        }
+        if exchange.holds_worker {
+            self.dispatch.release();
+        }
+        if let Some(pool) = exchange.counted_in.take() {
+            self.pools[pool].busy -= 1;
+        }
+        exchange.client = NOBODY;
+        exchange.stage = Stage::Left;
+        self.free_if_forgotten(number);
+    }
+
+    /// The place of a request is free when its reply has left and no server owes it an answer.
+    pub(super) fn free_if_forgotten(&mut self, number: u32) {
+        let exchange = &mut self.exchanges[number];
+        if exchange.stage == Stage::Left && exchange.owed == 0 {
+            exchange.end();
+            self.exchanges.give_back(number);
+        }
+    }
+
+    /// Free workers take what waits; then those who waited for room are listened to again.
+    pub(super) fn pump(&mut self, now: Stamp) {
+        while let Some((number, taken)) = self.dispatch.take_next() {
+            // Taken out while it is read, and put back with its memory: a `cas` needs it once more.
+            let raw = std::mem::take(&mut self.exchanges[number].request);
+            match request::parse(&raw, &self.settings.limits) {
+                Parsed::Complete { message, .. } => self.carry_out(number, &message, &raw, taken, now),
+                other => unreachable!("what was a request when it was queued is none now: {other:?}"),
+            }
+            let exchange = &mut self.exchanges[number];
+            if exchange.request.is_empty() {
+                exchange.request = raw;
+                // Where it was finished at once, its place is free, and stays empty.
+                if exchange.stage == Stage::Left {
+                    exchange.request.clear();
+                }
+            }
+        }
+        while self.dispatch.has_room()
+            && let Some(id) = self.starving.pop_front()
+        {
+            let client = &mut self.clients[id];
+            client.starving = false;
+            if !client.runnable {
+                client.runnable = true;
+                self.runnable.push(id);
+            }
+            // One place in the queue wakes one client; the next place, the next.
+            if self.runnable.len() + self.dispatch.waiting() >= self.settings.queue.max(1) {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Pools: who holds a key, who is asked, what is asked besides.
+
+use super::*;
+use crate::placement::{Distribution, KeyHash, Member, Placement};
+use crate::topology::{Hedge, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
+
+/// Keys are placed by their remainder: `a`, `d`, `g` at one server, and so on, which server only the placement knows.
+fn placed(name: &str, servers: Vec<usize>, copies: usize) -> PoolSpec {
+    let members: Vec<_> =
+        (0..servers.len()).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
+    let placement = Placement::new(Distribution::Modulo, KeyHash::Md5, None, &members).unwrap();
+    PoolSpec { placement: Some(placement), copies, ..PoolSpec::of(name, servers) }
+}
+
+fn names(servers: usize) -> Vec<String> {
+    (0..servers).map(|server| format!("server-{server}:1")).collect()
+}
+
+fn one_pool(spec: PoolSpec) -> World {
+    let servers = names(spec.servers.len());
+    World::before(Topology { servers, pools: vec![spec], routes: Vec::new() }, settings())
+}
+
+/// The first key, of those that are counted up, whose holders are these.
+fn key_at(world: &World, holders: &[usize]) -> String {
+    let mut found = Vec::new();
+    let is_there = |key: &String| {
+        world.core.pools()[0].holders(key.as_bytes(), &mut found);
+        found == holders
+    };
+    (0..1_000)
+        .map(|number| format!("k{number}"))
+        .find({
+            let mut is_there = is_there;
+            move |key| is_there(key)
+        })
+        .unwrap()
+}
+
+fn value(key: &str, text: &str) -> String {
+    format!("VALUE {key} 0 {}\r\n{text}\r\n", text.len())
+}
+
+#[test]
+fn a_placed_key_is_read_and_written_where_it_belongs() {
+    let mut world = one_pool(placed("main", vec![0, 1, 2], 1));
+    let client = world.client();
+    for server in 0..3 {
+        let key = key_at(&world, &[server]);
+        world.send(client, format!("set {key} 0 0 1\r\nx\r\nget {key}\r\ndelete {key}\r\n"));
+        let expected = format!("set {key} 0 0 1\r\nx\r\nget {key}\r\ndelete {key}\r\n");
+        assert_eq!(world.asked(server), expected);
+        world.answer(server, format!("STORED\r\n{}END\r\nDELETED\r\n", value(&key, "x")));
+        assert_eq!(world.replied(client), format!("STORED\r\n{}END\r\nDELETED\r\n", value(&key, "x")));
+    }
+    assert_eq!(world.core.pools()[0].counts.requests, 9);
+}
+
+#[test]
+fn a_multi_get_asks_each_server_once_and_keeps_the_order_of_the_keys() {
+    let mut world = one_pool(placed("main", vec![0, 1, 2], 1));
+    let client = world.client();
+    let [a, b, c] = [0, 1, 2].map(|server| key_at(&world, &[server]));
+    world.send(client, format!("get {c} {a} {b} {c} {a}\r\n"));
+    assert_eq!(world.asked(0), format!("get {a} {a}\r\n"));
+    assert_eq!(world.asked(1), format!("get {b}\r\n"));
+    assert_eq!(world.asked(2), format!("get {c} {c}\r\n"));
+    world.answer(1, "END\r\n").answer(2, format!("{0}{0}END\r\n", value(&c, "3")));
+    world.answer(0, format!("{0}{0}END\r\n", value(&a, "1")));
+    let (one, three) = (value(&a, "1"), value(&c, "3"));
+    assert_eq!(world.replied(client), format!("{three}{one}{three}{one}END\r\n"));
+    let (visit, servers) = world.row(0);
+    assert_eq!((visit.keys, visit.hits, visit.misses, servers.len()), (5, 4, 1, 3));
+}
+
+#[test]
+fn a_write_goes_to_all_holders_and_a_read_to_one() {
+    let mut world = one_pool(PoolSpec { reads: Reads::Primary, ..placed("main", vec![0, 1, 2], 2) });
+    let client = world.client();
+    let key = key_at(&world, &[2, 0]);
+    world.send(client, format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
+    assert_eq!(world.asked(2), format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
+    assert_eq!(world.asked(0), format!("set {key} 0 0 1\r\nx\r\n"));
+    assert_eq!(world.asked(1), "");
+    world.answer(2, "STORED\r\nEND\r\n");
+    assert_eq!(world.replied(client), "");
+    world.answer(0, "STORED\r\n");
+    assert_eq!(world.replied(client), "STORED\r\nEND\r\n");
+}
+
+#[test]
+fn a_quorum_is_enough_and_the_late_answer_belongs_to_nobody() {
+    let mut world = one_pool(PoolSpec { writes: Writes::Quorum, ..PoolSpec::of("main", vec![0, 1, 2]) });
+    let client = world.client();
+    world.send(client, "set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\n").write_servers();
+    world.answer(1, "STORED\r\n");
+    assert_eq!(world.replied(client), "");
+    world.answer(2, "STORED\r\n");
+    assert_eq!(world.replied(client), "STORED\r\n");
+    assert_eq!(world.rows.lock().unwrap().len(), 1);
+    world.answer(0, "SERVER_ERROR busy\r\n");
+    assert_eq!(world.replied(client), "");
+    // Two that cannot make it impossible: the third need not be waited for.
+    world.answer(0, "SERVER_ERROR busy\r\n").answer(1, "SERVER_ERROR full\r\n");
+    assert_eq!(world.replied(client), "SERVER_ERROR busy\r\n");
+    world.core.server_lost(2, "gone", Outcome::ServerLost, world.now);
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    let asked: Vec<_> = world.core.recorder().servers().map(|(_, totals)| totals.requests).collect();
+    assert_eq!(asked, [2, 2, 2], "late answers are counted with their servers");
+}
+
+#[test]
+fn the_first_good_answer_is_enough_where_that_was_wished() {
+    let mut world = one_pool(PoolSpec { writes: Writes::First, ..PoolSpec::of("main", vec![0, 1]) });
+    let client = world.client();
+    world.send(client, "set a 0 0 1\r\nx\r\n").write_servers();
+    world.answer(1, "SERVER_ERROR full\r\n");
+    assert_eq!(world.replied(client), "");
+    world.answer(0, "STORED\r\n");
+    assert_eq!(world.replied(client), "STORED\r\n");
+}
+
+#[test]
+fn copies_follow_behind_where_only_the_primary_is_waited_for() {
+    let mut world = one_pool(PoolSpec { writes: Writes::Async, ..PoolSpec::of("main", vec![0, 1, 2]) });
+    let client = world.client();
+    world.send(client, "add a 5 60 1\r\nx\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), ("add a 5 60 1\r\nx\r\n".into(), String::new()));
+    world.answer(0, "STORED\r\n");
+    assert_eq!(world.replied(client), "STORED\r\n");
+    assert_eq!(world.asked(1), "set a 5 60 1\r\nx\r\n");
+    assert_eq!(world.asked(2), "set a 5 60 1\r\nx\r\n");
+    world.send(client, "add a 5 60 1\r\nx\r\n").write_servers();
+    world.answer(0, "NOT_STORED\r\n");
+    assert_eq!((world.replied(client), world.asked(1)), ("NOT_STORED\r\n".into(), String::new()));
+    world.answer(1, "STORED\r\n").answer(2, "SERVER_ERROR full\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+#[test]
+fn a_read_that_fails_is_tried_at_the_next_holder_within_a_budget() {
+    let spec =
+        PoolSpec { fall_back_on_error: true, reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) };
+    let mut world = one_pool(PoolSpec { retry_budget: 0.0, ..spec.clone() });
+    let client = world.client();
+    world.send(client, "get a\r\n").write_servers();
+    world.answer(0, "SERVER_ERROR busy\r\n");
+    assert_eq!(world.replied(client), "SERVER_ERROR busy\r\n", "there is nothing in this budget");
+
+    let mut world = one_pool(spec);
+    let client = world.client();
+    world.send(client, "get a b\r\nget c\r\nset d 0 0 1\r\nx\r\n").write_servers();
+    world.answer(0, "SERVER_ERROR busy\r\n");
+    assert!(world.asked(1).ends_with("get a b\r\n"));
+    world.core.server_lost(0, "no answer within the time allowed", Outcome::Timeout, world.now);
+    assert_eq!(world.asked(1), "get c\r\n");
+    world.answer(1, format!("STORED\r\n{}END\r\n{}END\r\n", value("b", "2"), value("c", "3")));
+    let lost = "SERVER_ERROR server-0:1: no answer within the time allowed\r\n";
+    assert_eq!(world.replied(client), format!("{}END\r\n{}END\r\n{lost}", value("b", "2"), value("c", "3")));
+    assert_eq!(world.core.pools()[0].counts.retries, 2);
+    let (visit, servers) = world.row(0);
+    assert_eq!((visit.outcome, servers.len()), (Outcome::Ok, 2));
+}
+
+#[test]
+fn a_missing_key_is_looked_for_at_the_next_holder_and_stored_where_it_was_missed() {
+    let spec = PoolSpec {
+        fall_back_on_miss: true,
+        refill: Some(90),
+        reads: Reads::Primary,
+        ..PoolSpec::of("main", vec![0, 1])
+    };
+    let mut world = one_pool(spec);
+    let client = world.client();
+    world.send(client, "get a b c\r\n").write_servers();
+    world.received[0].clear();
+    world.answer(0, format!("{}END\r\n", value("b", "2")));
+    assert_eq!(world.asked(1), "get a c\r\n");
+    world.answer(1, format!("{}END\r\n", value("c", "3")));
+    assert_eq!(world.replied(client), format!("{}{}END\r\n", value("b", "2"), value("c", "3")));
+    assert_eq!(world.asked(0), "add c 0 90 1\r\n3\r\n");
+    let (visit, _) = world.row(0);
+    assert_eq!((visit.hits, visit.misses), (2, 1));
+    world.answer(0, "STORED\r\n");
+    let counts = world.core.pools()[0].counts;
+    assert_eq!((counts.miss_retries, counts.refills), (1, 1));
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+fn two_pools(first: PoolSpec, second: PoolSpec) -> World {
+    let servers = names(first.servers.len() + second.servers.len());
+    World::before(Topology { servers, pools: vec![first, second], routes: Vec::new() }, settings())
+}
+
+#[test]
+fn a_cold_pool_is_filled_from_a_warm_one() {
+    let cold = PoolSpec { warm: Some(StandIn { pool: 1, ttl: 600 }), ..PoolSpec::of("cold", vec![0, 1]) };
+    let mut world = two_pools(cold, PoolSpec::of("warm", vec![2]));
+    let client = world.client();
+    world.send(client, "get a b\r\n").write_servers();
+    world.received[0].clear();
+    world.answer(0, format!("{}END\r\n", value("a", "1")));
+    assert_eq!(world.asked(2), "get b\r\n");
+    world.answer(2, format!("{}END\r\n", value("b", "2")));
+    assert_eq!(world.replied(client), format!("{}{}END\r\n", value("a", "1"), value("b", "2")));
+    // All its holders get it.
+    assert_eq!(
+        (world.asked(0), world.asked(1)),
+        ("add b 0 600 1\r\n2\r\n".into(), "add b 0 600 1\r\n2\r\n".into())
+    );
+    world.answer(0, "STORED\r\n").answer(1, "NOT_STORED\r\n");
+    assert_eq!(world.core.in_flight(), 0);
+}
+
+#[test]
+fn the_gutter_stands_in_where_all_holders_are_down() {
+    let main = PoolSpec { gutter: Some(StandIn { pool: 1, ttl: 10 }), ..placed("main", vec![0, 1], 1) };
+    let mut world = two_pools(main, PoolSpec::of("gutter", vec![2]));
+    let client = world.client();
+    let (there, away) = (key_at(&world, &[0]), key_at(&world, &[1]));
+    world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
+    world.send(client, format!("set {away} 0 3600 1\r\nx\r\nget {there} {away}\r\n"));
+    assert_eq!(world.asked(2), format!("set {away} 0 10 1\r\nx\r\nget {away}\r\n"));
+    assert_eq!(world.asked(0), format!("get {there}\r\n"));
+    world.answer(2, format!("STORED\r\n{}END\r\n", value(&away, "x"))).answer(0, "END\r\n");
+    assert_eq!(world.replied(client), format!("STORED\r\n{}END\r\n", value(&away, "x")));
+    assert_eq!(world.core.pools()[0].counts.guttered, 2);
+}
+
+#[test]
+fn the_next_server_takes_the_place_of_one_that_is_down() {
+    let mut world = one_pool(PoolSpec { when_down: WhenDown::Next, ..placed("main", vec![0, 1, 2], 1) });
+    let client = world.client();
+    let key = key_at(&world, &[1]);
+    world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
+    world.send(client, format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
+    assert_eq!(world.asked(2), format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
+    world.bring_up(1);
+    world.send(client, format!("get {key}\r\n"));
+    assert_eq!(world.asked(1), format!("get {key}\r\n"));
+    // Without it the key is not served at all.
+    let mut world = one_pool(placed("main", vec![0, 1, 2], 1));
+    let client = world.client();
+    world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
+    world.send(client, format!("get {key}\r\nset {key} 0 0 1\r\nx\r\n"));
+    assert_eq!(world.replied(client), "SERVER_ERROR server-1:1 is down\r\n".repeat(2));
+}
+
+#[test]
+fn the_shadow_gets_its_share_and_its_answers_are_dropped() {
+    let main = PoolSpec { shadow: Some(Shadow { pool: 1, share: 0.5 }), ..PoolSpec::of("main", vec![0]) };
+    let mut world = two_pools(main, PoolSpec::of("shadow", vec![1]));
+    let client = world.client();
+    world.send(client, "set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\nget a\r\nget b\r\n");
+    assert_eq!(world.asked(1), "set b 0 0 1\r\ny\r\nget b\r\n");
+    world.write_servers().answer(0, format!("STORED\r\nSTORED\r\nEND\r\n{}END\r\n", value("b", "y")));
+    assert_eq!(world.replied(client), format!("STORED\r\nSTORED\r\nEND\r\n{}END\r\n", value("b", "y")));
+    world.answer(1, "SERVER_ERROR whatever\r\nEND\r\n");
+    assert_eq!(world.replied(client), "");
+    // A shadow that is down costs nothing.
+    world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
+    world.send(client, "get a\r\nget b\r\n");
+    assert_eq!(world.core.pools()[0].counts.dropped, 1);
+}
+
+#[test]
+fn equal_gets_share_one_answer_and_a_write_ends_that() {
+    let mut world = one_pool(PoolSpec { coalesce: true, ..PoolSpec::of("main", vec![0]) });
+    let clients: Vec<_> = (0..4).map(|_| world.client()).collect();
+    world
+        .send(clients[0], "get a\r\n")
+        .send(clients[1], "get a\r\n")
+        .send(clients[2], "set a 0 0 1\r\nx\r\n");
+    world.send(clients[3], "get a\r\nget a\r\n");
+    assert_eq!(world.asked(0), "get a\r\nset a 0 0 1\r\nx\r\nget a\r\n");
+    world.core.client_gone(clients[0], world.now);
+    world.replies.remove(&clients[0]);
+    world.answer(0, format!("END\r\nSTORED\r\n{}END\r\n", value("a", "x")));
+    assert_eq!(world.replied(clients[1]), "END\r\n");
+    assert_eq!(world.replied(clients[2]), "STORED\r\n");
+    assert_eq!(world.replied(clients[3]), format!("{0}END\r\n{0}END\r\n", value("a", "x")));
+    assert_eq!(world.core.pools()[0].counts.coalesced, 2);
+    assert!(world.core.pools()[0].leaders.is_empty());
+    world.send(clients[1], "get b\r\n").send(clients[3], "get b\r\n").write_servers();
+    world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+    assert_eq!(world.replied(clients[3]), "SERVER_ERROR server-0:1: gone\r\n");
+    assert_eq!(world.row(5).0.outcome, Outcome::ServerLost);
+}
+
+#[test]
+fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
+    let hedge = Some(Hedge { quantile: 0.95, budget: 0.1 });
+    let mut world = one_pool(PoolSpec { hedge, reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) });
+    let client = world.client();
+    for read in 0..100_u64 {
+        world.at(read * 1_000_000).send(client, "get a\r\n").write_servers();
+        world.at(read * 1_000_000 + 100_000).answer(0, "END\r\n");
+        world.replied(client);
+    }
+    world.at(200_000_000).send(client, "get a\r\n").write_servers();
+    let due = world.core.due().unwrap();
+    assert!((99_000..=101_000).contains(&(due.0 - 200_000_000)), "{due:?}");
+    world.core.tick(Stamp(due.0 - 1));
+    assert_eq!(world.asked(1), "");
+    world.now = due;
+    world.core.tick(due);
+    assert_eq!(world.asked(1), "get a\r\n");
+    world.answer(1, format!("{}END\r\n", value("a", "1")));
+    assert_eq!(world.replied(client), format!("{}END\r\n", value("a", "1")));
+    world.answer(0, "END\r\n");
+    assert_eq!((world.replied(client), world.core.unfinished()), (String::new(), 0));
+    let counts = world.core.pools()[0].counts;
+    assert_eq!((counts.hedges, counts.hedges_won), (1, 1));
+    // The first holder may also win, or be lost while the second is asked.
+    world.send(client, "get b\r\n").write_servers();
+    let due = world.core.due().unwrap();
+    world.now = due;
+    world.core.tick(due);
+    assert_eq!(world.asked(1), "get b\r\n");
+    world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+    assert_eq!(world.replied(client), "", "the second may still answer");
+    world.answer(1, "END\r\n");
+    assert_eq!((world.replied(client), world.core.unfinished()), ("END\r\n".into(), 0));
+}
+
+#[test]
+fn a_prefix_leads_to_its_pool_and_the_client_sees_its_own_keys() {
+    let routes = vec![
+        Route { prefix: b"user:".to_vec(), pool: 1, strip: true, add: b"u/".to_vec() },
+        Route { prefix: b"x:".to_vec(), pool: 1, strip: true, add: Vec::new() },
+    ];
+    let pools = vec![PoolSpec::of("main", vec![0]), PoolSpec::of("users", vec![1])];
+    let mut world = World::before(Topology { servers: names(2), pools, routes }, settings());
+    let client = world.client();
+    world.send(client, "set user:7 0 0 1\r\nx\r\nget a user:7\r\nget user:7\r\n");
+    assert_eq!(world.asked(0), "get a\r\n");
+    assert_eq!(world.asked(1), "set u/7 0 0 1\r\nx\r\nget u/7\r\nget u/7\r\n");
+    world.answer(0, format!("{}END\r\n", value("a", "1")));
+    world.answer(1, format!("STORED\r\n{0}END\r\n{0}END\r\n", value("u/7", "x")));
+    let seven = value("user:7", "x");
+    assert_eq!(world.replied(client), format!("STORED\r\n{}{seven}END\r\n{seven}END\r\n", value("a", "1")));
+    world.send(client, "get x:\r\ndelete x:\r\n");
+    let why = "CLIENT_ERROR the key does not fit once its route has changed it\r\n";
+    assert_eq!(world.replied(client), why.repeat(2));
+}
+
+#[test]
+fn clients_belong_to_the_pool_of_the_address_they_connect_to() {
+    let mut world = two_pools(PoolSpec::of("a", vec![0]), PoolSpec::of("b", vec![1]));
+    let id = world.core.client_opened_at(1);
+    world.unread.insert(id, Vec::new());
+    world.replies.insert(id, Vec::new());
+    world.send(id, "get a\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), (String::new(), "get a\r\n".into()));
+}
+
+#[test]
+fn a_pool_refuses_what_is_beyond_its_bounds_and_cuts_lifetimes() {
+    let spec = PoolSpec { concurrency: Some(1), ttl_cap: Some(60), ..PoolSpec::of("main", vec![0]) };
+    let mut world = one_pool(spec);
+    let client = world.client();
+    world.send(client, "touch a 3600\r\nset b 0 0 1\r\nx\r\n");
+    assert_eq!(world.asked(0), "touch a 60\r\n");
+    world.answer(0, "TOUCHED\r\n");
+    let why = "SERVER_ERROR pool main has 1 requests under way, its limit\r\n";
+    assert_eq!(world.replied(client), format!("TOUCHED\r\n{why}"));
+    world.send(client, "set b 0 0 1\r\nx\r\n");
+    assert_eq!(world.asked(0), "set b 0 60 1\r\nx\r\n");
+}
+
+#[test]
+fn a_server_that_fails_time_and_again_is_left_alone_for_longer() {
+    let mut world = one_pool(PoolSpec::of("main", vec![0, 1]));
+    let mut delays = Vec::new();
+    for _ in 0..6 {
+        world.core.server_lost(0, "reset", Outcome::ServerLost, world.now);
+        delays.push(world.core.reconnect_delay(0).0 / 1_000_000);
+        world.bring_up(0);
+    }
+    assert_eq!(delays, [20, 40, 80, 160, 10_000, 10_000]);
+    assert_eq!(world.core.events().ejections, 1);
+    let client = world.client();
+    let mut first = 0;
+    for read in 0..100_u64 {
+        world.at(world.now.0 + 10_000_000).send(client, format!("get {read}\r\n")).write_servers();
+        let asked = usize::from(world.received[1].is_empty());
+        first += asked;
+        world.received.iter_mut().for_each(Vec::clear);
+        world.answer(1 - asked, "END\r\n");
+        world.replied(client);
+    }
+    assert!((1..20).contains(&first), "its share grows from nothing: {first} of 100 in the first second");
+    world.core.server_lost(0, "reset", Outcome::ServerLost, world.now);
+    assert_eq!(world.core.reconnect_delay(0).0, 20_000_000, "an answer makes up for everything before");
+}

@@ -1,0 +1,166 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const NOW: Stamp = Stamp(0);
+const RAMP: Nanos = Nanos::from_secs(10);
+
+fn pool(spec: PoolSpec) -> Pool {
+    let servers = spec.servers.len();
+    let mut pool = Pool::new(spec);
+    (0..servers).for_each(|server| pool.came_up(server, NOW, false));
+    pool
+}
+
+fn all_up(servers: usize) -> Pool {
+    pool(PoolSpec::of("main", (0..servers).collect()))
+}
+
+fn one(pool: &mut Pool, keys: usize) -> Option<usize> {
+    let holders: Vec<_> = pool.spec.servers.clone();
+    pool.read(&holders, |_| false, keys, NOW, RAMP, |_| 0)
+}
+
+#[test]
+fn seven_keys_over_three_servers_are_three_two_and_two() {
+    let mut pool = all_up(3);
+    let mut runs = Vec::new();
+    pool.even(7, |server, keys| runs.push((server, keys)));
+    assert_eq!(runs, [(0, 3), (1, 2), (2, 2)]);
+    runs.clear();
+    pool.even(2, |server, keys| runs.push((server, keys)));
+    assert_eq!(runs, [(1, 1), (2, 1)]);
+}
+
+#[test]
+fn a_server_that_returns_is_not_made_to_catch_up() {
+    let mut pool = all_up(2);
+    pool.went_down(0);
+    for _ in 0..1_000 {
+        assert_eq!(one(&mut pool, 1), Some(1));
+    }
+    pool.came_up(0, NOW, false);
+    let to_the_first = (0..100).filter(|_| one(&mut pool, 1) == Some(0)).count();
+    assert_eq!(to_the_first, 50);
+}
+
+#[test]
+fn with_no_server_up_nobody_is_asked() {
+    let mut pool = Pool::new(PoolSpec::of("main", vec![0, 1]));
+    assert_eq!(one(&mut pool, 1), None);
+    pool.even(5, |_, _| panic!("nobody is up"));
+}
+
+#[test]
+fn an_ejected_server_gets_its_share_back_little_by_little() {
+    let mut pool = all_up(2);
+    pool.went_down(0);
+    pool.came_up(0, NOW, true);
+    let mut share = |from: u64| {
+        let reads = (0..1_000).map(|read| Stamp(from + read * 1_000_000));
+        let mut read = |now| pool.read(&[0, 1], |_| false, 1, now, RAMP, |_| 0);
+        reads.filter(|&now| read(now) == Some(0)).count()
+    };
+    // In the first, the middle and the last tenth of the ten seconds, and after them.
+    let shares = [share(0), share(5_000_000_000), share(9_000_000_000), share(10_000_000_000)];
+    assert!(shares[0] < 60 && shares.is_sorted(), "{shares:?}");
+    assert_eq!(shares[3], 500);
+}
+
+#[test]
+fn each_way_of_reading_chooses_as_it_says() {
+    let spec = |reads| PoolSpec { reads, ..PoolSpec::of("main", vec![0, 1, 2]) };
+    let owed = |server: usize| [5, 1, 3][server];
+    let read = |reads: Reads, times: usize| {
+        let mut pool = pool(spec(reads));
+        let mut counts = [0; 3];
+        for _ in 0..times {
+            counts[pool.read(&[0, 1, 2], |_| false, 1, NOW, RAMP, owed).unwrap()] += 1;
+        }
+        counts
+    };
+    assert_eq!(read(Reads::Primary, 30), [30, 0, 0]);
+    assert_eq!(read(Reads::LeastWork, 30), [10, 10, 10]);
+    assert_eq!(read(Reads::RoundRobin, 30), [10, 10, 10]);
+    assert_eq!(read(Reads::LeastOutstanding, 30), [0, 30, 0]);
+    let [most, least, middle] = read(Reads::TwoChoices, 3_000);
+    // The busiest never wins, the idlest wins two of three draws.
+    assert_eq!(most, 0);
+    assert!((1_800..2_200).contains(&least) && (800..1_200).contains(&middle), "{least} {middle}");
+}
+
+#[test]
+fn limits_let_in_what_they_say() {
+    let mut limited =
+        pool(PoolSpec { rate: Some(100.0), concurrency: Some(3), ..PoolSpec::of("hot", vec![0]) });
+    // A tenth of a second's worth at once, then as it comes.
+    let admitted = (0..1_000_u64).filter(|ms| limited.admits(Stamp(ms * 1_000_000)).is_ok()).count();
+    assert!((109..=110).contains(&admitted), "{admitted}");
+    assert_eq!(limited.counts.limited as usize, 1_000 - admitted);
+    limited.busy = 3;
+    let why = limited.admits(Stamp(10_000_000_000)).unwrap_err();
+    assert_eq!(why, "pool hot has 3 requests under way, its limit");
+}
+
+#[test]
+fn a_budget_is_a_share_and_saves_little() {
+    let mut budget = Budget::new(0.1);
+    assert_eq!((0..100).filter(|_| budget.spend()).count(), 10);
+    let spent = (0..1_000)
+        .filter(|_| {
+            budget.earn();
+            budget.spend()
+        })
+        .count();
+    assert!((99..=101).contains(&spent), "{spent}");
+    assert!(!Budget::new(0.0).spend());
+}
+
+#[test]
+fn lifetimes_are_cut_and_never_stretched() {
+    let lifetimes = Lifetimes { cap: Some(60), unix: 1_700_000_000 };
+    for (asked, given) in [
+        (0, 60),
+        (30, 30),
+        (61, 60),
+        (-1, -1),
+        (1_700_000_010, 1_700_000_010),
+        (1_700_000_061, 60),
+        (60 * 60 * 24 * 30, 60),
+    ] {
+        assert_eq!(lifetimes.of(asked), given);
+    }
+    assert_eq!(Lifetimes { cap: None, unix: 0 }.of(0), 0);
+}
+
+#[test]
+fn a_read_is_hedged_after_the_quantile_of_those_before() {
+    let hedge = Some(Hedge { quantile: 0.9, budget: 0.05 });
+    let mut pool = pool(PoolSpec { hedge, ..PoolSpec::of("main", vec![0, 1]) });
+    assert_eq!(pool.hedge_after(), None);
+    (1..=100).for_each(|micros| pool.took(Nanos::from_micros(micros)));
+    let after = pool.hedge_after().unwrap();
+    assert!((89_000..=91_000).contains(&after.0), "{after}");
+}
+
+proptest! {
+    /// Every key goes to exactly one server, and the work given never differs by more than one request's keys.
+    #[test]
+    fn work_is_even_in_the_long_run(servers in 1_usize..8, requests in proptest::collection::vec((1_usize..20, any::<bool>()), 1..200)) {
+        let mut pool = all_up(servers);
+        for (keys, whole) in requests {
+            if whole {
+                prop_assert!(one(&mut pool, keys).is_some());
+            } else {
+                let mut sum = 0;
+                let mut lengths = Vec::new();
+                pool.even(keys, |_, length| { sum += length; lengths.push(length); });
+                prop_assert_eq!(sum, keys);
+                prop_assert_eq!(lengths.len(), servers.min(keys));
+                prop_assert!(lengths.iter().max().unwrap() - lengths.iter().min().unwrap() <= 1);
+            }
+            let given = pool.members.iter().map(|member| member.given);
+            prop_assert!(given.clone().max().unwrap() - given.min().unwrap() <= 20);
+        }
+    }
+}
