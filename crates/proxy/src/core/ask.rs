@@ -483,11 +483,21 @@ impl Core {
             let count = keys.len();
             let replicated = self.pools[pool].is_replicated();
             // Where everybody holds everything, the keys of one request stay together.
-            let together = replicated && self.pools[pool].spec.multi_get == MultiGet::Whole;
+            let whole = self.pools[pool].spec.multi_get == MultiGet::Whole;
+            let together = replicated && (whole || command.touches());
             if together
                 && let Some(part) = self.exchanges[number].parts.iter().position(|part| part.pool == pool)
             {
                 keys.assign(place, part as u16);
+                continue;
+            }
+            if command.touches()
+                && let Some(before) =
+                    (0..place).map(|before| keys.get(before)).find(|other| other.asked == key.asked)
+            {
+                // Asked for twice, a key whose time is over with the first touch must not be found by the second.
+                let part = before.part;
+                keys.assign(place, part);
                 continue;
             }
             self.pools[pool].holders(key.sent, &mut holders);
