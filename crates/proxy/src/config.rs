@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::core::Settings;
 use crate::dispatch::Workers;
-use crate::topology::{MultiGet, Route, Topology};
+use crate::topology::{Route, Topology};
 
 mod pools;
 
@@ -408,8 +408,6 @@ impl Config {
 
     /// The configuration as a commented file, which reads back as the same.
     pub fn commented(&self) -> String {
-        let servers: Vec<_> =
-            self.main.servers.iter().map(|server| format!("\"{}\"", server.address)).collect();
         let workers = match self.workers {
             Workers::Unlimited => "\"unlimited\"".to_owned(),
             Workers::Limited(workers) => workers.to_string(),
@@ -488,6 +486,7 @@ hold = {hold}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::MultiGet;
 
     fn main(servers: &[&str]) -> PoolConfig {
         let server = |text: &&str| text.parse::<Address>().unwrap().into();

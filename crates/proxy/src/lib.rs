@@ -5,11 +5,8 @@
 //! | [`config`] | what the proxy is told |
 //! | [`core`] | the life of a request, without sockets or a clock |
 //! | `client` `server` | one connection each, without its socket |
-//! | `route` | who is asked: a pure table |
 //! | [`placement`] | which servers a key belongs to: ketama, rendezvous, jump, modulo |
-//! | `balance` | which server gets the next read |
 //! | [`topology`] | servers, pools and routes, as plain data |
-//! | [`placement`] | which servers hold a key |
 //! | `route` | to which pool a key belongs |
 //! | `pool` | who of a key's holders is asked |
 //! | `keys` | the keys of one retrieval and who was asked for each |
