@@ -3,7 +3,7 @@
 /// A number without sign, or with a plus sign.
 pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
     let digits = text.strip_prefix(b"+").unwrap_or(text);
-    if digits.is_empty() || digits.len() > 20 {
+    if digits.is_empty() {
         return None;
     }
     let mut value: u64 = 0;
@@ -15,6 +15,12 @@ pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
         value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
     }
     Some(value)
+}
+
+/// Whether every memcached reads these digits alike: later ones take no plus sign and no long row of zeros.
+pub(crate) fn plain(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    matches!(digits, [b'0'] | [b'1'..=b'9', ..])
 }
 
 /// A number without sign that fits 32 bits.
@@ -41,6 +47,7 @@ mod tests {
         assert_eq!(unsigned(b"18446744073709551616"), None);
         assert_eq!(unsigned(b"+1"), Some(1));
         assert_eq!(unsigned(b"007"), Some(7));
+        assert_eq!(unsigned(b"00000000000000000000000000000000000007"), Some(7));
         for text in [&b""[..], b"+", b"-1", b"1x", b" 1", b"1 ", b"++1"] {
             assert_eq!(unsigned(text), None, "{text:?}");
         }
@@ -49,5 +56,15 @@ mod tests {
         assert_eq!(signed_32(b"-+1"), None);
         assert_eq!(signed_32(b"-"), None);
         assert_eq!(unsigned_32(b"4294967296"), None);
+    }
+
+    #[test]
+    fn what_later_servers_refuse_is_not_plain() {
+        for text in [&b"0"[..], b"1", b"-1", b"10", b"18446744073709551615"] {
+            assert!(plain(text), "{text:?}");
+        }
+        for text in [&b"+1"[..], b"01", b"00", b"-01", b"", b"-"] {
+            assert!(!plain(text), "{text:?}");
+        }
     }
 }

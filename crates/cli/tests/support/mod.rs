@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 pub(crate) mod conversation;
+pub(crate) mod malformed;
 pub(crate) mod peer;
 pub(crate) mod process;
 

@@ -198,6 +198,10 @@ impl<'a> Line<'a> {
         }
         let noreply = words.noreply();
         let [_, key, flags, exptime, length, unique, ..] = words.words;
+        // A server that read a number otherwise would take the value for commands.
+        let plain = words.plain
+            && [flags, exptime, length].into_iter().all(number::plain)
+            && (command != Storage::Cas || number::plain(unique));
         let parsed = (number::unsigned_32(flags), number::signed_32(exptime), number::unsigned(length));
         let (Some(flags), Some(exptime), Some(length)) = parsed else {
             return self.answer(noreply, BAD_FORMAT);
@@ -231,7 +235,7 @@ impl<'a> Line<'a> {
             let reply = if noreply { &b""[..] } else { BAD_CHUNK };
             return Parsed::Invalid(Refusal::Answer { reply, used: end + 2 });
         }
-        let verbatim = (words.plain && words.count == numbers && !noreply).then(|| &self.bytes[..end + 2]);
+        let verbatim = (plain && words.count == numbers && !noreply).then(|| &self.bytes[..end + 2]);
         let data = &self.bytes[self.used..end];
         let store = Store { command, key, flags, exptime, unique, data, noreply, verbatim };
         Parsed::Complete { message: Request::Store(store), used: end + 2 }

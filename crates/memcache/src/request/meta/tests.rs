@@ -51,7 +51,7 @@ fn a_server_is_never_asked_quietly() {
         ("mg k v q\r\n", "mg k v\r\n"),
         ("mg k qquiet v\r\n", "mg k v\r\n"),
         ("ms k 2 q T0\r\nxy\r\n", "ms k 2 T0\r\nxy\r\n"),
-        ("ms k +02\r\nxy\r\n", "ms k +02\r\nxy\r\n"),
+        ("ms k +02\r\nxy\r\n", "ms k 2\r\nxy\r\n"),
         ("ms k +02 q\r\nxy\r\n", "ms k 2\r\nxy\r\n"),
         ("md q q\r\n", "md q\r\n"),
         ("ma k D3 q\r\n", "ma k D3\r\n"),

@@ -67,6 +67,9 @@ fn only_what_a_server_will_answer_is_sent_as_it_is() {
         "set a 0 0 1 foo\r\nx\r\n",
         " set a 0 0 1\r\nx\r\n",
         "set a 0 0 1 \r\nx\r\n",
+        "set a 0 0 +1\r\nx\r\n",
+        "set a 00 0 1\r\nx\r\n",
+        "cas a 0 0 1 +7\r\nx\r\n",
     ] {
         let Request::Store(store) = request(text) else { panic!("{text:?}") };
         assert_eq!(store.verbatim, None, "{text:?}");
