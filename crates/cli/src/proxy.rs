@@ -42,6 +42,9 @@ pub(crate) struct ProxyArgs {
     /// Whether a get of several keys is shared out evenly over all servers [default: false]
     #[arg(long, short = 's', value_name = "BOOL", action = ArgAction::Set, value_parser = parse_bool)]
     sharded: Option<bool>,
+    /// Commands to carry out that are refused otherwise: flush_all, verbosity
+    #[arg(long, value_name = "COMMAND", value_delimiter = ',')]
+    allow: Vec<krarup_proxy::edge::Dangerous>,
     /// A configuration file; flags go over what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -105,6 +108,11 @@ impl ProxyArgs {
         }
         if let Some(workers) = self.workers {
             config.workers = workers;
+        }
+        for &command in &self.allow {
+            if config.edge.refuses(command) {
+                config.edge.allow.push(command);
+            }
         }
         if let Some(sharded) = self.sharded {
             config.main.multi_get = if sharded { MultiGet::Sharded } else { MultiGet::Whole };
@@ -220,6 +228,15 @@ fn tell(notice: Notice) {
         Notice::Stopping => eprintln!("stopping: finishing what is in flight"),
         Notice::Unfinished(requests) => {
             eprintln!("warning: {requests} requests were not finished within the limit");
+        }
+        Notice::Open(address) => eprintln!(
+            "warning: anybody who reaches {address} can read and change everything; `users` or `tls` under [edge] in the configuration \
+             ask who connects"
+        ),
+        Notice::Cut(client, bytes) => {
+            eprintln!(
+                "warning: the memory is used up; client {client} was disconnected, who left {bytes} bytes unread"
+            );
         }
         Notice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
     }

@@ -505,7 +505,7 @@ fn nonsense_is_one_line_a_hint_and_exit_code_2() {
         (&["--workers", "0"], "`0` is no number of workers"),
         (&["-s", "maybe"], "maybe"),
         (&["--config", "/nonexistent.toml"], "/nonexistent.toml"),
-        (&["--config", &wrong_key], "line 2: unknown field `wokers`"),
+        (&["--config", &wrong_key], "line 2: there is no key `wokers`"),
         (&["--config", &wrong_value], "`soon`"),
         (&["--config", &too_little], "`timeout` is 0"),
         (&["--config", &no_toml], "line 1"),

@@ -24,7 +24,9 @@ fn proxied(servers: usize, flags: &[&str]) -> Proxied {
     let servers: Vec<Program> = (0..servers).map(|_| memcached()).collect();
     let addresses: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
     let addresses = addresses.join(",");
-    let arguments = [&["proxy", "--listen", "127.0.0.1:0", "--servers", &addresses], flags].concat();
+    let begin =
+        ["proxy", "--listen", "127.0.0.1:0", "--servers", &addresses, "--allow", "flush_all,verbosity"];
+    let arguments = [&begin, flags].concat();
     Proxied { proxy: Program::krarup(&arguments), servers }
 }
 

@@ -240,6 +240,7 @@ impl Stage {
             (1..).zip(listeners).map(|(server, l)| (!dialogue.down.contains(&server)).then_some(l)).collect();
         let servers = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let mut arguments = vec!["proxy", "--listen", "127.0.0.1:0", "--servers", &servers];
+        arguments.extend(["--allow", "flush_all,verbosity"]);
         if !dialogue.config.is_empty() {
             fs::write(config, &dialogue.config).unwrap();
             arguments.extend(["--config", config.to_str().unwrap()]);

@@ -49,7 +49,7 @@ impl Loss {
 }
 
 /// Every kind of answer, in the order of [`Counts::answers`].
-pub const CLASSES: [(Class, &str); 14] = [
+pub const CLASSES: [(Class, &str); 18] = [
     (Class::Values, "values"),
     (Class::Stored, "stored"),
     (Class::NotStored, "not_stored"),
@@ -61,6 +61,10 @@ pub const CLASSES: [(Class, &str); 14] = [
     (Class::Ok, "ok"),
     (Class::Version, "version"),
     (Class::Stats, "stats"),
+    (Class::MetaDone, "meta_done"),
+    (Class::MetaValue, "meta_value"),
+    (Class::MetaMiss, "meta_miss"),
+    (Class::MetaDebug, "meta_debug"),
     (Class::Error, "error"),
     (Class::ClientError, "client_error"),
     (Class::ServerError, "server_error"),

@@ -2,10 +2,14 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 
-use mio::net::TcpStream;
+use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::SockRef;
+
+use crate::stream::Stream;
+use crate::tls::{Acceptor, Connector, Tls};
 
 /// What came of one attempt to move bytes.
 #[derive(Debug)]
@@ -33,11 +37,12 @@ impl Moved {
     }
 }
 
-/// A TCP connection, registered once for both directions, edge-triggered: arming and disarming per
+/// A connection, registered once for both directions, edge-triggered: arming and disarming per
 /// write would cost as much as the write.
 #[derive(Debug)]
 pub struct Conn {
-    stream: TcpStream,
+    stream: Stream,
+    tls: Option<Box<Tls>>,
 }
 
 impl Conn {
@@ -45,8 +50,8 @@ impl Conn {
     ///
     /// # Errors
     /// From the system, when the socket cannot be registered.
-    pub fn accepted(stream: TcpStream, registry: &Registry, token: Token) -> io::Result<Self> {
-        Self::register(stream, registry, token)
+    pub fn accepted(stream: impl Into<Stream>, registry: &Registry, token: Token) -> io::Result<Self> {
+        Self::register(stream.into(), registry, token)
     }
 
     /// Begins to connect; readiness for writing tells when it is decided, [`Self::connected`] how.
@@ -54,14 +59,42 @@ impl Conn {
     /// # Errors
     /// From the system, when not even the attempt can be made.
     pub fn connect(address: SocketAddr, registry: &Registry, token: Token) -> io::Result<Self> {
-        Self::register(TcpStream::connect(address)?, registry, token)
+        Self::register(TcpStream::connect(address)?.into(), registry, token)
     }
 
-    fn register(mut stream: TcpStream, registry: &Registry, token: Token) -> io::Result<Self> {
-        // Replies are written whole: waiting to fill a packet would only add delay.
-        stream.set_nodelay(true)?;
-        registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Self { stream })
+    /// The same through a unix socket's file.
+    ///
+    /// # Errors
+    /// From the system, when not even the attempt can be made.
+    pub fn connect_file(path: &Path, registry: &Registry, token: Token) -> io::Result<Self> {
+        Self::register(Stream::Unix(UnixStream::connect(path)?), registry, token)
+    }
+
+    fn register(mut stream: Stream, registry: &Registry, token: Token) -> io::Result<Self> {
+        if let Stream::Tcp(stream) = &stream {
+            // Replies are written whole: waiting to fill a packet would only add delay.
+            stream.set_nodelay(true)?;
+        }
+        registry.register(stream.source(), token, Interest::READABLE | Interest::WRITABLE)?;
+        Ok(Self { stream, tls: None })
+    }
+
+    /// Encrypts everything from now on; the other side is to greet first.
+    ///
+    /// # Errors
+    /// From the library.
+    pub fn encrypt_accepted(&mut self, acceptor: &Acceptor) -> io::Result<()> {
+        self.tls = Some(Box::new(acceptor.session()?));
+        Ok(())
+    }
+
+    /// Encrypts everything from now on, greeting the host `name` first.
+    ///
+    /// # Errors
+    /// The name is no host's.
+    pub fn encrypt_to(&mut self, connector: &Connector, name: &str) -> io::Result<()> {
+        self.tls = Some(Box::new(connector.session(name)?));
+        Ok(())
     }
 
     /// Whether a begun connection stands: `Ok(false)` while undecided.
@@ -72,7 +105,8 @@ impl Conn {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
         }
-        match self.stream.peer_addr() {
+        let Stream::Tcp(stream) = &self.stream else { return Ok(true) };
+        match stream.peer_addr() {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
             Err(error) => Err(error),
@@ -80,7 +114,11 @@ impl Conn {
     }
 
     /// Reads once into `room`.
+    #[inline]
     pub fn read(&mut self, room: &mut [u8]) -> Moved {
+        if let Some(tls) = &mut self.tls {
+            return tls.read(&mut self.stream, room);
+        }
         loop {
             match self.stream.read(room) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -90,7 +128,11 @@ impl Conn {
     }
 
     /// Writes once from `bytes`, which are not empty.
+    #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Moved {
+        if let Some(tls) = &mut self.tls {
+            return tls.write(&mut self.stream, bytes);
+        }
         loop {
             match self.stream.write(bytes) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -99,27 +141,49 @@ impl Conn {
         }
     }
 
+    /// Whether written bytes still wait for the socket, which only those do that are encrypted.
+    pub fn is_waiting(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_waiting())
+    }
+
+    /// The socket has room again: gives it what waits. Whether all has left.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn flush(&mut self) -> io::Result<bool> {
+        self.tls.as_mut().map_or(Ok(true), |tls| tls.flush(&mut self.stream))
+    }
+
     /// Asks the kernel to notice a peer that vanished without a word.
     ///
     /// # Errors
     /// From the system.
     pub fn keep_alive(&self, idle: krarup_units::Nanos) -> io::Result<()> {
         let keepalive = socket2::TcpKeepalive::new().with_time(idle.as_duration());
-        SockRef::from(&self.stream).set_tcp_keepalive(&keepalive)
+        match &self.stream {
+            Stream::Tcp(stream) => SockRef::from(stream).set_tcp_keepalive(&keepalive),
+            Stream::Unix(_) => Ok(()),
+        }
     }
 
     /// Closes at once with a reset, so that the peer cannot take a broken answer for a whole one.
     pub fn reset(self) {
-        let _ = SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO));
+        let _ = self.stream.socket().set_linger(Some(std::time::Duration::ZERO));
     }
 
-    /// The other end.
+    /// The other end; a unix socket's has no address.
     pub fn peer(&self) -> Option<SocketAddr> {
-        self.stream.peer_addr().ok()
+        match &self.stream {
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Unix(_) => None,
+        }
     }
 
     /// No more will be written: the peer reads what is under way, then the end.
-    pub fn finish(&self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    pub fn finish(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.finish(&mut self.stream);
+        }
+        self.stream.shutdown();
     }
 }

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`clock`] | nanoseconds since the start of the run, and what wall time that was |
 //! | [`buffer`] | bytes that have come but are not understood yet; bytes that wait to leave |
-//! | [`address`] | `host:port` as people write it |
+//! | [`address`] | `host:port` or `unix:/path` as people write it |
 //! | [`files`] | how many connections a process may have |
 //! | [`listen`] | a listening socket, or an error that names the address and says what to do |
+//! | [`stream`] | a socket of either kind |
+//! | [`tls`] | what stands between a socket and its plain bytes, where they are encrypted |
 //! | [`conn`] | a connection that never blocks |
 //! | [`timer`] | a moment to wake up at, to the microsecond |
 //! | [`cpu`] | how much processor time was used |
@@ -22,11 +24,14 @@ pub mod cpu;
 pub mod files;
 pub mod listen;
 pub mod signal;
+pub mod stream;
 pub mod timer;
+pub mod tls;
 
 pub use address::Address;
 pub use buffer::{Inbox, Outbox};
 pub use clock::Clock;
 pub use conn::{Conn, Moved};
 pub use mio;
+pub use stream::{Listener, Stream};
 pub use timer::Timer;

@@ -1,24 +1,97 @@
 //! A listening socket, or an error that names the address and says what to do.
 
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
-use mio::net::TcpListener;
+use mio::net::{TcpListener, UnixListener};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::Address;
+use crate::{Address, Listener};
 
 /// How many connections may wait to be accepted; the kernel may allow fewer (`net.core.somaxconn`).
 const BACKLOG: i32 = 1_024;
 
-/// Listens on `address` without ever blocking.
+/// How to listen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The permissions of a unix socket's file; none: what the process's mask leaves.
+    pub mode: Option<u32>,
+    /// Whether others may listen on the same TCP port, each taking a share of the connections.
+    pub share: bool,
+}
+
+/// Listens on `address` over TCP without ever blocking.
 ///
 /// # Errors
 /// In plain words, with the address and what to do about it.
 pub fn listen(address: &Address) -> Result<TcpListener, String> {
+    listen_shared(address, false)
+}
+
+/// Listens on an address of either kind without ever blocking.
+///
+/// # Errors
+/// In plain words, with the address and what to do about it.
+pub fn listen_with(address: &Address, options: Options) -> Result<Listener, String> {
+    match address.file() {
+        Some(path) => {
+            listen_at_file(path, options.mode).map_err(|why| format!("cannot listen on {address}: {why}"))
+        }
+        None => listen_shared(address, options.share).map(Listener::Tcp),
+    }
+}
+
+/// The listening sockets that whoever started this process has opened for it (systemd's `LISTEN_FDS`), in order. They are
+/// handed over once: a second call finds none.
+pub fn inherited() -> Vec<Listener> {
+    let mut given = listenfd::ListenFd::from_env();
+    let mut found = Vec::new();
+    for place in 0..given.len() {
+        if let Ok(Some(listener)) = given.take_tcp_listener(place)
+            && listener.set_nonblocking(true).is_ok()
+        {
+            found.push(Listener::Tcp(TcpListener::from_std(listener)));
+        } else if let Ok(Some(listener)) = given.take_unix_listener(place)
+            && listener.set_nonblocking(true).is_ok()
+        {
+            // The file is theirs who made it.
+            found.push(Listener::Unix { listener: UnixListener::from_std(listener), file: None });
+        }
+    }
+    found
+}
+
+fn listen_at_file(path: &Path, mode: Option<u32>) -> Result<Listener, String> {
+    if let Ok(there) = fs::symlink_metadata(path) {
+        if !there.file_type().is_socket() {
+            return Err("there is a file that is no socket; choose another path".into());
+        }
+        // Whether its process is still there: the file alone does not tell.
+        if UnixStream::connect(path).is_ok() {
+            return Err("another process listens there; stop it or choose another path".into());
+        }
+        fs::remove_file(path).map_err(|error| format!("the socket left there cannot be removed: {error}"))?;
+    }
+    let listener = UnixListener::bind(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "its directory does not exist; make it first".to_owned(),
+        io::ErrorKind::PermissionDenied => "its directory cannot be written to".to_owned(),
+        _ => error.to_string(),
+    })?;
+    if let Some(mode) = mode {
+        fs::set_permissions(path, Permissions::from_mode(mode))
+            .map_err(|error| format!("its permissions cannot be set: {error}"))?;
+    }
+    Ok(Listener::Unix { listener, file: Some(path.to_owned()) })
+}
+
+fn listen_shared(address: &Address, share: bool) -> Result<TcpListener, String> {
     let found = address.resolve()?;
     let mut last = None;
     for candidate in found {
-        match bind(candidate) {
+        match bind(candidate, share) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = Some(error),
         }
@@ -33,10 +106,13 @@ pub fn listen(address: &Address) -> Result<TcpListener, String> {
     Err(format!("cannot listen on {address}: {hint}"))
 }
 
-fn bind(address: std::net::SocketAddr) -> io::Result<TcpListener> {
+fn bind(address: std::net::SocketAddr, share: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A restarted server must not wait until the last connections of the one before are forgotten.
     socket.set_reuse_address(true)?;
+    if share {
+        socket.set_reuse_port(true)?;
+    }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -53,5 +129,46 @@ mod tests {
         let address = Address::from(first.local_addr().unwrap());
         let error = listen(&address).unwrap_err();
         assert!(error.contains(&address.to_string()) && error.contains("choose another port"), "{error}");
+    }
+
+    fn file() -> (Address, std::path::PathBuf) {
+        let folder = std::env::temp_dir().join(format!("krarup-listen-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(format!("{:?}.sock", std::thread::current().id()));
+        (Address::of_file(&path), path)
+    }
+
+    #[test]
+    fn a_unix_socket_has_its_mode_and_takes_its_file_along() {
+        let (address, path) = file();
+        let options = Options { mode: Some(0o600), ..Options::default() };
+        let listener = listen_with(&address, options).unwrap();
+        assert_eq!(listener.address().unwrap(), address);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let error = listen_with(&address, options).unwrap_err();
+        assert!(error.contains("another process listens there"), "{error}");
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_that_a_dead_process_left_is_taken_over_and_other_files_are_not() {
+        let (address, path) = file();
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        drop(listen_with(&address, Options::default()).unwrap());
+        fs::write(&path, "precious").unwrap();
+        let error = listen_with(&address, Options::default()).unwrap_err();
+        assert!(error.contains("no socket"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_shared_port_can_be_listened_on_twice() {
+        let options = Options { share: true, ..Options::default() };
+        let first = listen_with(&"127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let second = listen_with(&first.address().unwrap(), options).unwrap();
+        assert_eq!(first.address().unwrap(), second.address().unwrap());
     }
 }

@@ -39,7 +39,7 @@ const POOLS: &str = "\
 ";
 
 /// The keys at the top level that are not a pool's.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "pools",
     "default_pool",
     "routes",
@@ -58,7 +58,9 @@ const KEYS: [&str; 18] = [
     "return_over",
     "shutdown_limit",
     "hold",
+    "edge",
 ];
+use crate::edge::{Dangerous, Edge};
 
 /// Everything that can be configured, with its default.
 #[derive(Clone, Debug, Deserialize)]
@@ -116,6 +118,8 @@ pub struct Config {
     /// Up to how long a busy loop may wait for more to arrive, to share system calls; zero never waits.
     #[serde(deserialize_with = "length")]
     pub hold: Nanos,
+    /// How the outside is met.
+    pub edge: Edge,
 }
 
 impl Default for Config {
@@ -141,6 +145,7 @@ impl Default for Config {
             return_over: Nanos::from_secs(10),
             shutdown_limit: Nanos::from_secs(5),
             hold: Nanos::from_micros(50),
+            edge: Edge::default(),
         }
     }
 }
@@ -172,7 +177,7 @@ pub fn parse_workers(text: &str) -> Result<Workers, String> {
 }
 
 /// A length as `"1.5s"` or a number of seconds.
-fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {
+pub(crate) fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Written {
@@ -191,7 +196,7 @@ fn optional_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 }
 
 /// A size as `"1MiB"` or a number of bytes.
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+pub(crate) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Written {
@@ -351,7 +356,7 @@ impl Config {
         if self.hold > Nanos::from_millis(10) {
             return Err(format!("`hold` is {}, and must be at most 10ms", self.hold));
         }
-        Ok(())
+        self.edge.check()
     }
 
     /// What the core needs of it.
@@ -369,6 +374,10 @@ impl Config {
             eject_for: self.eject_for,
             return_over: self.return_over,
             unix: 0,
+            refused: [Dangerous::FlushAll, Dangerous::Verbosity]
+                .into_iter()
+                .filter(|&command| self.edge.refuses(command))
+                .collect(),
         }
     }
 
@@ -461,7 +470,8 @@ shutdown_limit = {shutdown_limit}
 # One request alone never waits. 0 never waits at all.
 hold = {hold}
 
-{pools}",
+{pools}
+{edge}",
             listen = self.listen,
             pool = self.main.commented(),
             pools = POOLS,
@@ -479,6 +489,7 @@ hold = {hold}
             reconnect_at_most = length(self.reconnect_at_most),
             shutdown_limit = length(self.shutdown_limit),
             hold = length(self.hold),
+            edge = self.edge.commented(),
         )
     }
 }

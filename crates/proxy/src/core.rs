@@ -23,6 +23,7 @@ use krarup_units::{Nanos, Stamp};
 use crate::arena::{Arena, NOBODY};
 use crate::client::{Client, Refused};
 use crate::dispatch::{Dispatch, Workers};
+use crate::edge::Dangerous;
 use crate::exchange::{Exchange, Stage};
 use crate::merge::How;
 use crate::pool::Pool;
@@ -65,6 +66,8 @@ pub struct Settings {
     pub return_over: Nanos,
     /// The time of day at the clock's zero, in seconds since 1970; for expiry times.
     pub unix: u64,
+    /// Commands that are refused.
+    pub refused: Vec<Dangerous>,
 }
 
 /// Things that happened, each counted when it does.
@@ -90,6 +93,15 @@ pub struct Events {
     pub held_back: u64,
     /// Servers ejected because they failed time and again.
     pub ejections: u64,
+    /// Requests refused because the command is not allowed.
+    #[serde(default)]
+    pub commands_refused: u64,
+    /// Clients disconnected because they said nothing, or took too long over one request.
+    #[serde(default)]
+    pub clients_timed_out: u64,
+    /// Clients disconnected because the memory was used up and they did not read.
+    #[serde(default)]
+    pub clients_cut: u64,
 }
 
 /// Where recorded rows go besides the recorder.
@@ -132,6 +144,10 @@ pub struct Core {
     /// Clients that wait for room in the queue, first come first served.
     starving: VecDeque<u32>,
     in_flight: usize,
+    /// Bytes of requests that wait in the queue.
+    queued_bytes: usize,
+    /// What is said to servers before anything else.
+    login: Option<Vec<u8>>,
     started: Stamp,
     /// Since when is counted: the start, or the last reset.
     counting_since: Stamp,
@@ -161,6 +177,8 @@ impl Core {
             events: Events::default(),
             starving: VecDeque::new(),
             in_flight: 0,
+            queued_bytes: 0,
+            login: None,
             started,
             counting_since: started,
             dirty_servers: Vec::new(),
@@ -194,6 +212,38 @@ impl Core {
         let out = std::mem::take(&mut self.clients[id].out);
         self.clients[id] = Client { out, entry, ..Client::default() };
         id
+    }
+
+    /// Something is said to the client that no request of its own asked for, or none that may be carried out: `length` bytes of what
+    /// it sent are answered with that.
+    pub fn client_told(&mut self, id: u32, reply: &[u8], length: usize, received: Stamp, now: Stamp) {
+        self.answer_here(id, reply, class_of(reply), false, Arrival { bytes: length, received, now });
+        self.pump(now);
+    }
+
+    /// A client will be disconnected because it took too long.
+    pub fn client_timed_out(&mut self) {
+        self.events.clients_timed_out += 1;
+    }
+
+    /// A client will be disconnected because it does not read and the memory is used up.
+    pub fn client_cut(&mut self) {
+        self.events.clients_cut += 1;
+    }
+
+    /// Whether the client is sending a value that was refused, and whose bytes are not kept.
+    pub fn client_swallows(&self, id: u32) -> bool {
+        self.clients[id].swallow > 0
+    }
+
+    /// From now on this is said on every new connection to a server, before anything else.
+    pub fn sign_in_with(&mut self, login: Option<Vec<u8>>) {
+        self.login = login;
+    }
+
+    /// Bytes of requests that wait in the queue.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued_bytes
     }
 
     /// A connection was turned away.
@@ -409,6 +459,12 @@ impl Core {
                 let (class, text) = crate::stats::answer(self, argument, arrival.now);
                 return self.answer_here(id, &text, class, false, arrival);
             }
+            Request::FlushAll { .. } if self.refuses(Dangerous::FlushAll) => {
+                return self.refuse(id, Dangerous::FlushAll, request.noreply(), arrival);
+            }
+            Request::Verbosity { .. } if self.refuses(Dangerous::Verbosity) => {
+                return self.refuse(id, Dangerous::Verbosity, request.noreply(), arrival);
+            }
             _ => {}
         }
         let (operation, keys) = route::operation(request);
@@ -429,8 +485,18 @@ impl Core {
             self.carry_out(number, request, raw, taken, arrival.now);
         } else {
             self.exchanges[number].request.extend_from_slice(raw);
+            self.queued_bytes += raw.len();
             self.dispatch.enqueue(number);
         }
+    }
+
+    fn refuses(&self, command: Dangerous) -> bool {
+        self.settings.refused.contains(&command)
+    }
+
+    fn refuse(&mut self, id: u32, command: Dangerous, noreply: bool, arrival: Arrival) {
+        self.events.commands_refused += 1;
+        self.answer_here(id, command.refusal(), Class::ClientError, noreply, arrival);
     }
 
     /// An answer that needs no server.
@@ -597,6 +663,8 @@ fn class_of(reply: &[u8]) -> Class {
         Class::ClientError
     } else if reply == b"END\r\n" {
         Class::Values
+    } else if reply == b"STORED\r\n" {
+        Class::Stored
     } else {
         Class::Error
     }

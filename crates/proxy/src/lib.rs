@@ -15,6 +15,9 @@
 //! | `exchange` `arena` | one request on its way; places that are used again |
 //! | [`stats`] | what `stats` answers |
 //! | [`summary`] | what the proxy says of its whole run |
+//! | [`edge`] | how the outside is met: who, how long, how much |
+//! | `gate` | who may come in |
+//! | `patience` | which clients take too long |
 //! | `hold` | how long a busy loop waits for more |
 //! | [`import`] | other programs' configurations as ours |
 //! | [`engine`] | the event loop that moves the bytes |
@@ -26,12 +29,15 @@ mod client;
 pub mod config;
 pub mod core;
 mod dispatch;
+pub mod edge;
 pub mod engine;
 mod exchange;
+mod gate;
 mod hold;
 pub mod import;
 mod keys;
 mod merge;
+mod patience;
 pub mod placement;
 mod pool;
 mod route;
@@ -43,6 +49,7 @@ pub mod topology;
 pub use config::Config;
 pub use core::{Core, Events, RowSink, Settings};
 pub use dispatch::Workers;
+pub use edge::Edge;
 pub use pool::Counts;
 pub use summary::Summary;
 pub use topology::{MultiGet, Topology};

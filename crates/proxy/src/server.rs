@@ -99,10 +99,14 @@ impl Server {
         self.pending.push_back(Pending { exchange, part, follows, expect, start, sent: None });
     }
 
-    /// Asks for the version.
-    pub(crate) fn greet(&mut self) {
+    /// Says who we are, where servers want to know, and asks for the version.
+    pub(crate) fn greet(&mut self, login: Option<&[u8]>) {
         debug_assert!(self.pending.is_empty(), "the greeting comes first");
         self.health = Health::Greeting;
+        if let Some(login) = login {
+            self.expect(NOBODY, 0, false, Expect::Stored);
+            self.out.tail().extend_from_slice(login);
+        }
         self.expect(NOBODY, 0, false, Expect::Version);
         self.out.tail().extend_from_slice(b"version\r\n");
     }

@@ -138,7 +138,7 @@ impl Program {
     /// Starts our proxy before these servers and waits until it says where it listens.
     pub(crate) fn proxy(servers: &[SocketAddr], flags: &[&str]) -> Self {
         let servers = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let mut arguments = vec!["proxy", "--servers", &servers];
+        let mut arguments = vec!["proxy", "--servers", &servers, "--allow", "flush_all,verbosity"];
         if !flags.contains(&"--listen") {
             arguments.extend(["--listen", "127.0.0.1:0"]);
         }

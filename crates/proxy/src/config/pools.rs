@@ -300,7 +300,7 @@ impl PoolConfig {
             if self.servers[..place].iter().any(|other| other.address == one.address) {
                 return Err(wrong("servers", format!("names {} twice", one.address)));
             }
-            if one.address.port == 0 {
+            if one.address.port == 0 && one.address.file().is_none() {
                 return Err(wrong("servers", format!("names {}, and no server has port 0", one.address)));
             }
         }

@@ -12,7 +12,7 @@ use crate::server::{Health, Pending};
 impl Core {
     /// A connection to the server stands: it is asked for its version, and is up when it has told.
     pub fn server_connected(&mut self, server: usize) {
-        self.servers[server].greet();
+        self.servers[server].greet(self.login.as_deref());
         self.touch_server(server);
     }
 
@@ -247,6 +247,10 @@ impl Core {
     }
 
     fn greeted(&mut self, server: usize, reply: &Reply<'_>, now: Stamp) {
+        if reply.class == Class::Stored {
+            // It knows us; its version is still to come.
+            return;
+        }
         let link = &mut self.servers[server];
         link.health = Health::Up;
         if reply.class == Class::Version {

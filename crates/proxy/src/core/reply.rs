@@ -153,6 +153,7 @@ impl Core {
         while let Some((number, taken)) = self.dispatch.take_next() {
             // Taken out while it is read, and put back with its memory: a `cas` needs it once more.
             let raw = std::mem::take(&mut self.exchanges[number].request);
+            self.queued_bytes -= raw.len();
             match request::parse(&raw, &self.settings.limits) {
                 Parsed::Complete { message, .. } => self.carry_out(number, &message, &raw, taken, now),
                 other => unreachable!("what was a request when it was queued is none now: {other:?}"),

@@ -50,6 +50,7 @@ fn settings() -> Settings {
         eject_for: Nanos::from_secs(10),
         return_over: Nanos::from_secs(10),
         unix: 1_700_000_000,
+        refused: Vec::new(),
     }
 }
 

@@ -12,16 +12,18 @@
 use std::io;
 use std::net::SocketAddr;
 
-use krarup_net::mio::net::TcpListener;
-use krarup_net::mio::{Events, Interest, Poll, Token};
+use krarup_net::mio::{Events, Poll, Token};
 use krarup_net::signal::Signals;
-use krarup_net::{Address, Clock, Conn, Inbox, Moved, listen};
+use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, listen};
 use krarup_record::Outcome;
 use krarup_units::{Nanos, Stamp};
 
 use crate::config::Config;
 use crate::core::Core;
+use crate::edge::Credentials;
+use crate::gate::Knock;
 use crate::hold::Hold;
+use crate::patience::{Patience, Waited};
 
 const LISTENER: Token = Token(0);
 const STOP: Token = Token(1);
@@ -59,6 +61,10 @@ pub enum Notice {
     Unfinished(usize),
     /// Clients cannot be accepted, and why.
     NotAccepting(String),
+    /// Anybody can connect here from other machines, and is asked for nothing.
+    Open(Address),
+    /// The bound on memory was reached, and this client, who did not read this many bytes, was disconnected.
+    Cut(u32, usize),
 }
 
 /// How the loop ended.
@@ -99,7 +105,13 @@ struct Engine<'a, N> {
     notice: N,
     poll: Poll,
     signals: Signals,
-    listener: Option<TcpListener>,
+    listener: Option<Listener>,
+    credentials: Credentials,
+    patience: Patience,
+    /// Whether so much waits in buffers that no more requests are read.
+    full: bool,
+    /// Bytes that have come since what waits was last added up.
+    since_counted: usize,
     accepting: Accepting,
     servers: Vec<ServerLink>,
     clients: Vec<Option<ClientLink>>,
@@ -129,7 +141,7 @@ enum Accepting {
 
 struct ServerLink {
     /// As it was configured.
-    name: String,
+    address: Address,
     addresses: Vec<SocketAddr>,
     /// Which of them is tried next.
     turn: usize,
@@ -154,8 +166,12 @@ enum Link {
 struct ClientLink {
     conn: Conn,
     inbox: Inbox,
-    /// When the last read brought something.
+    /// When the last read brought something; before that, when it connected.
     received: Stamp,
+    /// Since when it is sending what is no whole request yet.
+    begun: Option<Stamp>,
+    /// Whether it may ask for anything, as everybody may where nobody need say who he is.
+    admitted: bool,
     readable: bool,
     writable: bool,
     /// The system has announced the end: reads go on until they find it.
@@ -169,14 +185,21 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         let poll = Poll::new().map_err(system)?;
         let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
-        let listener = listen::listen(&config.listen)?;
+        let credentials = config.edge.credentials()?;
+        let options = listen::Options { mode: config.edge.socket_mode, share: config.edge.reuse_port };
+        let listener = match listen::inherited().into_iter().next() {
+            Some(listener) => listener,
+            None => listen::listen_with(&config.listen, options)?,
+        };
+        let mut core = core;
+        core.sign_in_with(credentials.login.clone());
         let now = clock.now();
         let mut servers = Vec::new();
         let names = config.addresses();
         for server in &names {
             servers.push(ServerLink {
-                name: server.to_string(),
-                addresses: server.resolve()?,
+                address: server.clone(),
+                addresses: if server.file().is_some() { Vec::new() } else { server.resolve()? },
                 turn: 0,
                 conn: None,
                 inbox: Inbox::default(),
@@ -195,6 +218,10 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             poll,
             signals,
             listener: Some(listener),
+            credentials,
+            patience: Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now),
+            full: false,
+            since_counted: 0,
             accepting: Accepting::After(now + config.connect_timeout),
             servers,
             clients: Vec::new(),
@@ -233,6 +260,13 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                         let link = &mut self.servers[server];
                         link.writable |= event.is_writable();
                         let end_near = event.is_read_closed() || event.is_error();
+                        if event.is_writable()
+                            && let Some(conn) = &mut link.conn
+                            && conn.is_waiting()
+                        {
+                            // Where it fails, reading will find out.
+                            let _ = conn.flush();
+                        }
                         moved += self.server_ready(server, end_near);
                     }
                     Token(token) => {
@@ -245,7 +279,11 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                                 link.readable = true;
                                 self.ready.push(id);
                             }
-                            if event.is_writable() && !self.core.client_output(id).is_empty() {
+                            let waits = link.conn.is_waiting();
+                            if event.is_writable() && waits {
+                                let _ = link.conn.flush();
+                            }
+                            if event.is_writable() && (waits || !self.core.client_output(id).is_empty()) {
                                 self.write_client(id);
                             }
                         }
@@ -254,9 +292,14 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             }
             let ready = std::mem::take(&mut self.ready);
             for &id in &ready {
+                if self.full {
+                    self.ready.push(id);
+                    continue;
+                }
                 moved += self.read_client(id);
                 if self.taken_in >= PASS_ON {
                     self.write_servers();
+                    self.relieve();
                 }
             }
             // What is still readable was pushed again; the emptied vector's memory is kept for next time.
@@ -268,6 +311,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                 self.accept();
             }
             self.flush();
+            self.relieve();
             let hold = self.hold.after(moved, self.core.in_flight());
             Hold::wait(hold, || self.clock.now(), std::thread::yield_now);
         }
@@ -360,7 +404,9 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                 Moved::Closed | Moved::Failed(_) => return self.drop_client(id),
             }
         }
-        if self.core.client_finished(id) {
+        if self.core.client_finished(id)
+            && !self.clients[id as usize].as_ref().is_some_and(|link| link.conn.is_waiting())
+        {
             self.close_client(id);
         }
     }
@@ -374,7 +420,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         loop {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok((stream, _)) => {
+                Ok(stream) => {
                     let full = self.core.clients() >= self.config.max_connections;
                     let id = if full { u32::MAX } else { self.core.client_opened() };
                     let token = Token(if full { usize::MAX - 1 } else { CLIENTS + id as usize });
@@ -389,6 +435,17 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                         let _ = conn.write(b"ERROR Too many open connections\r\n");
                         continue;
                     }
+                    let now = self.clock.now();
+                    if self.config.edge.keep_alive > Nanos::ZERO {
+                        // Whose socket does not know it does without.
+                        let _ = conn.keep_alive(self.config.edge.keep_alive);
+                    }
+                    if let Some(acceptor) = &self.credentials.acceptor
+                        && conn.encrypt_accepted(acceptor).is_err()
+                    {
+                        self.core.client_gone(id, now);
+                        continue;
+                    }
                     let place = id as usize;
                     if self.clients.len() <= place {
                         self.clients.resize_with(place + 1, || None);
@@ -396,7 +453,9 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                     self.clients[place] = Some(ClientLink {
                         conn,
                         inbox: Inbox::default(),
-                        received: Stamp(0),
+                        received: now,
+                        begun: None,
+                        admitted: self.credentials.users.is_none(),
                         readable: true,
                         writable: true,
                         end_near: false,
@@ -433,14 +492,22 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                     let now = self.clock.now();
                     link.received = now;
                     self.taken_in += count;
+                    self.since_counted += count;
                     if kept {
                         link.inbox.filled(count);
                         self.offer(id);
-                    } else {
+                    } else if link.admitted {
                         let used = self.core.client_bytes(id, &self.scratch[..count], now, now);
-                        if used < count {
+                        let incomplete = used < count || self.core.client_swallows(id);
+                        if incomplete {
+                            link.begun = Some(now);
                             link.inbox.append(&self.scratch[used..count]);
+                        } else {
+                            link.begun = None;
                         }
+                    } else {
+                        link.inbox.append(&self.scratch[..count]);
+                        self.offer(id);
                     }
                     // Less than there was room for: the socket is empty, and will say when it is not.
                     if count < length
@@ -475,10 +542,16 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
 
     /// Offers the core what a client sent earlier, and reads on where there was no more than that.
     fn offer(&mut self, id: u32) {
+        self.knock(id);
         let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        if !link.inbox.is_empty() {
+        if !link.inbox.is_empty() && link.admitted {
             let used = self.core.client_bytes(id, link.inbox.unread(), link.received, self.clock.now());
             link.inbox.consume(used);
+            if link.inbox.is_empty() && !self.core.client_swallows(id) {
+                link.begun = None;
+            } else if used > 0 || link.begun.is_none() {
+                link.begun = Some(link.received);
+            }
             if link.inbox.is_empty() {
                 link.inbox.shrink(0);
             }
@@ -487,6 +560,30 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             self.ready.push(id);
         }
         self.conclude(id);
+    }
+
+    /// Whoever must say who he is before anything else is heard until he has.
+    fn knock(&mut self, id: u32) {
+        let Some(users) = &self.credentials.users else { return };
+        let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        while !link.admitted && !link.inbox.is_empty() {
+            let now = self.clock.now();
+            link.begun.get_or_insert(now);
+            match users.judge(link.inbox.unread()) {
+                Knock::Incomplete => return,
+                Knock::Answered { reply, used, admitted } => {
+                    link.inbox.consume(used);
+                    link.admitted = admitted;
+                    link.begun = None;
+                    self.core.client_told(id, reply, used, link.received, now);
+                }
+                Knock::Close => {
+                    link.inbox.clear();
+                    link.readable = false;
+                    return self.core.client_ended(id);
+                }
+            }
+        }
     }
 
     /// No more requests of this client will be taken, if it has said its last or a stop was asked for, and everything that had arrived by
@@ -501,7 +598,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
 
     /// Everything asked is answered: the last reply is on its way, and then the end.
     fn close_client(&mut self, id: u32) {
-        let Some(link) = self.clients[id as usize].take() else { return };
+        let Some(mut link) = self.clients[id as usize].take() else { return };
         let now = self.clock.now();
         self.core.client_gone(id, now);
         if link.ended {
@@ -523,16 +620,34 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
 
     fn connect(&mut self, server: usize, now: Stamp) {
         let link = &mut self.servers[server];
-        let address = link.addresses[link.turn % link.addresses.len()];
-        link.turn += 1;
         link.inbox.clear();
         link.writable = false;
-        match Conn::connect(address, self.poll.registry(), Token(SERVERS + server)) {
+        let token = Token(SERVERS + server);
+        let address = &link.address;
+        let begun = match address.file() {
+            Some(path) => Conn::connect_file(path, self.poll.registry(), token),
+            None => {
+                let number = link.addresses[link.turn % link.addresses.len()];
+                link.turn += 1;
+                Conn::connect(number, self.poll.registry(), token)
+            }
+        };
+        let begun = begun.and_then(|mut conn| {
+            if self.config.edge.keep_alive > Nanos::ZERO {
+                let _ = conn.keep_alive(self.config.edge.keep_alive);
+            }
+            if let Some(connector) = &self.credentials.connector {
+                let name = self.config.edge.server_tls.as_ref().and_then(|tls| tls.name.as_deref());
+                conn.encrypt_to(connector, name.unwrap_or(&address.host))?;
+            }
+            Ok(conn)
+        });
+        match begun {
             Ok(conn) => {
                 link.conn = Some(conn);
                 link.state = Link::Connecting(now + self.config.connect_timeout);
             }
-            Err(error) => self.lose(server, &error.to_string(), Outcome::ServerLost),
+            Err(error) => self.lose(server, &plain(&error), Outcome::ServerLost),
         }
     }
 
@@ -549,7 +664,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         self.core.server_lost(server, why, outcome, now);
         self.servers[server].state = Link::Waiting(now + self.core.reconnect_delay(server));
         if tell {
-            (self.notice)(Notice::ServerDown(self.servers[server].name.clone(), why.to_owned()));
+            (self.notice)(Notice::ServerDown(self.servers[server].address.to_string(), why.to_owned()));
         }
     }
 
@@ -584,6 +699,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             match conn.read(room) {
                 Moved::Some(count) => {
                     reads += 1;
+                    self.since_counted += count;
                     link.inbox.filled(count);
                     let now = self.clock.now();
                     match self.core.server_bytes(server, link.inbox.unread(), now) {
@@ -598,7 +714,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                         link.tried = true;
                         link.told_down = false;
                         if !std::mem::replace(&mut link.told_up, true) {
-                            (self.notice)(Notice::ServerUp(link.name.clone()));
+                            (self.notice)(Notice::ServerUp(link.address.to_string()));
                         }
                     }
                     // A read that did not fill the room has emptied the socket; it will say when there is more.
@@ -637,6 +753,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             }
         }
         self.core.tick(now);
+        self.lose_patience(now);
         match self.accepting {
             Accepting::After(until) if until <= now || self.servers.iter().all(|link| link.tried) => {
                 self.open();
@@ -663,20 +780,86 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         self.flush();
     }
 
+    /// Disconnects clients that have said nothing for too long, or take too long over one request.
+    fn lose_patience(&mut self, now: Stamp) {
+        if !self.patience.is_due(now) {
+            return;
+        }
+        for id in 0..self.clients.len() as u32 {
+            let Some(link) = self.clients[id as usize].as_mut() else { continue };
+            let waited = Waited {
+                begun: link.begun.filter(|_| !self.core.client_held_back(id)),
+                quiet_since: self.core.client_idle(id).then_some(link.received),
+            };
+            let Some(last_words) = self.patience.ends(&waited, now) else { continue };
+            link.inbox.clear();
+            link.readable = false;
+            link.begun = None;
+            self.core.client_timed_out();
+            if !last_words.is_empty() {
+                self.core.client_told(id, last_words, 0, now, now);
+            }
+            self.core.client_ended(id);
+        }
+    }
+
+    /// Adds up what waits in all buffers, now and then, and keeps it within the bound: no more requests are read, and where a
+    /// client does not read its replies, the one with the most of them is disconnected.
+    fn relieve(&mut self) {
+        let bound = self.config.edge.memory;
+        if !self.full && self.since_counted < bound / 16 {
+            return;
+        }
+        self.since_counted = 0;
+        let servers: usize = self
+            .servers
+            .iter()
+            .enumerate()
+            .map(|(server, link)| link.inbox.unread().len() + self.core.server_output(server).len())
+            .sum();
+        let mut total = servers + self.core.queued_bytes();
+        let mut stuck = Vec::new();
+        for (id, link) in self.clients.iter().enumerate() {
+            let Some(link) = link else { continue };
+            let replies = self.core.client_output(id as u32).len();
+            total += link.inbox.unread().len() + replies;
+            if !link.writable && replies > 0 {
+                stuck.push((replies, id as u32));
+            }
+        }
+        stuck.sort_unstable();
+        while total > bound
+            && let Some((replies, id)) = stuck.pop()
+        {
+            self.core.client_cut();
+            self.drop_client(id);
+            (self.notice)(Notice::Cut(id, replies));
+            total -= replies;
+        }
+        self.full = total > bound - bound / 8;
+    }
+
     /// The servers have been tried: clients may come.
     fn open(&mut self) {
         self.accepting = Accepting::Yes;
         let Some(listener) = &mut self.listener else { return };
-        let registered = self.poll.registry().register(listener, LISTENER, Interest::READABLE);
-        match registered.and_then(|()| listener.local_addr()) {
-            Ok(address) => (self.notice)(Notice::Listening(address.into())),
+        let registered = listener.register(self.poll.registry(), LISTENER);
+        match registered.and_then(|()| listener.address()) {
+            Ok(address) => {
+                let asked = self.credentials.users.is_some()
+                    || self.config.edge.tls.as_ref().is_some_and(|tls| tls.client_authorities.is_some());
+                (self.notice)(Notice::Listening(address.clone()));
+                if !address.is_local() && !asked {
+                    (self.notice)(Notice::Open(address));
+                }
+            }
             Err(error) => (self.notice)(Notice::NotAccepting(error.to_string())),
         }
     }
 
     /// How long there is nothing to do unless something happens; none: for ever.
     fn wait(&self) -> Option<std::time::Duration> {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() && !self.full {
             return Some(std::time::Duration::ZERO);
         }
         let mut next: Option<Stamp> = self.stop_by;
@@ -697,6 +880,14 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         if let Some(due) = self.core.due() {
             at(due);
         }
+        if self.core.clients() > 0
+            && let Some(due) = self.patience.due()
+        {
+            at(due);
+        }
+        if self.full {
+            at(self.clock.now() + Nanos::from_millis(5));
+        }
         if !self.lingering.is_empty() {
             at(self.clock.now() + Nanos::from_millis(20));
         }
@@ -715,6 +906,8 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             return;
         }
         self.stop_by = Some(now + self.config.shutdown_limit);
+        // Who has connected is heard: with a shared port another process takes those who connect from now on.
+        self.accept();
         self.listener = None;
         (self.notice)(Notice::Stopping);
         // What has arrived is still taken; then each client hears the end once it has its replies.

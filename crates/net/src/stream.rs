@@ -1,0 +1,139 @@
+//! A socket of either kind, and where such sockets come from.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::path::PathBuf;
+
+use mio::event::Source;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use socket2::SockRef;
+
+use crate::Address;
+
+/// A connected socket: over TCP, or on this machine through the file system.
+#[derive(Debug)]
+pub enum Stream {
+    /// A TCP connection.
+    Tcp(TcpStream),
+    /// A unix socket.
+    Unix(UnixStream),
+}
+
+impl From<TcpStream> for Stream {
+    fn from(stream: TcpStream) -> Self {
+        Self::Tcp(stream)
+    }
+}
+
+impl Stream {
+    pub(crate) fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Self::Tcp(stream) => stream,
+            Self::Unix(stream) => stream,
+        }
+    }
+
+    pub(crate) fn socket(&self) -> SockRef<'_> {
+        match self {
+            Self::Tcp(stream) => SockRef::from(stream),
+            Self::Unix(stream) => SockRef::from(stream),
+        }
+    }
+
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        match self {
+            Self::Tcp(stream) => stream.take_error(),
+            Self::Unix(stream) => stream.take_error(),
+        }
+    }
+
+    pub(crate) fn shutdown(&self) {
+        let _ = match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+        };
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(room),
+            Self::Unix(stream) => stream.read(room),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A listening socket of either kind. The file of a unix socket goes with it.
+#[derive(Debug)]
+pub enum Listener {
+    /// Connections over TCP.
+    Tcp(TcpListener),
+    /// Connections through a file.
+    Unix {
+        /// The socket.
+        listener: UnixListener,
+        /// Its file, if it is ours to remove.
+        file: Option<PathBuf>,
+    },
+}
+
+impl Listener {
+    /// The next connection that waits.
+    ///
+    /// # Errors
+    /// `WouldBlock` when none waits; others from the system.
+    pub fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
+            Self::Unix { listener, .. } => Ok(Stream::Unix(listener.accept()?.0)),
+        }
+    }
+
+    /// From now on `token` tells when a connection waits.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
+            Self::Unix { listener, .. } => registry.register(listener, token, Interest::READABLE),
+        }
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn address(&self) -> io::Result<Address> {
+        match self {
+            Self::Tcp(listener) => Ok(listener.local_addr()?.into()),
+            Self::Unix { listener, .. } => match listener.local_addr()?.as_pathname() {
+                Some(path) => Ok(Address::of_file(path)),
+                None => Err(io::Error::other("the unix socket has no name")),
+            },
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix { file: Some(file), .. } = self {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}

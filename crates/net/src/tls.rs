@@ -1,0 +1,223 @@
+//! Encrypted connections: certificates from files, and what stands between a socket and its plain bytes.
+//!
+//! Both sides speak TLS 1.2 and 1.3. A server's certificate is checked against the authorities of one file and nothing
+//! else: who runs caches has an authority of his own.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
+
+use crate::conn::Moved;
+use crate::stream::Stream;
+
+/// A certificate and its private key, in PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, and those that lead from it to its authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// Greets those who connect to us.
+#[derive(Clone, Debug)]
+pub struct Acceptor(Arc<ServerConfig>);
+
+/// Greets those we connect to.
+#[derive(Clone, Debug)]
+pub struct Connector(Arc<ClientConfig>);
+
+impl Acceptor {
+    /// Shows `identity`; where `clients` is a file of authorities, whoever connects must show a certificate of one of them.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn new(identity: &Identity, clients: Option<&Path>) -> Result<Self, String> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(file) => {
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(authorities(file)?), provider)
+                        .build()
+                        .map_err(|error| format!("{}: {error}", file.display()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let (chain, key) = read(identity)?;
+        let config = builder.with_single_cert(chain, key).map_err(|error| unusable(identity, &error))?;
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// A session with somebody who has just connected.
+    ///
+    /// # Errors
+    /// From the library.
+    pub(crate) fn session(&self) -> io::Result<Tls> {
+        let connection = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
+        Ok(Tls::new(connection.into()))
+    }
+}
+
+impl Connector {
+    /// Trusts the authorities in `trusted`, and shows `identity` to who asks for it.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn new(trusted: &Path, identity: Option<&Identity>) -> Result<Self, String> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(authorities(trusted)?);
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let (chain, key) = read(identity)?;
+                builder.with_client_auth_cert(chain, key).map_err(|error| unusable(identity, &error))?
+            }
+        };
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// A session with the host `name`, whose certificate must be made out to that.
+    ///
+    /// # Errors
+    /// The name is no host's.
+    pub(crate) fn session(&self, name: &str) -> io::Result<Tls> {
+        let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
+        Ok(Tls::new(connection.into()))
+    }
+}
+
+fn unusable(identity: &Identity, error: &rustls::Error) -> String {
+    format!("{} cannot be used with {}: {error}", identity.certificate.display(), identity.key.display())
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        format!("no certificate can be read from {}: {error}", file.display())
+    };
+    let found = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
+    let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error))?;
+    if found.is_empty() { Err(wrong(&"there is none in it")) } else { Ok(found) }
+}
+
+fn authorities(file: &Path) -> Result<RootCertStore, String> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        store.add(certificate).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(store)
+}
+
+fn read(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+    let key = PrivateKeyDer::from_pem_file(&identity.key)
+        .map_err(|error| format!("no private key can be read from {}: {error}", identity.key.display()))?;
+    Ok((certificates(&identity.certificate)?, key))
+}
+
+/// Encrypted bytes of one connection that wait for the socket are at most about this many.
+const WAITING: usize = 256 << 10;
+
+/// One encrypted connection, without its socket.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    session: Connection,
+}
+
+impl Tls {
+    fn new(mut session: Connection) -> Self {
+        session.set_buffer_limit(Some(WAITING));
+        Self { session }
+    }
+
+    /// Whether encrypted bytes wait for the socket.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.session.wants_write()
+    }
+
+    /// Gives the socket what waits for it; whether all has left.
+    pub(crate) fn flush(&mut self, stream: &mut Stream) -> io::Result<bool> {
+        while self.session.wants_write() {
+            match self.session.write_tls(stream) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads plain bytes into `room` until it is full or the socket is empty: fewer than there was room for means that it is.
+    pub(crate) fn read(&mut self, stream: &mut Stream, room: &mut [u8]) -> Moved {
+        let mut filled = 0;
+        loop {
+            match self.session.reader().read(&mut room[filled..]) {
+                Ok(0) => return if filled > 0 { Moved::Some(filled) } else { Moved::Closed },
+                Ok(count) => {
+                    filled += count;
+                    if filled == room.len() {
+                        return Moved::Some(filled);
+                    }
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // The peer has closed without saying so; what came before counts all the same.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return if filled > 0 { Moved::Some(filled) } else { Moved::Closed };
+                }
+                Err(error) => return Moved::Failed(error),
+            }
+            match self.session.read_tls(stream) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return if filled > 0 { Moved::Some(filled) } else { Moved::None };
+                }
+                Err(error) => return Moved::Failed(error),
+            }
+            let understood = self.session.process_new_packets();
+            // Its part of the greeting, or the reason why there will be none.
+            let sent = self.flush(stream);
+            if let Err(error) = understood.map_err(io::Error::other).and(sent) {
+                return Moved::Failed(error);
+            }
+        }
+    }
+
+    /// Takes plain bytes until there are no more or the socket has no more room: fewer than there were means that it has none.
+    pub(crate) fn write(&mut self, stream: &mut Stream, bytes: &[u8]) -> Moved {
+        let mut taken = 0;
+        loop {
+            let more = match self.session.writer().write(&bytes[taken..]) {
+                Ok(more) => more,
+                Err(error) => return Moved::Failed(error),
+            };
+            taken += more;
+            match self.flush(stream) {
+                Err(error) => return Moved::Failed(error),
+                Ok(true) if more > 0 && taken < bytes.len() => {}
+                Ok(_) if taken == 0 => return Moved::None,
+                Ok(_) => return Moved::Some(taken),
+            }
+        }
+    }
+
+    /// Says that nothing more will be written.
+    pub(crate) fn finish(&mut self, stream: &mut Stream) {
+        self.session.send_close_notify();
+        let _ = self.flush(stream);
+    }
+}

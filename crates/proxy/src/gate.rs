@@ -1,0 +1,170 @@
+//! Who may come in, asked as memcached asks: the first thing a client says is `set any 0 0 N` with the value
+//! `user password`. The answer is `STORED`, or an error; nothing else is carried out before.
+
+use std::collections::BTreeMap;
+
+/// What a client has said so far, judged.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Knock {
+    /// More must come before it can be judged.
+    Incomplete,
+    /// It gets this reply, its first `used` bytes are done with, and it may come in or may try again.
+    Answered { reply: &'static [u8], used: usize, admitted: bool },
+    /// It is no memcached client, or does not mean well.
+    Close,
+}
+
+/// A line without an end is given up at this length.
+const LONGEST_LINE: usize = 2_048;
+/// No user's name and password are longer than this together.
+const LONGEST_VALUE: usize = 1_024;
+
+const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
+const BAD_ENDING: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
+const FAILURE: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
+
+/// Names and passwords.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Users(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Users {
+    /// Reads lines of `user:password`, memcached's own form of the file.
+    ///
+    /// # Errors
+    /// With the line's number.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut users = BTreeMap::new();
+        for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let wrong = |why| Err(format!("line {}: {why}", place + 1));
+            match line.split_once(':') {
+                Some((user, password)) if !user.is_empty() && !password.is_empty() => {
+                    if line.contains([' ', '\t', '\0']) {
+                        return wrong("a user or a password with a blank cannot be said");
+                    }
+                    if line.len() >= LONGEST_VALUE {
+                        return wrong("a user and a password are at most 1000 bytes");
+                    }
+                    users.insert(user.as_bytes().to_vec(), password.as_bytes().to_vec());
+                }
+                _ => return wrong("a line is `user:password`"),
+            }
+        }
+        if users.is_empty() { Err("line 1: there is no user in it".into()) } else { Ok(Self(users)) }
+    }
+
+    /// What is said to a server first, for the only user there is.
+    pub(crate) fn login(&self) -> Result<Vec<u8>, String> {
+        let mut users = self.0.iter();
+        let (Some((user, password)), None) = (users.next(), users.next()) else {
+            return Err(format!("{} users stand in it, where one is needed", self.0.len()));
+        };
+        let value = [user.as_slice(), b" ", password].concat();
+        let line = format!("set krarup 0 0 {}\r\n", value.len()).into_bytes();
+        Ok([line.as_slice(), &value, b"\r\n"].concat())
+    }
+
+    /// Takes as long for a wrong password as for the right one.
+    fn admit(&self, user: &[u8], password: &[u8]) -> bool {
+        let Some(known) = self.0.get(user) else { return false };
+        let differing = known.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
+        differing == 0 && known.len() == password.len()
+    }
+
+    /// Judges what a client has said.
+    pub(crate) fn judge(&self, bytes: &[u8]) -> Knock {
+        let Some(newline) = bytes.iter().take(LONGEST_LINE).position(|&byte| byte == b'\n') else {
+            return if bytes.len() >= LONGEST_LINE { Knock::Close } else { Knock::Incomplete };
+        };
+        let line = bytes[..newline].strip_suffix(b"\r").unwrap_or(&bytes[..newline]);
+        let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
+        let refused = |reply, used| Knock::Answered { reply, used, admitted: false };
+        let length = words.get(4).and_then(|word| std::str::from_utf8(word).ok()?.parse::<usize>().ok());
+        let (Some(b"set"), Some(length)) = (words.first().copied(), length) else {
+            return refused(UNAUTHENTICATED, newline + 1);
+        };
+        if length > LONGEST_VALUE {
+            // Nobody's; and not worth waiting for.
+            return Knock::Close;
+        }
+        let value = newline + 1;
+        let end = value + length;
+        let Some(ending) = bytes.get(end..end + 2) else { return Knock::Incomplete };
+        if ending != b"\r\n" {
+            return refused(BAD_ENDING, end + 2);
+        }
+        let mut words = bytes[value..end].split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        let (Some(user), Some(password)) = (words.next(), words.next()) else {
+            return refused(BAD_TOKEN, end + 2);
+        };
+        if self.admit(user, password) {
+            Knock::Answered { reply: b"STORED\r\n", used: end + 2, admitted: true }
+        } else {
+            refused(FAILURE, end + 2)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn users() -> Users {
+        Users::parse("anna:secret\nbert:a:b\n").unwrap()
+    }
+
+    #[test]
+    fn who_is_known_comes_in() {
+        for (said, reply, admitted) in [
+            ("set x 0 0 11\r\nanna secret\r\n", "STORED\r\n", true),
+            ("set x 0 0 8\r\nbert a:b\r\n", "STORED\r\n", true),
+            ("set x 0 0 10\r\nanna secre\r\n", "CLIENT_ERROR authentication failure\r\n", false),
+            ("set x 0 0 12\r\nanna secrets\r\n", "CLIENT_ERROR authentication failure\r\n", false),
+            ("set x 0 0 4\r\nanna\r\n", "CLIENT_ERROR bad authentication token format\r\n", false),
+            ("set x 0 0 4\r\nanna..", "CLIENT_ERROR bad command line termination\r\n", false),
+            ("get x\r\n", "CLIENT_ERROR unauthenticated\r\n", false),
+            ("set x\r\n", "CLIENT_ERROR unauthenticated\r\n", false),
+        ] {
+            let expected = Knock::Answered { reply: reply.as_bytes(), used: said.len(), admitted };
+            assert_eq!(users().judge(said.as_bytes()), expected, "{said:?}");
+        }
+        assert_eq!(users().judge(&[b'x'; LONGEST_LINE]), Knock::Close);
+        assert_eq!(users().judge(b"set x 0 0 1000000000\r\n"), Knock::Close);
+    }
+
+    #[test]
+    fn what_is_said_to_servers_is_what_they_ask_for() {
+        let login = Users::parse("anna:secret\n").unwrap().login().unwrap();
+        assert_eq!(
+            users().judge(&login),
+            Knock::Answered { reply: b"STORED\r\n", used: login.len(), admitted: true }
+        );
+        assert!(users().login().unwrap_err().contains("2 users"));
+    }
+
+    #[test]
+    fn a_file_of_users_is_read_line_by_line() {
+        for (text, part) in [("", "no user"), ("a:b\nc", "line 2"), (":b", "line 1"), ("a:b c", "blank")] {
+            assert!(Users::parse(text).unwrap_err().contains(part), "{text:?}");
+        }
+    }
+
+    proptest! {
+        /// Nobody comes in who does not say a password, wherever the bytes are cut.
+        #[test]
+        fn whatever_is_said_only_the_password_opens(said in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let admitted = matches!(users().judge(&said), Knock::Answered { admitted: true, .. });
+            let text = String::from_utf8_lossy(&said);
+            prop_assert!(!admitted || text.contains("secret") || text.contains("a:b"));
+        }
+
+        #[test]
+        fn every_cut_is_incomplete_until_the_last_byte(cut in 0_usize..29) {
+            let said = b"set x 0 0 11\r\nanna secret\r\n";
+            let judged = users().judge(&said[..cut.min(said.len() - 1)]);
+            prop_assert_eq!(judged, Knock::Incomplete);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Which clients take too long. A policy without a clock.
+//!
+//! Looking at every client costs time, so it is done a few times in the shortest of the limits: a client goes at most a quarter
+//! of that later than it must.
+
+use krarup_units::{Nanos, Stamp};
+
+/// What is said to a client whose request does not come to its end.
+const LATE: &[u8] = b"CLIENT_ERROR the request took too long to arrive\r\n";
+
+/// How long clients may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    idle: Nanos,
+    request: Nanos,
+    next: Stamp,
+}
+
+/// What one client has been doing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waited {
+    /// Since when it has been sending a request that is not whole, while it was listened to.
+    pub(crate) begun: Option<Stamp>,
+    /// Since when nothing has come from it, if nothing of it is under way.
+    pub(crate) quiet_since: Option<Stamp>,
+}
+
+impl Patience {
+    /// Zero is without end.
+    pub(crate) fn new(idle: Nanos, request: Nanos, now: Stamp) -> Self {
+        let mut patience = Self { idle, request, next: now };
+        patience.next = now + patience.step();
+        patience
+    }
+
+    /// The time between two looks.
+    fn step(&self) -> Nanos {
+        let limits = [self.idle, self.request].into_iter().filter(|&limit| limit > Nanos::ZERO);
+        limits.min().map_or(Nanos(u64::MAX / 4), |least| Nanos((least.0 / 4).max(1_000_000)))
+    }
+
+    /// When clients are to be looked at again; none: never.
+    pub(crate) fn due(&self) -> Option<Stamp> {
+        (self.idle > Nanos::ZERO || self.request > Nanos::ZERO).then_some(self.next)
+    }
+
+    /// Whether clients are to be looked at now; then they are not for a while.
+    pub(crate) fn is_due(&mut self, now: Stamp) -> bool {
+        let due = self.due().is_some_and(|due| due <= now);
+        if due {
+            self.next = now + self.step();
+        }
+        due
+    }
+
+    /// The last words to a client whose time is over, which may be none.
+    pub(crate) fn ends(&self, waited: &Waited, now: Stamp) -> Option<&'static [u8]> {
+        let over = |since: Option<Stamp>, limit: Nanos| {
+            limit > Nanos::ZERO && since.is_some_and(|since| now.0.saturating_sub(since.0) >= limit.0)
+        };
+        if over(waited.begun, self.request) {
+            Some(LATE)
+        } else if waited.begun.is_none() && over(waited.quiet_since, self.idle) {
+            Some(b"")
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_client_goes_when_its_time_is_over_and_not_before() {
+        let patience = Patience::new(Nanos::from_secs(8), Nanos::from_secs(4), Stamp(0));
+        let quiet = Waited { begun: None, quiet_since: Some(Stamp(0)) };
+        let slow = Waited { begun: Some(Stamp(0)), quiet_since: Some(Stamp(0)) };
+        let busy = Waited { begun: None, quiet_since: None };
+        assert_eq!(patience.ends(&quiet, Stamp(8 * SECOND - 1)), None);
+        assert_eq!(patience.ends(&quiet, Stamp(8 * SECOND)), Some(&b""[..]));
+        assert_eq!(patience.ends(&slow, Stamp(4 * SECOND - 1)), None);
+        assert_eq!(patience.ends(&slow, Stamp(4 * SECOND)), Some(LATE));
+        assert_eq!(patience.ends(&busy, Stamp(1_000 * SECOND)), None);
+    }
+
+    #[test]
+    fn looks_are_a_quarter_of_the_shortest_limit_apart() {
+        let mut patience = Patience::new(Nanos::ZERO, Nanos::from_secs(4), Stamp(0));
+        assert!(!patience.is_due(Stamp(SECOND - 1)));
+        assert!(patience.is_due(Stamp(SECOND)));
+        assert_eq!(patience.due(), Some(Stamp(2 * SECOND)));
+    }
+
+    #[test]
+    fn without_limits_nobody_is_ever_looked_at() {
+        let mut patience = Patience::new(Nanos::ZERO, Nanos::ZERO, Stamp(0));
+        assert_eq!(patience.due(), None);
+        assert!(!patience.is_due(Stamp(u64::MAX / 8)));
+        let quiet = Waited { begun: Some(Stamp(0)), quiet_since: Some(Stamp(0)) };
+        assert_eq!(patience.ends(&quiet, Stamp(u64::MAX / 8)), None);
+    }
+}
