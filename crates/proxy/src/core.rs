@@ -132,6 +132,10 @@ pub struct Core {
     routes: Routes,
     /// Room for the holders of a key.
     holders: Vec<usize>,
+    /// Parts of reads that wait for one of their server's readers.
+    queued_at_servers: usize,
+    /// Readers, by pool and server, that have become free and not looked for the next.
+    freed_readers: Vec<(usize, usize)>,
     /// Room for who gets how many keys.
     runs: Vec<(usize, usize)>,
     /// Room for which key goes on to which pool and server.
@@ -169,6 +173,8 @@ impl Core {
             pools: topology.pools.into_iter().map(Pool::new).collect(),
             routes: Routes::new(topology.routes),
             holders: Vec::new(),
+            queued_at_servers: 0,
+            freed_readers: Vec::new(),
             runs: Vec::new(),
             moves: Vec::new(),
             hedges: BinaryHeap::new(),
@@ -388,9 +394,14 @@ impl Core {
         self.touch_client(id);
     }
 
+    /// Whether one more request can be taken, or wait.
+    fn has_room(&self) -> bool {
+        self.dispatch.has_room() && self.queued_at_servers < self.settings.queue
+    }
+
     /// Whether one more request of this client may be read; if not, it is told when to come back.
     fn listens_to(&mut self, id: u32) -> bool {
-        let room = self.dispatch.has_room();
+        let room = self.has_room();
         let client = &mut self.clients[id];
         let own = !client.closing
             && client.barrier == NOBODY

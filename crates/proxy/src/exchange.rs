@@ -51,6 +51,10 @@ pub(crate) struct Part {
     pub(crate) missed: bool,
     /// Whether it was sent to a second holder, which one.
     pub(crate) hedged: Option<usize>,
+    /// Whether it waits in its server's queue.
+    pub(crate) queued: bool,
+    /// Whether it has one of its server's readers, until its answer has come.
+    pub(crate) holds_reader: bool,
 }
 
 /// A request and all that is known of it. Kept in an arena: its buffers serve one request after another.
@@ -128,7 +132,17 @@ impl Default for Exchange {
 
 impl Part {
     pub(crate) fn of(server: usize, pool: usize, before: Option<u16>) -> Self {
-        Self { server, pool, before, open: 0, answered: false, missed: false, hedged: None }
+        Self {
+            server,
+            pool,
+            before,
+            open: 0,
+            answered: false,
+            missed: false,
+            hedged: None,
+            queued: false,
+            holds_reader: false,
+        }
     }
 
     /// Whether its keys have been asked for at `server`.

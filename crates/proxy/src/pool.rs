@@ -1,6 +1,6 @@
 //! Which of a pool's servers are asked for a key. No socket, no clock: who is up and who is busy is told.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use krarup_record::Distribution;
 use krarup_units::{Nanos, Stamp};
@@ -59,9 +59,20 @@ struct Member {
     up: bool,
     /// Keys it was asked for.
     given: u64,
+    /// Its readers that are busy, and the requests' parts that wait for one.
+    readers: u32,
+    queue: VecDeque<Waiting>,
+    longest: usize,
     /// Since when it is given a growing share; none: all of its share.
     returning: Option<Stamp>,
     credit: f64,
+}
+
+/// A part of a read that waits for one of its server's readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) exchange: u32,
+    pub(crate) part: u16,
 }
 
 impl Counts {
@@ -85,7 +96,15 @@ impl Counts {
 
 impl Pool {
     pub(crate) fn new(spec: PoolSpec) -> Self {
-        let member = |_| Member { up: false, given: 0, returning: None, credit: 0.0 };
+        let member = |_| Member {
+            up: false,
+            given: 0,
+            readers: 0,
+            queue: VecDeque::new(),
+            longest: 0,
+            returning: None,
+            credit: 0.0,
+        };
         Self {
             members: (0..spec.servers.len()).map(member).collect(),
             order: Vec::new(),
@@ -143,6 +162,7 @@ impl Pool {
             || spec.coalesce
             || spec.shadow.is_some()
             || spec.gutter.is_some()
+            || spec.readers.is_some()
     }
 
     /// The servers that hold `key`, the primary first. With [`WhenDown::Next`] those that are up, in the order of placement.
@@ -340,6 +360,58 @@ impl Pool {
         }
         self.shadowed -= 1.0;
         Some(shadow.pool)
+    }
+
+    /// Whether one of the server's readers is free for a read that has just come; then it is taken. Those who wait go first.
+    pub(crate) fn takes_reader(&mut self, server: usize) -> bool {
+        let (Some(limit), Some(place)) = (self.spec.readers, self.place_of(server)) else { return true };
+        let member = &mut self.members[place];
+        let free = member.readers < limit && member.queue.is_empty();
+        member.readers += u32::from(free);
+        free
+    }
+
+    /// A part waits for one of the server's readers.
+    pub(crate) fn wait_for_reader(&mut self, server: usize, waiting: Waiting) {
+        let place = self.place_of(server).expect("a server of this pool");
+        let member = &mut self.members[place];
+        member.queue.push_back(waiting);
+        member.longest = member.longest.max(member.queue.len());
+    }
+
+    /// One of the server's readers is free again.
+    pub(crate) fn release_reader(&mut self, server: usize) {
+        if let Some(place) = self.place_of(server) {
+            self.members[place].readers -= 1;
+        }
+    }
+
+    /// The next part that waits for the server, with a reader for it, if both exist.
+    pub(crate) fn next_for_reader(&mut self, server: usize) -> Option<Waiting> {
+        let limit = self.spec.readers?;
+        let place = self.place_of(server)?;
+        let member = &mut self.members[place];
+        if member.readers >= limit {
+            return None;
+        }
+        let next = member.queue.pop_front()?;
+        member.readers += 1;
+        Some(next)
+    }
+
+    /// Everything that waits for the server, which is down.
+    pub(crate) fn empty_queue(&mut self, server: usize) -> VecDeque<Waiting> {
+        match self.place_of(server) {
+            Some(place) => std::mem::take(&mut self.members[place].queue),
+            None => VecDeque::new(),
+        }
+    }
+
+    /// Readers busy, parts waiting, and the most that ever waited, of one server.
+    pub(crate) fn readers_of(&self, server: usize) -> Option<(u32, usize, usize)> {
+        self.spec.readers?;
+        let member = &self.members[self.place_of(server)?];
+        Some((member.readers, member.queue.len(), member.longest))
     }
 
     /// A read was answered after `time`.

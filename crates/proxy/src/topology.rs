@@ -66,6 +66,9 @@ pub struct PoolSpec {
     pub ttl_cap: Option<i32>,
     /// When a read is sent to a second holder while the first has not answered.
     pub hedge: Option<Hedge>,
+    /// Reads that each server of the pool may be asked for at once, the others wait in its own queue; none: reads and writes alike
+    /// take one of the proxy's workers.
+    pub readers: Option<u32>,
 }
 
 impl PoolSpec {
@@ -92,6 +95,7 @@ impl PoolSpec {
             concurrency: None,
             ttl_cap: None,
             hedge: None,
+            readers: None,
         }
     }
 }

@@ -66,11 +66,13 @@ pub struct PoolConfig {
     pub hedge_after: Option<f64>,
     /// Second requests as a share of all reads, at most.
     pub hedge_budget: f64,
+    /// Reads that each server may be asked for at once; none: reads take one of the proxy's workers.
+    pub readers: Option<u32>,
 }
 
 impl PoolConfig {
     /// Every key, as it stands in a file.
-    pub(super) const KEYS: [&str; 25] = [
+    pub(super) const KEYS: [&str; 26] = [
         "listen",
         "servers",
         "distribution",
@@ -96,6 +98,7 @@ impl PoolConfig {
         "ttl_cap",
         "hedge_after",
         "hedge_budget",
+        "readers",
     ];
 }
 
@@ -127,6 +130,7 @@ impl Default for PoolConfig {
             ttl_cap: None,
             hedge_after: None,
             hedge_budget: 0.05,
+            readers: None,
         }
     }
 }
@@ -335,8 +339,10 @@ impl PoolConfig {
         {
             return Err(wrong("rate", format!("is {rate}, and must be above 0")));
         }
-        if self.concurrency == Some(0) {
-            return Err(wrong("concurrency", "is 0, and must be at least 1".into()));
+        for (key, value) in [("concurrency", self.concurrency), ("readers", self.readers)] {
+            if value == Some(0) {
+                return Err(wrong(key, "is 0, and must be at least 1".into()));
+            }
         }
         let seconds = |key: &str, ttl: Nanos| {
             if ttl < Nanos::from_secs(1) || ttl > LONGEST_TTL {
@@ -377,6 +383,7 @@ impl PoolConfig {
             rate: self.rate,
             concurrency: self.concurrency,
             ttl_cap: self.ttl_cap.map(|ttl| seconds("ttl_cap", ttl)).transpose()?,
+            readers: self.readers,
             hedge: self.hedge_after.map(|quantile| Hedge { quantile, budget: self.hedge_budget }),
         })
     }
@@ -449,6 +456,10 @@ multi_get = \"{multi_get}\"
 # After which quantile of recent times a read is sent to a second holder, and for how many of all reads at most.
 # hedge_after = 0.99
 # hedge_budget = 0.05
+
+# A queue and so many readers for each server: a reader takes one read, or its server's part of one, and holds it until the answer
+# has come. Writes do not wait. Without it, reads and writes alike take one of the `workers`.
+# readers = 8
 ",
             servers = servers.join(", "),
         )

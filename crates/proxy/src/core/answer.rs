@@ -7,6 +7,7 @@ use krarup_units::{Nanos, Stamp};
 use super::{Core, outcome_of};
 use crate::arena::{DETACHED, NOBODY};
 use crate::exchange::{Copies, Stage};
+use crate::pool::Waiting;
 use crate::server::{Health, Pending};
 
 impl Core {
@@ -116,17 +117,21 @@ impl Core {
                 && !pending.follows
             {
                 part.open -= 1;
-                if part.open > 0 || part.answered || self.fall_back(number, pending.part, now) {
-                    continue;
-                }
-                self.exchanges[number].parts[usize::from(pending.part)].answered = true;
+                self.part_failed(number, pending.part, &text, outcome, now);
+                continue;
             }
-            let exchange = &mut self.exchanges[number];
             exchange.failure = Some(outcome);
             exchange.merge.fail(pending.part, Class::ServerError, text.as_bytes());
             exchange.waiting -= 1;
             exchange.copies = Copies::None;
             self.complete_if_answered(number, now);
+        }
+        for pool in 0..self.pools.len() {
+            for Waiting { exchange, part } in self.pools[pool].empty_queue(server) {
+                self.queued_at_servers -= 1;
+                self.exchanges[exchange].parts[usize::from(part)].queued = false;
+                self.part_failed(exchange, part, &text, outcome, now);
+            }
         }
         self.pump(now);
     }
@@ -213,6 +218,24 @@ impl Core {
         self.complete_if_answered(number, now);
     }
 
+    /// A server will not answer for its keys of a retrieval: they are asked for elsewhere, or the request has failed.
+    fn part_failed(&mut self, number: u32, part: u16, text: &str, outcome: Outcome, now: Stamp) {
+        let this = self.exchanges[number].parts[usize::from(part)];
+        if this.open > 0 || this.answered {
+            return;
+        }
+        self.reader_is_done(number, part);
+        if self.fall_back(number, part, now) {
+            return;
+        }
+        let exchange = &mut self.exchanges[number];
+        exchange.parts[usize::from(part)].answered = true;
+        exchange.failure = Some(outcome);
+        exchange.merge.fail(part, Class::ServerError, text.as_bytes());
+        exchange.waiting -= 1;
+        self.complete_if_answered(number, now);
+    }
+
     /// A server has answered for some of the keys of a retrieval.
     fn part_answered(
         &mut self,
@@ -230,6 +253,7 @@ impl Core {
             return;
         }
         let (pool, won) = (this.pool, this.hedged == Some(server));
+        self.reader_is_done(number, part);
         if reply.class.is_error() && self.fall_back(number, part, now) {
             return;
         }

@@ -10,7 +10,7 @@ use super::Core;
 use crate::dispatch::Taken;
 use crate::exchange::{Copies, Part, Stage};
 use crate::merge::How;
-use crate::pool::Lifetimes;
+use crate::pool::{Lifetimes, Waiting};
 use crate::server::Health;
 use crate::topology::{MultiGet, Writes};
 use krarup_memcache::request::LONGEST_NAME;
@@ -466,7 +466,7 @@ impl Core {
         self.assign_keys(number, command, now);
         self.shadow_read(number, command);
         for part in 0..self.exchanges[number].parts.len() {
-            self.ask_part(number, part as u16, None, now);
+            self.ask_part(number, part as u16, now);
         }
         if command.touches() {
             self.touch_other_holders(number, retrieve.exptime, now);
@@ -536,16 +536,69 @@ impl Core {
         self.exchanges[number].keys = keys;
     }
 
-    /// Asks a part's server, or `instead` of it another, for the part's keys.
-    pub(super) fn ask_part(&mut self, number: u32, part: u16, instead: Option<usize>, now: Stamp) {
+    /// Asks a part's server for the part's keys, as soon as one of its readers is free.
+    pub(super) fn ask_part(&mut self, number: u32, part: u16, now: Stamp) {
+        let exchange = &mut self.exchanges[number];
+        exchange.waiting += 1;
+        let this = &mut exchange.parts[usize::from(part)];
+        let (pool, server) = (this.pool, this.server);
+        if self.pools[pool].spec.readers.is_some() {
+            if !self.pools[pool].takes_reader(server) {
+                this.queued = true;
+                self.queued_at_servers += 1;
+                return self.pools[pool].wait_for_reader(server, Waiting { exchange: number, part });
+            }
+            this.holds_reader = true;
+            self.read_begins(number, pool, server, true, now);
+        }
+        self.ask_part_at(number, part, server, now);
+    }
+
+    /// A reader has taken a part: where it is the first of its request, the request was taken now.
+    fn read_begins(&mut self, number: u32, pool: usize, server: usize, was_idle: bool, now: Stamp) {
+        let exchange = &mut self.exchanges[number];
+        let first = exchange.parts.iter().all(|part| !part.answered) && exchange.owed == 0;
+        if first && let Some((busy, waiting, _)) = self.pools[pool].readers_of(server) {
+            exchange.visit.taken = now;
+            exchange.visit.busy_workers = busy;
+            exchange.visit.queue_length = waiting as u32;
+            exchange.visit.worker_was_idle = was_idle;
+        }
+    }
+
+    /// A part has its answer, or will have none: its reader is free. It does not wait for the reply to leave, because that may wait
+    /// for a part, or for an older request of the client, that waits for a reader itself.
+    pub(super) fn reader_is_done(&mut self, number: u32, part: u16) {
+        let part = &mut self.exchanges[number].parts[usize::from(part)];
+        if std::mem::take(&mut part.holds_reader) {
+            self.pools[part.pool].release_reader(part.server);
+            self.freed_readers.push((part.pool, part.server));
+        }
+    }
+
+    /// Readers that have become free take what waits for them.
+    pub(super) fn pump_readers(&mut self, now: Stamp) {
+        while let Some((pool, server)) = self.freed_readers.pop() {
+            while let Some(Waiting { exchange, part }) = self.pools[pool].next_for_reader(server) {
+                self.queued_at_servers -= 1;
+                let this = &mut self.exchanges[exchange].parts[usize::from(part)];
+                this.queued = false;
+                this.holds_reader = true;
+                self.read_begins(exchange, pool, server, false, now);
+                self.ask_part_at(exchange, part, server, now);
+            }
+        }
+    }
+
+    /// Asks a server for a part's keys: its own, or a second one while that has not answered.
+    pub(super) fn ask_part_at(&mut self, number: u32, part: u16, server: usize, now: Stamp) {
         let exchange = &mut self.exchanges[number];
         let (command, exptime) = exchange.retrieval;
         let count = exchange.keys.of(part).count();
         let this = &mut exchange.parts[usize::from(part)];
-        let server = instead.unwrap_or(this.server);
         let pool = this.pool;
+        let first = this.server == server;
         this.open += 1;
-        exchange.waiting += u32::from(instead.is_none());
         exchange.owed += 1;
         self.in_flight += 1;
         let generation = exchange.generation;
@@ -558,7 +611,7 @@ impl Core {
         };
         write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.keys.of(part));
         self.touch_server(server);
-        if instead.is_none()
+        if first
             && command == Retrieval::Get
             && let Some(after) = self.pools[pool].hedge_after()
         {

@@ -125,7 +125,7 @@ impl Core {
             exchange.keys.assign(place, part as u16);
         }
         for part in old..self.exchanges[number].parts.len() {
-            self.ask_part(number, part as u16, None, now);
+            self.ask_part(number, part as u16, now);
         }
     }
 
@@ -192,7 +192,7 @@ impl Core {
         }
         self.pools[this.pool].counts.hedges += 1;
         self.exchanges[number].parts[usize::from(part)].hedged = Some(server);
-        self.ask_part(number, part, Some(server), now);
+        self.ask_part_at(number, part, server, now);
     }
 
     // ---- on the side ----------------------------------------------------------------------------------------

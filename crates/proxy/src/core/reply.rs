@@ -150,6 +150,7 @@ impl Core {
 
     /// Free workers take what waits; then those who waited for room are listened to again.
     pub(super) fn pump(&mut self, now: Stamp) {
+        self.pump_readers(now);
         while let Some((number, taken)) = self.dispatch.take_next() {
             // Taken out while it is read, and put back with its memory: a `cas` needs it once more.
             let raw = std::mem::take(&mut self.exchanges[number].request);
@@ -167,7 +168,10 @@ impl Core {
                 }
             }
         }
-        while self.dispatch.has_room()
+        // One place in the queue wakes one client; the next place, the next. Who is woken in vain would lose its turn.
+        while self.has_room()
+            && self.runnable.len() + self.dispatch.waiting() + self.queued_at_servers
+                < self.settings.queue.max(1)
             && let Some(id) = self.starving.pop_front()
         {
             let client = &mut self.clients[id];
@@ -175,10 +179,6 @@ impl Core {
             if !client.runnable {
                 client.runnable = true;
                 self.runnable.push(id);
-            }
-            // One place in the queue wakes one client; the next place, the next.
-            if self.runnable.len() + self.dispatch.waiting() >= self.settings.queue.max(1) {
-                break;
             }
         }
     }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::placement::{Distribution, KeyHash, Member, Placement};
-use crate::topology::{MultiGet, PoolSpec, Reads, Route};
+use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, WhenDown, Writes};
 use krarup_memcache::write;
 
 mod pools;
@@ -477,6 +477,7 @@ proptest! {
         spread in prop::option::of((0_usize..5, 1_usize..4)),
         reads in 0_usize..5,
         besides in (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
+        readers in prop::option::of(1_u32..3),
         workers in prop::option::of(1_u32..3),
         queue in 1_usize..4,
         choices in prop::collection::vec((0_u8..4, 0_u8..16, 1_usize..30), 0..400),
@@ -496,11 +497,12 @@ proptest! {
             fall_back_on_error: besides.0,
             fall_back_on_miss: besides.1,
             coalesce: besides.2,
+            readers,
             ..PoolSpec::of("main", (0..servers).collect())
         };
         let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
-        // A read that is tried again may see a write that its client sent behind it.
-        let pipeline = if besides.0 || besides.1 { 1 } else { 3 };
+        // A read that is tried again, or waits for a reader, may see a write that its client sent behind it.
+        let pipeline = if besides.0 || besides.1 || readers.is_some() { 1 } else { 3 };
         // Keys of the first client go through a route that renames them.
         let routes = if besides.3 { vec![Route { prefix: b"0-".to_vec(), pool: 0, strip: true, add: b"z".to_vec() }] } else { vec![] };
         let topology = Topology { servers: names, pools: vec![spec.clone()], routes };
@@ -587,55 +589,99 @@ proptest! {
         }
     }
 
-    /// A server may be lost at any moment: every request is still answered exactly once, and every client in order.
+    /// A server may be lost at any moment, whatever the pool does besides: every request is still answered exactly once, and
+    /// every client in order.
     #[test]
     fn every_request_is_answered_exactly_once_whatever_is_lost(
-        steps in prop::collection::vec((0_u8..5, 0_usize..3), 0..200),
+        steps in prop::collection::vec((0_u8..7, 0_usize..3), 0..200),
         workers in prop::option::of(1_u32..3),
+        copies in prop::option::of(1_usize..4),
+        policies in (0_usize..4, 0_usize..5),
+        besides in (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
+        readers in prop::option::of(1_u32..3),
     ) {
         let workers = workers.map_or(Workers::Unlimited, Workers::Limited);
-        let mut world = World::replicated(3, MultiGet::Sharded, Settings { workers, ..settings() });
+        let members: Vec<_> = (0..3).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
+        let placement =
+            copies.map(|_| Placement::new(Distribution::Ketama, KeyHash::Md5, None, &members).unwrap());
+        let spec = PoolSpec {
+            copies: copies.unwrap_or(3),
+            placement,
+            multi_get: if besides.0 { MultiGet::Sharded } else { MultiGet::Whole },
+            writes: [Writes::All, Writes::Quorum, Writes::First, Writes::Async][policies.0],
+            reads: [Reads::LeastWork, Reads::LeastOutstanding, Reads::TwoChoices, Reads::RoundRobin, Reads::Primary][policies.1],
+            when_down: if besides.1 { WhenDown::Next } else { WhenDown::Error },
+            fall_back_on_error: besides.2,
+            fall_back_on_miss: besides.3,
+            refill: Some(60),
+            coalesce: besides.4,
+            hedge: besides.3.then_some(Hedge { quantile: 0.5, budget: 0.5 }),
+            readers,
+            ..PoolSpec::of("main", vec![0, 1, 2])
+        };
+        let servers = (0..3).map(|server| format!("server-{server}:1")).collect();
+        let topology = Topology { servers, pools: vec![spec], routes: Vec::new() };
+        let mut world = World::before(topology, Settings { workers, ..settings() });
         let client = world.client();
         let mut sent = 0;
-        let mut owed = [0; 3];
-        let take_up = |world: &mut World, owed: &mut [usize; 3], server: usize| {
+        let mut owed: [VecDeque<&str>; 3] = Default::default();
+        let take_up = |world: &mut World, owed: &mut [VecDeque<&str>; 3], server: usize| {
             let text = world.asked(server);
-            owed[server] += text.matches("get").count();
+            for line in text.lines() {
+                match line.split(' ').next() {
+                    Some("get") => owed[server].push_back("END\r\n"),
+                    Some("set" | "add") => owed[server].push_back("STORED\r\n"),
+                    _ => {}
+                }
+            }
         };
-        for (what, server) in steps {
+        for (time, (what, server)) in steps.into_iter().enumerate() {
+            world.at(time as u64 * 1_000);
+            world.core.tick(world.now);
             match what {
                 0 | 1 => {
                     sent += 1;
                     world.send(client, "get a b c\r\n");
                 }
+                5 => {
+                    sent += 1;
+                    world.send(client, format!("get k{server}\r\n"));
+                }
+                6 => {
+                    sent += 1;
+                    world.send(client, format!("set k{server} 0 0 1\r\nx\r\n"));
+                }
                 2 if world.core.server_is_up(server) => take_up(&mut world, &mut owed, server),
-                3 if owed[server] > 0 => {
-                    owed[server] -= 1;
-                    world.answer(server, "END\r\n");
-                    world.write_clients();
+                3 => {
+                    if let Some(answer) = owed[server].pop_front() {
+                        world.answer(server, answer);
+                        world.write_clients();
+                    }
                 }
                 4 if world.core.server_is_up(server) => {
                     world.received[server].clear();
-                    owed[server] = 0;
+                    owed[server].clear();
                     world.core.server_lost(server, "lost", Outcome::ServerLost, world.now);
                     world.bring_up(server);
                 }
                 _ => {}
             }
         }
-        for _ in 0..sent + 3 {
+        // A key that nobody has is looked for at all three, one after the other.
+        for _ in 0..4 * sent + 10 {
             for server in 0..3 {
                 take_up(&mut world, &mut owed, server);
-                for _ in 0..std::mem::take(&mut owed[server]) {
-                    world.answer(server, "END\r\n");
+                for answer in std::mem::take(&mut owed[server]) {
+                    world.answer(server, answer);
                 }
             }
             world.write_clients();
         }
         let replies = world.replied(client);
         prop_assert_eq!(replies.lines().count(), sent);
-        prop_assert!(replies.lines().all(|line| line == "END" || line.starts_with("SERVER_ERROR server-")));
+        prop_assert!(replies.lines().all(|line| matches!(line, "END" | "STORED") || line.starts_with("SERVER_ERROR server-")));
         prop_assert_eq!(world.rows.lock().unwrap().len(), sent);
         prop_assert_eq!((world.core.unfinished(), world.core.in_flight(), world.core.dispatch().busy()), (0, 0, 0));
+        prop_assert_eq!((world.core.queued_at_servers, world.core.pools()[0].busy), (0, 0));
     }
 }

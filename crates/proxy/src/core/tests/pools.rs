@@ -393,3 +393,50 @@ fn a_server_that_fails_time_and_again_is_left_alone_for_longer() {
     world.core.server_lost(0, "reset", Outcome::ServerLost, world.now);
     assert_eq!(world.core.reconnect_delay(0).0, 20_000_000, "an answer makes up for everything before");
 }
+
+#[test]
+fn each_server_has_its_queue_of_reads_and_writes_pass_it() {
+    let mut world =
+        one_pool(PoolSpec { readers: Some(1), reads: Reads::Primary, ..placed("main", vec![0, 1], 2) });
+    let client = world.client();
+    let (at_first, at_second) = (key_at(&world, &[0, 1]), key_at(&world, &[1, 0]));
+    world.at(100).send(
+        client,
+        format!("get {at_first}\r\nget {at_first}\r\nset {at_first} 0 0 1\r\nx\r\nget {at_second}\r\n"),
+    );
+    assert_eq!(world.at(200).asked(0), format!("get {at_first}\r\nset {at_first} 0 0 1\r\nx\r\n"));
+    assert_eq!(world.asked(1), format!("set {at_first} 0 0 1\r\nx\r\nget {at_second}\r\n"));
+    world.at(400).answer(0, "END\r\n");
+    assert_eq!(world.at(500).asked(0), format!("get {at_first}\r\n"));
+    assert_eq!(world.replied(client), "END\r\n");
+    world.at(600).answer(0, "STORED\r\nEND\r\n").answer(1, "STORED\r\nEND\r\n");
+    assert_eq!(world.replied(client), "END\r\nSTORED\r\nEND\r\n");
+    let (second, _) = world.row(1);
+    assert_eq!((second.queued, second.taken, second.worker_was_idle), (Stamp(100), Stamp(400), false));
+    assert_eq!((world.core.unfinished(), world.core.queued_at_servers), (0, 0));
+    // What waits for a server that is lost is answered, or asked for at the next holder.
+    world.send(client, format!("get {at_first}\r\nget {at_first} {at_second}\r\n")).write_servers();
+    world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+    world.answer(1, "END\r\n");
+    let gone = "SERVER_ERROR server-0:1: gone\r\n";
+    assert_eq!(world.replied(client), gone.repeat(2));
+    assert_eq!((world.core.unfinished(), world.core.queued_at_servers, world.core.in_flight()), (0, 0, 0));
+}
+
+#[test]
+fn a_full_queue_before_a_server_makes_clients_wait() {
+    let spec = PoolSpec { readers: Some(1), ..PoolSpec::of("main", vec![0]) };
+    let topology = Topology { servers: names(1), pools: vec![spec], routes: Vec::new() };
+    let mut world = World::before(topology, Settings { queue: 2, ..settings() });
+    let clients: Vec<_> = (0..6).map(|_| world.client()).collect();
+    for &client in &clients {
+        world.send(client, "get a\r\n");
+    }
+    assert!(world.core.client_held_back(clients[3]) && !world.core.client_held_back(clients[2]));
+    for &client in &clients {
+        assert_eq!(world.asked(0), "get a\r\n");
+        world.answer(0, "END\r\n");
+        assert_eq!(world.replied(client), "END\r\n", "client {client}");
+    }
+    assert_eq!(world.core.unfinished(), 0);
+}
