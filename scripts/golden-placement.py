@@ -140,6 +140,11 @@ def pools():
     yield "murmur", "modula", None, odd
     yield "fnv1a_64", "ketama", "{}", named
     yield "jenkins", "modula", "$$", plain
+    # It sorts servers by name, the shorter first.
+    names = ["zeta", "a-long-name", "beta", "127", "alpha"]
+    unsorted = [f"127.0.1.{number}:22121:{number} {name}" for number, name in enumerate(names, start=1)]
+    yield "fnv1a_64", "modula", None, unsorted
+    yield "fnv1a_64", "modula", None, [member.split(" ")[0] for member in reversed(odd)] + ["127.0.1.7:11211:3"]
 
 
 async def twemproxy(keys):

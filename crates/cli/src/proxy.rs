@@ -45,6 +45,9 @@ pub(crate) struct ProxyArgs {
     /// Commands to carry out that are refused otherwise: flush_all, verbosity
     #[arg(long, value_name = "COMMAND", value_delimiter = ',')]
     allow: Vec<krarup_proxy::edge::Dangerous>,
+    /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    admin: Option<Address>,
     /// A configuration file; flags go over what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -96,6 +99,9 @@ impl ProxyArgs {
         };
         if let Some(listen) = &self.listen {
             config.listen = listen.clone();
+        }
+        if let Some(admin) = &self.admin {
+            config.admin = Some(admin.clone());
         }
         if let Some(address) = &self.address {
             config.listen.host = address.clone();
@@ -221,6 +227,7 @@ impl RowSink for Rows {
 fn tell(notice: Notice) {
     match notice {
         Notice::Listening(address) => eprintln!("listening on {address}"),
+        Notice::Admin(address) => eprintln!("metrics on http://{address}/metrics"),
         Notice::ServerUp(name) => eprintln!("server {name} is up"),
         Notice::ServerDown(name, why) => {
             eprintln!("warning: server {name} is down: {why}; requests to it are answered with SERVER_ERROR");

@@ -6,6 +6,7 @@
 //! | [`buffer`] | bytes that have come but are not understood yet; bytes that wait to leave |
 //! | [`address`] | `host:port` or `unix:/path` as people write it |
 //! | [`files`] | how many connections a process may have |
+//! | [`http`] | just enough of it to be asked how one is |
 //! | [`listen`] | a listening socket, or an error that names the address and says what to do |
 //! | [`stream`] | a socket of either kind |
 //! | [`tls`] | what stands between a socket and its plain bytes, where they are encrypted |
@@ -22,6 +23,7 @@ pub mod clock;
 pub mod conn;
 pub mod cpu;
 pub mod files;
+pub mod http;
 pub mod listen;
 pub mod signal;
 pub mod stream;

@@ -39,7 +39,7 @@ const POOLS: &str = "\
 ";
 
 /// The keys at the top level that are not a pool's.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "pools",
     "default_pool",
     "routes",
@@ -59,6 +59,7 @@ const KEYS: [&str; 19] = [
     "shutdown_limit",
     "hold",
     "edge",
+    "admin",
 ];
 use crate::edge::{Dangerous, Edge};
 
@@ -120,6 +121,8 @@ pub struct Config {
     pub hold: Nanos,
     /// How the outside is met.
     pub edge: Edge,
+    /// Where monitoring asks for metrics, health and readiness; none: nowhere.
+    pub admin: Option<Address>,
 }
 
 impl Default for Config {
@@ -146,6 +149,7 @@ impl Default for Config {
             shutdown_limit: Nanos::from_secs(5),
             hold: Nanos::from_micros(50),
             edge: Edge::default(),
+            admin: None,
         }
     }
 }
@@ -470,6 +474,9 @@ shutdown_limit = {shutdown_limit}
 # One request alone never waits. 0 never waits at all.
 hold = {hold}
 
+# Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready. Nowhere unless it is given.
+{admin}
+
 {pools}
 {edge}",
             listen = self.listen,
@@ -490,6 +497,10 @@ hold = {hold}
             shutdown_limit = length(self.shutdown_limit),
             hold = length(self.hold),
             edge = self.edge.commented(),
+            admin = match &self.admin {
+                Some(admin) => format!("admin = \"{admin}\""),
+                None => "# admin = \"127.0.0.1:9151\"".to_owned(),
+            },
         )
     }
 }

@@ -19,11 +19,13 @@
 //! | `gate` | who may come in |
 //! | `patience` | which clients take too long |
 //! | `hold` | how long a busy loop waits for more |
+//! | [`admin`] | what monitoring asks, beside the loop |
 //! | [`import`] | other programs' configurations as ours |
 //! | [`engine`] | the event loop that moves the bytes |
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod arena;
 mod client;
 pub mod config;

@@ -86,7 +86,7 @@ impl fmt::Debug for Program {
 
 impl Program {
     /// Starts a program and goes on.
-    fn spawn(mut command: Command) -> Self {
+    pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));

@@ -11,13 +11,15 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use krarup_net::mio::{Events, Poll, Token};
+use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, listen};
 use krarup_record::Outcome;
 use krarup_units::{Nanos, Stamp};
 
+use crate::admin::{self, Board, Snapshot};
 use crate::config::Config;
 use crate::core::Core;
 use crate::edge::Credentials;
@@ -28,6 +30,8 @@ use crate::patience::{Patience, Waited};
 const LISTENER: Token = Token(0);
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
+/// Monitoring wants numbers.
+const ASKED: Token = Token(3);
 /// Tokens of servers begin here, those of clients behind them.
 const SERVERS: usize = 16;
 const CLIENTS: usize = 1 << 16;
@@ -51,6 +55,8 @@ const LINGER: Nanos = Nanos::from_secs(1);
 pub enum Notice {
     /// Clients can connect here.
     Listening(Address),
+    /// Monitoring can ask here.
+    Admin(Address),
     /// A server takes requests.
     ServerUp(String),
     /// A server does not take requests, and why. Told when it changes, not at every attempt.
@@ -121,6 +127,8 @@ struct Engine<'a, N> {
     ready: Vec<u32>,
     scratch: Vec<u8>,
     hold: Hold,
+    /// Where numbers are laid down for monitoring.
+    board: Option<Arc<Board>>,
     /// When what is in flight must be done, once a stop was asked for.
     stop_by: Option<Stamp>,
     /// Bytes read from clients since servers were last written to.
@@ -181,7 +189,7 @@ struct ClientLink {
 }
 
 impl<'a, N: FnMut(Notice)> Engine<'a, N> {
-    fn start(config: &'a Config, core: Core, clock: Clock, notice: N) -> Result<Self, String> {
+    fn start(config: &'a Config, core: Core, clock: Clock, mut notice: N) -> Result<Self, String> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         let poll = Poll::new().map_err(system)?;
         let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
@@ -193,6 +201,14 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         };
         let mut core = core;
         core.sign_in_with(credentials.login.clone());
+        let board = match &config.admin {
+            Some(address) => {
+                let board = Board::new(Waker::new(poll.registry(), ASKED).map_err(system)?);
+                notice(Notice::Admin(admin::serve(address, Arc::clone(&board))?));
+                Some(board)
+            }
+            None => None,
+        };
         let now = clock.now();
         let mut servers = Vec::new();
         let names = config.addresses();
@@ -229,6 +245,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             ready: Vec::new(),
             scratch: vec![0; CLIENT_READ],
             hold: Hold::new(config.hold),
+            board,
             stop_by: None,
             taken_in: 0,
             some_servers: Vec::new(),
@@ -255,6 +272,8 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                     STOP => self.stop(),
                     // Without a terminal nobody reads what we say, and without a reload there is nothing else to do.
                     RELOAD => self.stop(),
+                    // It is answered below.
+                    ASKED => {}
                     Token(token) if token < CLIENTS => {
                         let server = token - SERVERS;
                         let link = &mut self.servers[server];
@@ -312,6 +331,9 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             }
             self.flush();
             self.relieve();
+            if let Some(board) = &self.board {
+                board.lay(|| Snapshot::of(&self.core, self.clock.now(), self.stop_by.is_some()));
+            }
             let hold = self.hold.after(moved, self.core.in_flight());
             Hold::wait(hold, || self.clock.now(), std::thread::yield_now);
         }

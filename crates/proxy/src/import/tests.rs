@@ -1,10 +1,15 @@
 //! What is translated is what the file said, and what is not is named.
 
-use super::Imported;
+use serde::Deserialize;
 
-/// The file without its comments.
+use super::Imported;
+use crate::Config;
+use crate::placement::tests::golden_keys;
+
+/// The file without its comments, which the proxy understands.
 fn settings(text: &str) -> String {
     let toml = Imported::read(text).unwrap().toml();
+    Config::parse(&toml, "imported").unwrap().check().unwrap_or_else(|why| panic!("{why}: {toml}"));
     let lines = toml.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| format!("{line}\n")).collect::<String>().trim_start().to_owned()
 }
@@ -27,7 +32,7 @@ fn a_pool_of_twemproxys_keeps_its_placement() {
         ),
         "listen = \"127.0.0.1:22121\"\ntimeout = \"400ms\"\nconnect_timeout = \"400ms\"\neject_after = 3\neject_for = \"2000ms\"\n\n\
          [pools.alpha]\ndistribution = \"ketama\"\nhash = \"murmur\"\nhash_tag = \"{}\"\nwhen_down = \"next\"\nservers = [\n  \
-         \"127.0.0.1:11212\",\n  { address = \"127.0.0.1:11213\", weight = 2, name = \"second\" },\n  \"[::1]:11214\",\n]\n"
+         { address = \"127.0.0.1:11213\", weight = 2, name = \"second\" },\n  \"[::1]:11214\",\n  \"127.0.0.1:11212\",\n]\n"
     );
 }
 
@@ -222,5 +227,48 @@ fn no_text_however_broken_makes_the_reader_fall_over() {
     let text = "a:\n  listen: 127.0.0.1:1\n  hash_tag: \"{}\"\n  servers:\n  - 127.0.0.1:11212:1 näme\n";
     for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
         _ = Imported::read(&text[..end]);
+    }
+}
+
+/// What twemproxy answered, written down by `scripts/golden-placement.py`.
+#[derive(Deserialize)]
+struct Golden {
+    answers: Vec<Answer>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    distribution: String,
+    hash: String,
+    tag: Option<String>,
+    servers: Vec<String>,
+    /// For each key the place of its server in the list, as a digit in base 36.
+    placed: String,
+}
+
+/// Through the whole of it: its file, ours, the pool, the key.
+#[test]
+fn every_key_lies_where_twemproxy_puts_it() {
+    let golden: Golden = serde_json::from_str(include_str!("../../tests/placement/twemproxy.json")).unwrap();
+    let keys = golden_keys();
+    assert!(golden.answers.len() > 30 && keys.len() > 400, "the vectors are whole");
+    for Answer { distribution, hash, tag, servers, placed } in golden.answers {
+        let tag = tag.map_or(String::new(), |tag| format!("  hash_tag: \"{tag}\"\n"));
+        let members: String = servers.iter().map(|server| format!("  - {server}\n")).collect();
+        let theirs = format!(
+            "pool:\n  listen: 127.0.0.1:1\n  distribution: {distribution}\n  hash: {hash}\n{tag}  servers:\n{members}"
+        );
+        let ours = Config::parse(&Imported::read(&theirs).unwrap().toml(), "ours").unwrap();
+        ours.check().unwrap();
+        let topology = ours.topology().unwrap();
+        let pool = &topology.pools[0];
+        let placement = pool.placement.as_ref().unwrap();
+        assert_eq!(placed.len(), keys.len());
+        for (key, digit) in keys.iter().zip(placed.chars()) {
+            let theirs = &servers[digit.to_digit(36).unwrap() as usize];
+            let address = theirs.split(' ').next().unwrap().rsplit_once(':').unwrap().0;
+            let ours = &topology.servers[pool.servers[placement.primary(key)]];
+            assert_eq!(ours, address, "{distribution} {hash} over {servers:?}: key {}", key.escape_ascii());
+        }
     }
 }

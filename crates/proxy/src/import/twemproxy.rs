@@ -197,6 +197,7 @@ impl Read {
         if eject {
             settings.push(("when_down", quoted("next")));
         }
+        servers.sort_by_key(twemproxys_order);
         let pool = Pool { name: name.clone(), settings, servers };
         Ok(Some(Self { pool, listen, timeout, ejection: eject.then_some((failures, retry)) }))
     }
@@ -239,6 +240,13 @@ impl Entry {
             .map(|(line, text)| server(text).map_err(|why| format!("line {line}: `{text}` {why}")))
             .collect()
     }
+}
+
+/// twemproxy sorts a pool's servers by name, the shorter first: by modula that decides where keys lie.
+fn twemproxys_order(server: &Server) -> (usize, String) {
+    let own = || server.address.strip_suffix(":11211").unwrap_or(&server.address).replace(['[', ']'], "");
+    let name = server.name.clone().unwrap_or_else(own);
+    (name.len(), name)
 }
 
 /// `host:port:weight`, and perhaps a name after a blank.

@@ -19,7 +19,7 @@ mod ketama;
 mod modulo;
 mod rendezvous;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use hash::KeyHash;
 use ketama::Ring;

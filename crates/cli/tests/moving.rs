@@ -1,0 +1,88 @@
+//! Who moves here from twemproxy finds every key where twemproxy left it: the same keys through both.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use support::peer::Peer;
+use support::process::{Port, Program, skipped};
+use support::{file, until};
+
+mod support;
+
+/// Keys of several shapes, tagged ones among them.
+fn keys() -> Vec<String> {
+    let shapes: [fn(u32) -> String; 4] = [
+        |number| format!("memtier-{}", number * 7_919),
+        |number| format!("user:{number}:profile"),
+        |number| format!("{{user{number}}}:cart"),
+        |number| format!("straße/{number}"),
+    ];
+    (0..100).flat_map(|number| shapes.map(|shape| shape(number))).collect()
+}
+
+/// One pool as `nutcracker.yml` says it, listening on `port`.
+fn pool(name: &str, port: &Port, settings: &str, servers: &[Program]) -> String {
+    let members: String = servers
+        .iter()
+        .enumerate()
+        .map(|(place, server)| match name {
+            "named" => format!("   - {}:{} cache-{place}\n", server.address(), place + 1),
+            _ => format!("   - {}:1\n", server.address()),
+        })
+        .collect();
+    format!("{name}:\n  listen: {}\n  timeout: 5000\n{settings}  servers:\n{members}", port.address())
+}
+
+#[test]
+fn what_is_stored_through_the_imported_configuration_twemproxy_finds() {
+    if Command::new("nutcracker").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        return skipped("twemproxy is not installed: apt-get install nutcracker");
+    }
+    let servers: Vec<Program> =
+        (0..4).map(|_| Program::krarup(&["cache", "--listen", "127.0.0.1:0"])).collect();
+    let pools = [
+        ("plain", "  hash: fnv1a_64\n  distribution: ketama\n"),
+        ("named", "  hash: murmur\n  distribution: ketama\n"),
+        ("modulo", "  hash: crc16\n  distribution: modula\n"),
+        ("tagged", "  hash: one_at_a_time\n  hash_tag: \"{}\"\n"),
+    ]
+    .map(|(name, settings)| {
+        let port = Port::new();
+        let text = pool(name, &port, settings, &servers);
+        (name, port, text)
+    });
+    let all: String = pools.iter().map(|(_, _, text)| text.as_str()).collect();
+    let statistics = Port::new();
+    let mut command = Command::new("nutcracker");
+    command.args(["-c", &file("nutcracker.yml", &all), "-a", "127.0.0.1", "-s"]);
+    command.arg(statistics.address().port().to_string());
+    let _twemproxy = Program::spawn(command);
+
+    for (name, port, text) in &pools {
+        let imported = Program::begin(&["proxy", "--import", &file(&format!("{name}.yml"), text)]).ended();
+        assert!(imported.success, "{imported:?}");
+        let config = file(&format!("{name}.toml"), &imported.output);
+        let proxy = Program::krarup(&["proxy", "--config", &config, "--listen", "127.0.0.1:0"]);
+        let (mut ours, keys) = (proxy.connect(), keys());
+        for key in &keys {
+            ours.send(format!("set {key} 0 0 {}\r\n{name}\r\n", name.len()).as_bytes()).unwrap();
+            ours.expect(b"STORED\r\n").unwrap();
+        }
+        until("twemproxy listens", || TcpStream::connect(port.address()).is_ok());
+        let mut theirs = Peer::connect(port.address());
+        for key in &keys {
+            theirs.send(format!("get {key}\r\n").as_bytes()).unwrap();
+            let value = format!("VALUE {key} 0 {}\r\n{name}\r\nEND\r\n", name.len());
+            theirs.expect(value.as_bytes()).unwrap_or_else(|why| panic!("pool {name}: {key}: {why}"));
+            theirs.send(format!("delete {key}\r\n").as_bytes()).unwrap();
+            theirs.expect(b"DELETED\r\n").unwrap();
+        }
+        // Each key was stored once: with twemproxy's copies gone, there is none.
+        for server in &servers {
+            assert_eq!(server.connect().count("curr_items"), 0, "pool {name}");
+        }
+        assert!(proxy.stop().success);
+    }
+}

@@ -1,0 +1,177 @@
+//! Just enough of HTTP/1.1 to be asked how one is: `GET` and `HEAD`, one answer for each connection, a thread of its own.
+//!
+//! Whoever asks is somebody's monitoring, so everything is bounded and nothing is kept: a request line and headers of 8 KiB at
+//! most, two seconds to send them, then the answer and the end.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Address;
+
+/// The longest head of a request, in bytes.
+const LONGEST_HEAD: usize = 8 << 10;
+/// How long a client may take over its request, and over taking the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a path is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// 200, 404 or 503.
+    pub status: u16,
+    /// The media type.
+    pub kind: &'static str,
+    /// What is sent; not to `HEAD`.
+    pub body: String,
+}
+
+impl Answer {
+    /// Plain text.
+    pub fn text(status: u16, body: impl Into<String>) -> Self {
+        Self { status, kind: "text/plain; charset=utf-8", body: body.into() }
+    }
+}
+
+/// Listens on `address` and answers each `GET` by what `answer` makes of its path (without the query), on a thread that lives as
+/// long as the process. Returns the address with the port it got.
+///
+/// # Errors
+/// With the address and the reason, where it cannot be listened on.
+pub fn serve(address: &Address, answer: impl Fn(&str) -> Answer + Send + 'static) -> Result<Address, String> {
+    let wrong = |error: io::Error| format!("cannot listen on {address}: {error}");
+    let listener = TcpListener::bind(&address.resolve()?[..]).map_err(wrong)?;
+    let bound = listener.local_addr().map_err(wrong)?.into();
+    let serving = move || {
+        for stream in listener.incoming() {
+            match stream {
+                // One who goes away in the middle is of no concern to the next.
+                Ok(mut stream) => _ = converse(&mut stream, &answer),
+                // No descriptors: they come back when something else is closed.
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    };
+    thread::Builder::new().name("admin".into()).spawn(serving).map_err(wrong)?;
+    Ok(bound)
+}
+
+fn converse(stream: &mut TcpStream, answer: impl Fn(&str) -> Answer) -> io::Result<()> {
+    let begun = Instant::now();
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut head = Vec::new();
+    let mut some = [0; 1_024];
+    let answer = loop {
+        if let Some(length) = end_of_head(&head) {
+            break respond(&head[..length], answer);
+        }
+        let left = PATIENCE.saturating_sub(begun.elapsed());
+        if head.len() > LONGEST_HEAD || left.is_zero() {
+            return Ok(());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut some)? {
+            0 => return Ok(()),
+            count => head.extend_from_slice(&some[..count]),
+        }
+    };
+    stream.write_all(answer.as_bytes())
+}
+
+/// Behind the empty line, if it has come.
+fn end_of_head(head: &[u8]) -> Option<usize> {
+    let crlf = head.windows(4).position(|four| four == b"\r\n\r\n").map(|place| place + 4);
+    crlf.or_else(|| head.windows(2).position(|two| two == b"\n\n").map(|place| place + 2))
+}
+
+/// The whole answer to a request with this head.
+fn respond(head: &[u8], answer: impl Fn(&str) -> Answer) -> String {
+    let line = head.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split(' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    let good = version.is_some_and(|version| version.starts_with("HTTP/1.")) && words.next().is_none();
+    let answer = match (method, target) {
+        (Some("GET" | "HEAD"), Some(target)) if good => answer(target.split('?').next().unwrap_or_default()),
+        _ if good => Answer::text(405, "only GET and HEAD are answered\n"),
+        _ => Answer::text(400, "this is no HTTP/1.1\n"),
+    };
+    let reason = match answer.status {
+        200 => "OK",
+        400 => "Bad Request",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        _ => "Service Unavailable",
+    };
+    let allow = if answer.status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+    let body = if method == Some("HEAD") { "" } else { &answer.body };
+    format!(
+        "HTTP/1.1 {} {reason}\r\n{allow}Content-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        answer.status,
+        answer.kind,
+        answer.body.len(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(path: &str) -> Answer {
+        if path == "/here" { Answer::text(200, "well\n") } else { Answer::text(404, "") }
+    }
+
+    #[test]
+    fn a_path_is_answered_without_its_query_and_head_without_its_body() {
+        let answered = |head: &str| respond(head.as_bytes(), answer);
+        assert_eq!(
+            answered("GET /here?a=b HTTP/1.1\r\nHost: x\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 5\r\nConnection: close\r\n\r\nwell\n"
+        );
+        let head = answered("HEAD /here HTTP/1.0\n\n");
+        assert!(head.contains("Content-Length: 5") && head.ends_with("\r\n\r\n"));
+        assert!(answered("GET /there HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 Not Found"));
+    }
+
+    #[test]
+    fn what_is_no_get_is_refused_and_what_is_no_http_too() {
+        let status = |head: &[u8]| respond(head, answer)[9..12].to_owned();
+        assert_eq!(status(b"POST /here HTTP/1.1\r\n\r\n"), "405");
+        for head in [
+            &b"get key\r\n\r\n"[..],
+            b"GET /here\r\n\r\n",
+            b"\r\n\r\n",
+            b"GET / here HTTP/1.1\r\n\r\n",
+            b"\xff\xfe\r\n\r\n",
+        ] {
+            assert_eq!(status(head), "400", "{}", head.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn several_ask_in_turn_in_pieces_and_one_gives_up() {
+        let bound = serve(&"127.0.0.1:0".parse().unwrap(), answer).unwrap();
+        let connect = || TcpStream::connect(bound.resolve().unwrap()[0]).unwrap();
+        drop(connect());
+        for _ in 0..3 {
+            let mut stream = connect();
+            for piece in ["GET /he", "re HTTP/1.1\r", "\n\r\n"] {
+                stream.write_all(piece.as_bytes()).unwrap();
+            }
+            let mut told = String::new();
+            stream.read_to_string(&mut told).unwrap();
+            assert!(told.starts_with("HTTP/1.1 200 OK") && told.ends_with("well\n"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_head_without_end_is_not_read_to_it() {
+        let bound = serve(&"127.0.0.1:0".parse().unwrap(), answer).unwrap();
+        let mut stream = TcpStream::connect(bound.resolve().unwrap()[0]).unwrap();
+        // It closes in the middle, so that writing or reading may fail: what counts is that it ends.
+        _ = stream.write_all(&[b'x'; 64 << 10]);
+        let mut told = String::new();
+        _ = stream.read_to_string(&mut told);
+        assert_eq!(told, "");
+    }
+}

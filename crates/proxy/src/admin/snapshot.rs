@@ -1,0 +1,186 @@
+//! The numbers of one moment, as the loop lays them down: plain, and made in tens of microseconds.
+
+use krarup_record::{Distribution, Operation, Quantity, Tally};
+use krarup_units::{Nanos, Stamp};
+
+use crate::core::{Core, Events};
+use crate::dispatch::Workers;
+use crate::pool::{Counts, Pool};
+use crate::server::Health;
+
+/// The upper bounds of the buckets that times are counted in, in nanoseconds; what is longer than the last is counted too.
+pub(super) const BOUNDS: [u64; 18] = [
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
+
+/// Servers up to which each has its buckets: counting them takes the loop some microseconds a server.
+const SERVERS_WITH_BUCKETS: usize = 64;
+
+/// The numbers of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Whether a stop was asked for.
+    pub stopping: bool,
+    pub(super) uptime: Nanos,
+    pub(super) clients: usize,
+    pub(super) events: Events,
+    pub(super) in_progress: usize,
+    /// None: unlimited.
+    pub(super) workers: Option<u32>,
+    pub(super) busy: u32,
+    pub(super) waiting: usize,
+    pub(super) longest: usize,
+    pub(super) disordered: u64,
+    pub(super) operations: Vec<OfOperation>,
+    pub(super) servers: Vec<OfServer>,
+    pub(super) pools: Vec<OfPool>,
+}
+
+/// What one operation added up to.
+#[derive(Clone, Debug)]
+pub(super) struct OfOperation {
+    pub(super) operation: Operation,
+    pub(super) tally: Tally,
+    pub(super) times: [Times; Quantity::COUNT],
+}
+
+/// How one server is, and what it did.
+#[derive(Clone, Debug)]
+pub(super) struct OfServer {
+    pub(super) name: String,
+    pub(super) up: bool,
+    pub(super) ejected: bool,
+    pub(super) requests: u64,
+    pub(super) errors: u64,
+    pub(super) outstanding: usize,
+    pub(super) losses: u64,
+    pub(super) times: Times,
+}
+
+/// How one pool is, and what it did.
+#[derive(Clone, Debug)]
+pub(super) struct OfPool {
+    pub(super) name: String,
+    pub(super) servers_up: usize,
+    pub(super) in_progress: u32,
+    pub(super) counts: Counts,
+}
+
+/// A distribution of times, in buckets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Times {
+    /// Times up to each of [`BOUNDS`], the shorter ones included, as exactly as the histogram tells times apart (0.1 %); empty where only count and sum are told.
+    pub(super) up_to: Vec<u64>,
+    pub(super) count: u64,
+    pub(super) sum: Nanos,
+}
+
+impl Times {
+    pub(super) fn of(distribution: &Distribution, buckets: bool) -> Self {
+        let histogram = distribution.histogram();
+        let exact = distribution.exact();
+        let mut below = 0;
+        let mut from = 0;
+        let mut up_to = |bound: u64| {
+            // Past the greatest there is nothing to count.
+            if from <= exact.greatest.0 {
+                below += histogram.count_between(from, bound);
+                from = histogram.next_non_equivalent(bound);
+            }
+            below
+        };
+        let up_to = if buckets { BOUNDS.iter().map(|bound| up_to(*bound)).collect() } else { Vec::new() };
+        Self { up_to, count: distribution.count(), sum: exact.sum }
+    }
+}
+
+impl Snapshot {
+    /// The numbers now.
+    pub fn of(core: &Core, now: Stamp, stopping: bool) -> Self {
+        let recorder = core.recorder();
+        let times = |operation, quantity| {
+            recorder
+                .histograms()
+                .get(operation, quantity)
+                .map_or_else(Times::default, |times| Times::of(times, true))
+        };
+        let operation = |operation: Operation| OfOperation {
+            operation,
+            tally: recorder.total(operation),
+            times: std::array::from_fn(|quantity| times(operation, Quantity::ALL[quantity])),
+        };
+        let up = |server: &usize| core.servers()[*server].health == Health::Up;
+        let pool = |pool: &Pool| OfPool {
+            name: pool.spec.name.clone(),
+            servers_up: pool.spec.servers.iter().filter(|&server| up(server)).count(),
+            in_progress: pool.busy,
+            counts: pool.counts,
+        };
+        let seen = Operation::ALL.iter().copied().filter(|&operation| recorder.total(operation).count > 0);
+        let buckets = core.servers().len() <= SERVERS_WITH_BUCKETS;
+        let mut servers: Vec<OfServer> = core
+            .servers()
+            .iter()
+            .map(|server| OfServer {
+                name: server.name.clone(),
+                up: server.health == Health::Up,
+                ejected: server.ejected,
+                requests: 0,
+                errors: 0,
+                outstanding: server.outstanding(),
+                losses: server.losses,
+                times: Times::default(),
+            })
+            .collect();
+        for (number, totals) in recorder.servers() {
+            if let Some(server) = servers.get_mut(number) {
+                (server.requests, server.errors) = (totals.requests, totals.errors);
+                server.times = Times::of(&totals.time, buckets);
+            }
+        }
+        Self {
+            stopping,
+            uptime: now - core.started(),
+            clients: core.clients(),
+            events: *core.events(),
+            in_progress: core.unfinished(),
+            workers: match core.settings().workers {
+                Workers::Unlimited => None,
+                Workers::Limited(workers) => Some(workers),
+            },
+            busy: core.dispatch().busy(),
+            waiting: core.dispatch().waiting(),
+            longest: core.dispatch().longest(),
+            disordered: recorder.disordered(),
+            operations: seen.map(operation).collect(),
+            pools: core.pools().iter().map(pool).collect(),
+            servers,
+        }
+    }
+
+    /// Why no more clients should be sent here; none if they should.
+    pub(super) fn not_ready(&self) -> Option<String> {
+        if self.stopping {
+            return Some("stopping".into());
+        }
+        let down = self.pools.iter().find(|pool| pool.servers_up == 0)?;
+        Some(format!("no server of the pool {} is up", down.name))
+    }
+}

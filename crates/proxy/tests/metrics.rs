@@ -1,0 +1,62 @@
+//! The reference page is made from the table of metrics, and the dashboard asks for nothing else. `UPDATE=1` rewrites the page.
+
+use std::fs;
+use std::path::PathBuf;
+
+use krarup_proxy::admin::{TABLE, page};
+
+fn root(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[test]
+fn the_reference_of_metrics_is_the_table() {
+    let path = root("docs/reference/metrics.md");
+    if std::env::var("UPDATE").is_ok_and(|value| value == "1") {
+        fs::write(&path, page()).unwrap();
+    }
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == page(), "docs/reference/metrics.md is not the table; `make docs` rewrites it");
+}
+
+/// Every text under a key, at any depth.
+fn texts(value: &serde_json::Value, key: &str, into: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                if let (true, Some(text)) = (name == key, value.as_str()) {
+                    into.push(text.to_owned());
+                }
+                texts(value, key, into);
+            }
+        }
+        serde_json::Value::Array(values) => values.iter().for_each(|value| texts(value, key, into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_dashboard_asks_for_metrics_that_there_are() {
+    let dashboard = fs::read_to_string(root("packaging/grafana.json")).unwrap();
+    let dashboard: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
+    let mut queries = Vec::new();
+    texts(&dashboard, "expr", &mut queries);
+    texts(&dashboard, "query", &mut queries);
+    assert!(queries.len() >= 12, "the dashboard has queries: {}", queries.len());
+    let mut asked = 0;
+    for query in &queries {
+        for word in query.split(|character: char| !character.is_ascii_alphanumeric() && character != '_') {
+            if !word.starts_with("krarup_") && !word.starts_with("process_") {
+                continue;
+            }
+            asked += 1;
+            let known = TABLE.iter().any(|metric| {
+                let endings: &[&str] =
+                    if metric.kind() == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+                endings.iter().any(|ending| word == format!("{}{ending}", metric.name))
+            });
+            assert!(known, "{word} in `{query}` is no metric");
+        }
+    }
+    assert!(asked + 1 >= queries.len(), "each query but that of the data source asks for a metric");
+}
