@@ -144,6 +144,7 @@ def pools():
     names = ["zeta", "a-long-name", "beta", "127", "alpha"]
     unsorted = [f"127.0.1.{number}:22121:{number} {name}" for number, name in enumerate(names, start=1)]
     yield "fnv1a_64", "modula", None, unsorted
+    yield "fnv1a_64", "ketama", None, [f"/tmp/krarup-golden-{number}.socket:1" for number in range(4)]
     yield "fnv1a_64", "modula", None, [member.split(" ")[0] for member in reversed(odd)] + ["127.0.1.7:11211:3"]
 
 
@@ -163,8 +164,11 @@ async def twemproxy(keys):
 
     servers = []
     for address in addresses:
-        host, port = address.split(":")
-        servers.append(await asyncio.start_server(answering(address), host, int(port)))
+        if address.startswith("/"):
+            servers.append(await asyncio.start_unix_server(answering(address), address))
+        else:
+            host, port = address.split(":")
+            servers.append(await asyncio.start_server(answering(address), host, int(port)))
     with tempfile.TemporaryDirectory() as folder:
         config = []
         for number, (hash_name, distribution, tag, members) in enumerate(asked):
@@ -197,8 +201,10 @@ async def twemproxy(keys):
         finally:
             process.terminate()
             await process.wait()
-    for server in servers:
+    for server, address in zip(servers, addresses):
         server.close()
+        if address.startswith("/"):
+            pathlib.Path(address).unlink()
     return {"program": f"twemproxy {version}", "answers": answers}
 
 

@@ -402,8 +402,8 @@ impl PoolConfig {
 servers = [{servers}]
 
 # Who holds a key: \"all\" servers, or some by \"ketama\" (as twemproxy and weighted libmemcached), \"consistent\" (unweighted
-# libmemcached), \"rendezvous\", \"jump\" or \"modulo\". By `hash` a key becomes a number: fnv1a_64, murmur3, crc32, md5, xxh3,
-# one_at_a_time, ... With a `hash_tag` only what stands between its two characters is hashed.
+# libmemcached), \"rendezvous\", \"jump\", \"modulo\" or \"ch3\" (as mcrouter). By `hash` a key becomes a number: fnv1a_64, murmur3,
+# crc32, md5, xxh3, one_at_a_time, ... With a `hash_tag` only what stands between its two characters is hashed.
 # distribution = \"all\"
 # hash = \"fnv1a_64\"
 # hash_tag = \"{{}}\"

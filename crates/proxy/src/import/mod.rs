@@ -32,6 +32,8 @@ pub struct Imported {
     /// The pool of clients that come by the address of the whole proxy.
     first: String,
     settings: Settings,
+    /// The settings under `[edge]`.
+    edge: Settings,
     pools: Vec<Pool>,
     routes: Vec<Route>,
 }
@@ -68,6 +70,7 @@ impl Imported {
             notes: Vec::new(),
             first: String::new(),
             settings: Vec::new(),
+            edge: Vec::new(),
             pools: Vec::new(),
             routes: Vec::new(),
         }
@@ -102,6 +105,12 @@ impl Imported {
         }
         if self.pools.len() > 1 {
             line(format_args!("default_pool = {}\n", quoted(&self.first)));
+        }
+        if !self.edge.is_empty() {
+            line(format_args!("\n[edge]\n"));
+        }
+        for (key, value) in &self.edge {
+            line(format_args!("{key} = {value}\n"));
         }
         for pool in &self.pools {
             line(format_args!("\n[pools.{}]\n", quoted_key(&pool.name)));

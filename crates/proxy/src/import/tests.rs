@@ -49,6 +49,19 @@ fn several_pools_of_twemproxys_are_several_pools_and_addresses() {
     assert!(notes(text).contains("timeout differs"));
 }
 
+#[test]
+fn unix_sockets_and_what_holds_for_all_connections_are_translated() {
+    let text = "a:\n  listen: /run/a.sock 0660\n  tcpkeepalive: false\n  reuseport: true\n  timeout: 1\n  servers:\n  - /run/1.sock:1\n  \
+                - /run/2.sock:3 two\n";
+    assert_eq!(
+        settings(text),
+        "listen = \"unix:/run/a.sock\"\ntimeout = \"1ms\"\nconnect_timeout = \"1ms\"\n\n[edge]\nsocket_mode = \"0660\"\nkeep_alive = \
+         \"0s\"\nreuse_port = true\n\n[pools.a]\ndistribution = \"ketama\"\nhash = \"fnv1a_64\"\nservers = [\n  { address = \
+         \"unix:/run/2.sock\", weight = 3, name = \"two\" },\n  { address = \"unix:/run/1.sock\", name = \"/run/1.sock:\" },\n]\n"
+    );
+    assert_eq!(notes(text), "");
+}
+
 /// Every key of twemproxy's is either translated or named.
 #[test]
 fn no_key_of_twemproxys_is_dropped_in_silence() {
@@ -60,8 +73,6 @@ fn no_key_of_twemproxys_is_dropped_in_silence() {
     for (key, value) in [
         ("backlog", "512"),
         ("client_connections", "10"),
-        ("tcpkeepalive", "true"),
-        ("reuseport", "true"),
         ("server_connections", "4"),
         ("redis_db", "0"),
         ("distribution", "random"),
@@ -85,7 +96,7 @@ fn what_would_lose_keys_is_refused_with_its_line() {
         (pool(&format!("  hash: md5\n  hash: md5\n{servers}")), "line 4: a has two of `hash`"),
         (pool("  servers:\n  - 127.0.0.1:11212\n"), "line 4: `127.0.0.1:11212` is not of the form"),
         (pool("  servers:\n  - 127.0.0.1:11212:0\n"), "line 4"),
-        (pool("  servers:\n  - /tmp/socket:1\n"), "line 4: `/tmp/socket:1` is a unix socket"),
+        (pool("  servers:\n  - /tmp/socket\n"), "line 4: `/tmp/socket` is not of the form"),
         (pool(""), "line 1: a has no servers"),
         (format!("a:\n{servers}"), "line 1: a does not say where it listens"),
         (pool(&format!("  redis: true\n{servers}")), "no pool that speaks memcached"),
@@ -267,8 +278,14 @@ fn every_key_lies_where_twemproxy_puts_it() {
         for (key, digit) in keys.iter().zip(placed.chars()) {
             let theirs = &servers[digit.to_digit(36).unwrap() as usize];
             let address = theirs.split(' ').next().unwrap().rsplit_once(':').unwrap().0;
+            let scheme = if address.starts_with('/') { "unix:" } else { "" };
             let ours = &topology.servers[pool.servers[placement.primary(key)]];
-            assert_eq!(ours, address, "{distribution} {hash} over {servers:?}: key {}", key.escape_ascii());
+            assert_eq!(
+                *ours,
+                format!("{scheme}{address}"),
+                "{distribution} {hash} over {servers:?}: key {}",
+                key.escape_ascii()
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::placement::KeyHash;
 
 use super::yaml::{self, Entry, Section, Value};
-use super::{Imported, Pool, Server, milliseconds, quoted, set};
+use super::{Imported, Pool, Server, Settings, milliseconds, quoted, set};
 
 /// What twemproxy takes where the file says nothing.
 const FAILURE_LIMIT: u64 = 2;
@@ -18,16 +18,21 @@ pub(super) fn import(text: &str) -> Result<Imported, String> {
         let Some(read) = Read::of(&section, &mut imported.notes)? else { continue };
         timeouts.push((section.name.clone(), read.timeout));
         ejections.push((section.name.clone(), read.ejection));
-        imported.pools.push(read.pool);
-        let listen = (imported.pools.len() - 1, read.listen);
-        let taken = imported.pools[..listen.0]
-            .iter()
-            .any(|pool| pool.settings.iter().any(|(_, value)| *value == listen.1));
-        if taken {
+        for (key, value) in read.edge {
+            if imported.edge.iter().any(|(other, there)| *other == key && *there != value) {
+                imported
+                    .notes
+                    .push(format!("{key} holds for all pools here, and is that of {}", section.name));
+            }
+            set(&mut imported.edge, key, value);
+        }
+        let listen = ("listen", read.listen);
+        if imported.pools.iter().any(|other| other.settings.contains(&listen)) {
             return Err(format!("line {}: two pools listen on {}", section.line, listen.1));
         }
-        let pool = imported.pools.last_mut().expect("just pushed");
-        pool.settings.insert(0, ("listen", listen.1));
+        let mut pool = read.pool;
+        pool.settings.insert(0, listen);
+        imported.pools.push(pool);
     }
     let Some(first) = imported.pools.first_mut() else {
         return Err("there is no pool that speaks memcached's protocol".into());
@@ -90,6 +95,8 @@ struct Read {
     timeout: Option<u64>,
     /// Failures in a row, and milliseconds.
     ejection: Option<(u64, u64)>,
+    /// What is said of all listening sockets and connections here.
+    edge: Settings,
 }
 
 impl Read {
@@ -110,6 +117,7 @@ impl Read {
         let mut timeout = None;
         let (mut eject, mut failures, mut retry) = (false, FAILURE_LIMIT, RETRY_TIMEOUT);
         let mut servers = Vec::new();
+        let mut edge = Settings::new();
         for (place, entry) in section.entries.iter().enumerate() {
             if section.entries[..place].iter().any(|other| other.key == entry.key) {
                 return Err(format!("line {}: {name} has two of `{}`", entry.line, entry.key));
@@ -117,12 +125,13 @@ impl Read {
             match entry.key.as_str() {
                 "listen" => {
                     let text = entry.text()?;
-                    if text.starts_with('/') {
-                        return Err(entry.error(
-                            "is a unix socket, and krarup listens on TCP only; give it a port first",
-                        ));
+                    if let Some((path, mode)) = text.split_once(' ').filter(|_| text.starts_with('/')) {
+                        edge.push(("socket_mode", quoted(mode)));
+                        listen = Some(quoted(&format!("unix:{path}")));
+                    } else {
+                        let scheme = if text.starts_with('/') { "unix:" } else { "" };
+                        listen = Some(quoted(&format!("{scheme}{text}")));
                     }
-                    listen = Some(quoted(text));
                 }
                 "hash" => {
                     let known =
@@ -170,8 +179,10 @@ impl Read {
                         "is not translated, as twemproxy itself takes no notice of it; max_connections bounds all clients",
                     );
                 }
-                "tcpkeepalive" => note(entry, "is not translated: it is not a matter of the pool here"),
-                "reuseport" => note(entry, "is not translated: one process serves all clients"),
+                // It is on here unless it is turned off.
+                "tcpkeepalive" if entry.truth()? => {}
+                "tcpkeepalive" => edge.push(("keep_alive", quoted("0s"))),
+                "reuseport" => edge.push(("reuse_port", entry.truth()?.to_string())),
                 "server_connections" => {
                     if entry.number()? > 1 {
                         note(
@@ -199,7 +210,7 @@ impl Read {
         }
         servers.sort_by_key(twemproxys_order);
         let pool = Pool { name: name.clone(), settings, servers };
-        Ok(Some(Self { pool, listen, timeout, ejection: eject.then_some((failures, retry)) }))
+        Ok(Some(Self { pool, listen, timeout, ejection: eject.then_some((failures, retry)), edge }))
     }
 }
 
@@ -249,22 +260,23 @@ fn twemproxys_order(server: &Server) -> (usize, String) {
     (name.len(), name)
 }
 
-/// `host:port:weight`, and perhaps a name after a blank.
+/// `host:port:weight` or `/path:weight`, and perhaps a name after a blank.
 fn server(text: &str) -> Result<Server, String> {
-    const FORM: &str = "is not of the form host:port:weight, with a name after a blank if there is one";
-    if text.starts_with('/') {
-        return Err(
-            "is a unix socket, and krarup connects by TCP only; without this server keys would move".into()
-        );
-    }
+    const FORM: &str =
+        "is not of the form host:port:weight or /path:weight, with a name after a blank if there is one";
     let (address, name) = match text.rsplit_once(' ') {
         Some((address, name)) => (address, Some(name.to_owned())),
         None => (text, None),
     };
     let (address, weight) = address.rsplit_once(':').ok_or(FORM)?;
+    let weight = weight.parse().ok().filter(|weight| *weight >= 1).ok_or("has no weight of 1 or more")?;
+    if address.starts_with('/') {
+        // twemproxy takes the name up to where a port would end, and so the colon too.
+        let name = name.unwrap_or_else(|| format!("{address}:"));
+        return Ok(Server { address: format!("unix:{address}"), weight, name: Some(name) });
+    }
     let (host, port) = address.rsplit_once(':').ok_or(FORM)?;
     let port: u16 = port.parse().map_err(|_| FORM)?;
-    let weight = weight.parse().ok().filter(|weight| *weight >= 1).ok_or("has no weight of 1 or more")?;
     let bare = host.contains(':') && !host.starts_with('[');
     let address = if bare { format!("[{host}]:{port}") } else { address.to_owned() };
     Ok(Server { address, weight, name })
