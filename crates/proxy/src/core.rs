@@ -34,7 +34,10 @@ use crate::topology::Topology;
 mod answer;
 mod ask;
 mod elsewhere;
+mod reload;
 mod reply;
+
+pub use reload::Reconfigured;
 
 /// Memory kept for the replies of a client that has read them all, in bytes.
 const CLIENT_KEEP: usize = 64 << 10;
@@ -130,6 +133,8 @@ pub struct Core {
     dispatch: Dispatch,
     pools: Vec<Pool>,
     routes: Routes,
+    /// The pool of those whose own is no more.
+    first_pool: usize,
     /// Room for the holders of a key.
     holders: Vec<usize>,
     /// Parts of reads that wait for one of their server's readers.
@@ -172,6 +177,7 @@ impl Core {
             exchanges: Arena::new(),
             pools: topology.pools.into_iter().map(Pool::new).collect(),
             routes: Routes::new(topology.routes),
+            first_pool: 0,
             holders: Vec::new(),
             queued_at_servers: 0,
             freed_readers: Vec::new(),

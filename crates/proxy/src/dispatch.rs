@@ -39,6 +39,12 @@ impl Dispatch {
         Self { workers, busy: 0, queue: VecDeque::new(), bound, longest: 0 }
     }
 
+    /// From now on there are so many workers and places. Who is at work or waits already stays.
+    pub(crate) fn resize(&mut self, workers: Workers, bound: usize) {
+        self.workers = workers;
+        self.bound = bound;
+    }
+
     /// Whether one more request can be taken or queued. If not, its client is not listened to.
     pub(crate) fn has_room(&self) -> bool {
         self.has_idle_worker() || self.queue.len() < self.bound

@@ -49,7 +49,7 @@ pub mod summary;
 pub mod topology;
 
 pub use config::Config;
-pub use core::{Core, Events, RowSink, Settings};
+pub use core::{Core, Events, Reconfigured, RowSink, Settings};
 pub use dispatch::Workers;
 pub use edge::Edge;
 pub use pool::Counts;

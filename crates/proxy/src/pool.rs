@@ -25,6 +25,8 @@ pub(crate) struct Pool {
     hedge: Option<Hedging>,
     /// For each key that is being fetched, the request that fetches it.
     pub(crate) leaders: HashMap<Vec<u8>, u32>,
+    /// Whether no configuration has it any more.
+    pub(crate) retired: bool,
 }
 
 /// What a pool did besides answering, each counted when it happened.
@@ -54,7 +56,7 @@ pub struct Counts {
     pub guttered: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Member {
     up: bool,
     /// Keys it was asked for.
@@ -96,17 +98,8 @@ impl Counts {
 
 impl Pool {
     pub(crate) fn new(spec: PoolSpec) -> Self {
-        let member = |_| Member {
-            up: false,
-            given: 0,
-            readers: 0,
-            queue: VecDeque::new(),
-            longest: 0,
-            returning: None,
-            credit: 0.0,
-        };
         Self {
-            members: (0..spec.servers.len()).map(member).collect(),
+            members: spec.servers.iter().map(|_| Member::default()).collect(),
             order: Vec::new(),
             turn: 0,
             random: 0x9E37_79B9_7F4A_7C15,
@@ -117,6 +110,7 @@ impl Pool {
             shadowed: 0.0,
             hedge: spec.hedge.map(Hedging::new),
             leaders: HashMap::new(),
+            retired: false,
             spec,
         }
     }
@@ -133,6 +127,42 @@ impl Pool {
             member.up = true;
             member.returning = gradually.then_some(now);
             member.credit = 0.0;
+        }
+    }
+
+    /// Becomes what another configuration says, and keeps what it knows of servers that stay. Returns the parts whose queue is
+    /// no more.
+    pub(crate) fn become_spec(&mut self, spec: PoolSpec) -> Vec<Waiting> {
+        let mut stranded = if spec.readers.is_none() { self.strand() } else { Vec::new() };
+        let mut before: Vec<(usize, Member)> =
+            self.spec.servers.iter().copied().zip(std::mem::take(&mut self.members)).collect();
+        for &server in &spec.servers {
+            let known = before.iter().position(|&(other, _)| other == server);
+            self.members.push(known.map_or_else(Member::default, |known| before.swap_remove(known).1));
+        }
+        stranded.extend(before.into_iter().flat_map(|(_, member)| member.queue));
+        let old = std::mem::replace(&mut self.spec, spec);
+        if old.rate != self.spec.rate {
+            self.tokens = Tokens::new(self.spec.rate);
+        }
+        if old.retry_budget != self.spec.retry_budget {
+            self.retries = Budget::new(self.spec.retry_budget);
+        }
+        if old.hedge != self.spec.hedge {
+            self.hedge = self.spec.hedge.map(Hedging::new);
+        }
+        stranded
+    }
+
+    /// The parts in all its queues, which are empty then.
+    pub(crate) fn strand(&mut self) -> Vec<Waiting> {
+        self.members.iter_mut().flat_map(|member| std::mem::take(&mut member.queue)).collect()
+    }
+
+    /// A server that is up may be new to this pool.
+    pub(crate) fn is_there(&mut self, server: usize, now: Stamp) {
+        if self.place_of(server).is_some_and(|place| !self.members[place].up) {
+            self.came_up(server, now, false);
         }
     }
 

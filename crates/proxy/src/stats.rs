@@ -73,7 +73,7 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     ] {
         stat(name, &mean_micros(time, all.count));
     }
-    stat("servers", &core.servers().len());
+    stat("servers", &core.servers().iter().filter(|server| !server.retired).count());
     stat("servers_up", &core.servers().iter().filter(|server| server.health == Health::Up).count());
     stat("server_losses", &events.server_losses);
     stat("desynchronised", &events.desynchronised);
@@ -84,7 +84,7 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
 }
 
 fn servers(core: &Core, out: &mut Vec<u8>) {
-    for (number, server) in core.servers().iter().enumerate() {
+    for (number, server) in core.servers().iter().enumerate().filter(|(_, server)| !server.retired) {
         let mut stat = |name: &str, value: &dyn ToString| {
             write::stat(out, &format!("{number}:{name}"), &value.to_string());
         };
@@ -113,7 +113,7 @@ fn servers(core: &Core, out: &mut Vec<u8>) {
 
 /// The pools, what they were told to be and what they have done.
 fn pools(core: &Core, out: &mut Vec<u8>) {
-    for pool in core.pools() {
+    for pool in core.pools().iter().filter(|pool| !pool.retired) {
         let spec = &pool.spec;
         let mut stat = |name: &str, value: &dyn ToString| {
             write::stat(out, &format!("{}:{name}", spec.name), &value.to_string());

@@ -219,7 +219,7 @@ impl Core {
     }
 
     /// A server will not answer for its keys of a retrieval: they are asked for elsewhere, or the request has failed.
-    fn part_failed(&mut self, number: u32, part: u16, text: &str, outcome: Outcome, now: Stamp) {
+    pub(super) fn part_failed(&mut self, number: u32, part: u16, text: &str, outcome: Outcome, now: Stamp) {
         let this = self.exchanges[number].parts[usize::from(part)];
         if this.open > 0 || this.answered {
             return;

@@ -55,7 +55,9 @@ impl Core {
         taken: Taken,
         now: Stamp,
     ) {
+        let entry = self.living(self.exchanges[number].entry);
         let exchange = &mut self.exchanges[number];
+        exchange.entry = entry;
         exchange.stage = Stage::Asked;
         exchange.holds_worker = true;
         exchange.visit.taken = now;

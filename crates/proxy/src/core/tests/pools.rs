@@ -440,3 +440,56 @@ fn a_full_queue_before_a_server_makes_clients_wait() {
     }
     assert_eq!(world.core.unfinished(), 0);
 }
+
+#[test]
+fn another_configuration_takes_over_and_nothing_under_way_is_lost() {
+    let mut world = one_pool(PoolSpec { readers: Some(1), ..placed("main", vec![0, 1], 1) });
+    let (client, other) = (world.client(), world.client());
+    let stays = key_at(&world, &[0]);
+    let goes = key_at(&world, &[1]);
+    world.send(client, format!("get {goes}\r\nget {goes}\r\n")).send(other, format!("get {stays}\r\n"));
+    assert_eq!(world.asked(1), format!("get {goes}\r\n"));
+    // The second server goes, a third comes; the pool has no readers any more, and there is another pool.
+    let topology = Topology {
+        servers: vec!["server-2:1".into(), "server-0:1".into()],
+        pools: vec![placed("main", vec![1, 0], 1), PoolSpec::of("new", vec![0])],
+        routes: vec![Route { prefix: b"n:".to_vec(), pool: 1, strip: false, add: Vec::new() }],
+    };
+    let told = world.core.reconfigure(settings(), topology, world.now);
+    assert_eq!(told, Reconfigured { servers: vec![2, 0], pools: vec![0, 1] });
+    world.received.push(Vec::new());
+    assert!(!world.core.server_can_go(1) && !world.core.server_is_wanted(1));
+    assert_eq!(world.asked(1), format!("get {goes}\r\n"), "what waited for a reader is asked at once");
+    world.answer(1, format!("{}END\r\nEND\r\n", value(&goes, "1")));
+    assert_eq!(world.replied(client), format!("{}END\r\nEND\r\n", value(&goes, "1")));
+    assert!(world.core.server_can_go(1));
+    world.core.server_let_go(1);
+    world.bring_up(2);
+    world.send(client, format!("get {goes}\r\nget n:1\r\n"));
+    assert_eq!(world.asked(2), format!("get {goes}\r\nget n:1\r\n"));
+    world.write_servers();
+    world.answer(2, "END\r\nEND\r\n").answer(0, "END\r\n");
+    assert_eq!(world.replied(other), "END\r\n");
+    assert_eq!(world.replied(client), "END\r\nEND\r\n");
+    // A server that comes back has its old number.
+    let topology = Topology::replicated(vec!["server-1:1".into()], MultiGet::Whole);
+    assert_eq!(world.core.reconfigure(settings(), topology, world.now).servers, [1]);
+    world.send(client, "get a\r\n");
+    assert_eq!(world.replied(client), "SERVER_ERROR server-1:1 is down\r\n");
+    world.bring_up(1);
+    world.send(client, "get a\r\n");
+    assert_eq!(world.asked(1), "get a\r\n");
+}
+
+#[test]
+fn clients_of_a_pool_that_is_no_more_belong_to_the_first() {
+    let mut world = two_pools(PoolSpec::of("a", vec![0]), PoolSpec::of("b", vec![1]));
+    let id = world.core.client_opened_at(1);
+    world.unread.insert(id, Vec::new());
+    world.replies.insert(id, Vec::new());
+    let topology =
+        Topology { servers: names(1), pools: vec![PoolSpec::of("c", vec![0])], routes: Vec::new() };
+    assert_eq!(world.core.reconfigure(settings(), topology, world.now).pools, [2]);
+    world.send(id, "get a\r\n");
+    assert_eq!(world.asked(0), "get a\r\n");
+}

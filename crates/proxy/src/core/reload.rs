@@ -1,0 +1,139 @@
+//! Another configuration while requests are under way: nothing that was accepted is lost.
+//!
+//! Servers and pools keep their numbers for ever, because requests under way refer to them. What the new configuration does not
+//! have is retired: it gets no more requests, and its connection may be closed when it owes no answer.
+
+use krarup_units::Stamp;
+
+use super::{Core, Settings};
+use crate::pool::{Pool, Waiting};
+use crate::route::Routes;
+use crate::server::{Health, Server};
+use crate::topology::{PoolSpec, Topology};
+
+/// What the engine does after [`Core::reconfigure`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reconfigured {
+    /// For each server of the new topology, its number.
+    pub servers: Vec<usize>,
+    /// For each pool of the new topology, its number: what [`Core::client_opened_at`] is told.
+    pub pools: Vec<usize>,
+}
+
+impl Core {
+    /// Goes on with other settings and another topology. Pools and servers with the same names go on as they are; clients of a
+    /// pool that is no more belong to the first pool of the new topology.
+    pub fn reconfigure(&mut self, settings: Settings, topology: Topology, now: Stamp) -> Reconfigured {
+        assert!(!topology.pools.is_empty(), "there is at least one pool");
+        self.dispatch.resize(settings.workers, settings.queue);
+        self.settings = settings;
+        let servers: Vec<usize> =
+            topology.servers.into_iter().map(|name| self.number_of_server(name)).collect();
+        for number in 0..self.servers.len() {
+            self.servers[number].retired = !servers.contains(&number);
+        }
+        let pools: Vec<usize> = topology.pools.iter().map(|spec| self.number_of_pool(spec)).collect();
+        let mut stranded: Vec<Waiting> = Vec::new();
+        for (number, pool) in self.pools.iter_mut().enumerate() {
+            pool.retired = !pools.contains(&number);
+            if pool.retired {
+                stranded.append(&mut pool.strand());
+            }
+        }
+        for (&number, mut spec) in pools.iter().zip(topology.pools) {
+            spec.renumber(&servers, &pools);
+            stranded.append(&mut self.pools[number].become_spec(spec));
+            for server in 0..self.servers.len() {
+                if self.servers[server].health == Health::Up {
+                    self.pools[number].is_there(server, now);
+                }
+            }
+        }
+        let mut routes = topology.routes;
+        for route in &mut routes {
+            route.pool = pools[route.pool];
+        }
+        self.routes = Routes::new(routes);
+        self.first_pool = pools[0];
+        // They have waited long enough for a reader that there may be no more.
+        for Waiting { exchange, part } in stranded {
+            self.queued_at_servers -= 1;
+            let this = &mut self.exchanges[exchange].parts[usize::from(part)];
+            this.queued = false;
+            let server = this.server;
+            if self.servers[server].health == Health::Up {
+                self.ask_part_at(exchange, part, server, now);
+            } else {
+                let text = format!("SERVER_ERROR {} is down\r\n", self.servers[server].name);
+                self.part_failed(exchange, part, &text, krarup_record::Outcome::ServerLost, now);
+            }
+        }
+        for pool in 0..self.pools.len() {
+            for server in self.pools[pool].spec.servers.clone() {
+                self.freed_readers.push((pool, server));
+            }
+        }
+        self.pump(now);
+        Reconfigured { servers, pools }
+    }
+
+    /// Whether the server is in no pool any more and owes no answer: its connection can be closed.
+    pub fn server_can_go(&self, server: usize) -> bool {
+        let link = &self.servers[server];
+        link.retired && link.outstanding() == 0 && link.out.is_empty()
+    }
+
+    /// Whether the server is in a pool.
+    pub fn server_is_wanted(&self, server: usize) -> bool {
+        !self.servers[server].retired
+    }
+
+    /// A server that is in no pool any more has been closed.
+    pub fn server_let_go(&mut self, server: usize) {
+        debug_assert!(self.server_can_go(server), "nothing it owes is lost");
+        self.servers[server].health = Health::Down;
+        for pool in &mut self.pools {
+            pool.went_down(server);
+        }
+    }
+
+    fn number_of_server(&mut self, name: String) -> usize {
+        match self.servers.iter().position(|server| server.name == name) {
+            Some(known) => known,
+            None => {
+                self.servers.push(Server::new(name));
+                self.servers.len() - 1
+            }
+        }
+    }
+
+    fn number_of_pool(&mut self, spec: &PoolSpec) -> usize {
+        match self.pools.iter().position(|pool| pool.spec.name == spec.name) {
+            Some(known) => known,
+            None => {
+                self.pools.push(Pool::new(PoolSpec::of(&spec.name, Vec::new())));
+                self.pools.len() - 1
+            }
+        }
+    }
+
+    /// The pool of a client or a request whose own pool may be no more.
+    pub(super) fn living(&self, entry: usize) -> usize {
+        if self.pools[entry].retired { self.first_pool } else { entry }
+    }
+}
+
+impl PoolSpec {
+    /// Places in a topology become the numbers that servers and pools have here.
+    fn renumber(&mut self, servers: &[usize], pools: &[usize]) {
+        for server in &mut self.servers {
+            *server = servers[*server];
+        }
+        for stand_in in self.gutter.iter_mut().chain(&mut self.warm) {
+            stand_in.pool = pools[stand_in.pool];
+        }
+        if let Some(shadow) = &mut self.shadow {
+            shadow.pool = pools[shadow.pool];
+        }
+    }
+}
