@@ -48,6 +48,11 @@ impl Failure {
         if self.advice().is_some() { self } else { self.hint(hint) }
     }
 
+    /// What went wrong, without what to do about it.
+    pub(crate) fn message(&self) -> &str {
+        self.advice().map_or(&self.message, |(message, _)| message)
+    }
+
     /// Tells it on stderr; stdout is for data.
     pub(crate) fn report(&self) -> ExitCode {
         let (message, hint) = self.advice().unwrap_or((&self.message, ""));

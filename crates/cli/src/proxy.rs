@@ -171,7 +171,12 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         core.keep_rows(Box::new(Rows(begun.lane())));
         writer = Some(begun);
     }
-    let mut ended = events::run(&config, core, clock, tell).map_err(|why| {
+    let again = || {
+        let config = args.config().map_err(|failure| failure.message().to_owned())?;
+        config.check()?;
+        Ok(config)
+    };
+    let mut ended = events::run(config, core, clock, tell, again).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
     })?;
     ended.core.end_rows();
@@ -243,6 +248,12 @@ fn tell(notice: Notice) {
         Notice::Cut(client, bytes) => {
             eprintln!(
                 "warning: the memory is used up; client {client} was disconnected, who left {bytes} bytes unread"
+            );
+        }
+        Notice::Reloaded => eprintln!("the configuration was read again and holds from now on"),
+        Notice::NotReloaded(why) => {
+            eprintln!(
+                "warning: the configuration was read again and is no good: {why}; the one before goes on"
             );
         }
         Notice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),

@@ -70,8 +70,10 @@ pub(crate) struct Server {
     pub(crate) failures: u32,
     /// Whether there have been so many of them that it is left alone for a while.
     pub(crate) ejected: bool,
-    /// Whether no pool has it any more.
+    /// Whether no pool has it any more, or yet.
     pub(crate) retired: bool,
+    /// Whether a pool will have it soon, so that it is connected to already.
+    pub(crate) announced: bool,
 }
 
 impl Server {
@@ -90,6 +92,7 @@ impl Server {
             failures: 0,
             ejected: false,
             retired: false,
+            announced: false,
         }
     }
 

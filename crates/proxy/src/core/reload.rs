@@ -26,11 +26,13 @@ impl Core {
     pub fn reconfigure(&mut self, settings: Settings, topology: Topology, now: Stamp) -> Reconfigured {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         self.dispatch.resize(settings.workers, settings.queue);
-        self.settings = settings;
+        // The clock goes on.
+        self.settings = Settings { unix: self.settings.unix, ..settings };
         let servers: Vec<usize> =
             topology.servers.into_iter().map(|name| self.number_of_server(name)).collect();
         for number in 0..self.servers.len() {
             self.servers[number].retired = !servers.contains(&number);
+            self.servers[number].announced = false;
         }
         let pools: Vec<usize> = topology.pools.iter().map(|spec| self.number_of_pool(spec)).collect();
         let mut stranded: Vec<Waiting> = Vec::new();
@@ -83,9 +85,25 @@ impl Core {
         link.retired && link.outstanding() == 0 && link.out.is_empty()
     }
 
-    /// Whether the server is in a pool.
+    /// Whether the server is in a pool, or will be.
     pub fn server_is_wanted(&self, server: usize) -> bool {
-        !self.servers[server].retired
+        let link = &self.servers[server];
+        !link.retired || link.announced
+    }
+
+    /// These servers, and no others, will be in the topology that is to come: they can be connected to before it holds, so that
+    /// nothing waits or fails when it does. Returns their numbers.
+    pub fn announce(&mut self, names: Vec<String>) -> Vec<usize> {
+        for server in &mut self.servers {
+            server.announced = false;
+        }
+        let before = self.servers.len();
+        let numbers: Vec<usize> = names.into_iter().map(|name| self.number_of_server(name)).collect();
+        for &number in &numbers {
+            self.servers[number].announced = true;
+            self.servers[number].retired |= number >= before;
+        }
+        numbers
     }
 
     /// A server that is in no pool any more has been closed.

@@ -26,15 +26,16 @@ use crate::edge::Credentials;
 use crate::gate::Knock;
 use crate::hold::Hold;
 use crate::patience::{Patience, Waited};
+use crate::topology::Topology;
 
-const LISTENER: Token = Token(0);
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
 /// Monitoring wants numbers.
 const ASKED: Token = Token(3);
-/// Tokens of servers begin here, those of clients behind them.
-const SERVERS: usize = 16;
-const CLIENTS: usize = 1 << 16;
+/// Tokens of listening sockets begin here, those of servers behind them, then those of clients.
+const LISTENERS: usize = 16;
+const SERVERS: usize = 1 << 16;
+const CLIENTS: usize = 1 << 20;
 
 /// What one read from a client may bring. Clients share the buffer; what makes no whole request is kept apart.
 const CLIENT_READ: usize = 256 << 10;
@@ -67,6 +68,10 @@ pub enum Notice {
     Unfinished(usize),
     /// Clients cannot be accepted, and why.
     NotAccepting(String),
+    /// The configuration was read again and holds from now on.
+    Reloaded,
+    /// The configuration was read again and is no good, why; the one before goes on.
+    NotReloaded(String),
     /// Anybody can connect here from other machines, and is asked for nothing.
     Open(Address),
     /// The bound on memory was reached, and this client, who did not read this many bytes, was disconnected.
@@ -90,13 +95,19 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// Runs the proxy until SIGINT or SIGTERM.
+/// Runs the proxy until SIGINT or SIGTERM. At SIGHUP it asks for the configuration `again`.
 ///
 /// # Errors
 /// Before the first client is accepted: the port cannot be had, a name cannot be resolved, the system refuses.
-pub fn run(config: &Config, core: Core, clock: Clock, notice: impl FnMut(Notice)) -> Result<Ended, String> {
+pub fn run(
+    config: Config,
+    core: Core,
+    clock: Clock,
+    notice: impl FnMut(Notice),
+    again: impl FnMut() -> Result<Config, String>,
+) -> Result<Ended, String> {
     let started = clock.now();
-    let mut engine = Engine::start(config, core, clock, notice)?;
+    let mut engine = Engine::start(config, core, clock, notice, again)?;
     engine.run().map_err(|error| format!("the event loop failed: {error}"))?;
     let mut core = engine.core;
     let stopped = clock.now();
@@ -104,14 +115,19 @@ pub fn run(config: &Config, core: Core, clock: Clock, notice: impl FnMut(Notice)
     Ok(Ended { core, started, stopped })
 }
 
-struct Engine<'a, N> {
-    config: &'a Config,
+struct Engine<N, A> {
+    config: Config,
+    /// Reads the configuration again.
+    again: A,
     core: Core,
     clock: Clock,
     notice: N,
     poll: Poll,
     signals: Signals,
-    listener: Option<Listener>,
+    entrances: Vec<Entrance>,
+    /// One more with each listening socket: two never have the same token.
+    entrances_made: usize,
+    coming: Option<Coming>,
     credentials: Credentials,
     patience: Patience,
     /// Whether so much waits in buffers that no more requests are read.
@@ -135,6 +151,29 @@ struct Engine<'a, N> {
     taken_in: usize,
     some_servers: Vec<usize>,
     some_clients: Vec<u32>,
+}
+
+/// A socket that clients connect to.
+struct Entrance {
+    /// As it was configured.
+    address: Address,
+    /// The pool of those who come in here.
+    pool: usize,
+    listener: Listener,
+    token: Token,
+}
+
+/// A configuration that was read and is good, and waits until its servers have been connected to.
+struct Coming {
+    config: Config,
+    topology: Topology,
+    entrances: Vec<(Address, usize)>,
+    /// Listening sockets that are new.
+    opened: Vec<(Address, Listener)>,
+    credentials: Credentials,
+    servers: Vec<usize>,
+    /// It does not wait longer than this.
+    until: Stamp,
 }
 
 /// Whether clients are accepted.
@@ -169,6 +208,8 @@ enum Link {
     Waiting(Stamp),
     Connecting(Stamp),
     Connected,
+    /// No pool has it any more.
+    Retired,
 }
 
 struct ClientLink {
@@ -188,17 +229,40 @@ struct ClientLink {
     ended: bool,
 }
 
-impl<'a, N: FnMut(Notice)> Engine<'a, N> {
-    fn start(config: &'a Config, core: Core, clock: Clock, mut notice: N) -> Result<Self, String> {
+impl ServerLink {
+    /// A server that has not been connected to. Asks for the addresses of its name, and may wait for them.
+    fn to(address: Address, now: Stamp) -> Result<Self, String> {
+        Ok(Self {
+            addresses: if address.file().is_some() { Vec::new() } else { address.resolve()? },
+            address,
+            turn: 0,
+            conn: None,
+            inbox: Inbox::default(),
+            state: Link::Waiting(now),
+            writable: false,
+            told_down: false,
+            told_up: false,
+            tried: false,
+        })
+    }
+}
+
+impl<N: FnMut(Notice), A: FnMut() -> Result<Config, String>> Engine<N, A> {
+    fn start(config: Config, core: Core, clock: Clock, mut notice: N, again: A) -> Result<Self, String> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         let poll = Poll::new().map_err(system)?;
         let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
         let credentials = config.edge.credentials()?;
-        let options = listen::Options { mode: config.edge.socket_mode, share: config.edge.reuse_port };
-        let listener = match listen::inherited().into_iter().next() {
-            Some(listener) => listener,
-            None => listen::listen_with(&config.listen, options)?,
-        };
+        let mut inherited = listen::inherited().into_iter();
+        let mut entrances = Vec::new();
+        for (address, pool) in config.listeners()? {
+            let listener = match inherited.next() {
+                Some(listener) => listener,
+                None => listen_at(&config, &address)?,
+            };
+            let token = Token(LISTENERS + entrances.len());
+            entrances.push(Entrance { address, pool, listener, token });
+        }
         let mut core = core;
         core.sign_in_with(credentials.login.clone());
         let board = match &config.admin {
@@ -210,30 +274,18 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             None => None,
         };
         let now = clock.now();
-        let mut servers = Vec::new();
-        let names = config.addresses();
-        for server in &names {
-            servers.push(ServerLink {
-                address: server.clone(),
-                addresses: if server.file().is_some() { Vec::new() } else { server.resolve()? },
-                turn: 0,
-                conn: None,
-                inbox: Inbox::default(),
-                state: Link::Waiting(now),
-                writable: false,
-                told_down: false,
-                told_up: false,
-                tried: false,
-            });
-        }
+        let servers = config.addresses().into_iter().map(|address| ServerLink::to(address, now));
+        let servers = servers.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            config,
+            again,
             core,
             clock,
             notice,
             poll,
             signals,
-            listener: Some(listener),
+            entrances_made: entrances.len(),
+            entrances,
+            coming: None,
             credentials,
             patience: Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now),
             full: false,
@@ -250,6 +302,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             taken_in: 0,
             some_servers: Vec::new(),
             some_clients: Vec::new(),
+            config,
         })
     }
 
@@ -266,14 +319,14 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             }
             let mut moved = 0;
             let mut accept = false;
+            let mut reload = false;
             for event in &events {
                 match event.token() {
-                    LISTENER => accept = true,
                     STOP => self.stop(),
-                    // Without a terminal nobody reads what we say, and without a reload there is nothing else to do.
-                    RELOAD => self.stop(),
+                    RELOAD => reload = self.signals.reloads() > 0,
                     // It is answered below.
                     ASKED => {}
+                    Token(token) if token < SERVERS => accept = true,
                     Token(token) if token < CLIENTS => {
                         let server = token - SERVERS;
                         let link = &mut self.servers[server];
@@ -328,6 +381,9 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             }
             if accept {
                 self.accept();
+            }
+            if reload {
+                self.reload();
             }
             self.flush();
             self.relieve();
@@ -436,15 +492,18 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
     // ---- clients ----------------------------------------------------------------------------------------
 
     fn accept(&mut self) {
-        if self.accepting != Accepting::Yes {
-            return;
+        for entrance in 0..self.entrances.len() {
+            self.accept_at(entrance);
         }
-        loop {
-            let Some(listener) = &self.listener else { return };
+    }
+
+    fn accept_at(&mut self, entrance: usize) {
+        while self.accepting == Accepting::Yes {
+            let Entrance { listener, pool, .. } = &self.entrances[entrance];
             match listener.accept() {
                 Ok(stream) => {
                     let full = self.core.clients() >= self.config.max_connections;
-                    let id = if full { u32::MAX } else { self.core.client_opened() };
+                    let id = if full { u32::MAX } else { self.core.client_opened_at(*pool) };
                     let token = Token(if full { usize::MAX - 1 } else { CLIENTS + id as usize });
                     let Ok(mut conn) = Conn::accepted(stream, self.poll.registry(), token) else {
                         if !full {
@@ -763,6 +822,13 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
     fn tick(&mut self) {
         let now = self.clock.now();
         for server in 0..self.servers.len() {
+            if !self.core.server_is_wanted(server) {
+                self.retire(server);
+                continue;
+            }
+            if self.servers[server].state == Link::Retired {
+                self.servers[server].state = Link::Waiting(now);
+            }
             match self.servers[server].state {
                 Link::Waiting(until) if until <= now => self.connect(server, now),
                 Link::Connecting(until) if until <= now => {
@@ -773,6 +839,12 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                 }
                 _ => {}
             }
+        }
+        let here = |coming: &mut Coming| {
+            coming.until <= now || coming.servers.iter().all(|&server| self.servers[server].tried)
+        };
+        if let Some(coming) = self.coming.take_if(here) {
+            self.take_over(coming, now);
         }
         self.core.tick(now);
         self.lose_patience(now);
@@ -800,6 +872,97 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
             }
         }
         self.flush();
+    }
+
+    /// Closes the connection to a server that no pool has any more, as soon as it owes nothing.
+    fn retire(&mut self, server: usize) {
+        let link = &mut self.servers[server];
+        match link.state {
+            Link::Connected if !self.core.server_can_go(server) => {
+                if self.core.server_overdue(server, self.clock.now()) {
+                    self.lose(server, "no answer within the time allowed", Outcome::Timeout);
+                }
+                return;
+            }
+            Link::Connected => self.core.server_let_go(server),
+            Link::Retired => return,
+            Link::Waiting(_) | Link::Connecting(_) => {}
+        }
+        link.conn = None;
+        link.inbox.clear();
+        link.inbox.shrink(0);
+        link.state = Link::Retired;
+        link.told_up = false;
+        link.told_down = false;
+    }
+
+    // ---- another configuration --------------------------------------------------------------------------
+
+    /// The configuration is read again. Where it is no good, nothing has changed.
+    fn reload(&mut self) {
+        if self.stop_by.is_some() {
+            return;
+        }
+        match self.prepare() {
+            Ok(coming) => self.coming = Some(coming),
+            Err(why) => (self.notice)(Notice::NotReloaded(why)),
+        }
+    }
+
+    /// Everything that can fail, and the connections to servers that are new.
+    fn prepare(&mut self) -> Result<Coming, String> {
+        let config = (self.again)()?;
+        let (topology, entrances) = (config.topology()?, config.listeners()?);
+        let credentials = config.edge.credentials()?;
+        let now = self.clock.now();
+        let mut added = Vec::new();
+        for address in config.addresses() {
+            if !self.servers.iter().any(|link| link.address == address) {
+                added.push(ServerLink::to(address, now)?);
+            }
+        }
+        let mut opened = Vec::new();
+        for (address, _) in &entrances {
+            if !self.entrances.iter().any(|entrance| entrance.address == *address) {
+                opened.push((address.clone(), listen_at(&config, address)?));
+            }
+        }
+        let servers = self.core.announce(topology.servers.clone());
+        self.servers.append(&mut added);
+        for &server in &servers {
+            let link = &mut self.servers[server];
+            link.tried = link.state == Link::Connected;
+        }
+        let until = now + config.connect_timeout;
+        Ok(Coming { config, topology, entrances, opened, credentials, servers, until })
+    }
+
+    /// The servers of the configuration that comes have been tried: from here on it holds.
+    fn take_over(&mut self, coming: Coming, now: Stamp) {
+        let Coming { config, topology, entrances, mut opened, credentials, .. } = coming;
+        let told = self.core.reconfigure(config.settings(), topology, now);
+        self.core.sign_in_with(credentials.login.clone());
+        let mut before = std::mem::take(&mut self.entrances);
+        for (address, pool) in entrances {
+            let pool = told.pools[pool];
+            if let Some(known) = before.iter().position(|entrance| entrance.address == address) {
+                self.entrances.push(Entrance { pool, ..before.swap_remove(known) });
+                continue;
+            }
+            let here = opened.iter().position(|(other, _)| *other == address);
+            let (_, listener) = opened.swap_remove(here.expect("it was not listened at before"));
+            let token = Token(LISTENERS + self.entrances_made % (SERVERS - LISTENERS));
+            self.entrances_made += 1;
+            self.entrances.push(Entrance { address, pool, listener, token });
+            if self.accepting == Accepting::Yes {
+                self.open_entrance(self.entrances.len() - 1);
+            }
+        }
+        self.credentials = credentials;
+        self.patience = Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now);
+        self.hold = Hold::new(config.hold);
+        self.config = config;
+        (self.notice)(Notice::Reloaded);
     }
 
     /// Disconnects clients that have said nothing for too long, or take too long over one request.
@@ -864,8 +1027,14 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
     /// The servers have been tried: clients may come.
     fn open(&mut self) {
         self.accepting = Accepting::Yes;
-        let Some(listener) = &mut self.listener else { return };
-        let registered = listener.register(self.poll.registry(), LISTENER);
+        for entrance in 0..self.entrances.len() {
+            self.open_entrance(entrance);
+        }
+    }
+
+    fn open_entrance(&mut self, entrance: usize) {
+        let Entrance { listener, token, .. } = &mut self.entrances[entrance];
+        let registered = listener.register(self.poll.registry(), *token);
         match registered.and_then(|()| listener.address()) {
             Ok(address) => {
                 let asked = self.credentials.users.is_some()
@@ -894,6 +1063,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
                         at(deadline);
                     }
                 }
+                Link::Retired => {}
             }
         }
         if let Accepting::After(until) | Accepting::Retry(until) = self.accepting {
@@ -901,6 +1071,9 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         }
         if let Some(due) = self.core.due() {
             at(due);
+        }
+        if let Some(coming) = &self.coming {
+            at(coming.until);
         }
         if self.core.clients() > 0
             && let Some(due) = self.patience.due()
@@ -919,7 +1092,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
 
     /// A stop was asked for; the second time, at once.
     fn stop(&mut self) {
-        if self.signals.stops() + self.signals.reloads() == 0 {
+        if self.signals.stops() == 0 {
             return;
         }
         let now = self.clock.now();
@@ -930,7 +1103,7 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         self.stop_by = Some(now + self.config.shutdown_limit);
         // Who has connected is heard: with a shared port another process takes those who connect from now on.
         self.accept();
-        self.listener = None;
+        self.entrances.clear();
         (self.notice)(Notice::Stopping);
         // What has arrived is still taken; then each client hears the end once it has its replies.
         for id in 0..self.clients.len() as u32 {
@@ -957,6 +1130,11 @@ impl<'a, N: FnMut(Notice)> Engine<'a, N> {
         }
         true
     }
+}
+
+fn listen_at(config: &Config, address: &Address) -> Result<Listener, String> {
+    let options = listen::Options { mode: config.edge.socket_mode, share: config.edge.reuse_port };
+    listen::listen_with(address, options)
 }
 
 fn link_has_output(core: &Core, server: usize) -> bool {
