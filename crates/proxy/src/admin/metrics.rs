@@ -153,6 +153,16 @@ pub const TABLE: &[Metric] = &[
     ),
     server("krarup_server_errors_total", |one| one.errors, "Those of them that did not end well."),
     server_gauge("krarup_server_outstanding", |one| one.outstanding as f64, "Answers that the server owes."),
+    server_gauge(
+        "krarup_server_readers_busy",
+        |one| one.readers.0 as f64,
+        "Readers of the server that hold a read, in pools with `readers`.",
+    ),
+    server_gauge(
+        "krarup_server_read_queue_length",
+        |one| one.readers.1 as f64,
+        "Reads, or parts of reads, that wait for one of them.",
+    ),
     server(
         "krarup_server_losses_total",
         |one| one.losses,

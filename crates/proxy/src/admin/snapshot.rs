@@ -71,6 +71,8 @@ pub(super) struct OfServer {
     pub(super) errors: u64,
     pub(super) outstanding: usize,
     pub(super) losses: u64,
+    /// Readers busy, and parts of reads that wait for one.
+    pub(super) readers: (u64, u64),
     pub(super) times: Times,
 }
 
@@ -135,26 +137,26 @@ impl Snapshot {
         };
         let seen = Operation::ALL.iter().copied().filter(|&operation| recorder.total(operation).count > 0);
         let buckets = core.servers().len() <= SERVERS_WITH_BUCKETS;
-        let mut servers: Vec<OfServer> = core
-            .servers()
-            .iter()
-            .map(|server| OfServer {
-                name: server.name.clone(),
-                up: server.health == Health::Up,
-                ejected: server.ejected,
-                requests: 0,
-                errors: 0,
-                outstanding: server.outstanding(),
-                losses: server.losses,
-                times: Times::default(),
-            })
-            .collect();
-        for (number, totals) in recorder.servers() {
-            if let Some(server) = servers.get_mut(number) {
-                (server.requests, server.errors) = (totals.requests, totals.errors);
-                server.times = Times::of(&totals.time, buckets);
-            }
+        let mut totals = vec![None; core.servers().len()];
+        for (number, one) in recorder.servers().filter(|(number, _)| *number < core.servers().len()) {
+            totals[number] = Some(one);
         }
+        let readers = |number| {
+            let of_pools = core.pools().iter().filter_map(|pool| pool.readers_of(number));
+            of_pools.fold((0, 0), |(busy, waiting), one| (busy + u64::from(one.0), waiting + one.1 as u64))
+        };
+        let known = core.servers().iter().zip(totals).enumerate().filter(|(_, (server, _))| !server.retired);
+        let servers = known.map(|(number, (server, totals))| OfServer {
+            name: server.name.clone(),
+            up: server.health == Health::Up,
+            ejected: server.ejected,
+            requests: totals.map_or(0, |totals| totals.requests),
+            errors: totals.map_or(0, |totals| totals.errors),
+            outstanding: server.outstanding(),
+            losses: server.losses,
+            readers: readers(number),
+            times: totals.map_or_else(Times::default, |totals| Times::of(&totals.time, buckets)),
+        });
         Self {
             stopping,
             uptime: now - core.started(),
@@ -170,8 +172,8 @@ impl Snapshot {
             longest: core.dispatch().longest(),
             disordered: recorder.disordered(),
             operations: seen.map(operation).collect(),
-            pools: core.pools().iter().map(pool).collect(),
-            servers,
+            pools: core.pools().iter().filter(|pool| !pool.retired).map(pool).collect(),
+            servers: servers.collect(),
         }
     }
 

@@ -25,6 +25,7 @@ fn moment() -> Snapshot {
         errors: 1,
         outstanding: 2,
         losses: 3,
+        readers: (1, 2),
         times: times.clone(),
     };
     let operation = |operation| OfOperation {
