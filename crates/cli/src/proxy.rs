@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args};
 use krarup_net::{Address, Clock};
 use krarup_proxy::engine::events::{self, Notice};
+use krarup_proxy::engine::outlook::Source;
 use krarup_proxy::import::Imported;
 use krarup_proxy::{Config, Core, MultiGet, RowSink, Summary, config};
 use krarup_record::file::rows::{Lane, RowWriter};
@@ -20,7 +21,7 @@ mod ending;
 ///
 /// Every server holds a copy of everything: writes go to all, reads to the one that was given the least work.
 /// Ends on SIGINT or SIGTERM: finishes what is in flight and prints its statistics.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(after_help = "The flags of the classic course middleware work as they are:\n  \
     krarup proxy -l 127.0.0.1 -p 11211 -t 64 -s true -m 127.0.0.1:11212 127.0.0.1:11213")]
 pub(crate) struct ProxyArgs {
@@ -156,6 +157,16 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         })?;
     }
     krarup_net::files::allow_many();
+    let own = args.clone();
+    let again = move || {
+        let config = own.config().map_err(|failure| failure.message().to_owned())?;
+        config.check()?;
+        Ok(config)
+    };
+    let source = Source::new(config, again).map_err(|why| {
+        Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
+    })?;
+    let config = &source.resolved.config;
     let clock = Clock::start();
     let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
     let topology = config.topology().expect("the configuration was checked");
@@ -171,14 +182,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         core.keep_rows(Box::new(Rows(begun.lane())));
         writer = Some(begun);
     }
-    let again = || {
-        let config = args.config().map_err(|failure| failure.message().to_owned())?;
-        config.check()?;
-        Ok(config)
-    };
-    let mut ended = events::run(config, core, clock, tell, again).map_err(|why| {
-        Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
-    })?;
+    let mut ended = events::run(source, core, clock, tell).map_err(Failure::usage)?;
     ended.core.end_rows();
     let mut summary = Summary::of(&ended.core, ended.stopped);
     summary.cpu_seconds = krarup_lab::host::cpu_time(std::process::id()).map(Nanos::as_seconds);

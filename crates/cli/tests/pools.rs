@@ -136,3 +136,17 @@ fn another_configuration_takes_over_without_a_lost_request() {
     let ended = proxy.stop();
     assert!(format!("{ended:?}").contains(", 0 errors,"), "{ended:?}");
 }
+
+#[test]
+fn a_name_can_stand_for_its_addresses() {
+    let server = memcached();
+    let port = server.address().port();
+    let text = format!(
+        "servers = [{{ address = \"localhost:{port}\", every_address = true }}]\nwrites = \"first\"\n"
+    );
+    let proxy = proxy(&file("pools-names.toml", &text));
+    let mut client = proxy.connect();
+    store(&mut client, ["a".into()]);
+    let servers = client.stats("servers");
+    assert!(servers.values().any(|name| *name == server.address().to_string()), "{servers:?}");
+}

@@ -39,7 +39,7 @@ const POOLS: &str = "\
 ";
 
 /// The keys at the top level that are not a pool's.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "pools",
     "default_pool",
     "routes",
@@ -53,6 +53,7 @@ const KEYS: [&str; 20] = [
     "connect_timeout",
     "reconnect_after",
     "reconnect_at_most",
+    "resolve_every",
     "eject_after",
     "eject_for",
     "return_over",
@@ -105,6 +106,9 @@ pub struct Config {
     /// The longest wait before connecting again.
     #[serde(deserialize_with = "length")]
     pub reconnect_at_most: Nanos,
+    /// How often the names of servers are looked up again; zero: never.
+    #[serde(deserialize_with = "length")]
+    pub resolve_every: Nanos,
     /// Failures in a row after which a server is ejected; none: never.
     pub eject_after: Option<u32>,
     /// How long an ejected server is left alone.
@@ -143,6 +147,7 @@ impl Default for Config {
             connect_timeout: Nanos::from_secs(1),
             reconnect_after: Nanos::from_millis(20),
             reconnect_at_most: Nanos::from_secs(2),
+            resolve_every: Nanos::from_secs(30),
             eject_after: None,
             eject_for: Nanos::from_secs(10),
             return_over: Nanos::from_secs(10),
@@ -351,6 +356,7 @@ impl Config {
             ("connect_timeout", self.connect_timeout),
             ("reconnect_after", self.reconnect_after),
             ("reconnect_at_most", self.reconnect_at_most),
+            ("resolve_every", self.resolve_every),
             ("shutdown_limit", self.shutdown_limit),
         ] {
             if value > Nanos::from_secs(86_400) {
@@ -461,6 +467,9 @@ connect_timeout = {connect_timeout}
 reconnect_after = {reconnect_after}
 reconnect_at_most = {reconnect_at_most}
 
+# How often the names of servers are looked up again; 0 is never.
+resolve_every = {resolve_every}
+
 # A server that fails so many times in a row, with no request answered between, is left alone for `eject_for`; when it is back
 # its share of reads grows from nothing over `return_over`.
 {eject_after}
@@ -483,6 +492,7 @@ hold = {hold}
             pool = self.main.commented(),
             pools = POOLS,
             eject_after = self.eject_after.map_or("# eject_after = 5".to_owned(), |most| format!("eject_after = {most}")),
+            resolve_every = length(self.resolve_every),
             eject_for = length(self.eject_for),
             return_over = length(self.return_over),
             queue = self.queue,

@@ -37,7 +37,7 @@ pub struct Board {
 
 impl Board {
     /// A board that wakes the loop by `waker`.
-    pub fn new(waker: mio::Waker) -> Arc<Self> {
+    pub fn new(waker: Arc<mio::Waker>) -> Arc<Self> {
         // A loop that cannot be woken will be found stuck.
         Self::waking(STUCK, move || _ = waker.wake())
     }

@@ -227,6 +227,8 @@ pub struct ServerConfig {
     pub weight: u32,
     /// What placement hashes; none: its address.
     pub name: Option<String>,
+    /// Whether each address that the name has is a server of its own.
+    pub every_address: bool,
 }
 
 #[derive(Deserialize)]
@@ -247,6 +249,8 @@ struct TableServer {
     #[serde(default = "one")]
     weight: u32,
     name: Option<String>,
+    #[serde(default)]
+    every_address: bool,
 }
 
 fn one() -> u32 {
@@ -257,14 +261,16 @@ impl From<WrittenServer> for ServerConfig {
     fn from(written: WrittenServer) -> Self {
         match written {
             WrittenServer::Plain(address) => address.into(),
-            WrittenServer::Table(TableServer { address, weight, name }) => Self { address, weight, name },
+            WrittenServer::Table(TableServer { address, weight, name, every_address }) => {
+                Self { address, weight, name, every_address }
+            }
         }
     }
 }
 
 impl From<Address> for ServerConfig {
     fn from(address: Address) -> Self {
-        Self { address, weight: 1, name: None }
+        Self { address, weight: 1, name: None, every_address: false }
     }
 }
 
@@ -307,6 +313,9 @@ impl PoolConfig {
             if one.address.port == 0 && one.address.file().is_none() {
                 return Err(wrong("servers", format!("names {}, and no server has port 0", one.address)));
             }
+        }
+        if let Some(one) = self.servers.iter().find(|one| one.every_address && one.name.is_some()) {
+            return Err(wrong("servers", format!("gives all addresses of {} one name", one.address)));
         }
         let placement = match self.distribution {
             Spread::All => None,
@@ -398,7 +407,7 @@ impl PoolConfig {
         format!(
             "\
 # The servers, in order. {{ address = \"host:port\", weight = 2, name = \"b\" }} gives one a weight and the name by which keys are
-# placed. The first holder of a key gives out its cas uniques.
+# placed; with every_address = true each address that the name has is a server of its own. The first holder of a key gives out its cas uniques.
 servers = [{servers}]
 
 # Who holds a key: \"all\" servers, or some by \"ketama\" (as twemproxy and weighted libmemcached), \"consistent\" (unweighted

@@ -23,6 +23,7 @@ use crate::admin::{self, Board, Snapshot};
 use crate::config::Config;
 use crate::core::Core;
 use crate::edge::Credentials;
+use crate::engine::outlook::{News, Numbers, Outlook, Resolved, Source};
 use crate::gate::Knock;
 use crate::hold::Hold;
 use crate::patience::{Patience, Waited};
@@ -30,7 +31,7 @@ use crate::topology::Topology;
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
-/// Monitoring wants numbers.
+/// Monitoring wants numbers, or there are news from outside.
 const ASKED: Token = Token(3);
 /// Tokens of listening sockets begin here, those of servers behind them, then those of clients.
 const LISTENERS: usize = 16;
@@ -95,19 +96,14 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// Runs the proxy until SIGINT or SIGTERM. At SIGHUP it asks for the configuration `again`.
+/// Runs the proxy until SIGINT or SIGTERM. At SIGHUP the configuration is read again. `core` is for the configuration as it was
+/// resolved.
 ///
 /// # Errors
 /// Before the first client is accepted: the port cannot be had, a name cannot be resolved, the system refuses.
-pub fn run(
-    config: Config,
-    core: Core,
-    clock: Clock,
-    notice: impl FnMut(Notice),
-    again: impl FnMut() -> Result<Config, String>,
-) -> Result<Ended, String> {
+pub fn run(source: Source, core: Core, clock: Clock, notice: impl FnMut(Notice)) -> Result<Ended, String> {
     let started = clock.now();
-    let mut engine = Engine::start(config, core, clock, notice, again)?;
+    let mut engine = Engine::start(source, core, clock, notice)?;
     engine.run().map_err(|error| format!("the event loop failed: {error}"))?;
     let mut core = engine.core;
     let stopped = clock.now();
@@ -115,10 +111,9 @@ pub fn run(
     Ok(Ended { core, started, stopped })
 }
 
-struct Engine<N, A> {
+struct Engine<N> {
     config: Config,
-    /// Reads the configuration again.
-    again: A,
+    outlook: Outlook,
     core: Core,
     clock: Clock,
     notice: N,
@@ -230,10 +225,10 @@ struct ClientLink {
 }
 
 impl ServerLink {
-    /// A server that has not been connected to. Asks for the addresses of its name, and may wait for them.
-    fn to(address: Address, now: Stamp) -> Result<Self, String> {
-        Ok(Self {
-            addresses: if address.file().is_some() { Vec::new() } else { address.resolve()? },
+    /// A server that has not been connected to.
+    fn to(address: Address, numbers: &Numbers, now: Stamp) -> Self {
+        Self {
+            addresses: numbers.get(&address).cloned().unwrap_or_default(),
             address,
             turn: 0,
             conn: None,
@@ -243,12 +238,13 @@ impl ServerLink {
             told_down: false,
             told_up: false,
             tried: false,
-        })
+        }
     }
 }
 
-impl<N: FnMut(Notice), A: FnMut() -> Result<Config, String>> Engine<N, A> {
-    fn start(config: Config, core: Core, clock: Clock, mut notice: N, again: A) -> Result<Self, String> {
+impl<N: FnMut(Notice)> Engine<N> {
+    fn start(source: Source, core: Core, clock: Clock, mut notice: N) -> Result<Self, String> {
+        let Resolved { config, numbers } = source.resolved.clone();
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         let poll = Poll::new().map_err(system)?;
         let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
@@ -265,19 +261,22 @@ impl<N: FnMut(Notice), A: FnMut() -> Result<Config, String>> Engine<N, A> {
         }
         let mut core = core;
         core.sign_in_with(credentials.login.clone());
+        let waker = Arc::new(Waker::new(poll.registry(), ASKED).map_err(system)?);
         let board = match &config.admin {
             Some(address) => {
-                let board = Board::new(Waker::new(poll.registry(), ASKED).map_err(system)?);
+                let board = Board::new(Arc::clone(&waker));
                 notice(Notice::Admin(admin::serve(address, Arc::clone(&board))?));
                 Some(board)
             }
             None => None,
         };
         let now = clock.now();
-        let servers = config.addresses().into_iter().map(|address| ServerLink::to(address, now));
-        let servers = servers.collect::<Result<Vec<_>, _>>()?;
+        let addresses = config.addresses().into_iter();
+        let servers = addresses.map(|address| ServerLink::to(address, &numbers, now)).collect();
+        // A loop that cannot be woken hears the news at its next pass.
+        let outlook = Outlook::begin(source, move || _ = waker.wake());
         Ok(Self {
-            again,
+            outlook,
             core,
             clock,
             notice,
@@ -383,7 +382,10 @@ impl<N: FnMut(Notice), A: FnMut() -> Result<Config, String>> Engine<N, A> {
                 self.accept();
             }
             if reload {
-                self.reload();
+                self.outlook.read_again();
+            }
+            while let Some(news) = self.outlook.next() {
+                self.hear(news);
             }
             self.flush();
             self.relieve();
@@ -707,6 +709,9 @@ impl<N: FnMut(Notice), A: FnMut() -> Result<Config, String>> Engine<N, A> {
         let address = &link.address;
         let begun = match address.file() {
             Some(path) => Conn::connect_file(path, self.poll.registry(), token),
+            None if link.addresses.is_empty() => {
+                return self.lose(server, "its name has no address", Outcome::ServerLost);
+            }
             None => {
                 let number = link.addresses[link.turn % link.addresses.len()];
                 link.turn += 1;
@@ -898,27 +903,34 @@ impl<N: FnMut(Notice), A: FnMut() -> Result<Config, String>> Engine<N, A> {
 
     // ---- another configuration --------------------------------------------------------------------------
 
-    /// The configuration is read again. Where it is no good, nothing has changed.
-    fn reload(&mut self) {
-        if self.stop_by.is_some() {
-            return;
-        }
-        match self.prepare() {
-            Ok(coming) => self.coming = Some(coming),
-            Err(why) => (self.notice)(Notice::NotReloaded(why)),
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Numbers(numbers) => {
+                for link in &mut self.servers {
+                    if let Some(found) = numbers.get(&link.address) {
+                        link.addresses.clone_from(found);
+                    }
+                }
+            }
+            News::Configuration(_) if self.stop_by.is_some() => {}
+            // Where it is no good, nothing has changed.
+            News::Configuration(read) => match read.and_then(|resolved| self.prepare(resolved)) {
+                Ok(coming) => self.coming = Some(coming),
+                Err(why) => (self.notice)(Notice::NotReloaded(why)),
+            },
         }
     }
 
     /// Everything that can fail, and the connections to servers that are new.
-    fn prepare(&mut self) -> Result<Coming, String> {
-        let config = (self.again)()?;
+    fn prepare(&mut self, resolved: Resolved) -> Result<Coming, String> {
+        let Resolved { config, numbers } = resolved;
         let (topology, entrances) = (config.topology()?, config.listeners()?);
         let credentials = config.edge.credentials()?;
         let now = self.clock.now();
         let mut added = Vec::new();
         for address in config.addresses() {
             if !self.servers.iter().any(|link| link.address == address) {
-                added.push(ServerLink::to(address, now)?);
+                added.push(ServerLink::to(address, &numbers, now));
             }
         }
         let mut opened = Vec::new();

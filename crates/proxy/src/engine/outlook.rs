@@ -1,0 +1,255 @@
+//! What changes outside: the configuration's file when somebody says so, and the addresses behind names now and then. Looked at
+//! on a thread of its own, because files and name services may make one wait.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use krarup_net::Address;
+use krarup_units::Nanos;
+
+use crate::config::{Config, ServerConfig};
+
+/// The numbers behind addresses.
+pub type Numbers = HashMap<Address, Vec<SocketAddr>>;
+
+/// Asks for the numbers behind an address.
+pub type Resolve<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<SocketAddr>, String>;
+
+/// A configuration whose names have been looked up, those that stand for many servers replaced by these.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// What holds.
+    pub config: Config,
+    /// The numbers of every server that has any.
+    pub numbers: Numbers,
+}
+
+impl Resolved {
+    /// Looks up every name of a configuration `as_written`.
+    ///
+    /// # Errors
+    /// Names the first that has no address.
+    pub fn of(as_written: &Config, resolve: Resolve<'_>) -> Result<Self, String> {
+        let mut config = as_written.clone();
+        let mut numbers = Numbers::new();
+        for pool in std::iter::once(&mut config.main).chain(config.pools.values_mut()) {
+            let mut servers = Vec::new();
+            for server in std::mem::take(&mut pool.servers) {
+                if server.address.file().is_some() {
+                    servers.push(server);
+                    continue;
+                }
+                let mut found = match numbers.get(&server.address) {
+                    Some(known) => known.clone(),
+                    None => resolve(&server.address)?,
+                };
+                if !server.every_address {
+                    numbers.insert(server.address.clone(), found);
+                    servers.push(server);
+                    continue;
+                }
+                // In one order whatever the name service says first: placement may depend on it.
+                found.sort_unstable();
+                found.dedup();
+                for number in found {
+                    let address = Address::from(number);
+                    if servers.iter().any(|other: &ServerConfig| other.address == address) {
+                        continue;
+                    }
+                    numbers.insert(address.clone(), vec![number]);
+                    servers.push(ServerConfig { address, name: None, every_address: false, ..server });
+                }
+            }
+            pool.servers = servers;
+        }
+        Ok(Self { config, numbers })
+    }
+}
+
+/// Where a configuration comes from.
+pub struct Source {
+    /// As it was written.
+    pub written: Config,
+    /// As it holds from the start.
+    pub resolved: Resolved,
+    /// Reads and checks it again.
+    pub again: Box<dyn FnMut() -> Result<Config, String> + Send>,
+}
+
+impl Source {
+    /// Looks up the names of a configuration that was checked.
+    ///
+    /// # Errors
+    /// As [`Resolved::of`].
+    pub fn new(
+        written: Config,
+        again: impl FnMut() -> Result<Config, String> + Send + 'static,
+    ) -> Result<Self, String> {
+        let resolved = Resolved::of(&written, &mut Address::resolve)?;
+        Ok(Self { written, resolved, again: Box::new(again) })
+    }
+}
+
+/// What has changed.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// The configuration was read again, or names that stand for many servers stand for others.
+    Configuration(Box<Result<Resolved, String>>),
+    /// Servers have other numbers.
+    Numbers(Numbers),
+}
+
+/// The thread that looks out; it ends when this is dropped.
+pub(crate) struct Outlook {
+    orders: mpsc::Sender<()>,
+    news: mpsc::Receiver<News>,
+}
+
+impl Outlook {
+    /// Begins to look out; `wake` is called when there are news.
+    pub(crate) fn begin(source: Source, wake: impl Fn() + Send + 'static) -> Self {
+        let (orders, ordered) = mpsc::channel();
+        let (tell, news) = mpsc::channel();
+        std::thread::spawn(move || look_out(source, &ordered, &tell, &wake));
+        Self { orders, news }
+    }
+
+    /// The configuration shall be read again.
+    pub(crate) fn read_again(&self) {
+        // A thread that has ended has nothing more to read.
+        let _ = self.orders.send(());
+    }
+
+    /// The next news, if there are any.
+    pub(crate) fn next(&self) -> Option<News> {
+        self.news.try_recv().ok()
+    }
+}
+
+fn look_out(
+    source: Source,
+    ordered: &mpsc::Receiver<()>,
+    tell: &mpsc::Sender<News>,
+    wake: &(impl Fn() + Send + 'static),
+) {
+    let Source { mut written, mut resolved, mut again } = source;
+    loop {
+        let news = match ordered.recv_timeout(pause(&written)) {
+            Ok(()) => {
+                let read =
+                    again().and_then(|config| Ok((Resolved::of(&config, &mut Address::resolve)?, config)));
+                let read = read.map(|(found, config)| {
+                    written = config;
+                    resolved = found.clone();
+                    found
+                });
+                News::Configuration(Box::new(read))
+            }
+            Err(RecvTimeoutError::Timeout) => match change(&written, &mut resolved, &mut Address::resolve) {
+                Some(news) => news,
+                None => continue,
+            },
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        if tell.send(news).is_err() {
+            return;
+        }
+        wake();
+    }
+}
+
+/// How long to wait before names are looked up again.
+fn pause(written: &Config) -> Duration {
+    let named =
+        |address: &Address| address.file().is_none() && address.host.parse::<std::net::IpAddr>().is_err();
+    let mut pools = std::iter::once(&written.main).chain(written.pools.values());
+    let any = pools.any(|pool| pool.servers.iter().any(|server| named(&server.address)));
+    if any && written.resolve_every > Nanos::ZERO {
+        written.resolve_every.as_duration()
+    } else {
+        Duration::from_secs(86_400)
+    }
+}
+
+/// What is different from `resolved` when all names are looked up again. A name that is not found now stays what it was.
+fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Option<News> {
+    let before = resolved.clone();
+    let found = Resolved::of(written, &mut |address| {
+        resolve(address).or_else(|why| before.numbers.get(address).cloned().ok_or(why))
+    });
+    // A name for many servers that is not found at all changes nothing.
+    let found = found.ok()?;
+    *resolved = found.clone();
+    if found.config.addresses() != before.config.addresses() {
+        return Some(News::Configuration(Box::new(Ok(found))));
+    }
+    let sorted = |numbers: &Numbers| {
+        let mut all: Vec<_> = numbers
+            .iter()
+            .map(|(address, found)| {
+                let mut found = found.clone();
+                found.sort_unstable();
+                (address.to_string(), found)
+            })
+            .collect();
+        all.sort_unstable();
+        all
+    };
+    (sorted(&found.numbers) != sorted(&before.numbers)).then_some(News::Numbers(found.numbers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::parse(text, "f.toml").unwrap()
+    }
+
+    fn numbers(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_name_for_many_servers_becomes_these_and_follows_them() {
+        let written =
+            config("servers = [{ address = \"many:1\", every_address = true, weight = 2 }, \"one:2\"]");
+        let mut many = numbers(&["10.0.0.2:1", "10.0.0.1:1", "10.0.0.2:1"]);
+        let mut one = numbers(&["10.0.9.9:2"]);
+        let answer = |many: &[SocketAddr], one: &[SocketAddr], address: &Address| match &*address.host {
+            "many" => Ok(many.to_vec()),
+            "one" if one.is_empty() => Err("`one` is not known".to_owned()),
+            _ => Ok(one.to_vec()),
+        };
+        let mut resolved = Resolved::of(&written, &mut |address| answer(&many, &one, address)).unwrap();
+        let names = |resolved: &Resolved| {
+            resolved.config.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(&resolved), "10.0.0.1:1 10.0.0.2:1 one:2");
+        assert_eq!(resolved.config.main.servers[1].weight, 2);
+        assert_eq!(resolved.config.check(), Ok(()));
+        // The same in another order is the same.
+        many.reverse();
+        assert!(change(&written, &mut resolved, &mut |address| answer(&many, &one, address)).is_none());
+        one = numbers(&["10.0.9.8:2"]);
+        let news = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
+        let Some(News::Numbers(found)) = news else { panic!("{news:?}") };
+        assert_eq!(found[&"one:2".parse().unwrap()], one);
+        // What is not found now stays what it was.
+        assert!(change(&written, &mut resolved, &mut |address| answer(&many, &[], address)).is_none());
+        many.push("10.0.0.3:1".parse().unwrap());
+        let news = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
+        let Some(News::Configuration(found)) = news else { panic!("{news:?}") };
+        assert_eq!(names(&found.unwrap()), "10.0.0.1:1 10.0.0.2:1 10.0.0.3:1 one:2");
+    }
+
+    #[test]
+    fn names_are_looked_up_again_only_where_there_are_any() {
+        let day = Duration::from_secs(86_400);
+        assert_eq!(pause(&config("servers = [\"10.0.0.1:1\", \"unix:/run/m\"]")), day);
+        assert_eq!(pause(&config("servers = [\"many:1\"]\nresolve_every = 0")), day);
+        assert_eq!(pause(&config("servers = [\"many:1\"]\nresolve_every = \"5s\"")), Duration::from_secs(5));
+    }
+}
