@@ -39,7 +39,7 @@ const POOLS: &str = "\
 ";
 
 /// The keys at the top level that are not a pool's.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "pools",
     "default_pool",
     "routes",
@@ -53,6 +53,7 @@ const KEYS: [&str; 21] = [
     "connect_timeout",
     "reconnect_after",
     "reconnect_at_most",
+    "slow_requests",
     "resolve_every",
     "eject_after",
     "eject_for",
@@ -106,6 +107,8 @@ pub struct Config {
     /// The longest wait before connecting again.
     #[serde(deserialize_with = "length")]
     pub reconnect_at_most: Nanos,
+    /// How many of the slowest requests of each second are kept with all their stamps.
+    pub slow_requests: usize,
     /// How often the names of servers are looked up again; zero: never.
     #[serde(deserialize_with = "length")]
     pub resolve_every: Nanos,
@@ -147,6 +150,7 @@ impl Default for Config {
             connect_timeout: Nanos::from_secs(1),
             reconnect_after: Nanos::from_millis(20),
             reconnect_at_most: Nanos::from_secs(2),
+            slow_requests: 5,
             resolve_every: Nanos::from_secs(30),
             eject_after: None,
             eject_for: Nanos::from_secs(10),
@@ -363,6 +367,9 @@ impl Config {
                 return Err(format!("`{key}` is {value}, and must be at most a day (24h)"));
             }
         }
+        if self.slow_requests > 1_000 {
+            return Err(format!("`slow_requests` is {}, and must be at most 1000", self.slow_requests));
+        }
         if self.hold > Nanos::from_millis(10) {
             return Err(format!("`hold` is {}, and must be at most 10ms", self.hold));
         }
@@ -383,6 +390,7 @@ impl Config {
             eject_after: self.eject_after,
             eject_for: self.eject_for,
             return_over: self.return_over,
+            slow_requests: self.slow_requests,
             unix: 0,
             refused: [Dangerous::FlushAll, Dangerous::Verbosity]
                 .into_iter()
@@ -467,6 +475,9 @@ connect_timeout = {connect_timeout}
 reconnect_after = {reconnect_after}
 reconnect_at_most = {reconnect_at_most}
 
+# How many of the slowest requests of each second are kept with all their stamps: `stats slow` shows them. 0 keeps none.
+slow_requests = {slow_requests}
+
 # How often the names of servers are looked up again; 0 is never.
 resolve_every = {resolve_every}
 
@@ -492,6 +503,7 @@ hold = {hold}
             pool = self.main.commented(),
             pools = POOLS,
             eject_after = self.eject_after.map_or("# eject_after = 5".to_owned(), |most| format!("eject_after = {most}")),
+            slow_requests = self.slow_requests,
             resolve_every = length(self.resolve_every),
             eject_for = length(self.eject_for),
             return_over = length(self.return_over),

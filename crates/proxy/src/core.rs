@@ -29,6 +29,7 @@ use crate::merge::How;
 use crate::pool::Pool;
 use crate::route::{self, Routes};
 use crate::server::Server;
+use crate::slow::Slowest;
 use crate::topology::Topology;
 
 mod answer;
@@ -67,6 +68,8 @@ pub struct Settings {
     pub eject_for: Nanos,
     /// Over which time an ejected server that is back is given its full share of reads again.
     pub return_over: Nanos,
+    /// How many of the slowest requests of each second are kept with all their stamps.
+    pub slow_requests: usize,
     /// The time of day at the clock's zero, in seconds since 1970; for expiry times.
     pub unix: u64,
     /// Commands that are refused.
@@ -148,6 +151,7 @@ pub struct Core {
     /// Reads that are sent to a second holder at this instant, unless they have been answered.
     hedges: BinaryHeap<Reverse<(Stamp, u32, u32)>>,
     recorder: Recorder,
+    slowest: Slowest,
     rows: Option<Box<dyn RowSink>>,
     events: Events,
     /// Clients that wait for room in the queue, first come first served.
@@ -171,6 +175,7 @@ impl Core {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         Self {
             dispatch: Dispatch::new(settings.workers, settings.queue),
+            slowest: Slowest::new(settings.slow_requests),
             settings,
             clients: Arena::new(),
             servers: topology.servers.into_iter().map(Server::new).collect(),
@@ -607,6 +612,10 @@ impl Core {
         &self.servers
     }
 
+    pub(crate) fn slowest(&self) -> &Slowest {
+        &self.slowest
+    }
+
     pub(crate) fn pools(&self) -> &[Pool] {
         &self.pools
     }
@@ -636,6 +645,7 @@ impl Core {
         for pool in &mut self.pools {
             pool.counts = crate::pool::Counts::default();
         }
+        self.slowest.reset();
         self.dispatch.forget_longest();
         self.counting_since = now;
     }

@@ -76,6 +76,9 @@ pub(crate) struct Exchange {
     pub(crate) generation: u32,
     /// The pool of the address its client connected to.
     pub(crate) entry: usize,
+    /// The pool of its first key, and that key's hash.
+    pub(crate) home: usize,
+    pub(crate) key: u64,
     /// The pool whose bounds it counts for, while it does.
     pub(crate) counted_in: Option<usize>,
     /// Which retrieval, and its expiry time; for looking again elsewhere.
@@ -113,6 +116,8 @@ impl Default for Exchange {
             owed: 0,
             generation: 0,
             entry: 0,
+            home: 0,
+            key: 0,
             counted_in: None,
             retrieval: (Retrieval::Get, 0),
             keys: KeyList::default(),
@@ -164,6 +169,8 @@ impl Exchange {
         self.generation = self.generation.wrapping_add(1);
         self.request.clear();
         self.entry = entry;
+        self.home = entry;
+        self.key = 0;
         self.counted_in = None;
         self.copies = Copies::None;
         self.leads = false;

@@ -13,6 +13,7 @@
 //! | `dispatch` | one queue, W workers |
 //! | `merge` | how the answers of several servers become one |
 //! | `exchange` `arena` | one request on its way; places that are used again |
+//! | [`slow`] | the slowest requests of each second |
 //! | [`stats`] | what `stats` answers |
 //! | [`summary`] | what the proxy says of its whole run |
 //! | [`edge`] | how the outside is met: who, how long, how much |
@@ -44,6 +45,7 @@ pub mod placement;
 mod pool;
 mod route;
 mod server;
+pub mod slow;
 pub mod stats;
 pub mod summary;
 pub mod topology;

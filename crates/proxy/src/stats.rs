@@ -16,6 +16,7 @@ pub(crate) fn answer(core: &Core, argument: &[u8], now: Stamp) -> (Class, Vec<u8
         b"servers" => servers(core, &mut out),
         b"pools" => pools(core, &mut out),
         b"routes" => routes(core, &mut out),
+        b"slow" => slow(core, &mut out),
         _ => return (Class::Error, krarup_memcache::request::ERROR.to_vec()),
     }
     out.extend_from_slice(b"END\r\n");
@@ -125,6 +126,18 @@ fn pools(core: &Core, out: &mut Vec<u8>) {
         stat("requests_in_progress", &pool.busy);
         for (name, count) in pool.counts.named() {
             stat(name, &count);
+        }
+    }
+}
+
+/// The slowest requests of the last seconds in which there were any, named by the second since the start and their rank.
+fn slow(core: &Core, out: &mut Vec<u8>) {
+    for (start, window) in core.slowest().windows() {
+        let second = (start.0.saturating_sub(core.started().0)) / 1_000_000_000;
+        for (rank, slow) in window.iter().enumerate() {
+            let line =
+                slow.line(&core.pools()[slow.pool].spec.name, |server| core.servers()[server].name.clone());
+            write::stat(out, &format!("{second}:{}", rank + 1), &line);
         }
     }
 }

@@ -10,6 +10,7 @@ use super::Core;
 use crate::dispatch::Taken;
 use crate::exchange::{Copies, Part, Stage};
 use crate::merge::How;
+use crate::placement::KeyHash;
 use crate::pool::{Lifetimes, Waiting};
 use crate::server::Health;
 use crate::topology::{MultiGet, Writes};
@@ -146,9 +147,12 @@ impl Core {
             self.exchanges[number].merge.local(class, text.as_bytes());
             return false;
         }
+        let exchange = &mut self.exchanges[number];
+        exchange.home = pool;
+        exchange.key = KeyHash::Xxh3.number(sent);
+        exchange.counted_in = Some(pool);
         pool_now.counts.requests += 1;
         pool_now.busy += 1;
-        self.exchanges[number].counted_in = Some(pool);
         true
     }
 

@@ -125,6 +125,7 @@ impl Core {
             exchange.visit.outcome = Outcome::ClientGone;
         }
         self.recorder.record(&exchange.visit, &exchange.servers);
+        self.slowest.offer(&exchange.visit, &exchange.servers, exchange.home, exchange.key);
         if let Some(rows) = &mut self.rows {
             rows.row(&exchange.visit, &exchange.servers);
         }

@@ -49,6 +49,7 @@ fn settings() -> Settings {
         eject_after: Some(5),
         eject_for: Nanos::from_secs(10),
         return_over: Nanos::from_secs(10),
+        slow_requests: 3,
         unix: 1_700_000_000,
         refused: Vec::new(),
     }

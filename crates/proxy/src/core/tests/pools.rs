@@ -493,3 +493,19 @@ fn clients_of_a_pool_that_is_no_more_belong_to_the_first() {
     world.send(id, "get a\r\n");
     assert_eq!(world.asked(0), "get a\r\n");
 }
+
+#[test]
+fn the_slowest_requests_are_told_with_their_stamps() {
+    let mut world = one_pool(PoolSpec::of("main", vec![0]));
+    let client = world.client();
+    world.at(1_000_000).send(client, "get a\r\n");
+    world.at(1_050_000).write_servers();
+    world.at(3_000_000).answer(0, "END\r\n");
+    world.at(3_500_000).replied(client);
+    world.send(client, "stats slow\r\n");
+    let key = KeyHash::Xxh3.number(b"a");
+    let expected = format!(
+        "STAT 0:1 2500us get ok pool=main key={key:016x} keys=1 bytes=7/5 busy=1 waiting=0 queued=0 taken=0 server-0:1=50..2000\r\nEND\r\n"
+    );
+    assert_eq!(world.replied(client), expected);
+}
