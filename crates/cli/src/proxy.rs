@@ -236,7 +236,14 @@ impl RowSink for Rows {
 fn tell(notice: Notice) {
     match notice {
         Notice::Listening(address) => eprintln!("listening on {address}"),
-        Notice::Admin(address) => eprintln!("metrics on http://{address}/metrics"),
+        Notice::Admin(address) => {
+            eprintln!("metrics on http://{address}/metrics");
+            if !address.is_local() {
+                eprintln!(
+                    "warning: anybody who reaches {address} can read them; the admin address knows no password"
+                );
+            }
+        }
         Notice::ServerUp(name) => eprintln!("server {name} is up"),
         Notice::ServerDown(name, why) => {
             eprintln!("warning: server {name} is down: {why}; requests to it are answered with SERVER_ERROR");

@@ -47,32 +47,30 @@ fn what_is_stored_through_the_imported_configuration_twemproxy_finds() {
         ("named", "  hash: murmur\n  distribution: ketama\n"),
         ("modulo", "  hash: crc16\n  distribution: modula\n"),
         ("tagged", "  hash: one_at_a_time\n  hash_tag: \"{}\"\n"),
-    ]
-    .map(|(name, settings)| {
-        let port = Port::new();
-        let text = pool(name, &port, settings, &servers);
-        (name, port, text)
-    });
-    let all: String = pools.iter().map(|(_, _, text)| text.as_str()).collect();
+    ];
+    let (their_ports, our_ports) = (pools.map(|_| Port::new()), pools.map(|_| Port::new()));
+    let listening = |ports: &[Port]| -> String {
+        pools.iter().zip(ports).map(|((name, settings), port)| pool(name, port, settings, &servers)).collect()
+    };
     let statistics = Port::new();
     let mut command = Command::new("nutcracker");
-    command.args(["-c", &file("nutcracker.yml", &all), "-a", "127.0.0.1", "-s"]);
+    command.args(["-c", &file("nutcracker.yml", &listening(&their_ports)), "-a", "127.0.0.1", "-s"]);
     command.arg(statistics.address().port().to_string());
     let _twemproxy = Program::spawn(command);
 
-    for (name, port, text) in &pools {
-        let imported = Program::begin(&["proxy", "--import", &file(&format!("{name}.yml"), text)]).ended();
-        assert!(imported.success, "{imported:?}");
-        let config = file(&format!("{name}.toml"), &imported.output);
-        let proxy = Program::krarup(&["proxy", "--config", &config, "--listen", "127.0.0.1:0"]);
-        let (mut ours, keys) = (proxy.connect(), keys());
-        for key in &keys {
+    let same = file("same.yml", &listening(&our_ports));
+    let imported = Program::begin(&["proxy", "--import", &same]).ended();
+    assert!(imported.success, "{imported:?}");
+    let proxy = Program::krarup(&["proxy", "--config", &file("imported.toml", &imported.output)]);
+
+    for (((name, _), ours), theirs) in pools.iter().zip(&our_ports).zip(&their_ports) {
+        for port in [ours, theirs] {
+            until("both listen", || TcpStream::connect(port.address()).is_ok());
+        }
+        let (mut ours, mut theirs) = (Peer::connect(ours.address()), Peer::connect(theirs.address()));
+        for key in keys() {
             ours.send(format!("set {key} 0 0 {}\r\n{name}\r\n", name.len()).as_bytes()).unwrap();
             ours.expect(b"STORED\r\n").unwrap();
-        }
-        until("twemproxy listens", || TcpStream::connect(port.address()).is_ok());
-        let mut theirs = Peer::connect(port.address());
-        for key in &keys {
             theirs.send(format!("get {key}\r\n").as_bytes()).unwrap();
             let value = format!("VALUE {key} 0 {}\r\n{name}\r\nEND\r\n", name.len());
             theirs.expect(value.as_bytes()).unwrap_or_else(|why| panic!("pool {name}: {key}: {why}"));
@@ -83,6 +81,6 @@ fn what_is_stored_through_the_imported_configuration_twemproxy_finds() {
         for server in &servers {
             assert_eq!(server.connect().count("curr_items"), 0, "pool {name}");
         }
-        assert!(proxy.stop().success);
     }
+    assert!(proxy.stop().success);
 }

@@ -8,20 +8,17 @@ use krarup_record::Quantity;
 
 use super::snapshot::{BOUNDS, OfOperation, OfPool, OfServer, Snapshot, Times};
 
-/// What Prometheus is told it reads.
-pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
 /// One metric.
 pub struct Metric {
     /// Its name, after the conventions of Prometheus: the unit last, `_total` where it only grows.
     pub name: &'static str,
     /// What it means.
     pub help: &'static str,
-    value: Source,
+    pub(super) value: Source,
 }
 
 /// Where values come from, which also says of what kind a metric is and what labels it has.
-enum Source {
+pub(super) enum Source {
     /// One number; none where it does not apply.
     Gauge(fn(&Snapshot) -> Option<f64>),
     Counter(fn(&Snapshot) -> f64),
@@ -286,94 +283,6 @@ impl Metric {
             Source::PoolGauge(_) | Source::Pool(_) => Some("pool"),
         }
     }
-
-    /// Its lines.
-    fn write(&self, out: &mut Text, now: &Snapshot) {
-        let name = self.name;
-        out.line(format_args!("# HELP {name} {}", self.help));
-        out.line(format_args!("# TYPE {name} {}", self.kind()));
-        match self.value {
-            Source::Gauge(value) => {
-                if let Some(value) = value(now) {
-                    out.line(format_args!("{name} {value}"));
-                }
-            }
-            Source::Counter(value) => out.line(format_args!("{name} {}", value(now))),
-            Source::Version => {
-                out.line(format_args!("{name}{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
-            }
-            Source::Operation(value) => {
-                for one in &now.operations {
-                    out.line(format_args!("{name}{{operation=\"{}\"}} {}", one.operation, value(one)));
-                }
-            }
-            Source::OperationTimes(quantity) => {
-                for one in &now.operations {
-                    out.histogram(
-                        name,
-                        &format!("operation=\"{}\"", one.operation),
-                        &one.times[quantity.index()],
-                    );
-                }
-            }
-            Source::ServerGauge(value) => {
-                for one in &now.servers {
-                    out.line(format_args!("{name}{{server=\"{}\"}} {}", escaped(&one.name), value(one)));
-                }
-            }
-            Source::Server(value) => {
-                for one in &now.servers {
-                    out.line(format_args!("{name}{{server=\"{}\"}} {}", escaped(&one.name), value(one)));
-                }
-            }
-            Source::PoolGauge(value) => {
-                for one in &now.pools {
-                    out.line(format_args!("{name}{{pool=\"{}\"}} {}", escaped(&one.name), value(one)));
-                }
-            }
-            Source::Pool(value) => {
-                for one in &now.pools {
-                    out.line(format_args!("{name}{{pool=\"{}\"}} {}", escaped(&one.name), value(one)));
-                }
-            }
-            Source::ServerTimes(times) => {
-                for one in &now.servers {
-                    out.histogram(name, &format!("server=\"{}\"", escaped(&one.name)), times(one));
-                }
-            }
-        }
-    }
-}
-
-/// What Prometheus reads.
-pub(super) fn exposition(now: &Snapshot) -> String {
-    let mut out = Text(String::with_capacity(32 << 10));
-    for metric in TABLE {
-        metric.write(&mut out, now);
-    }
-    out.0
-}
-
-struct Text(String);
-
-impl Text {
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.0, "{line}").expect("a text takes all");
-    }
-
-    fn histogram(&mut self, name: &str, labels: &str, times: &Times) {
-        for (bound, count) in BOUNDS.iter().zip(&times.up_to) {
-            let seconds = *bound as f64 / 1e9;
-            self.line(format_args!("{name}_bucket{{{labels},le=\"{seconds}\"}} {count}"));
-        }
-        self.line(format_args!("{name}_bucket{{{labels},le=\"+Inf\"}} {}", times.count));
-        self.line(format_args!("{name}_sum{{{labels}}} {}", times.sum.as_seconds()));
-        self.line(format_args!("{name}_count{{{labels}}} {}", times.count));
-    }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// What the kernel says of this process's memory; none where it says nothing.

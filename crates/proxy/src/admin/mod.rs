@@ -8,6 +8,7 @@
 //! The loop never waits: it is woken, lays down numbers, and goes on; the text is made on the other thread. Nobody asks, nothing is
 //! done. If the loop does not lay down its numbers within a second, it is stuck, and `/health` says so.
 
+mod exposition;
 mod metrics;
 mod snapshot;
 #[cfg(test)]
@@ -80,7 +81,7 @@ impl Board {
         };
         match path {
             "/metrics" => {
-                Answer { status: 200, kind: metrics::MEDIA_TYPE, body: metrics::exposition(&snapshot) }
+                Answer { status: 200, kind: exposition::MEDIA_TYPE, body: exposition::exposition(&snapshot) }
             }
             "/health" => Answer::text(200, "ok\n"),
             _ => match snapshot.not_ready() {

@@ -103,7 +103,7 @@ impl Times {
         let mut up_to = |bound: u64| {
             // Past the greatest there is nothing to count.
             if from <= exact.greatest.0 {
-                below += histogram.count_between(from, bound);
+                below += histogram.count_between(from, bound.min(exact.greatest.0));
                 from = histogram.next_non_equivalent(bound);
             }
             below

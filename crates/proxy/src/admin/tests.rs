@@ -102,7 +102,7 @@ fn read(text: &str) -> Read {
 
 #[test]
 fn what_prometheus_reads_is_well_formed_and_complete() {
-    let read = read(&metrics::exposition(&moment()));
+    let read = read(&exposition::exposition(&moment()));
     assert_eq!(read.len(), TABLE.len());
     for metric in TABLE {
         assert!(!read[metric.name].is_empty(), "{} has a value", metric.name);
@@ -113,7 +113,7 @@ fn what_prometheus_reads_is_well_formed_and_complete() {
 
 #[test]
 fn the_buckets_of_a_histogram_rise_to_its_count() {
-    let read = read(&metrics::exposition(&moment()));
+    let read = read(&exposition::exposition(&moment()));
     for metric in TABLE.iter().filter(|metric| metric.kind() == "histogram") {
         let (name, samples) = (metric.name, &read[metric.name]);
         let first: Vec<_> = samples.iter().take(BOUNDS.len() + 3).collect();
