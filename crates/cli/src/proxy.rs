@@ -8,7 +8,7 @@ use krarup_net::{Address, Clock};
 use krarup_proxy::engine::events::{self, Notice};
 use krarup_proxy::engine::outlook::Source;
 use krarup_proxy::import::Imported;
-use krarup_proxy::{Config, Core, MultiGet, RowSink, Summary, config};
+use krarup_proxy::{Config, Core, MultiGet, RowSink, Summary, Topology, config};
 use krarup_record::file::rows::{Lane, RowWriter};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
 use krarup_units::Nanos;
@@ -147,6 +147,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
             config.addresses().len(),
             config.listen
         );
+        tell_shares(&config.topology().expect("the configuration was checked"));
         return Ok(());
     }
     if let Some(folder) = &args.stats_dir {
@@ -205,6 +206,20 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Tells how the keys of each pool are shared out, on stderr.
+fn tell_shares(topology: &Topology) {
+    for pool in &topology.pools {
+        let Some(placement) = &pool.placement else { continue };
+        let shares = placement.shares();
+        let names = pool.servers.iter().map(|&server| &topology.servers[server]);
+        let told = names.clone().zip(&shares).map(|(name, share)| format!("{name} {:.1} %", share * 100.0));
+        eprintln!("pool {}: {}", pool.name, told.collect::<Vec<_>>().join(", "));
+        for (name, _) in names.zip(&shares).filter(|(_, share)| **share == 0.0) {
+            eprintln!("warning: {name} gets no keys: its weight is too small beside the others'");
+        }
+    }
 }
 
 /// Prints the configuration that another program's is in ours; what works otherwise is also said.
