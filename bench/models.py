@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 
@@ -36,27 +37,29 @@ def octave(expression, repetitions):
     return float(run.stdout.split()[-1])
 
 
-def ours():
-    """Median seconds by benchmark, from criterion's own files."""
+def criterion(bench):
+    """Median seconds by benchmark, from criterion's own files; those of an older run are left out."""
+    begun = time.time()
     subprocess.run(
-        ["cargo", "bench", "--quiet", "-p", "krarup-model", "--bench", "solvers", "--",
+        ["cargo", "bench", "--quiet", "-p", "krarup-model", "--bench", bench, "--",
          "--warm-up-time", "0.5", "--measurement-time", "2"],
         cwd=HERE, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     metadata = json.loads(subprocess.run(
         ["cargo", "metadata", "--format-version", "1", "--no-deps"], cwd=HERE, check=True,
         capture_output=True, text=True).stdout)
     found = {}
-    for path in pathlib.Path(metadata["target_directory"], "criterion").glob("*/new/benchmark.json"):
-        name = json.loads(path.read_text())["title"]
-        estimates = json.loads(path.with_name("estimates.json").read_text())
-        found[name] = estimates["median"]["point_estimate"] / 1e9
+    for path in pathlib.Path(metadata["target_directory"], "criterion").glob("**/new/benchmark.json"):
+        estimates = path.with_name("estimates.json")
+        if estimates.stat().st_mtime >= begun - 1:
+            name = json.loads(path.read_text())["title"]
+            found[name] = json.loads(estimates.read_text())["median"]["point_estimate"] / 1e9
     return found
 
 
 def main():
     if not shutil.which("octave-cli"):
         sys.exit("octave-cli is not installed: apt-get install octave octave-queueing")
-    measured = ours()
+    measured = criterion("solvers")
     print("| case | krarup | Octave | ratio |\n|---|---:|---:|---:|")
     for name, (expression, repetitions) in CASES.items():
         theirs = octave(expression, repetitions)

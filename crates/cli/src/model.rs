@@ -14,6 +14,7 @@ use crate::failure::Failure;
 mod figures;
 mod files;
 mod jobs;
+mod records;
 mod shown;
 mod simulate;
 
@@ -26,6 +27,7 @@ mod simulate;
     krarup model example > network.toml && krarup model solve network.toml\n  \
     krarup model simulate network.toml --precision 0.005 --seed 7\n  \
     krarup model whatif network.toml --change workers.size=128 --change memcached.replicas=3\n  \
+    krarup model calibrate runs/ --cores 8 && krarup model predict model.json --population 96,192 --workers 64\n  \
     krarup model calibrate rows.csv --unit ms --cores 8 --out model.json && krarup model predict model.json --population 96,192 --workers 64")]
 pub(crate) struct ModelArgs {
     #[command(subcommand)]
@@ -127,9 +129,10 @@ impl UnitArg {
 
 #[derive(Args)]
 struct CalibrateArgs {
-    /// The rows, CSV: population, workers, throughput, response, wait; times may end in _s, _ms, _us
-    #[arg(value_name = "FILE")]
-    rows: PathBuf,
+    /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or folders of runs: load.json (krarup
+    /// load --json) and what krarup proxy --stats-dir wrote, or of many such
+    #[arg(value_name = "ROWS", required = true)]
+    rows: Vec<PathBuf>,
     /// Unit of times whose column does not name one
     #[arg(long, value_enum, default_value = "s")]
     unit: UnitArg,
@@ -184,9 +187,9 @@ struct CompareArgs {
     /// A network (TOML or JSON), or a model that `calibrate` wrote
     #[arg(value_name = "FILE")]
     model: PathBuf,
-    /// Measured rows, CSV: as for calibrate; a network needs population, throughput and response only
-    #[arg(value_name = "ROWS")]
-    rows: PathBuf,
+    /// Measured rows: as for calibrate; beside a network, CSV with population, throughput and response suffices
+    #[arg(value_name = "ROWS", required = true)]
+    rows: Vec<PathBuf>,
     /// Unit of times whose column does not name one
     #[arg(long, value_enum, default_value = "s")]
     unit: UnitArg,

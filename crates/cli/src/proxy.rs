@@ -10,6 +10,7 @@ use krarup_proxy::engine::outlook::Source;
 use krarup_proxy::import::Imported;
 use krarup_proxy::{Config, Core, MultiGet, RowSink, Summary, Topology, config};
 use krarup_record::file::rows::{Lane, RowWriter};
+use krarup_record::file::{self, Problem};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
 use krarup_units::Nanos;
 
@@ -174,7 +175,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     let mut settings = config.settings();
     settings.unix = clock.wall_epoch().0 / 1_000_000_000;
     let mut core = Core::new(settings, topology, recorder, clock.now());
-    let run = krarup_record::file::Run { epoch_unix: clock.wall_epoch() };
+    let run = file::Run { epoch_unix: clock.wall_epoch() };
     let mut writer = None;
     if let Some(folder) = args.stats_dir.as_deref().filter(|_| args.rows) {
         let begun = RowWriter::create(&folder.join("rows.parquet"), run).map_err(|error| {
@@ -193,7 +194,12 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         print!("{}", ending::statistics(&summary));
     }
     if let Some(folder) = &args.stats_dir {
-        krarup_record::file::save_all(folder, ended.core.recorder(), run)
+        file::save_all(folder, ended.core.recorder(), run)
+            .and_then(|()| {
+                file::save(&folder.join("summary.json"), |out| {
+                    serde_json::to_writer_pretty(out, &summary).map_err(|error| Problem::Io(error.into()))
+                })
+            })
             .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
         eprintln!("statistics in {}", folder.display());
     }

@@ -1,15 +1,18 @@
 //! From measurements to a model: rows, what is wrong with them, the fit, and how far to believe it.
 //!
 //! ```text
+//!   records of runs ─┐
 //!   CSV ─▶ rows ─▶ checks ─▶ pool ─▶ forms, cross-validated ─▶ Calibration ─▶ predictions with intervals
 //!                  laws      same configuration, same result?      rows, residuals, seed kept
 //! ```
 
 mod fitting;
+mod records;
 mod rows;
 mod tables;
 
 pub use fitting::{Calibration, Form, Interval95, Predicted, Residual, calibrate, calibrate_as, fit};
+pub use records::{Clients, Middlewares, Span, hold_table};
 pub use rows::{Measured, Row, check_anchors, check_rows, read_csv, read_measured};
 pub use tables::prediction_table;
 

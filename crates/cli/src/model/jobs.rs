@@ -10,8 +10,9 @@ use krarup_report::figures::{LineSeries, Point, Tint};
 use krarup_report::{document, quantity};
 use serde_json::json;
 
-use super::figures::{classes_figure, lines, stations_figure};
+use super::figures::{before_and_after_figure, calibration_figure, classes_figure, lines, stations_figure};
 use super::files::{failed, name, parse_network, read, read_calibration, read_network};
+use super::records;
 use super::shown::{selection, thinned};
 use super::{Answer, BoundsArgs, CalibrateArgs, CompareArgs, PredictArgs, SolveArgs, WhatifArgs};
 use crate::failure::Failure;
@@ -27,7 +28,7 @@ pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {
     };
     let bounds = limits::of(&network).ok();
     let figures = if solution.points.len() > 1 {
-        vec![classes_figure(&solution, bounds.as_ref(), &[]), stations_figure(&solution)]
+        vec![classes_figure(&solution, bounds.as_ref(), &[]), stations_figure(&solution, &network)]
     } else {
         Vec::new()
     };
@@ -64,26 +65,35 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
         Err(error) => notes.push(format!("no sensitivities: {error}")),
     }
     let value = json!({ "limits": limits, "tables": tables });
+    let figure = network.classes[0]
+        .population()
+        .and_then(|_| solve::solve(&network, Method::Auto).ok())
+        .filter(|solution| solution.points.len() > 1)
+        .map(|solution| classes_figure(&solution, Some(&limits), &[]));
     Ok(Answer {
         title: format!("{}: bounds", name(&network)),
         notes,
         tables,
         full: None,
-        figures: Vec::new(),
+        figures: figure.into_iter().collect(),
         value,
     })
 }
 
 pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
-    let source = read(&args.rows)?;
-    let fail = |error: Error| failed(&args.rows, &error);
-    let rows = calibrate::read_csv(&source, args.unit.seconds(), args.middlewares).map_err(fail)?;
+    let records::Records { rows, holds } =
+        records::read_all(&args.rows, args.unit.seconds(), args.middlewares)?;
+    let fail = |error: Error| failed(&args.rows[0], &error);
     let calibration = calibrate::calibrate(&rows, args.cores, args.seed).map_err(fail)?;
     let json = serde_json::to_string_pretty(&calibration).map_err(|e| Failure::run(e.to_string()))?;
     fs::write(&args.out, json).map_err(|error| Failure::run(format!("{}: {error}", args.out.display())))?;
     eprintln!("model: {}", args.out.display());
     let mut notes = Vec::new();
+    if args.cores.is_none() {
+        notes.push("without --cores the forms that know them are not tried; they predict better where servers are not the limit".into());
+    }
     let mut tables = vec![calibration.forms_table(), calibration.rows_table()];
+    tables.extend(holds);
     if let Some(broken) = calibration.broken_table() {
         notes.push(
             "some rows break laws that hold for every system: find out why before you believe the model"
@@ -91,8 +101,9 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
         );
         tables.push(broken);
     }
-    let title = format!("{}: calibration", args.rows.display());
-    Ok(Answer { title, notes, tables, full: None, figures: Vec::new(), value: json!(calibration) })
+    let title = format!("{}: calibration", args.rows[0].display());
+    let figures = vec![calibration_figure(&calibration, &rows).map_err(fail)?];
+    Ok(Answer { title, notes, tables, full: None, figures, value: json!(calibration) })
 }
 
 pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
@@ -153,27 +164,34 @@ pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
         value: json!({ "changes": args.change, "before": before.last(), "after": after.last(), "table": table }),
         tables: vec![table],
         full: None,
-        figures: Vec::new(),
+        figures: before_and_after_figure(&before, &after).into_iter().collect(),
     })
 }
 
 pub(super) fn compared(args: &CompareArgs) -> Result<Answer, Failure> {
     let source = read(&args.model)?;
-    let rows = read(&args.rows)?;
-    let fail = |error: Error| failed(&args.rows, &error);
+    let fail = |error: Error| failed(&args.rows[0], &error);
+    let measured_rows = || records::read_all(&args.rows, args.unit.seconds(), args.middlewares);
     let mut figures = Vec::new();
     let mut notes = Vec::new();
     let is_calibration = source.trim_start().starts_with('{') && source.contains("\"residuals\"");
     let table = if is_calibration {
         let calibration = read_calibration(&args.model, &source)?;
-        let rows = calibrate::read_csv(&rows, args.unit.seconds(), args.middlewares).map_err(fail)?;
+        let rows = measured_rows()?.rows;
+        figures.push(calibration_figure(&calibration, &rows).map_err(fail)?);
         limits::compare_calibration(&calibration, &rows).map_err(fail)?
     } else {
         let network = parse_network(&args.model, &source)?;
-        let measured = calibrate::read_measured(&rows, args.unit.seconds()).map_err(fail)?;
+        let measured = match &args.rows[..] {
+            [file] if file.is_file() => {
+                calibrate::read_measured(&read(file)?, args.unit.seconds()).map_err(fail)?
+            }
+            _ => measured_rows()?.rows.iter().map(calibrate::Measured::from).collect(),
+        };
         let solution = solve::solve(&network, Method::Auto).map_err(|error| failed(&args.model, &error))?;
         notes.extend(solution.notes.clone());
         figures.push(classes_figure(&solution, limits::of(&network).ok().as_ref(), &measured));
+        figures.push(stations_figure(&solution, &network));
         limits::compare_solution(&solution, &measured)
     };
     let error = limits::mean_error(&table);

@@ -74,13 +74,8 @@ pub(super) fn page(answer: &Answer) -> Document {
     };
     let tables = Section {
         title: "Tables".into(),
-        blocks: answer
-            .full
-            .as_ref()
-            .unwrap_or(&answer.tables)
-            .iter()
-            .map(|t| Block::Table(shown(t)))
-            .collect(),
+        // A selection of rows: the figures have all of them as data.
+        blocks: answer.tables.iter().map(|t| Block::Table(shown(t))).collect(),
     };
     Document {
         title: answer.title.clone(),

@@ -1,7 +1,7 @@
 //! Which curves, fitted how, and how far to believe them.
 
 use krarup_stats::bootstrap::percentile_interval;
-use krarup_stats::{Bootstrap, Column, Intercept, Regression, USUAL_LEVEL};
+use krarup_stats::{Bootstrap, Column, Intercept, Regression, Summary, USUAL_LEVEL};
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
@@ -28,10 +28,10 @@ pub enum Form {
 }
 
 impl Form {
-    /// Number of fitted parameters.
-    pub fn parameters(self) -> usize {
+    /// Number of parameters taken from so many rows. Curves through points take two of each.
+    pub fn parameters(self, rows: usize) -> usize {
         match self {
-            Self::Curves => 0,
+            Self::Curves => 2 * rows,
             Self::Lines => 4,
             Self::Server => 5,
             Self::Cores { .. } => 6,
@@ -123,18 +123,19 @@ const ANCHOR_TOLERANCE: f64 = 0.1;
 /// Points of a measured curve nearer to each other than this (relative) are averaged: the line between them is noise.
 const SAME_BUSY: f64 = 0.15;
 
-/// Calibrates with the best form: each is tried with one row left out at a time, and the fewest parameters within a tenth of
-/// the best error win. `cores` offers the form that knows them.
+/// Calibrates with the best form: each is tried with one row left out at a time, and one that takes more from the rows must be clearly
+/// better than the one before it: by more than the standard error of the improvement over the rows left out (the rule of
+/// one standard error; Breiman et al. 1984, §3.4.3). `cores` offers the form that knows them, in place of lines: these
+/// are the same without its last two terms, which are tied to small values and so stay there unless rows say otherwise.
 ///
 /// # Errors
 /// [`Error::Measurements`] where there are fewer than three rows or runs of the same configuration disagree.
 pub fn calibrate(rows: &[Row], cores: Option<u32>, seed: u64) -> Result<Calibration, Error> {
-    let mut forms = vec![Form::Curves, Form::Lines, Form::Server];
-    forms.extend(cores.map(|cores| Form::Cores { cores }));
-    calibrate_as(rows, &forms, seed)
+    let simple = cores.map_or(Form::Lines, |cores| Form::Cores { cores });
+    calibrate_as(rows, &[simple, Form::Server, Form::Curves], seed)
 }
 
-/// As [`calibrate`], with the forms given.
+/// As [`calibrate`], with the forms given, the preferred ones first.
 ///
 /// # Errors
 /// As [`calibrate`], and where no form has enough rows.
@@ -142,19 +143,18 @@ pub fn calibrate_as(rows: &[Row], forms: &[Form], seed: u64) -> Result<Calibrati
     check_anchors(rows, ANCHOR_TOLERANCE)?;
     let enough: Vec<Form> = forms.iter().copied().filter(|f| f.least_rows() <= rows.len()).collect();
     let mut scores = Vec::new();
-    let mut best: Option<(Form, f64, Vec<LeftOut>)> = None;
+    let mut best: Option<(Form, Vec<LeftOut>)> = None;
     for form in &enough {
         let errors = left_out(rows, *form);
-        let known: Vec<f64> = errors.iter().flatten().map(|(x, r)| (x.abs() + r.abs()) / 2.0).collect();
+        let known: Vec<f64> = errors.iter().flatten().map(size).collect();
         let score =
             if known.is_empty() { f64::INFINITY } else { known.iter().sum::<f64>() / known.len() as f64 };
         scores.push((*form, score));
-        // Forms come with growing numbers of parameters: a later one must be clearly better.
-        if best.as_ref().is_none_or(|(_, least, _)| score < 0.9 * least) {
-            best = Some((*form, score, errors));
+        if best.as_ref().is_none_or(|(_, before)| clearly_better(&errors, before)) {
+            best = Some((*form, errors));
         }
     }
-    let Some((form, _, held_out)) = best else {
+    let Some((form, held_out)) = best else {
         return Err(Error::Measurements {
             what: format!("{} rows are too few to calibrate on", rows.len()),
             hint: "measure at low load, saturated with the smallest and the largest pool, and between".into(),
@@ -171,6 +171,19 @@ pub fn calibrate_as(rows: &[Row], forms: &[Form], seed: u64) -> Result<Calibrati
         .collect::<Result<_, Error>>()?;
     let broken = check_rows(rows, LAW_TOLERANCE).into_iter().filter(|check| !check.holds).collect();
     Ok(Calibration { form, model, rows: rows.to_vec(), residuals, scores, broken, seed })
+}
+
+/// The size of an error: the mean of those of X and R.
+fn size((x, r): &(f64, f64)) -> f64 {
+    (x.abs() + r.abs()) / 2.0
+}
+
+/// Whether errors are smaller than those `before`, row by row, by more than the standard error of the difference.
+fn clearly_better(errors: &[LeftOut], before: &[LeftOut]) -> bool {
+    let pairs = before.iter().zip(errors);
+    let gains: Vec<f64> =
+        pairs.filter_map(|(before, now)| Some(size(before.as_ref()?) - size(now.as_ref()?))).collect();
+    Summary::of(&gains).is_ok_and(|gain| gain.standard_error().is_ok_and(|error| gain.mean > error))
 }
 
 /// Relative errors of X and R of a row that was left out; none where the others do not suffice for a fit.

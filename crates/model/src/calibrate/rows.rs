@@ -212,6 +212,14 @@ pub struct Measured {
     pub response: Option<Seconds>,
 }
 
+impl From<&Row> for Measured {
+    /// R as the clients measured it, where they did.
+    fn from(row: &Row) -> Self {
+        let response = Some(row.client_response.unwrap_or(row.response));
+        Self { population: row.population, throughput: row.throughput, response }
+    }
+}
+
 /// Reads `population`, `throughput` and, if there, `response` from CSV, as [`read_csv`] does.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ impl Calibration {
             let chosen = if *form == self.form { "yes" } else { "" };
             table.push(vec![
                 form.name().into(),
-                (form.parameters() as f64).into(),
+                (form.parameters(self.rows.len()) as f64).into(),
                 (*score).into(),
                 chosen.into(),
             ]);

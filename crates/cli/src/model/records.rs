@@ -1,0 +1,136 @@
+//! Measured rows from files: plain CSV, or folders with what `krarup proxy` and `krarup load` wrote of a run.
+//!
+//! ```text
+//! run/load.json           krarup load --json
+//! run/…                   krarup proxy --stats-dir run [--rows]
+//! run/a/…  run/b/…        the same of several middlewares before which the clients were
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use krarup_load::LoadResult;
+use krarup_load::schedule::Arrivals;
+use krarup_model::calibrate::{self, Clients, Middlewares, Row, Span, hold_table};
+use krarup_model::table::Table;
+use krarup_proxy::Summary;
+use krarup_record::file::rows::Rows;
+use krarup_record::file::{holds, load, log, windows};
+use krarup_record::holds::HoldRow;
+use serde::de::DeserializeOwned;
+
+use super::files::{failed, read};
+use crate::failure::Failure;
+
+/// What files of measurements hold.
+pub(super) struct Records {
+    /// A row for each line of CSV, and for each run.
+    pub(super) rows: Vec<Row>,
+    /// Hold times by busy workers, of runs that recorded them.
+    pub(super) holds: Option<Table>,
+}
+
+/// Reads files and folders, in their order. `unit` and `middlewares` are for CSV.
+pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result<Records, Failure> {
+    let mut rows = Vec::new();
+    let mut seen = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            for run in runs(path)? {
+                rows.push(row(&run, &mut seen)?);
+            }
+        } else {
+            let read = calibrate::read_csv(&read(path)?, unit, middlewares);
+            rows.extend(read.map_err(|error| failed(path, &error))?);
+        }
+    }
+    let holds = (!seen.is_empty()).then(|| hold_table(&seen));
+    Ok(Records { rows, holds })
+}
+
+/// The runs in a folder: itself, or those in it, by name.
+fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if folder.join("load.json").is_file() {
+        return Ok(vec![folder.to_owned()]);
+    }
+    let runs: Vec<_> =
+        folders(folder)?.into_iter().filter(|inner| inner.join("load.json").is_file()).collect();
+    if runs.is_empty() {
+        return Err(Failure::usage(format!("{} holds no run", folder.display())).hint(
+            "a run is a folder with load.json (krarup load --json) and what krarup proxy --stats-dir wrote",
+        ));
+    }
+    Ok(runs)
+}
+
+fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let wrong = |error: std::io::Error| Failure::usage(format!("{}: {error}", folder.display()));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(wrong)? {
+        let path = entry.map_err(wrong)?.path();
+        if path.is_dir() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// One run as a row; its hold times go to `holds`.
+fn row(run: &Path, holds: &mut Vec<HoldRow>) -> Result<Row, Failure> {
+    let path = run.join("load.json");
+    let result: LoadResult = json(&path)?;
+    let Arrivals::Closed(think) = result.config.arrivals else {
+        return Err(Failure::usage(format!("{}: the load was open", path.display()))
+            .hint("models of clients and workers are calibrated with clients that wait for their answers: leave --rate out"));
+    };
+    let clients = Clients {
+        population: u64::from(result.config.connections) * u64::from(result.config.pipeline),
+        throughput: result.overall.throughput.0,
+        response: result.overall.response_time.mean,
+        think: think.mean(),
+    };
+    let from = result.started_unix + result.config.warm_up;
+    let mut middlewares = Middlewares::default();
+    let own = run.join("summary.json").is_file();
+    for folder in if own { vec![run.to_owned()] } else { folders(run)? } {
+        if folder.join("summary.json").is_file() {
+            add(&folder, (from, from + result.seconds), &clients, &mut middlewares)?;
+            holds.extend(
+                load(&folder.join("holds.csv"), holds::read)
+                    .map_err(|error| Failure::usage(error.to_string()))?,
+            );
+        }
+    }
+    middlewares.row(&run.display().to_string(), "", &clients).map_err(|error| failed(run, &error))
+}
+
+/// Adds what one middleware recorded while the clients measured: every request where rows were kept, else whole windows.
+fn add(
+    folder: &Path,
+    (from, to): (f64, f64),
+    clients: &Clients,
+    middlewares: &mut Middlewares,
+) -> Result<(), Failure> {
+    let summary: Summary = json(&folder.join("summary.json"))?;
+    middlewares.workers += summary.workers.map_or(clients.population, u64::from);
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
+    let rows = folder.join("rows.parquet");
+    if rows.is_file() {
+        let mut rows = Rows::open(&rows).map_err(|error| wrong(&error))?;
+        let span = Span::between(from, to, rows.run().epoch_unix);
+        rows.for_each(|visit, _| middlewares.add_visit(visit, span))
+            .map_err(|error| Failure::usage(format!("{}: {error}", folder.join("rows.parquet").display())))
+    } else {
+        let log = load(&folder.join("histograms.hlog"), log::read).map_err(|error| wrong(&error))?;
+        let windows = load(&folder.join("windows.csv"), windows::read).map_err(|error| wrong(&error))?;
+        middlewares.add_windows(&windows, Span::between(from, to, log.run.epoch_unix));
+        Ok(())
+    }
+}
+
+fn json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+    let text = read(path)?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("{}, line {}: {error}", path.display(), error.line())))
+}
