@@ -7,6 +7,7 @@ use clap::{ArgAction, Args};
 use krarup_net::{Address, Clock};
 use krarup_proxy::engine::events::{self, Notice};
 use krarup_proxy::engine::outlook::Source;
+use krarup_proxy::engine::{Engine, threads};
 use krarup_proxy::import::Imported;
 use krarup_proxy::{Config, Core, MultiGet, RowSink, Summary, Topology, config};
 use krarup_record::file::rows::{Lane, RowWriter};
@@ -50,6 +51,9 @@ pub(crate) struct ProxyArgs {
     /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<Address>,
+    /// What moves the bytes: events, or threads as in a textbook [default: events]
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<Engine>,
     /// A configuration file; flags go over what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -122,6 +126,9 @@ impl ProxyArgs {
                 config.edge.allow.push(command);
             }
         }
+        if let Some(engine) = self.engine {
+            config.engine = engine;
+        }
         if let Some(sharded) = self.sharded {
             config.main.multi_get = if sharded { MultiGet::Sharded } else { MultiGet::Whole };
         }
@@ -184,7 +191,11 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         core.keep_rows(Box::new(Rows(begun.lane())));
         writer = Some(begun);
     }
-    let mut ended = events::run(source, core, clock, tell).map_err(Failure::usage)?;
+    let ended = match config.engine {
+        Engine::Events => events::run(source, core, clock, tell),
+        Engine::Threads => threads::run(config, core, clock, tell),
+    };
+    let mut ended = ended.map_err(Failure::usage)?;
     ended.core.end_rows();
     let mut summary = Summary::of(&ended.core, ended.stopped);
     summary.cpu_seconds = krarup_lab::host::cpu_time(std::process::id()).map(Nanos::as_seconds);

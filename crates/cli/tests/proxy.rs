@@ -37,8 +37,17 @@ const AFTER: &[u8] = b"gets k\r\n";
 
 #[test]
 fn every_case_is_answered_as_memcached_alone_answers_it() {
+    answers_as_memcached(&[]);
+}
+
+#[test]
+fn threads_answer_every_case_as_memcached_alone_answers_it() {
+    answers_as_memcached(&["--engine", "threads", "-t", "3"]);
+}
+
+fn answers_as_memcached(flags: &[&str]) {
     let alone = memcached();
-    let Proxied { proxy, servers } = proxied(1, &[]);
+    let Proxied { proxy, servers } = proxied(1, flags);
     let mut differences = Vec::new();
     // Statistics are the proxy's own.
     for case in cases().iter().filter(|case| !case.starts_with(b"stats")) {
@@ -218,7 +227,8 @@ fn answered_otherwise(case: &[u8]) -> bool {
 /// Three servers that hold the same, however their work is shared, are to a client as one; and they do hold the same.
 #[test]
 fn any_conversation_with_three_servers_is_that_with_one() {
-    for flags in [&["-s", "false"][..], &["-s", "true"], &["-s", "true", "-t", "1"]] {
+    let threads = ["-s", "true", "-t", "2", "--engine", "threads"];
+    for flags in [&["-s", "false"][..], &["-s", "true"], &["-s", "true", "-t", "1"], &threads] {
         runner(6)
             .run(&requests(), |requests| {
                 let alone = memcached();

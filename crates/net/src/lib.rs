@@ -11,6 +11,7 @@
 //! | [`stream`] | a socket of either kind |
 //! | [`tls`] | what stands between a socket and its plain bytes, where they are encrypted |
 //! | [`conn`] | a connection that never blocks |
+//! | [`blocking`] | a connection that waits, for threads |
 //! | [`timer`] | a moment to wake up at, to the microsecond |
 //! | [`cpu`] | how much processor time was used |
 //! | [`signal`] | SIGINT and SIGTERM as readiness |
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod blocking;
 pub mod buffer;
 pub mod clock;
 pub mod conn;

@@ -39,7 +39,7 @@ const POOLS: &str = "\
 ";
 
 /// The keys at the top level that are not a pool's.
-const KEYS: [&str; 22] = [
+const KEYS: &[&str] = &[
     "pools",
     "default_pool",
     "routes",
@@ -60,10 +60,12 @@ const KEYS: [&str; 22] = [
     "return_over",
     "shutdown_limit",
     "hold",
+    "engine",
     "edge",
     "admin",
 ];
 use crate::edge::{Dangerous, Edge};
+use crate::engine::{Engine, threads};
 
 /// Everything that can be configured, with its default.
 #[derive(Clone, Debug, Deserialize)]
@@ -126,6 +128,8 @@ pub struct Config {
     /// Up to how long a busy loop may wait for more to arrive, to share system calls; zero never waits.
     #[serde(deserialize_with = "length")]
     pub hold: Nanos,
+    /// What moves the bytes.
+    pub engine: Engine,
     /// How the outside is met.
     pub edge: Edge,
     /// Where monitoring asks for metrics, health and readiness; none: nowhere.
@@ -157,6 +161,7 @@ impl Default for Config {
             return_over: Nanos::from_secs(10),
             shutdown_limit: Nanos::from_secs(5),
             hold: Nanos::from_micros(50),
+            engine: Engine::Events,
             edge: Edge::default(),
             admin: None,
         }
@@ -373,7 +378,46 @@ impl Config {
         if self.hold > Nanos::from_millis(10) {
             return Err(format!("`hold` is {}, and must be at most 10ms", self.hold));
         }
+        if self.engine == Engine::Threads {
+            self.thread_form()?;
+            if self.edge.tls.is_some() || self.edge.server_tls.is_some() || self.edge.users.is_some() {
+                return Err("`engine` is threads, which knows neither TLS nor users; events does".into());
+            }
+            if self.admin.is_some() {
+                return Err("`engine` is threads, which answers no monitoring; events does".into());
+            }
+            if listeners.len() > 1 {
+                return Err(
+                    "`engine` is threads, which listens at one address; events listens at several".into()
+                );
+            }
+        }
         self.edge.check()
+    }
+
+    /// What the threads are, where the engine is threads.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub fn thread_form(&self) -> Result<threads::Form, String> {
+        let readers = self.all_pools().into_iter().find_map(|(_, pool)| pool.readers);
+        let form = match (readers, self.workers) {
+            (Some(readers), _) => threads::Form::Readers(readers),
+            (None, Workers::Limited(workers)) => threads::Form::Workers(workers),
+            (None, Workers::Unlimited) => {
+                return Err(
+                    "`engine` is threads, and there must be a number of them: set `workers` or `readers`"
+                        .into(),
+                );
+            }
+        };
+        let (threads::Form::Workers(threads) | threads::Form::Readers(threads)) = form;
+        if threads > 4_096 {
+            return Err(format!(
+                "`engine` is threads, and {threads} of them are too many; 4096 are the most"
+            ));
+        }
+        Ok(form)
     }
 
     /// What the core needs of it.
@@ -497,6 +541,10 @@ hold = {hold}
 # Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready. Nowhere unless it is given.
 {admin}
 
+# What moves the bytes: \"events\", one loop in which a worker is a place in a table; or \"threads\", the textbook's design, in which
+# every worker (or reader) is a thread with a blocking connection to every server. For experiments.
+engine = \"{engine}\"
+
 {pools}
 {edge}",
             listen = self.listen,
@@ -518,6 +566,10 @@ hold = {hold}
             reconnect_at_most = length(self.reconnect_at_most),
             shutdown_limit = length(self.shutdown_limit),
             hold = length(self.hold),
+            engine = match self.engine {
+                Engine::Events => "events",
+                Engine::Threads => "threads",
+            },
             edge = self.edge.commented(),
             admin = match &self.admin {
                 Some(admin) => format!("admin = \"{admin}\""),

@@ -35,6 +35,7 @@ use crate::topology::Topology;
 mod answer;
 mod ask;
 mod elsewhere;
+pub mod ledger;
 mod reload;
 mod reply;
 
@@ -161,6 +162,8 @@ pub struct Core {
     queued_bytes: usize,
     /// What is said to servers before anything else.
     login: Option<Vec<u8>>,
+    /// What a thread saw when it took the next request.
+    seen: Option<ledger::Seen>,
     started: Stamp,
     /// Since when is counted: the start, or the last reset.
     counting_since: Stamp,
@@ -196,6 +199,7 @@ impl Core {
             in_flight: 0,
             queued_bytes: 0,
             login: None,
+            seen: None,
             started,
             counting_since: started,
             dirty_servers: Vec::new(),
@@ -503,7 +507,11 @@ impl Core {
             self.clients[id].barrier = number;
         }
         if self.dispatch.has_idle_worker() {
-            let taken = self.dispatch.take_at_once();
+            let mut taken = self.dispatch.take_at_once();
+            if let Some(seen) = self.seen.take() {
+                self.exchanges[number].visit.queued = seen.queued;
+                taken = seen.taken();
+            }
             self.carry_out(number, request, raw, taken, arrival.now);
         } else {
             self.exchanges[number].request.extend_from_slice(raw);

@@ -99,6 +99,11 @@ impl Dispatch {
         self.queue.len()
     }
 
+    /// A queue elsewhere has been this long.
+    pub(crate) fn saw(&mut self, length: usize) {
+        self.longest = self.longest.max(length);
+    }
+
     /// From now on only what comes counts for [`Self::longest`].
     pub(crate) fn forget_longest(&mut self) {
         self.longest = self.queue.len();

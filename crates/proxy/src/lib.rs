@@ -22,7 +22,7 @@
 //! | `hold` | how long a busy loop waits for more |
 //! | [`admin`] | what monitoring asks, beside the loop |
 //! | [`import`] | other programs' configurations as ours |
-//! | [`engine`] | the event loop that moves the bytes |
+//! | [`engine`] | what moves the bytes: an event loop, or threads |
 
 #![forbid(unsafe_code)]
 

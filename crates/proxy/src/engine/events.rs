@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::core::Core;
 use crate::edge::Credentials;
 use crate::engine::outlook::{News, Numbers, Outlook, Resolved, Source};
+use crate::engine::plain;
 use crate::gate::Knock;
 use crate::hold::Hold;
 use crate::patience::{Patience, Waited};
@@ -1151,14 +1152,4 @@ fn listen_at(config: &Config, address: &Address) -> Result<Listener, String> {
 
 fn link_has_output(core: &Core, server: usize) -> bool {
     !core.server_output(server).is_empty()
-}
-
-/// The system's words for an error, without its number.
-fn plain(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connection refused".into(),
-        io::ErrorKind::ConnectionReset => "the server reset the connection".into(),
-        io::ErrorKind::BrokenPipe => "the server closed the connection".into(),
-        _ => error.to_string(),
-    }
 }

@@ -1,0 +1,142 @@
+//! What an engine with threads needs of cores: each thread has one to ask servers with, and one more keeps the books of all.
+
+use krarup_memcache::{MetaCommand, Parsed, Request, request};
+use krarup_record::{ServerVisit, Visit};
+use krarup_units::Stamp;
+
+use super::{Core, Events};
+use crate::dispatch::Taken;
+
+/// What a thread saw when it took a request out of its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// When the request was put into the queue.
+    pub queued: Stamp,
+    /// Threads busy now, this one included.
+    pub busy: u32,
+    /// Requests that still wait.
+    pub waiting: u32,
+    /// Whether the thread had nothing to do before.
+    pub was_idle: bool,
+}
+
+impl Seen {
+    pub(super) fn taken(self) -> Taken {
+        Taken { busy: self.busy, waiting: self.waiting, was_idle: self.was_idle }
+    }
+}
+
+/// What a request wants of the server that is its key's first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// To be read at this server.
+    Read(usize),
+    /// To be written, at this server first.
+    Write(usize),
+    /// No server in particular, or not even well formed.
+    Any,
+    /// The books.
+    Statistics,
+}
+
+impl Core {
+    /// The next request offered was taken out of a queue that this core does not see.
+    pub fn taken_elsewhere(&mut self, seen: Seen) {
+        self.seen = Some(seen);
+    }
+
+    /// Enters the row of a request that another core has carried out.
+    pub fn enter(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        self.recorder.record(visit, servers);
+        if let Some(rows) = &mut self.rows {
+            rows.row(visit, servers);
+        }
+    }
+
+    /// Enters what happened at another core since `earlier`. Clients are counted where they connect.
+    pub fn enter_events(&mut self, now: &Events, earlier: &Events) {
+        let Events {
+            requests, disagreements, server_losses, desynchronised, timeouts, commands_refused, ..
+        } = &mut self.events;
+        *requests += now.requests - earlier.requests;
+        *disagreements += now.disagreements - earlier.disagreements;
+        *server_losses += now.server_losses - earlier.server_losses;
+        *desynchronised += now.desynchronised - earlier.desynchronised;
+        *timeouts += now.timeouts - earlier.timeouts;
+        *commands_refused += now.commands_refused - earlier.commands_refused;
+    }
+
+    /// Enters that another core's connection to a server stands, or why it does not.
+    pub fn enter_server(&mut self, server: usize, state: Result<Option<&str>, &str>) {
+        let link = &mut self.servers[server];
+        match state {
+            Ok(version) => {
+                if let Some(version) = version {
+                    link.version = Some(version.to_owned());
+                }
+            }
+            Err(why) => {
+                link.losses += 1;
+                link.last_loss = Some(why.to_owned());
+            }
+        }
+    }
+
+    /// Enters how long a queue was that this core does not see.
+    pub fn enter_queue(&mut self, length: usize) {
+        self.dispatch.saw(length);
+    }
+
+    /// What a server has said its version is.
+    pub fn server_version(&self, server: usize) -> Option<&str> {
+        self.servers[server].version.as_deref()
+    }
+
+    /// How many servers there are.
+    pub fn server_count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Where a whole request belongs that came where keys belong to the pool `entry`.
+    pub fn errand(&mut self, entry: usize, bytes: &[u8], now: Stamp) -> Errand {
+        let Parsed::Complete { message, .. } = request::parse(bytes, &self.settings.limits) else {
+            return Errand::Any;
+        };
+        let (key, writes) = match &message {
+            Request::Retrieve(retrieve) => (retrieve.keys.iter().next(), retrieve.command.touches()),
+            Request::Store(store) => (Some(store.key), true),
+            Request::Delete { key, .. } | Request::Arithmetic { key, .. } | Request::Touch { key, .. } => {
+                (Some(*key), true)
+            }
+            Request::Meta(meta) => (Some(meta.key), meta.command != MetaCommand::Get),
+            Request::Stats { .. } => return Errand::Statistics,
+            Request::FlushAll { .. }
+            | Request::Verbosity { .. }
+            | Request::NoOp
+            | Request::Version
+            | Request::Quit => return Errand::Any,
+        };
+        let Some(key) = key else { return Errand::Any };
+        let place = self.locate(entry, key, now);
+        let first = place.holders.first().copied();
+        self.put_back(place);
+        match first {
+            None => Errand::Any,
+            Some(server) if writes => Errand::Write(server),
+            Some(server) => Errand::Read(server),
+        }
+    }
+
+    /// The length of the first request in `bytes`, and how many bytes behind it belong to a value that is refused. None: more must come.
+    pub fn first_request(&self, bytes: &[u8]) -> Option<(usize, u64)> {
+        use krarup_memcache::request::Refusal;
+        match request::parse(bytes, &self.settings.limits) {
+            Parsed::Complete { used, .. } | Parsed::Invalid(Refusal::Answer { used, .. }) => Some((used, 0)),
+            Parsed::Invalid(
+                Refusal::TooLarge { used, swallow, .. } | Refusal::Swallow { used, swallow, .. },
+            ) => Some((used, swallow)),
+            Parsed::Invalid(Refusal::Close { .. }) => Some((bytes.len(), 0)),
+            Parsed::Incomplete { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! One client, as the thread sees it that has its request.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use krarup_net::blocking::Voice;
+use krarup_net::mio::Waker;
+
+/// Tells the network thread whose request is done.
+#[derive(Debug)]
+pub(super) struct Finished {
+    seats: Mutex<Vec<u32>>,
+    waker: Waker,
+}
+
+impl Finished {
+    pub(super) fn new(waker: Waker) -> Self {
+        Self { seats: Mutex::default(), waker }
+    }
+
+    /// Those that are done since the last call.
+    pub(super) fn take(&self) -> Vec<u32> {
+        std::mem::take(&mut self.seats.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Wakes the network thread.
+    pub(super) fn wake(&self) {
+        // It fails only where the loop is gone, and then nobody is to be woken.
+        let _ = self.waker.wake();
+    }
+
+    fn push(&self, seat: u32) {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner).push(seat);
+        self.wake();
+    }
+}
+
+/// What the network thread and whoever has the client's request know of each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// None of its requests is under way.
+    #[default]
+    Free,
+    /// One is.
+    Busy,
+    /// One is, and the network thread wants to hear when it is done.
+    Awaited,
+}
+
+/// One client.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) id: u32,
+    pub(super) voice: Voice,
+    state: Mutex<State>,
+    finished: Arc<Finished>,
+}
+
+impl Seat {
+    pub(super) fn new(id: u32, voice: Voice, finished: Arc<Finished>) -> Self {
+        Self { id, voice, state: Mutex::default(), finished }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its next request may be taken now. Where it may not, the network thread will hear of it.
+    pub(super) fn is_free(&self) -> bool {
+        let mut state = self.lock();
+        if *state != State::Free {
+            *state = State::Awaited;
+        }
+        *state == State::Free
+    }
+
+    /// A request of it is under way. Where `more` is there to be done, the network thread will hear when that is over.
+    pub(super) fn take(&self, more: bool) {
+        *self.lock() = if more { State::Awaited } else { State::Busy };
+    }
+
+    /// Its request is done; where it shall hear no more, the connection ends.
+    pub(super) fn done(&self, close: bool) {
+        if close {
+            self.voice.close();
+        }
+        let before = std::mem::take(&mut *self.lock());
+        if before == State::Awaited {
+            self.finished.push(self.id);
+        }
+    }
+}
