@@ -42,10 +42,6 @@ pub(super) fn import(text: &str) -> Result<Imported, String> {
     imported
         .notes
         .push("listen: mcrouter is told its port on its command line (-p); here it is `listen`".into());
-    imported.notes.push(
-        "keys with |#| in them: all of a key decides where it lies here, in mcrouter what stands before |#|"
-            .into(),
-    );
     imported.first = whole.pool;
     imported.routes = whole.routes;
     if let Some(timeout) = timeouts.iter().max() {

@@ -12,11 +12,16 @@ const DRAWS: usize = 32;
 const SEED: u64 = 4_193_360_111;
 const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
 
+/// What stands behind it is no part of the key as far as its place is concerned.
+const STOP: &[u8] = b"|#|";
+
 /// The place of a key's server among `servers` of them, which must be 1 to 2²³.
 pub(super) fn place(key: &[u8], servers: usize) -> usize {
     if servers <= 1 {
         return 0;
     }
+    let stop = key.windows(STOP.len()).position(|three| three == STOP);
+    let key = &key[..stop.unwrap_or(key.len())];
     let mut bits = Bits { word: murmur64(key), number: 0 };
     let mut depth = servers.next_power_of_two().trailing_zeros() as usize;
     let mut at = depth;
@@ -73,4 +78,25 @@ fn murmur64(bytes: &[u8]) -> u64 {
     }
     hash = (hash ^ hash >> 47).wrapping_mul(MULTIPLIER);
     hash ^ hash >> 47
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn what_stands_behind_the_first_stop_does_not_count() {
+        for servers in [2, 3, 17, 100] {
+            for (key, counts) in [
+                ("user7|#|name", "user7"),
+                ("user7|#|a|#|b", "user7"),
+                ("|#|b", ""),
+                ("user7|#b", "user7|#b"),
+            ] {
+                assert_eq!(place(key.as_bytes(), servers), place(counts.as_bytes(), servers), "{key}");
+            }
+        }
+        let places = (0..50).map(|number| place(format!("user{number}|#|same").as_bytes(), 100));
+        assert!(places.collect::<std::collections::BTreeSet<_>>().len() > 20, "what stands before it does");
+    }
 }

@@ -67,7 +67,8 @@ pub enum Distribution {
     /// The remainder: twemproxy's and libmemcached's `modula`.
     #[serde(alias = "modula")]
     Modulo,
-    /// mcrouter's default, which knows no weights and brings its own hash function. For lists that change at their end only.
+    /// mcrouter's default, which knows no weights and brings its own hash function. What stands behind the first `|#|` of a key is
+    /// left out, as there. For lists that change at their end only.
     Ch3,
 }
 
