@@ -35,6 +35,8 @@ WORKLOADS = [
     ("4096 B SET, 96 connections", 1, "-c 96 --ratio 1:0 -d 4096"),
     ("64 B, 1:10, 96 connections, pipeline 16", 1, "-c 96 --ratio 1:10 -d 64 --pipeline 16"),
     ("multi-GET 9 x 64 B over 3 servers, 32 connections", 3, "-c 32 --ratio 0:9 --multi-get 9 -d 64"),
+    ("SET 64 B to one server, 96 connections", 1, "-c 96 --ratio 1:0 -d 64"),
+    ("SET 64 B replicated to 3 servers, 96 connections", 3, "-c 96 --ratio 1:0 -d 64"),
     ("multi-GET 9 x 4096 B over 3 servers, 32 connections", 3, "-c 32 --ratio 0:9 --multi-get 9 -d 4096"),
 ]
 
@@ -88,10 +90,20 @@ def memcached():
     return Station(command + (["-u", "nobody"] if os.geteuid() == 0 else []), port)
 
 
-def krarup_proxy(binary, servers):
+def krarup_proxy(binary, servers, flags=()):
     port = free_port()
     names = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    return Station([binary, "proxy", "--listen", f"127.0.0.1:{port}", "--servers", names, "--sharded", "true"], port)
+    return Station([binary, "proxy", "--listen", f"127.0.0.1:{port}", "--servers", names, "--sharded", "true", *flags], port)
+
+
+def memcached_proxy(program, servers, folder):
+    """memcached's own proxy, where a memcached built with it is installed (--memcached-proxy)."""
+    port = free_port()
+    backends = ", ".join(f'"127.0.0.1:{server.port}"' for server in servers)
+    config = pathlib.Path(folder) / f"proxy-{port}.lua"
+    config.write_text(f'pools{{ main = {{ backends = {{ {backends} }} }} }}\nroutes{{ default = route_direct{{ child = "main" }} }}\n')
+    command = [program, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", "1", "-o", f"proxy_config=routelib,proxy_arg={config}"]
+    return Station(command + (["-u", "nobody"] if os.geteuid() == 0 else []), port)
 
 
 def twemproxy(servers, folder):
@@ -134,6 +146,8 @@ def main():
     arguments.add_argument("--seconds", type=float, default=2.0)
     arguments.add_argument("--only", default="", help="only workloads that contain this text")
     arguments.add_argument("--json", help="write every figure here")
+    arguments.add_argument("--threads", type=int, metavar="W", help="also measure our engine of threads with W workers")
+    arguments.add_argument("--memcached-proxy", metavar="PROGRAM", help="also measure this memcached's own proxy")
     options = arguments.parse_args()
     everything = {}
     print(f"{'workload':52} {'proxy us':>17} {'ratio':>6} {'server us':>13} {'rate/s':>15} {'p99 ms':>13}")
@@ -141,7 +155,8 @@ def main():
     for name, count, flags in WORKLOADS:
         if options.only not in name:
             continue
-        runs = {"krarup": [], "twemproxy": []}
+        others = ["threads"] * bool(options.threads) + ["memcached"] * bool(options.memcached_proxy)
+        runs = {side: [] for side in ["krarup", "twemproxy", *others]}
         with tempfile.TemporaryDirectory() as folder:
             stations = []
             try:
@@ -152,6 +167,11 @@ def main():
                     "krarup": krarup_proxy(options.binary, backends["krarup"]),
                     "twemproxy": twemproxy(backends["twemproxy"], folder),
                 }
+                if options.threads:
+                    flags_of_ours = ["--engine", "threads", "--workers", str(options.threads)]
+                    sides["threads"] = krarup_proxy(options.binary, backends["threads"], flags_of_ours)
+                if options.memcached_proxy:
+                    sides["memcached"] = memcached_proxy(options.memcached_proxy, backends["memcached"], folder)
                 stations += sides.values()
                 for proxy in sides.values():
                     load(options.binary, proxy.port, flags, ["--populate-only"])
@@ -171,6 +191,13 @@ def main():
             f"{name:52} {pair('proxy_us', 2):>17} {ratio:6.2f} {pair('server_us', 1):>13} {pair('rate', 0):>15} {pair('p99_ms', 2):>13}",
             flush=True,
         )
+        for side in others:
+            medians = {key: statistics.median(run[key] for run in runs[side]) for key in runs[side][0]}
+            against = statistics.median(a["proxy_us"] / b["proxy_us"] for a, b in zip(runs[side], runs["twemproxy"]))
+            print(
+                f"{'  ' + side:52} {medians['proxy_us']:17.2f} {against:6.2f} {medians['server_us']:13.1f} {medians['rate']:15.0f} {medians['p99_ms']:13.2f}",
+                flush=True,
+            )
         everything[name] = {"runs": runs, "ratio": ratio}
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(everything, indent=1))

@@ -252,6 +252,11 @@ impl Core {
         self.events.clients_cut += 1;
     }
 
+    /// The client has been quiet for a while: the memory of its replies is given back.
+    pub fn client_rests(&mut self, id: u32) {
+        self.clients[id].out.shrink(0);
+    }
+
     /// Whether the client is sending a value that was refused, and whose bytes are not kept.
     pub fn client_swallows(&self, id: u32) -> bool {
         self.clients[id].swallow > 0

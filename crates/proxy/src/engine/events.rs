@@ -50,6 +50,8 @@ const SERVER_READ: usize = 128 << 10;
 const SERVER_KEEP: usize = 1 << 20;
 /// Reads of one client in one pass: nobody else waits for a client that sends without end.
 const READS_A_PASS: usize = 4;
+/// A client that has been quiet for this long gives back the memory of its replies, when clients are next looked at.
+const RESTS_AFTER: Nanos = Nanos::from_secs(2);
 /// How long a connection that was closed on our side may take to be closed on the other.
 const LINGER: Nanos = Nanos::from_secs(1);
 
@@ -989,6 +991,9 @@ impl<N: FnMut(Notice)> Engine<N> {
                 begun: link.begun.filter(|_| !self.core.client_held_back(id)),
                 quiet_since: self.core.client_idle(id).then_some(link.received),
             };
+            if waited.quiet_since.is_some_and(|since| now.0.saturating_sub(since.0) > RESTS_AFTER.0) {
+                self.core.client_rests(id);
+            }
             let Some(last_words) = self.patience.ends(&waited, now) else { continue };
             link.inbox.clear();
             link.readable = false;

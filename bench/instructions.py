@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Instructions that krarup proxy executes for one request, outside the kernel: a figure that noise does not move.
+
+    cargo build --release && bench/instructions.py
+
+Runs the proxy under valgrind's callgrind twice, with few and with many requests; the difference is what requests
+cost, whatever the start did. Needs valgrind and memcached.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import tempfile
+
+from proxies import ROOT, Station, free_port, load, memcached
+
+WORKLOADS = [
+    ("64 B, 1:10, 16 connections", "-c 16 --ratio 1:10 -d 64"),
+    ("64 B, 1:10, 16 connections, pipeline 16", "-c 16 --ratio 1:10 -d 64 --pipeline 16"),
+    ("4096 B GET, 16 connections", "-c 16 --ratio 0:1 -d 4096"),
+]
+
+
+def instructions(binary, flags, seconds, folder):
+    """All instructions of one run, and the requests it answered."""
+    out = pathlib.Path(folder) / "callgrind.out"
+    server = memcached()
+    port = free_port()
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", binary, "proxy"]
+    command += ["--listen", f"127.0.0.1:{port}", "--servers", f"127.0.0.1:{server.port}"]
+    proxy = Station(command, port)
+    try:
+        load(binary, port, flags, ["--populate-only"])
+        result = json.loads(load(binary, port, flags, ["--seconds", f"{seconds}s", "--json", "-"]))
+    finally:
+        proxy.stop()
+        server.stop()
+    counted = re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)
+    return int(counted.group(1)), result["account"]["answered"]
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--binary", default=str(ROOT / "target/release/krarup"))
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, flags in WORKLOADS:
+            few, many = (instructions(options.binary, flags, seconds, folder) for seconds in (0.5, 4))
+            print(f"{name:44} {(many[0] - few[0]) / (many[1] - few[1]):8.0f} instructions a request", flush=True)
+
+
+if __name__ == "__main__":
+    main()
