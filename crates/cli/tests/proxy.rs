@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use support::conversation::{answers, cases, converse, memcached, requests, runner};
+use support::conversation::{answers, cases, converse, memcached, meta_requests, requests, runner};
 use support::malformed::malformed;
 use support::peer::Peer;
 use support::process::Program;
@@ -229,22 +229,33 @@ fn answered_otherwise(case: &[u8]) -> bool {
 fn any_conversation_with_three_servers_is_that_with_one() {
     let threads = ["-s", "true", "-t", "2", "--engine", "threads"];
     for flags in [&["-s", "false"][..], &["-s", "true"], &["-s", "true", "-t", "1"], &threads] {
-        runner(6)
-            .run(&requests(), |requests| {
-                let alone = memcached();
-                let Proxied { proxy, servers } = proxied(3, flags);
-                let (theirs, ours) = (converse(&alone, &requests), converse(&proxy, &requests));
-                for ((request, theirs), ours) in requests.iter().zip(theirs).zip(ours) {
-                    prop_assert_eq!(theirs, ours, "memcached and proxy {:?} about {}", flags, request);
-                }
-                let held = |server| shown(&answers(server, b"get a b c d\r\n"));
-                for server in &servers {
-                    prop_assert_eq!(held(&alone), held(server));
-                }
-                Ok(())
-            })
-            .unwrap();
+        with_three_as_with_one(6, &requests(), flags);
     }
+}
+
+#[test]
+fn any_conversation_in_meta_commands_with_three_servers_is_that_with_one() {
+    for flags in [&[][..], &["-t", "1"]] {
+        with_three_as_with_one(12, &meta_requests(), flags);
+    }
+}
+
+fn with_three_as_with_one(cases: u32, conversations: &impl Strategy<Value = Vec<String>>, flags: &[&str]) {
+    let conversation = |requests: Vec<String>| {
+        let alone = memcached();
+        let Proxied { proxy, servers } = proxied(3, flags);
+        let (theirs, ours) = (converse(&alone, &requests), converse(&proxy, &requests));
+        for (number, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
+            let before = &requests[number.saturating_sub(6)..=number];
+            prop_assert_eq!(theirs, ours, "memcached and proxy {:?} at the end of {:#?}", flags, before);
+        }
+        let held = |server| shown(&answers(server, b"get a b c d\r\n"));
+        for server in &servers {
+            prop_assert_eq!(held(&alone), held(server));
+        }
+        Ok(())
+    };
+    runner(cases).run(conversations, conversation).unwrap();
 }
 
 /// What the servers were asked, by name of their counters.

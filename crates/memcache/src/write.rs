@@ -94,16 +94,50 @@ pub fn meta(out: &mut Vec<u8>, request: &Meta<'_>) {
 
 /// A meta request, never a quiet one, and without the flags named.
 pub fn meta_without(out: &mut Vec<u8>, request: &Meta<'_>, left_out: &[u8]) {
+    meta_changed(out, request, request.key, None, |letter, _| {
+        if left_out.contains(&letter) { Change::LeaveOut } else { Change::Keep }
+    });
+}
+
+/// What becomes of a flag that is written for a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It stays as it is.
+    Keep,
+    /// It is not written.
+    LeaveOut,
+    /// It carries this number instead.
+    Number(i32),
+}
+
+/// A meta request, never a quiet one, with another key, perhaps one flag more, and changes of its own.
+pub fn meta_changed(
+    out: &mut Vec<u8>,
+    request: &Meta<'_>,
+    key: &[u8],
+    more: Option<(u8, i32)>,
+    change: impl Fn(u8, &[u8]) -> Change,
+) {
     out.extend_from_slice(request.command.word().as_bytes());
-    word(out, request.key);
+    word(out, key);
     if request.command == MetaCommand::Set {
         number(out, request.data.len());
     }
-    let kept =
-        |letter| request.command == MetaCommand::Debug || letter != b'q' && !left_out.contains(&letter);
-    for (letter, token) in request.flags.iter().filter(|&(letter, _)| kept(letter)) {
-        out.extend_from_slice(&[b' ', letter]);
-        out.extend_from_slice(token);
+    for (letter, token) in request.flags.iter() {
+        if letter == b'q' && request.command != MetaCommand::Debug {
+            continue;
+        }
+        match change(letter, token) {
+            Change::LeaveOut => {}
+            Change::Keep => {
+                out.extend_from_slice(&[b' ', letter]);
+                out.extend_from_slice(token);
+            }
+            Change::Number(number) => flag(out, letter, number),
+        }
+    }
+    if let Some((letter, number)) = more {
+        flag(out, letter, number);
     }
     out.extend_from_slice(b"\r\n");
     if request.command == MetaCommand::Set {
@@ -161,6 +195,11 @@ pub fn stat(out: &mut Vec<u8>, name: &str, value: &str) {
 pub fn number_line(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     out.extend_from_slice(b"\r\n");
+}
+
+fn flag(out: &mut Vec<u8>, letter: u8, value: i32) {
+    out.extend_from_slice(&[b' ', letter]);
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 fn word(out: &mut Vec<u8>, word: &[u8]) {

@@ -36,6 +36,7 @@ mod answer;
 mod ask;
 mod elsewhere;
 pub mod ledger;
+mod meta;
 mod reload;
 mod reply;
 
@@ -507,7 +508,8 @@ impl Core {
             Request::Meta(meta) if meta.quiet => Some(meta.command),
             _ => None,
         };
-        if operation == Operation::Cas {
+        exchange.decides = crate::meta::one_decides(request);
+        if exchange.decides {
             // Its second step reads the value again, and what the client sends next may depend on it.
             self.clients[id].barrier = number;
         }

@@ -33,6 +33,8 @@ pub(crate) enum Copies {
     Awaited,
     /// The other holders get the same, and nobody waits.
     Behind,
+    /// If the client has won, the first holder, one of the others here, has the last word.
+    Winner,
 }
 
 /// A part of a retrieval: the keys that one server was asked for.
@@ -88,6 +90,8 @@ pub(crate) struct Exchange {
     pub(crate) parts: Vec<Part>,
     /// The servers that get copies once the first has stored.
     pub(crate) others: Vec<usize>,
+    /// Whether the first holder decides, and the others follow.
+    pub(crate) decides: bool,
     pub(crate) copies: Copies,
     /// Requests for the same key that wait for this one's answer.
     pub(crate) followers: Vec<u32>,
@@ -123,6 +127,7 @@ impl Default for Exchange {
             keys: KeyList::default(),
             parts: Vec::new(),
             others: Vec::new(),
+            decides: false,
             copies: Copies::None,
             followers: Vec::new(),
             leads: false,
@@ -183,6 +188,7 @@ impl Exchange {
         self.waiting = 0;
         self.failure = None;
         self.noreply = false;
+        self.decides = false;
         self.quiet = None;
         self.holds_worker = false;
     }

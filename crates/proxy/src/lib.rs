@@ -40,6 +40,7 @@ mod hold;
 pub mod import;
 mod keys;
 mod merge;
+mod meta;
 mod patience;
 pub mod placement;
 mod pool;

@@ -149,7 +149,7 @@ impl Merge {
     /// Keeps the worst answer, so that the memory needed is that of one.
     fn weigh(&mut self, part: u16, class: Class, hits: u32, bytes: &[u8]) {
         if let Some(kept) = self.pieces.first().copied() {
-            self.disagreed |= kept.class != class || self.bytes[kept.start..kept.end] != *bytes;
+            self.disagreed |= kept.class != class || !alike(class, &self.bytes[kept.start..kept.end], bytes);
             let worse = (class.severity(), kept.part) > (kept.class.severity(), part);
             if !worse {
                 return;
@@ -234,6 +234,18 @@ impl Merge {
         }
         out.extend_from_slice(b"END\r\n");
         hits
+    }
+}
+
+/// Whether two answers of a class say the same. The flags of a meta answer are each server's own.
+fn alike(class: Class, one: &[u8], other: &[u8]) -> bool {
+    fn value(bytes: &[u8]) -> Option<&[u8]> {
+        bytes.iter().position(|&byte| byte == b'\n').map(|end| &bytes[end..])
+    }
+    match class {
+        Class::MetaDone | Class::MetaMiss | Class::Exists | Class::NotFound | Class::NotStored => true,
+        Class::MetaValue => value(one) == value(other),
+        _ => one == other,
     }
 }
 

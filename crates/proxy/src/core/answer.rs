@@ -191,6 +191,13 @@ impl Core {
             return self.part_answered(server, number, pending.part, reply, visit.time(), now);
         }
         exchange.waiting -= 1;
+        if exchange.copies == Copies::Winner {
+            exchange.copies = Copies::None;
+            if self.asks_the_first(number, reply, now) {
+                return;
+            }
+        }
+        let exchange = &mut self.exchanges[number];
         let client = exchange.client;
         let told = !exchange.noreply && exchange.quiet.is_none();
         let plain = exchange.merge.is_plain() && exchange.waiting == 0 && told;
@@ -211,8 +218,8 @@ impl Core {
         }
         let copies = std::mem::take(&mut exchange.copies);
         // What is gone at the first goes at the others too.
-        let done = reply.class.severity() == 0 || exchange.visit.operation == Operation::Delete;
-        if copies != Copies::None && done && !reply.class.is_error() {
+        let gone = exchange.visit.operation == Operation::Delete && reply.class == Class::NotFound;
+        if copies != Copies::None && (reply.class.severity() == 0 || gone) {
             self.copy_to_others(number, copies, now);
         }
         self.complete_if_answered(number, now);

@@ -1,7 +1,7 @@
 //! A worker takes a request: who is asked for it, and what.
 
 use krarup_memcache::{
-    Class, Expect, Meta, MetaCommand, Parsed, Request, Retrieval, Retrieve, Storage, Store, request, write,
+    Class, Expect, MetaCommand, Parsed, Request, Retrieval, Retrieve, Storage, Store, request, write,
 };
 use krarup_record::Outcome;
 use krarup_units::Stamp;
@@ -10,6 +10,7 @@ use super::Core;
 use crate::dispatch::Taken;
 use crate::exchange::{Copies, Part, Stage};
 use crate::merge::How;
+use crate::meta::{self, Role};
 use crate::placement::KeyHash;
 use crate::pool::{Lifetimes, Waiting};
 use crate::server::Health;
@@ -167,7 +168,7 @@ impl Core {
     }
 
     /// A request that changes what is kept under one key: all its holders are asked, when depends on what it is.
-    fn write_key(
+    pub(super) fn write_key(
         &mut self,
         number: u32,
         key: &[u8],
@@ -186,8 +187,7 @@ impl Core {
         let mut request = |out: &mut Vec<u8>| request(out, sent, lifetimes);
         self.shadow(place.home, sent, expect, &mut request);
         let exchange = &mut self.exchanges[number];
-        let one_decides =
-            exchange.visit.operation == krarup_record::Operation::Cas && expect == Expect::Stored;
+        let one_decides = exchange.decides;
         let writes = self.pools[place.pool].spec.writes;
         if place.holders.len() > 1 && (one_decides || writes == Writes::Async) {
             exchange.copies = if one_decides { Copies::Awaited } else { Copies::Behind };
@@ -233,52 +233,6 @@ impl Core {
         self.put_back(place);
     }
 
-    /// A meta command. Reads that anybody can answer go to one holder by the pool's policy; what changes an item, or tells
-    /// what only one server knows of it, goes as the classic command that does the same.
-    fn meta(&mut self, number: u32, meta: &Meta<'_>, raw: &[u8], now: Stamp) {
-        let mut buffer = [0; LONGEST_NAME];
-        let key = meta.name(&mut buffer);
-        let entry = self.exchanges[number].entry;
-        let route = if self.routes.is_empty() { None } else { self.routes.find(key) };
-        if route.is_some_and(crate::topology::Route::rewrites) && (meta.base64 || meta.has_any(b"k")) {
-            let text = b"CLIENT_ERROR the route of this key changes it, which base64 and the flag k do not allow\r\n";
-            return self.exchanges[number].merge.local(Class::ClientError, text);
-        }
-        let command = |out: &mut Vec<u8>, sent: &[u8]| {
-            if meta.base64 || sent == meta.key {
-                return write::meta(out, meta);
-            }
-            write::meta(out, &Meta { key: sent, verbatim: None, ..*meta });
-        };
-        match meta.command {
-            MetaCommand::Set | MetaCommand::Delete | MetaCommand::Arithmetic => {
-                self.write_key(number, key, meta.expect(), raw, now, &mut |out, sent, _| command(out, sent));
-            }
-            MetaCommand::Get | MetaCommand::Debug => {
-                let place = self.locate(entry, key, now);
-                let sent = place.key(key);
-                if self.admit(number, place.home, sent, now) {
-                    let anybody = meta.command == MetaCommand::Get && !meta.has_any(b"cNRTWXZhlt");
-                    let (ramp, servers) = (self.settings.return_over, &self.servers);
-                    let load = |server: usize| servers[server].outstanding();
-                    let server = if anybody {
-                        self.pools[place.pool].read(&place.holders, |_| false, 1, now, ramp, load)
-                    } else {
-                        Some(place.holders[0])
-                    };
-                    match server {
-                        None => self.nobody_is_up(number, 0, &place.holders),
-                        Some(server) => {
-                            let mut request = |out: &mut Vec<u8>| command(out, sent);
-                            self.ask(server, number, 0, false, meta.expect(), &mut request);
-                        }
-                    }
-                }
-                self.put_back(place);
-            }
-        }
-    }
-
     /// The first holder has stored what a `cas` or a write with copies behind it brought: the others get it.
     pub(super) fn copy_to_others(&mut self, number: u32, copies: Copies, now: Stamp) {
         let raw = std::mem::take(&mut self.exchanges[number].request);
@@ -290,9 +244,14 @@ impl Core {
                 Request::Delete { key, .. } => (*key, Expect::Deleted),
                 Request::Arithmetic { key, .. } => (*key, Expect::Number),
                 Request::Touch { key, .. } => (*key, Expect::Touched),
+                Request::Meta(meta) if meta::forgets(meta) => {
+                    (meta.name(&mut buffer), Expect::Meta { command: MetaCommand::Delete, value: false })
+                }
                 Request::Meta(meta) => (meta.name(&mut buffer), meta.expect()),
                 _ => unreachable!("only writes have copies"),
             };
+            // That there was nothing to forget is no answer.
+            let follows = matches!(&message, Request::Meta(meta) if meta::forgets(meta));
             let place = self.locate(self.exchanges[number].entry, key, now);
             let (sent, lifetimes) = (place.key(key), place.lifetimes);
             let mut request = |out: &mut Vec<u8>| match &message {
@@ -308,8 +267,10 @@ impl Core {
                 Request::Delete { .. } => write::delete(out, sent),
                 Request::Arithmetic { command, delta, .. } => write::arithmetic(out, *command, sent, *delta),
                 Request::Touch { exptime, .. } => write::touch(out, sent, lifetimes.of(*exptime)),
-                Request::Meta(meta) if meta.base64 || sent == meta.key => write::meta(out, meta),
-                Request::Meta(meta) => write::meta(out, &Meta { key: sent, verbatim: None, ..meta.clone() }),
+                Request::Meta(meta) => {
+                    let sent = if meta.base64 { meta.key } else { sent };
+                    meta::write(out, meta, sent, Role::Follows, lifetimes);
+                }
                 _ => unreachable!("only writes have copies"),
             };
             if copies == Copies::Awaited {
@@ -319,7 +280,7 @@ impl Core {
             for (place, &server) in others.iter().enumerate() {
                 match copies {
                     Copies::Awaited => {
-                        self.ask(server, number, place as u16 + 1, false, expect, &mut request);
+                        self.ask(server, number, place as u16 + 1, follows, expect, &mut request);
                     }
                     _ => self.ask_aside(home, server, expect, &mut request),
                 }
@@ -364,7 +325,7 @@ impl Core {
         self.touch_server(server);
     }
 
-    fn nobody_is_up(&mut self, number: u32, part: u16, holders: &[usize]) {
+    pub(super) fn nobody_is_up(&mut self, number: u32, part: u16, holders: &[usize]) {
         let exchange = &mut self.exchanges[number];
         exchange.failure = Some(Outcome::ServerLost);
         let names = holders.iter().map(|&server| self.servers[server].name.as_str()).collect::<Vec<_>>();

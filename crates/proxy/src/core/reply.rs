@@ -1,7 +1,7 @@
 //! The reply: its turn in the client's outbox, and what is done when it has left.
 
 use krarup_memcache::{Class, Parsed, Reply, request, response};
-use krarup_record::Outcome;
+use krarup_record::{Operation, Outcome};
 use krarup_units::Stamp;
 
 use super::{Core, outcome_of};
@@ -77,9 +77,15 @@ impl Core {
             Outcome::ServerError => exchange.failure.unwrap_or(Outcome::ServerError),
             outcome => outcome,
         };
-        if merged.class == Class::Values {
-            visit.hits = merged.hits;
-            visit.misses = visit.keys - merged.hits;
+        let reads = matches!(visit.operation, Operation::Get | Operation::Gat);
+        match merged.class {
+            Class::Values => {
+                visit.hits = merged.hits;
+                visit.misses = visit.keys - merged.hits;
+            }
+            Class::MetaMiss if reads => visit.misses = 1,
+            Class::MetaDone | Class::MetaValue if reads => visit.hits = 1,
+            _ => {}
         }
         self.events.disagreements += u64::from(merged.disagreed);
         exchange.stage = Stage::Rendered(client.out.end());

@@ -12,6 +12,7 @@ use crate::placement::{Distribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, WhenDown, Writes};
 use krarup_memcache::write;
 
+mod meta;
 mod pools;
 
 type Rows = Arc<Mutex<Vec<(Visit, Vec<ServerVisit>)>>>;

@@ -1,0 +1,167 @@
+//! Who is asked for a meta command where several servers hold the key, and what each of them is asked. Pure.
+//!
+//! A client shall not see that there are several. Each server numbers its changes itself, so that a cas unique means something
+//! only where it was given out, and each hands out its own tokens to recache. Hence:
+//!
+//! | command | who is asked |
+//! |---|---|
+//! | `mg` | one holder, by the pool's policy. If it says that the client has won (`W`), the first holder is asked instead, and its answer counts: there is one winner |
+//! | `mg` that asks for or compares what each server has of its own (`c C h l`), or has a flag we do not know; `me` | the first holder |
+//! | `mg` that changes something (`N R T E`) | the first holder; the others are told the same without having to answer more than that it is done |
+//! | `ms md ma` | all holders, the worst answer speaks, the first one's among equals |
+//! | `ms md ma` that compare (`C`) or want to know (`c`) a unique | the first holder decides; if it has done it, the others are told to, without the condition |
+//!
+//! A comparing `ms` that may store a stale value (`I`) says the same whether it did: the others forget the item instead. With
+//! `E` (memcached 1.6.27 and later) all holders give the change the same unique, the client's own.
+
+use krarup_memcache::write::{self, Change};
+use krarup_memcache::{Meta, MetaCommand, Request, Storage};
+
+use crate::pool::Lifetimes;
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// One holder; the first if that one lets the client win.
+    Anybody,
+    /// The first holder.
+    First,
+    /// The first holder; the others are told.
+    FirstAndTold,
+    /// All holders.
+    Everyone,
+    /// The first holder decides, the others follow.
+    FirstDecides,
+}
+
+/// For whom a request is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Who answers the client.
+    Answers,
+    /// A holder that is told what a read changes.
+    Told,
+    /// A holder that follows a decision.
+    Follows,
+}
+
+/// The rule for a request.
+pub(crate) fn rule(meta: &Meta<'_>) -> Rule {
+    match meta.command {
+        MetaCommand::Get if meta.has_any(b"NRTE") => Rule::FirstAndTold,
+        MetaCommand::Get if meta.flags.iter().all(|(letter, _)| b"vkOqfstbuPL".contains(&letter)) => {
+            Rule::Anybody
+        }
+        MetaCommand::Get | MetaCommand::Debug => Rule::First,
+        _ if meta.has_any(b"Cc") => Rule::FirstDecides,
+        _ => Rule::Everyone,
+    }
+}
+
+/// Whether the first holder decides about a request, so that it has two steps.
+pub(crate) fn one_decides(request: &Request<'_>) -> bool {
+    match request {
+        Request::Store(store) => store.command == Storage::Cas,
+        Request::Meta(meta) => rule(meta) == Rule::FirstDecides,
+        _ => false,
+    }
+}
+
+/// Whether what follows a decision is to forget the item.
+pub(crate) fn forgets(meta: &Meta<'_>) -> bool {
+    meta.command == MetaCommand::Set && meta.has_any(b"I") && meta.has_any(b"C")
+}
+
+/// Writes the request for one of its holders, with the key as that one sees it and the lifetimes the pool allows.
+pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, key: &[u8], role: Role, lifetimes: Lifetimes) {
+    if role == Role::Follows && forgets(meta) {
+        return write::meta_delete(out, key, meta.base64);
+    }
+    let stores = meta.command == MetaCommand::Set && !meta.has_any(b"T");
+    let capped = lifetimes.of(0);
+    let more = (stores && capped != 0).then_some((b'T', capped));
+    if role == Role::Answers && lifetimes.cap.is_none() && key == meta.key {
+        return write::meta(out, meta);
+    }
+    let adds_to = matches!(meta.storage(), Storage::Append | Storage::Prepend);
+    write::meta_changed(out, meta, key, more, |letter, token| match (role, letter) {
+        (Role::Told, _) if !b"bNRTEu".contains(&letter) => Change::LeaveOut,
+        (Role::Follows, b'C') => Change::LeaveOut,
+        // Whether it may be stored has been decided.
+        (Role::Follows, b'M') if meta.command == MetaCommand::Set && !adds_to => Change::LeaveOut,
+        (_, b'T' | b'N') if lifetimes.cap.is_some() => {
+            let asked = std::str::from_utf8(token).ok().and_then(|token| token.parse().ok());
+            asked.map_or(Change::Keep, |asked| Change::Number(lifetimes.of(asked)))
+        }
+        _ => Change::Keep,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_memcache::{Limits, Parsed, request};
+
+    use super::*;
+
+    fn with<T>(text: &str, look: impl FnOnce(&Meta<'_>) -> T) -> T {
+        match request::parse(text.as_bytes(), &Limits::default()) {
+            Parsed::Complete { message: Request::Meta(meta), .. } => look(&meta),
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn who_is_asked_follows_from_what_each_server_has_of_its_own() {
+        for (text, wanted) in [
+            ("mg k\r\n", Rule::Anybody),
+            ("mg k v t s f k O7 q\r\n", Rule::Anybody),
+            ("mg k v c\r\n", Rule::First),
+            ("mg k h\r\n", Rule::First),
+            ("mg k v C7\r\n", Rule::First),
+            ("mg k !\r\n", Rule::First),
+            ("mg k v N30\r\n", Rule::FirstAndTold),
+            ("mg k v T30 c\r\n", Rule::FirstAndTold),
+            ("me k\r\n", Rule::First),
+            ("ms k 1\r\nx\r\n", Rule::Everyone),
+            ("ms k 1 ME c\r\nx\r\n", Rule::FirstDecides),
+            ("ms k 1 C7\r\nx\r\n", Rule::FirstDecides),
+            ("ms k 1 MA C7\r\nx\r\n", Rule::FirstDecides),
+            ("md k\r\n", Rule::Everyone),
+            ("md k C7\r\n", Rule::FirstDecides),
+            ("ma k\r\n", Rule::Everyone),
+            ("ma k C7\r\n", Rule::FirstDecides),
+        ] {
+            assert_eq!(with(text, rule), wanted, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn each_holder_is_asked_what_its_role_needs() {
+        let free = Lifetimes { cap: None, unix: 0 };
+        let capped = Lifetimes { cap: Some(60), unix: 0 };
+        for (asked, role, lifetimes, sent) in [
+            ("mg k v c T30 O7 q\r\n", Role::Answers, free, "mg k v c T30 O7\r\n"),
+            ("mg k v c T30 O7 q\r\n", Role::Told, free, "mg k T30\r\n"),
+            ("mg aw== b v N30 R5\r\n", Role::Told, free, "mg aw== b N30 R5\r\n"),
+            ("ms k 1 C7 c O7 T9\r\nx\r\n", Role::Follows, free, "ms k 1 c O7 T9\r\nx\r\n"),
+            ("ms k 1 MR C7\r\nx\r\n", Role::Follows, free, "ms k 1\r\nx\r\n"),
+            ("ms k 1 ME c\r\nx\r\n", Role::Follows, free, "ms k 1 c\r\nx\r\n"),
+            ("ms k 1 ME I\r\nx\r\n", Role::Follows, free, "ms k 1 I\r\nx\r\n"),
+            ("ms k 1 MA C7\r\nx\r\n", Role::Follows, free, "ms k 1 MA\r\nx\r\n"),
+            ("ms k 1 C7 I\r\nx\r\n", Role::Follows, free, "md k\r\n"),
+            ("ms aw== 1 b C7 I\r\nx\r\n", Role::Follows, free, "md aw== b\r\n"),
+            ("md k C7 I T9\r\n", Role::Follows, free, "md k I T9\r\n"),
+            ("ma k C7 MD D2\r\n", Role::Follows, free, "ma k MD D2\r\n"),
+            ("ms k 1 T100\r\nx\r\n", Role::Answers, capped, "ms k 1 T60\r\nx\r\n"),
+            ("ms k 1 T30 q\r\nx\r\n", Role::Answers, capped, "ms k 1 T30\r\nx\r\n"),
+            ("ms k 1 F5\r\nx\r\n", Role::Answers, capped, "ms k 1 F5 T60\r\nx\r\n"),
+            ("mg k T0 v\r\n", Role::Answers, capped, "mg k T60 v\r\n"),
+            ("ma k N900\r\n", Role::Answers, capped, "ma k N60\r\n"),
+            ("mg k T0x\r\n", Role::Answers, capped, "mg k T0x\r\n"),
+        ] {
+            let mut out = Vec::new();
+            with(asked, |meta| write(&mut out, meta, meta.key, role, lifetimes));
+            assert_eq!(String::from_utf8(out).unwrap(), sent, "{asked:?} for {role:?}");
+        }
+    }
+}
