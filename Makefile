@@ -19,6 +19,7 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need memcached memcached
 	@scripts/need memccat libmemcached-tools
 	@scripts/need nc netcat-openbsd
+	@scripts/need --optional nutcracker nutcracker
 	@scripts/need python3 python3
 	@scripts/need --optional chromium chromium
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
