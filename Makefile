@@ -4,7 +4,7 @@ CARGO ?= cargo
 SHELL := /bin/bash
 DEMO_FLAGS ?=
 
-.PHONY: help demo test test-oracles check bench docs fuzz clean
+.PHONY: help demo test test-clients test-oracles check bench docs fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -24,6 +24,13 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need --optional chromium chromium
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
 	$(CARGO) test --workspace --quiet
+
+test-clients: ## real clients in Python, Go, Node and Java, and libmemcached's tools, through the proxy; builds what they need
+	@scripts/need memcached memcached
+	@scripts/need memccat libmemcached-tools
+	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
+	@scripts/clients $(or $(CARGO_TARGET_DIR),target)/clients
+	$(CARGO) test --package krarup --test clients -- --nocapture
 
 test-oracles: ## the solvers against GNU Octave's queueing package
 	@scripts/need octave-cli octave

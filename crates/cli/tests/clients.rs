@@ -105,6 +105,52 @@ fn pymemcache_finds_in_the_proxy_what_it_finds_in_memcached() {
     }
 }
 
+// ---- Go, Node, Java ---------------------------------------------------------------------------------------
+
+/// The session of another language, once `make test-clients` has built it, does to the proxy what it does to memcached.
+fn built_session(what: &str, needed: &str, program: &str, arguments: &[&str], keys: &str) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients");
+    if !folder.join(needed).exists() {
+        return skipped(&format!("{what} is not built; `make test-clients` builds it"));
+    }
+    for flags in [&["-s", "false"][..], &["-s", "true", "-t", "3"]] {
+        let both = Both::start(flags);
+        both.compare(what, |address| {
+            let mut command = Command::new(program);
+            let port = address.port().to_string();
+            let output = command.args(arguments).arg(port).current_dir(&folder).output().unwrap();
+            assert!(output.status.success(), "{}", transcript(&output));
+            let said = transcript(&output);
+            assert!(said.lines().count() > 100, "{said}");
+            said
+        });
+        both.end(keys);
+    }
+}
+
+#[test]
+fn gomemcache_finds_in_the_proxy_what_it_finds_in_memcached() {
+    built_session("gomemcache's session", "go/session", "./go/session", &[], "go-a go-many-07 go-number");
+}
+
+#[test]
+fn nodes_memcached_finds_in_the_proxy_what_it_finds_in_memcached() {
+    let needed = "node/node_modules/memcached";
+    built_session("Node's session", needed, "node", &["node/session.js"], "node-a node-object node-number");
+}
+
+#[test]
+fn spymemcached_and_xmemcached_find_in_the_proxy_what_they_find_in_memcached() {
+    let arguments = ["-cp", "java/classes:java/lib/*", "Session"];
+    built_session(
+        "Java's session",
+        "java/classes/Session.class",
+        "java",
+        &arguments,
+        "spy-a spy-many-3 x-a x-number",
+    );
+}
+
 // ---- libmemcached -----------------------------------------------------------------------------------------
 
 /// A command of libmemcached-tools, as Debian names them.
