@@ -142,6 +142,9 @@ struct CalibrateArgs {
     /// Cores of a middleware: offers the form of curve that knows them
     #[arg(long, value_name = "COUNT")]
     cores: Option<u32>,
+    /// Also tell what a link of this bandwidth carries of the recorded requests, such as 101Mbit/s
+    #[arg(long, value_name = "BANDWIDTH", value_parser = form::parse_bandwidth)]
+    link: Option<f64>,
     /// Seed of the prediction intervals
     #[arg(long, default_value_t = 1)]
     seed: u64,

@@ -12,7 +12,7 @@ mod rows;
 mod tables;
 
 pub use fitting::{Calibration, Form, Interval95, Predicted, Residual, calibrate, calibrate_as, fit};
-pub use records::{Clients, Middlewares, Span, hold_table};
+pub use records::{Clients, Middlewares, Span, demand_table, hold_table, link_table};
 pub use rows::{Measured, Row, check_anchors, check_rows, read_csv, read_measured};
 pub use tables::prediction_table;
 

@@ -8,6 +8,8 @@ mod read;
 mod values;
 mod write;
 
+pub use values::parse_bandwidth;
+
 use krarup_units::Seconds;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use toml::de::DeTable;

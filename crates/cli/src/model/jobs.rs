@@ -81,7 +81,7 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
 }
 
 pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
-    let records::Records { rows, holds } =
+    let records::Records { rows, holds, windows } =
         records::read_all(&args.rows, args.unit.seconds(), args.middlewares)?;
     let fail = |error: Error| failed(&args.rows[0], &error);
     let calibration = calibrate::calibrate(&rows, args.cores, args.seed).map_err(fail)?;
@@ -94,6 +94,13 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
     }
     let mut tables = vec![calibration.forms_table(), calibration.rows_table()];
     tables.extend(holds);
+    if !windows.is_empty() {
+        match calibrate::demand_table(&windows) {
+            Ok(demands) => tables.push(demands),
+            Err(error) => notes.push(format!("no {error}")),
+        }
+        tables.extend(args.link.map(|link| calibrate::link_table(&windows, link)));
+    }
     if let Some(broken) = calibration.broken_table() {
         notes.push(
             "some rows break laws that hold for every system: find out why before you believe the model"

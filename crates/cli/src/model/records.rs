@@ -14,6 +14,7 @@ use krarup_load::schedule::Arrivals;
 use krarup_model::calibrate::{self, Clients, Middlewares, Row, Span, hold_table};
 use krarup_model::table::Table;
 use krarup_proxy::Summary;
+use krarup_record::WindowRow;
 use krarup_record::file::rows::Rows;
 use krarup_record::file::{holds, load, log, windows};
 use krarup_record::holds::HoldRow;
@@ -28,16 +29,18 @@ pub(super) struct Records {
     pub(super) rows: Vec<Row>,
     /// Hold times by busy workers, of runs that recorded them.
     pub(super) holds: Option<Table>,
+    /// The windows of all runs that lie within what their clients measured.
+    pub(super) windows: Vec<WindowRow>,
 }
 
 /// Reads files and folders, in their order. `unit` and `middlewares` are for CSV.
 pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result<Records, Failure> {
     let mut rows = Vec::new();
-    let mut seen = Vec::new();
+    let (mut seen, mut windows) = (Vec::new(), Vec::new());
     for path in paths {
         if path.is_dir() {
             for run in runs(path)? {
-                rows.push(row(&run, &mut seen)?);
+                rows.push(row(&run, &mut seen, &mut windows)?);
             }
         } else {
             let read = calibrate::read_csv(&read(path)?, unit, middlewares);
@@ -45,7 +48,7 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
         }
     }
     let holds = (!seen.is_empty()).then(|| hold_table(&seen));
-    Ok(Records { rows, holds })
+    Ok(Records { rows, holds, windows })
 }
 
 /// The runs in a folder: itself, or those in it, by name.
@@ -76,8 +79,8 @@ fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// One run as a row; its hold times go to `holds`.
-fn row(run: &Path, holds: &mut Vec<HoldRow>) -> Result<Row, Failure> {
+/// One run as a row; its hold times go to `holds`, its windows to `windows`.
+fn row(run: &Path, holds: &mut Vec<HoldRow>, windows: &mut Vec<WindowRow>) -> Result<Row, Failure> {
     let path = run.join("load.json");
     let result: LoadResult = json(&path)?;
     let Arrivals::Closed(think) = result.config.arrivals else {
@@ -95,7 +98,7 @@ fn row(run: &Path, holds: &mut Vec<HoldRow>) -> Result<Row, Failure> {
     let own = run.join("summary.json").is_file();
     for folder in if own { vec![run.to_owned()] } else { folders(run)? } {
         if folder.join("summary.json").is_file() {
-            add(&folder, (from, from + result.seconds), &clients, &mut middlewares)?;
+            add(&folder, (from, from + result.seconds), &clients, &mut middlewares, windows)?;
             holds.extend(
                 load(&folder.join("holds.csv"), holds::read)
                     .map_err(|error| Failure::usage(error.to_string()))?,
@@ -111,22 +114,25 @@ fn add(
     (from, to): (f64, f64),
     clients: &Clients,
     middlewares: &mut Middlewares,
+    windows: &mut Vec<WindowRow>,
 ) -> Result<(), Failure> {
     let summary: Summary = json(&folder.join("summary.json"))?;
     middlewares.workers += summary.workers.map_or(clients.population, u64::from);
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
+    let log = load(&folder.join("histograms.hlog"), log::read).map_err(|error| wrong(&error))?;
+    let all = load(&folder.join("windows.csv"), windows::read).map_err(|error| wrong(&error))?;
+    let span = Span::between(from, to, log.run.epoch_unix);
+    let begun = windows.len();
+    windows.extend(all.into_iter().filter(|window| span.covers(window)));
     let rows = folder.join("rows.parquet");
-    if rows.is_file() {
-        let mut rows = Rows::open(&rows).map_err(|error| wrong(&error))?;
-        let span = Span::between(from, to, rows.run().epoch_unix);
-        rows.for_each(|visit, _| middlewares.add_visit(visit, span))
-            .map_err(|error| Failure::usage(format!("{}: {error}", folder.join("rows.parquet").display())))
-    } else {
-        let log = load(&folder.join("histograms.hlog"), log::read).map_err(|error| wrong(&error))?;
-        let windows = load(&folder.join("windows.csv"), windows::read).map_err(|error| wrong(&error))?;
-        middlewares.add_windows(&windows, Span::between(from, to, log.run.epoch_unix));
-        Ok(())
+    if !rows.is_file() {
+        middlewares.add_windows(&windows[begun..], span);
+        return Ok(());
     }
+    let mut rows = Rows::open(&rows).map_err(|error| wrong(&error))?;
+    let span = Span::between(from, to, rows.run().epoch_unix);
+    rows.for_each(|visit, _| middlewares.add_visit(visit, span))
+        .map_err(|error| Failure::usage(format!("{}: {error}", folder.join("rows.parquet").display())))
 }
 
 fn json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {

@@ -9,12 +9,12 @@
 use std::collections::BTreeMap;
 
 use krarup_record::holds::{HoldRow, Seen};
-use krarup_record::{Visit, WindowRow};
+use krarup_record::{Operation, Tally, Visit, WindowRow};
 use krarup_units::{Nanos, Seconds, Stamp};
 
 use super::rows::Row;
 use crate::Error;
-use crate::table::{Table, Unit};
+use crate::table::{Cell, Table, Unit};
 
 /// What the clients of a run measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +49,11 @@ impl Span {
         Self { from: on_clock(from), to: on_clock(to) }
     }
 
+    /// Whether a window lies wholly in it.
+    pub fn covers(&self, window: &WindowRow) -> bool {
+        self.holds(window.start, Stamp(window.start.0.saturating_add(window.length.0)))
+    }
+
     fn holds(&self, from: Stamp, to: Stamp) -> bool {
         from >= self.from && to <= self.to
     }
@@ -68,8 +73,7 @@ impl Middlewares {
     /// Adds windows that lie wholly within the span; the rest is counted on one side of its ends or the other.
     pub fn add_windows<'a>(&mut self, windows: impl IntoIterator<Item = &'a WindowRow>, span: Span) {
         for window in windows {
-            let end = Stamp(window.start.0.saturating_add(window.length.0));
-            if span.holds(window.start, end) {
+            if span.covers(window) {
                 self.count += window.tally.count;
                 self.response += u128::from(window.tally.response_time.0);
                 self.queue += u128::from(window.tally.queue_time.0);
@@ -119,6 +123,82 @@ impl Middlewares {
     }
 }
 
+/// Busy workers' time by the utilization law: in each window Σ hold time / length is the mean number of busy workers, and the demand of
+/// each operation is what it adds to that per request and second. Windows of all runs, one column for each operation.
+///
+/// # Errors
+/// [`Error::Measurements`] where the windows do not determine the demands (too few, or operations always in the same mix).
+pub fn demand_table(windows: &[WindowRow]) -> Result<Table, Error> {
+    let columns = [
+        ("operation", Unit::Text),
+        ("demand", Unit::Seconds),
+        ("measured", Unit::Seconds),
+        ("windows", Unit::Count),
+    ];
+    let mut names: Vec<Operation> = windows.iter().map(|row| row.operation).collect();
+    names.sort_unstable();
+    names.dedup();
+    let held = |tally: &Tally| tally.response_time.0.saturating_sub(tally.queue_time.0) as f64 / 1e9;
+    // Runs may share starts on clocks of their own: a window ends where an operation comes again or the start changes.
+    let mut busy: Vec<f64> = Vec::new();
+    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); names.len()];
+    let mut last = None;
+    for row in windows.iter().filter(|row| !row.folded && row.length.0 > 0) {
+        let length = row.length.as_seconds();
+        let place = names.iter().position(|name| *name == row.operation).expect("all names were gathered");
+        if last != Some(row.start) || rates[place].last().is_some_and(|rate| *rate > 0.0) {
+            busy.push(0.0);
+            rates.iter_mut().for_each(|rates| rates.push(0.0));
+            last = Some(row.start);
+        }
+        let here = busy.len() - 1;
+        busy[here] += held(&row.tally) / length;
+        rates[place][here] += row.tally.count as f64 / length;
+    }
+    let labels: Vec<&str> = names.iter().map(|name| name.name()).collect();
+    let fit = super::demands(&busy, &rates, &labels)?;
+    let mut table = Table::new("Demands on a worker, by the utilization law (± at 95 %)", &columns);
+    for name in &names {
+        let mut all = Tally::EMPTY;
+        windows.iter().filter(|row| row.operation == *name).for_each(|row| all.merge(&row.tally));
+        let estimate = fit.coefficient(name.name()).map(|coefficient| coefficient.estimate);
+        table.push(vec![
+            name.name().into(),
+            estimate.map_or(Cell::Empty, |estimate| Cell::Estimate {
+                value: estimate.value,
+                interval: Some((estimate.interval.low, estimate.interval.high)),
+                n: busy.len() as u64,
+            }),
+            (held(&all) / all.count as f64).into(),
+            (busy.len() as f64).into(),
+        ]);
+    }
+    Ok(table)
+}
+
+/// Bytes of a request and its reply, and how many of them a link of `bits_per_second` carries each way, headers counted.
+pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> Table {
+    let columns = [
+        ("operation", Unit::Text),
+        ("bytes in", Unit::Count),
+        ("bytes out", Unit::Count),
+        ("link carries in", Unit::PerSecond),
+        ("link carries out", Unit::PerSecond),
+    ];
+    let mut tallies: BTreeMap<Operation, Tally> = BTreeMap::new();
+    windows.iter().for_each(|row| tallies.entry(row.operation).or_insert(Tally::EMPTY).merge(&row.tally));
+    let mut table = Table::new("What a link carries, TCP and IP headers counted", &columns);
+    for (operation, tally) in tallies.iter().filter(|(_, tally)| tally.count > 0) {
+        let mean = |bytes: u64| bytes as f64 / tally.count as f64;
+        let carries = |bytes: f64| super::Wire::TCP.limit(bits_per_second, bytes.round() as u64);
+        let (in_, out) = (mean(tally.bytes_in), mean(tally.bytes_out));
+        let row =
+            vec![operation.name().into(), in_.into(), out.into(), carries(in_).into(), carries(out).into()];
+        table.push(row);
+    }
+    table
+}
+
 /// The curve T(n) as it was recorded: mean hold time by workers busy at `taken`, over all operations of one or several middlewares.
 pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>) -> Table {
     let columns =
@@ -145,8 +225,6 @@ pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use krarup_record::Operation;
-
     use super::*;
 
     fn visit(received: u64, taken: u64, replied: u64) -> Visit {
@@ -179,5 +257,50 @@ mod tests {
         let span = Span::between(1_795_000_001.5, 1_795_000_003.0, epoch);
         let near = |stamp: Stamp, expected: u64| stamp.0.abs_diff(expected) < 1_000;
         assert!(near(span.from, 1_250_000_000) && near(span.to, 2_750_000_000), "{span:?}");
+    }
+
+    /// A window in which so many gets and sets held workers for 1 ms and 4 ms each.
+    fn window(start: u64, gets: u64, sets: u64) -> [WindowRow; 2] {
+        let row = |operation, count: u64, hold: u64| {
+            let (bytes_out, queue) = (if operation == Operation::Get { 4_132 } else { 8 }, 300);
+            let tally = Tally {
+                count,
+                response_time: Nanos(count * (hold + queue)),
+                queue_time: Nanos(count * queue),
+                bytes_in: count * 40,
+                bytes_out: count * bytes_out,
+                ..Tally::EMPTY
+            };
+            let (start, length) = (Stamp(start * 1_000_000_000), Nanos(1_000_000_000));
+            WindowRow { start, length, folded: false, operation, tally }
+        };
+        [row(Operation::Get, gets, 1_000_000), row(Operation::Set, sets, 4_000_000)]
+    }
+
+    #[test]
+    fn demands_follow_from_windows_of_different_mixes() {
+        let windows: Vec<WindowRow> = [(0, 100, 50), (1, 300, 20), (2, 200, 90), (2, 50, 50), (3, 10, 400)]
+            .into_iter()
+            .flat_map(|(s, g, w)| window(s, g, w))
+            .collect();
+        let table = demand_table(&windows).unwrap();
+        for (row, demand) in table.rows.iter().zip([1e-3, 4e-3]) {
+            let (Cell::Estimate { value, n, .. }, Cell::Number(measured)) = (&row[1], &row[2]) else {
+                panic!("{row:?}")
+            };
+            assert!(
+                (value / demand - 1.0).abs() < 1e-9 && (measured / demand - 1.0).abs() < 1e-9 && *n == 5,
+                "{row:?}"
+            );
+        }
+        let same_mix: Vec<WindowRow> = (0..5).flat_map(|s| window(s, 100 + s, 2 * (100 + s))).collect();
+        assert!(demand_table(&same_mix).unwrap_err().hint().unwrap().contains("mixes"));
+    }
+
+    #[test]
+    fn a_link_carries_what_its_headers_leave() {
+        let table = link_table(&window(0, 10, 10), 101e6);
+        let [Some(get), Some(_)] = table.numbers("link carries out")[..] else { panic!("{table:?}") };
+        assert!((get / 2_944.0 - 1.0).abs() < 1e-3, "{get}");
     }
 }

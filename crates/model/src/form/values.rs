@@ -58,7 +58,7 @@ number_or_text!(
     Bandwidth,
     "a bandwidth like \"101 Mbit/s\", or bits per second",
     |value: f64| Ok::<_, String>(Bandwidth(value)),
-    parse_bandwidth
+    |text: &str| parse_bandwidth(text).map(Bandwidth)
 );
 number_or_text!(
     WaitForm,
@@ -75,7 +75,11 @@ number_or_text!(
     }
 );
 
-fn parse_bandwidth(text: &str) -> Result<Bandwidth, String> {
+/// Bits per second of a bandwidth such as `101 Mbit/s`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_bandwidth(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is not a bandwidth; write it like 101 Mbit/s or 10 Gbit/s");
     let trimmed = text.trim();
     let end = trimmed.find(char::is_alphabetic).ok_or_else(wrong)?;
@@ -87,7 +91,7 @@ fn parse_bandwidth(text: &str) -> Result<Bandwidth, String> {
         "Gbit" | "gbit" | "Gb" => 1e9,
         _ => return Err(wrong()),
     };
-    Ok(Bandwidth(number * scale))
+    Ok(number * scale)
 }
 
 impl<'de> Deserialize<'de> for TimeForm {
@@ -266,7 +270,7 @@ mod tests {
         for (text, bits) in
             [("101 Mbit/s", 101e6), ("10Gbit/s", 10e9), ("9600 bit/s", 9600.0), ("1 Mbps", 1e6)]
         {
-            assert_eq!(parse_bandwidth(text), Ok(Bandwidth(bits)), "{text}");
+            assert_eq!(parse_bandwidth(text), Ok(bits), "{text}");
         }
         assert!(parse_bandwidth("fast").is_err());
     }
