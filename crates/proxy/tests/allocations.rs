@@ -1,5 +1,7 @@
 //! Once it is warm, the proxy allocates nothing for a request: not for reading it, placing it, asking, merging, replying or recording.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
 use krarup_proxy::{Config, Core};
 use krarup_record::{Recorder, recorder};
 use krarup_units::Stamp;
