@@ -153,6 +153,18 @@ pub fn meta_delete(out: &mut Vec<u8>, key: &[u8], base64: bool) {
     out.extend_from_slice(if base64 { b" b\r\n" } else { b"\r\n" });
 }
 
+/// The refusal of a request in the binary protocol, in that protocol: unknown command (0x81), the text as its body. `request` is
+/// what there is of it; the client finds its own opcode and opaque again.
+pub fn binary_refusal(out: &mut Vec<u8>, request: &[u8], text: &[u8]) {
+    let opcode = request.get(1).copied().unwrap_or(0);
+    let opaque = request.get(12..16).unwrap_or(&[0; 4]);
+    out.extend_from_slice(&[0x81, opcode, 0, 0, 0, 0, 0, 0x81]);
+    out.extend_from_slice(&(text.len() as u32).to_be_bytes());
+    out.extend_from_slice(opaque);
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(text);
+}
+
 /// `flush_all [delay]`
 pub fn flush_all(out: &mut Vec<u8>, delay: Option<i32>) {
     out.extend_from_slice(b"flush_all");
@@ -210,4 +222,22 @@ fn word(out: &mut Vec<u8>, word: &[u8]) {
 fn number(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.push(b' ');
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_client_is_refused_in_its_own_words() {
+        let mut request = [0; 24];
+        (request[0], request[1]) = (0x80, 0x0a);
+        request[12..16].copy_from_slice(b"opaq");
+        let mut out = Vec::new();
+        binary_refusal(&mut out, &request, b"no");
+        assert_eq!(out, b"\x81\x0a\0\0\0\0\0\x81\0\0\0\x02opaq\0\0\0\0\0\0\0\0no");
+        out.clear();
+        binary_refusal(&mut out, &[0x80], b"");
+        assert_eq!(out.len(), 24);
+    }
 }

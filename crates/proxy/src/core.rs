@@ -15,8 +15,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use krarup_memcache::request::{self, Refusal, TOO_LARGE};
-use krarup_memcache::{Class, Limits, Parsed, Request, Storage};
+use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
+use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
 use krarup_record::{Operation, Outcome, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 
@@ -334,6 +334,12 @@ impl Core {
                     used += length;
                 }
                 Parsed::Invalid(Refusal::Close { reply }) => {
+                    // Who speaks the binary protocol would not understand a line of text.
+                    let mut frame = Vec::new();
+                    if reply == NO_BINARY {
+                        write::binary_refusal(&mut frame, rest, reply.trim_ascii_end());
+                    }
+                    let reply = if frame.is_empty() { reply } else { &frame };
                     let arrival = Arrival { bytes: rest.len(), received, now };
                     self.answer_here(id, reply, class_of(reply), reply.is_empty(), arrival);
                     self.close_after_replies(id);
