@@ -195,7 +195,9 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         Engine::Events => events::run(source, core, clock, tell),
         Engine::Threads => threads::run(config, core, clock, tell),
     };
-    let mut ended = ended.map_err(Failure::usage)?;
+    let mut ended = ended.map_err(|why| {
+        Failure::usage(why).or_hint("krarup proxy --print-config shows every key with its meaning")
+    })?;
     ended.core.end_rows();
     let mut summary = Summary::of(&ended.core, ended.stopped);
     summary.cpu_seconds = krarup_lab::host::cpu_time(std::process::id()).map(Nanos::as_seconds);
@@ -295,9 +297,7 @@ fn tell(notice: Notice) {
         }
         Notice::Reloaded => eprintln!("the configuration was read again and holds from now on"),
         Notice::NotReloaded(why) => {
-            eprintln!(
-                "warning: the configuration was read again and is no good: {why}; the one before goes on"
-            );
+            eprintln!("warning: another configuration is not taken over: {why}; the one before goes on");
         }
         Notice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
     }
