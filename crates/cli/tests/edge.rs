@@ -22,15 +22,16 @@ fn certificate(name: &str) -> String {
 }
 
 fn proxy(name: &str, server: &str, config: &str) -> Program {
-    Program::krarup(&[
-        "proxy",
-        "--listen",
-        "127.0.0.1:0",
-        "--servers",
-        server,
-        "--config",
-        &file(name, config),
-    ])
+    start(Program::krarup, name, server, config)
+}
+
+/// A proxy that is not waited for: its server may never let it in.
+fn outsider(name: &str, server: &str, config: &str) -> Program {
+    start(Program::begin, name, server, config)
+}
+
+fn start(by: fn(&[&str]) -> Program, name: &str, server: &str, config: &str) -> Program {
+    by(&["proxy", "--listen", "127.0.0.1:0", "--servers", server, "--config", &file(name, config)])
 }
 
 /// Whoever is at the other end stores and finds.
@@ -95,15 +96,7 @@ fn tls_carries_both_sides_and_strangers_are_turned_away() {
     let known = proxy("edge-tls-known", &inner.address().to_string(), &asking("client"));
     works(&known);
     assert!(known.stop().success);
-    let mut stranger = Program::begin(&[
-        "proxy",
-        "--listen",
-        "127.0.0.1:0",
-        "--servers",
-        &inner.address().to_string(),
-        "--config",
-        &file("edge-tls-stranger", &asking("stranger")),
-    ]);
+    let mut stranger = outsider("edge-tls-stranger", &inner.address().to_string(), &asking("stranger"));
     stranger.says_text("is down");
     assert!(stranger.stop().success);
     // Plain bytes are no greeting: the connection ends without any of it being carried out.
@@ -138,15 +131,8 @@ fn who_is_asked_says_his_password_to_the_proxy_and_the_proxy_to_its_servers() {
         proxy("edge-outer", &inner.address().to_string(), &format!("[edge]\nserver_login = {login:?}\n"));
     works(&outer);
     let wrong = file("edge-wrong-login", "proxy:wrong\n");
-    let mut denied = Program::begin(&[
-        "proxy",
-        "--listen",
-        "127.0.0.1:0",
-        "--servers",
-        &inner.address().to_string(),
-        "--config",
-        &file("edge-denied", &format!("[edge]\nserver_login = {wrong:?}\n")),
-    ]);
+    let denying = format!("[edge]\nserver_login = {wrong:?}\n");
+    let mut denied = outsider("edge-denied", &inner.address().to_string(), &denying);
     denied.says_text("authentication failure");
 }
 

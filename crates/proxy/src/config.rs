@@ -168,18 +168,22 @@ impl Default for Config {
     }
 }
 
-fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Workers, D::Error> {
+/// A whole number or a word, as text.
+fn number_or_word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Written {
         Number(i64),
         Word(String),
     }
-    let text = match Written::deserialize(deserializer)? {
+    Ok(match Written::deserialize(deserializer)? {
         Written::Number(number) => number.to_string(),
         Written::Word(word) => word,
-    };
-    parse_workers(&text).map_err(serde::de::Error::custom)
+    })
+}
+
+fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Workers, D::Error> {
+    parse_workers(&number_or_word(deserializer)?).map_err(serde::de::Error::custom)
 }
 
 /// Reads a number of workers, or `unlimited`.

@@ -53,8 +53,6 @@ pub(crate) struct Part {
     pub(crate) missed: bool,
     /// Whether it was sent to a second holder, which one.
     pub(crate) hedged: Option<usize>,
-    /// Whether it waits in its server's queue.
-    pub(crate) queued: bool,
     /// Whether it has one of its server's readers, until its answer has come.
     pub(crate) holds_reader: bool,
 }
@@ -150,7 +148,6 @@ impl Part {
             answered: false,
             missed: false,
             hedged: None,
-            queued: false,
             holds_reader: false,
         }
     }

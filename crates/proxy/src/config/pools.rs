@@ -3,7 +3,7 @@
 use krarup_net::Address;
 use serde::{Deserialize, Deserializer};
 
-use super::{length, optional_length};
+use super::{length, number_or_word, optional_length};
 use crate::placement::{Distribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Shadow, StandIn, WhenDown, Writes};
 use krarup_units::Nanos;
@@ -184,16 +184,7 @@ impl Replicas {
 
 impl<'de> Deserialize<'de> for Replicas {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Number(i64),
-            Word(String),
-        }
-        let text = match Written::deserialize(deserializer)? {
-            Written::Number(number) => number.to_string(),
-            Written::Word(word) => word,
-        };
+        let text = number_or_word(deserializer)?;
         match text.as_str() {
             "half" => Ok(Self::Half),
             "all" => Ok(Self::All),

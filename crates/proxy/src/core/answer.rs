@@ -129,7 +129,6 @@ impl Core {
         for pool in 0..self.pools.len() {
             for Waiting { exchange, part } in self.pools[pool].empty_queue(server) {
                 self.queued_at_servers -= 1;
-                self.exchanges[exchange].parts[usize::from(part)].queued = false;
                 self.part_failed(exchange, part, &text, outcome, now);
             }
         }

@@ -1,5 +1,6 @@
 //! A worker takes a request: who is asked for it, and what.
 
+use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::{
     Class, Expect, MetaCommand, Parsed, Request, Retrieval, Retrieve, Storage, Store, request, write,
 };
@@ -14,8 +15,7 @@ use crate::meta::{self, Role};
 use crate::placement::KeyHash;
 use crate::pool::{Lifetimes, Waiting};
 use crate::server::Health;
-use crate::topology::{MultiGet, Writes};
-use krarup_memcache::request::LONGEST_NAME;
+use crate::topology::{MultiGet, StandIn, Writes};
 
 /// Where a key is kept. Its memory is the core's, and goes back there.
 pub(super) struct Place {
@@ -46,6 +46,11 @@ impl Place {
 
 /// The longest key a server takes.
 const LONGEST_KEY: usize = 250;
+
+/// Whether a server takes the key: one that a route has changed may be too long, or nothing.
+fn fits(key: &[u8]) -> bool {
+    (1..=LONGEST_KEY).contains(&key.len())
+}
 
 impl Core {
     /// A worker takes the request and asks the servers that its keys name.
@@ -104,39 +109,60 @@ impl Core {
     /// Where `key` is kept, for a client that connected where `entry` is the pool.
     pub(super) fn locate(&mut self, entry: usize, key: &[u8], now: Stamp) -> Place {
         let mut holders = std::mem::take(&mut self.holders);
-        let route = if self.routes.is_empty() { None } else { self.routes.find(key) };
+        let route = self.routes.find(key);
         let home = route.map_or(entry, |route| route.pool);
         let rewritten = route
             .filter(|route| route.rewrites())
             .map(|route| [&route.add[..], &key[route.stripped()..]].concat());
         let sent = rewritten.as_deref().unwrap_or(key);
-        self.pools[home].holders(sent, &mut holders);
-        let mut lifetimes = Lifetimes { cap: self.pools[home].spec.ttl_cap, unix: self.unix(now) };
-        let mut pool = home;
-        if let Some(gutter) = self.pools[home].spec.gutter
-            && !self.pools[home].any_up(&holders)
-        {
-            pool = gutter.pool;
+        let mut lifetimes = self.lifetimes(home, now);
+        let gutter = self.holders_or_gutter(home, sent, &mut holders);
+        if let Some(gutter) = gutter {
             lifetimes.cap = Some(lifetimes.cap.map_or(gutter.ttl, |cap| cap.min(gutter.ttl)));
-            self.pools[home].counts.guttered += 1;
-            self.pools[pool].holders(sent, &mut holders);
         }
+        let pool = gutter.map_or(home, |gutter| gutter.pool);
         Place { home, pool, holders, rewritten, lifetimes }
+    }
+
+    /// The holders of a key in its pool; where all of them are down, those in the gutter that is returned.
+    fn holders_or_gutter(&mut self, home: usize, sent: &[u8], holders: &mut Vec<usize>) -> Option<StandIn> {
+        self.pools[home].holders(sent, holders);
+        let gutter = self.pools[home].spec.gutter?;
+        if self.pools[home].any_up(holders) {
+            return None;
+        }
+        self.pools[home].counts.guttered += 1;
+        self.pools[gutter.pool].holders(sent, holders);
+        Some(gutter)
+    }
+
+    /// The holder that is read, by the pool's policy, and given `keys` keys; none where all are down.
+    pub(super) fn choose(
+        &mut self,
+        pool: usize,
+        holders: &[usize],
+        keys: usize,
+        now: Stamp,
+    ) -> Option<usize> {
+        let (ramp, servers) = (self.settings.return_over, &self.servers);
+        let load = |server: usize| servers[server].outstanding();
+        self.pools[pool].read(holders, |_| false, keys, now, ramp, load)
     }
 
     pub(super) fn put_back(&mut self, place: Place) {
         self.holders = place.holders;
     }
 
-    /// The time of day, in seconds since 1970.
-    fn unix(&self, now: Stamp) -> u64 {
-        self.settings.unix + now.0 / 1_000_000_000
+    /// How long values of a pool may live.
+    fn lifetimes(&self, pool: usize, now: Stamp) -> Lifetimes {
+        let unix = self.settings.unix + now.0 / 1_000_000_000;
+        Lifetimes { cap: self.pools[pool].spec.ttl_cap, unix }
     }
 
     /// Counts the request for the pool of its key; where a bound of that is reached, or the key does not fit, it is refused.
     pub(super) fn admit(&mut self, number: u32, pool: usize, sent: &[u8], now: Stamp) -> bool {
         let pool_now = &mut self.pools[pool];
-        let refused = if sent.is_empty() || sent.len() > LONGEST_KEY {
+        let refused = if !fits(sent) {
             Some((
                 Class::ClientError,
                 "CLIENT_ERROR the key does not fit once its route has changed it\r\n".to_owned(),
@@ -222,7 +248,7 @@ impl Core {
             true => Expect::Meta { command: MetaCommand::Delete, value: false },
             false => Expect::Deleted,
         };
-        if !sent.is_empty() && sent.len() <= LONGEST_KEY && !(base64 && renamed) {
+        if fits(sent) && !(base64 && renamed) {
             for (part, &server) in place.holders.iter().enumerate() {
                 self.ask(server, number, part as u16, true, expect, &mut |out| match base64 {
                     true => write::meta_delete(out, sent, true),
@@ -367,9 +393,7 @@ impl Core {
         }
         let mut holders = std::mem::take(&mut self.holders);
         self.pools[entry].holders(key, &mut holders);
-        let (ramp, servers) = (self.settings.return_over, &self.servers);
-        let load = |server: usize| servers[server].outstanding();
-        match self.pools[entry].read(&holders, |_| false, count, now, ramp, load) {
+        match self.choose(entry, &holders, count, now) {
             None => self.nobody_is_up(number, 0, &holders),
             Some(server) => {
                 let expect = Expect::Values { keys: count as u32, unique: false };
@@ -416,7 +440,7 @@ impl Core {
             }
         }
         let keys = std::mem::take(&mut self.exchanges[number].keys);
-        let refused = keys.iter().any(|key| key.sent.is_empty() || key.sent.len() > LONGEST_KEY);
+        let refused = keys.iter().any(|key| !fits(key.sent));
         let first = keys.get(0);
         let admitted = self.admit(number, first.pool, if refused { b"" } else { first.sent }, now);
         if admitted && command == Retrieval::Get && keys.len() == 1 && self.pools[first.pool].spec.coalesce {
@@ -467,23 +491,16 @@ impl Core {
                 keys.assign(place, part);
                 continue;
             }
-            self.pools[pool].holders(key.sent, &mut holders);
-            if let Some(gutter) = self.pools[pool].spec.gutter
-                && !self.pools[pool].any_up(&holders)
-            {
-                self.pools[pool].counts.guttered += 1;
+            if let Some(gutter) = self.holders_or_gutter(pool, key.sent, &mut holders) {
                 pool = gutter.pool;
-                self.pools[pool].holders(key.sent, &mut holders);
             }
-            let (ramp, servers) = (self.settings.return_over, &self.servers);
-            let load = |server: usize| servers[server].outstanding();
             let server = if command.with_unique() {
                 // Uniques belong to one server: nobody stands in for it.
-                Some(holders[0]).filter(|&server| servers[server].health == Health::Up)
+                Some(holders[0]).filter(|&server| self.servers[server].health == Health::Up)
             } else {
                 self.pools[pool].reads_one();
                 let weight = if together { count } else { 1 };
-                self.pools[pool].read(&holders, |_| false, weight, now, ramp, load)
+                self.choose(pool, &holders, weight, now)
             };
             let Some(server) = server else {
                 let asked = if command.with_unique() { &holders[..1] } else { &holders[..] };
@@ -511,7 +528,6 @@ impl Core {
         let (pool, server) = (this.pool, this.server);
         if self.pools[pool].spec.readers.is_some() {
             if !self.pools[pool].takes_reader(server) {
-                this.queued = true;
                 self.queued_at_servers += 1;
                 return self.pools[pool].wait_for_reader(server, Waiting { exchange: number, part });
             }
@@ -549,7 +565,6 @@ impl Core {
             while let Some(Waiting { exchange, part }) = self.pools[pool].next_for_reader(server) {
                 self.queued_at_servers -= 1;
                 let this = &mut self.exchanges[exchange].parts[usize::from(part)];
-                this.queued = false;
                 this.holds_reader = true;
                 self.read_begins(exchange, pool, server, false, now);
                 self.ask_part_at(exchange, part, server, now);
@@ -559,6 +574,7 @@ impl Core {
 
     /// Asks a server for a part's keys: its own, or a second one while that has not answered.
     pub(super) fn ask_part_at(&mut self, number: u32, part: u16, server: usize, now: Stamp) {
+        let lifetimes = self.lifetimes(self.exchanges[number].parts[usize::from(part)].pool, now);
         let exchange = &mut self.exchanges[number];
         let (command, exptime) = exchange.retrieval;
         let count = exchange.keys.of(part).count();
@@ -572,10 +588,6 @@ impl Core {
         let unique = command.with_unique();
         let link = &mut self.servers[server];
         link.expect(number, part, false, Expect::Values { keys: count as u32, unique });
-        let lifetimes = Lifetimes {
-            cap: self.pools[pool].spec.ttl_cap,
-            unix: self.settings.unix + now.0 / 1_000_000_000,
-        };
         write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.keys.of(part));
         self.touch_server(server);
         if first
@@ -594,7 +606,7 @@ impl Core {
             let Some(part) = self.exchanges[number].parts.get(usize::from(key.part)).copied() else {
                 continue;
             };
-            let lifetimes = Lifetimes { cap: self.pools[part.pool].spec.ttl_cap, unix: self.unix(now) };
+            let lifetimes = self.lifetimes(part.pool, now);
             self.pools[part.pool].holders(key.sent, &mut holders);
             for &server in holders.iter().filter(|&&server| server != part.server) {
                 self.ask(server, number, place as u16, true, Expect::Touched, &mut |out| {

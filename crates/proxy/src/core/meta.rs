@@ -19,7 +19,7 @@ impl Core {
     pub(super) fn meta(&mut self, number: u32, request: &Meta<'_>, raw: &[u8], now: Stamp) {
         let mut buffer = [0; LONGEST_NAME];
         let key = request.name(&mut buffer);
-        let route = if self.routes.is_empty() { None } else { self.routes.find(key) };
+        let route = self.routes.find(key);
         let shows = request.base64 || request.has_any(b"k") || request.command == MetaCommand::Debug;
         if route.is_some_and(Route::rewrites) && shows {
             return self.exchanges[number].merge.local(Class::ClientError, NOT_WITH_A_ROUTE);
@@ -39,11 +39,7 @@ impl Core {
         let written = if request.base64 { request.key } else { sent };
         let first = place.holders[0];
         let server = match rule {
-            Rule::Anybody => {
-                let (ramp, servers) = (self.settings.return_over, &self.servers);
-                let load = |server: usize| servers[server].outstanding();
-                self.pools[place.pool].read(&place.holders, |_| false, 1, now, ramp, load)
-            }
+            Rule::Anybody => self.choose(place.pool, &place.holders, 1, now),
             _ => Some(first),
         };
         let Some(server) = server else {
