@@ -125,7 +125,7 @@ pub struct Config {
     /// How long what is in flight may take once a stop was asked for.
     #[serde(deserialize_with = "length")]
     pub shutdown_limit: Nanos,
-    /// Up to how long a busy loop may wait for more to arrive, to share system calls; zero never waits.
+    /// Servers that answer within this time are waited for before more requests are read; zero: none are.
     #[serde(deserialize_with = "length")]
     pub hold: Nanos,
     /// What moves the bytes.
@@ -160,7 +160,7 @@ impl Default for Config {
             eject_for: Nanos::from_secs(10),
             return_over: Nanos::from_secs(10),
             shutdown_limit: Nanos::from_secs(5),
-            hold: Nanos::from_micros(50),
+            hold: Nanos::from_micros(200),
             engine: Engine::Events,
             edge: Edge::default(),
             admin: None,
@@ -538,8 +538,8 @@ return_over = {return_over}
 # How long requests in flight may take once a stop was asked for.
 shutdown_limit = {shutdown_limit}
 
-# Up to how long a busy loop waits for more to arrive, so that one system call carries many requests.
-# One request alone never waits. 0 never waits at all.
+# While servers work, and answer within this time, the loop waits for the next answer before it reads more requests, so that
+# one system call carries many. With nothing under way nothing waits. 0 never waits.
 hold = {hold}
 
 # Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready. Nowhere unless it is given.

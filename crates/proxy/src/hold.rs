@@ -1,92 +1,121 @@
-//! How long a busy loop leaves the processor to others, so that more arrives. A policy without a clock.
+//! When a loop listens to the servers alone, so that requests which arrive meanwhile go on together. A policy without a clock.
 //!
-//! A system call costs the same for one request as for ten, and so does waking a peer. Under load the
-//! loop therefore gives way for some microseconds after a pass: clients and servers on the same processor get on, more comes together, and
-//! one read, one write per server and one write per client carry more. With one request in flight nothing can join it, so
-//! it never waits.
+//! A system call costs the same for one request as for ten, and so does waking up. While servers work on what they were asked,
+//! the loop need not be woken by each client that asks for more: it waits for the next answer, then reads every client that has
+//! become ready, writes each server once, and each client once. It is what Nagle's algorithm does with small packets
+//! (RFC 896): what is under way clocks what follows. With nothing under way nothing is held, so that an idle proxy
+//! adds no delay; and there is no timer whose end would have to be waited for.
 //!
-//! It gives way (`sched_yield`) and does not sleep: a sleep of 20 µs sets a timer, halts the processor and is woken by an
-//! interrupt, which in a virtual machine costs more than the batch saves and lasts six times as long. Where nobody else wants the
-//! processor, giving way returns at once, and the loop goes on after a few attempts.
+//! A request that is held could at best have stood in the server's queue earlier, behind what the server is working on. Where servers are
+//! far away or slow to answer, that is worth more than the processor's time: a hold that turns out to be long is followed by a
+//! time without, longer with each such hold in a row.
 
 use krarup_units::{Nanos, Stamp};
 
-/// Attempts to give way in one pass: where nobody else wants the processor, more would only heat it.
-const TURNS: u32 = 4;
+/// A hold never lasts longer than this, even when the servers fall silent. A timer that runs out after the next tick of the system's
+/// clock costs nothing to set; one before it does, and in a virtual machine dearly.
+const LIMIT: Nanos = Nanos::from_millis(5);
+/// The time without, after a hold that was too long, is at most so many times (as a power of two) that hold.
+const DOUBLINGS: u32 = 8;
 
-/// The wait, in proportion to what is in flight.
+/// Whether to hold, from how long it took before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
-    /// For each request in flight.
-    each: Nanos,
-    /// No longer than this.
+    /// Answers that come within this time are worth waiting for.
     longest: Nanos,
+    /// None begins before.
+    not_before: Stamp,
+    /// Holds in a row that were too long.
+    too_long: u32,
 }
 
 impl Hold {
+    /// Zero: never.
     pub(crate) fn new(longest: Nanos) -> Self {
-        Self { each: Nanos(400), longest }
+        Self { longest, not_before: Stamp(0), too_long: 0 }
     }
 
-    /// How long to give way after a pass that moved `moved` pieces of work (reads that brought something)
-    /// and left `in_flight` requests with the servers.
-    pub(crate) fn after(&self, moved: usize, in_flight: usize) -> Nanos {
-        if moved < 2 || in_flight < 2 {
-            return Nanos::ZERO;
-        }
-        Nanos(self.each.0 * in_flight as u64).min(self.longest)
+    /// How long the servers alone may be listened to at most, where `in_flight` requests are with them; none: not now.
+    pub(crate) fn begins(&self, in_flight: usize, now: Stamp) -> Option<Nanos> {
+        (in_flight > 0 && self.longest > Nanos::ZERO && now >= self.not_before).then_some(LIMIT)
     }
 
-    /// Gives way for about `length`, which is none most of the time.
-    pub(crate) fn wait(length: Nanos, mut now: impl FnMut() -> Stamp, mut give_way: impl FnMut()) {
-        if length == Nanos::ZERO {
+    /// A hold that ended at `now` took so long.
+    pub(crate) fn ended(&mut self, took: Nanos, now: Stamp) {
+        if took <= self.longest {
+            self.too_long = 0;
             return;
         }
-        let until = now() + length;
-        for _ in 0..TURNS {
-            give_way();
-            if now() >= until {
-                break;
-            }
-        }
+        self.too_long = if took < LIMIT { (self.too_long + 1).min(DOUBLINGS) } else { DOUBLINGS };
+        self.not_before = now + Nanos(took.0 << self.too_long);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
 
-    #[test]
-    fn nothing_waits_alone_and_nothing_waits_long() {
-        let hold = Hold::new(Nanos::from_micros(50));
-        assert_eq!(hold.after(1, 100), Nanos::ZERO);
-        assert_eq!(hold.after(2, 1), Nanos::ZERO);
-        assert_eq!(hold.after(2, 10), Nanos(4_000));
-        assert_eq!(hold.after(50, 1_000), Nanos::from_micros(50));
-        assert_eq!(Hold::new(Nanos::ZERO).after(50, 1_000), Nanos::ZERO);
-    }
+    const LONGEST: Nanos = Nanos::from_micros(200);
 
-    /// How often, and until when, a loop gives way for `length` where each turn of the others takes `turn`.
-    fn simulate(length: Nanos, turn: Nanos) -> (u32, Stamp) {
-        let (clock, turns) = (Cell::new(Stamp(1_000)), Cell::new(0));
-        Hold::wait(
-            length,
-            || clock.get(),
-            || {
-                clock.set(clock.get() + turn);
-                turns.set(turns.get() + 1);
-            },
-        );
-        (turns.get(), clock.get())
+    #[test]
+    fn nothing_is_held_where_nothing_is_under_way_or_it_was_turned_off() {
+        let hold = Hold::new(LONGEST);
+        assert_eq!(hold.begins(0, Stamp(1_000)), None);
+        assert_eq!(hold.begins(1, Stamp(1_000)), Some(LIMIT));
+        assert_eq!(Hold::new(Nanos::ZERO).begins(100, Stamp(1_000)), None);
     }
 
     #[test]
-    fn giving_way_ends_when_the_time_is_over_or_nobody_wants_the_processor() {
-        assert_eq!(simulate(Nanos::ZERO, Nanos(300)), (0, Stamp(1_000)));
-        assert_eq!(simulate(Nanos(20_000), Nanos(15_000)), (2, Stamp(31_000)));
-        assert_eq!(simulate(Nanos(20_000), Nanos(3_000_000)), (1, Stamp(3_001_000)));
-        assert_eq!(simulate(Nanos(20_000), Nanos(300)), (TURNS, Stamp(1_000 + 300 * u64::from(TURNS))));
+    fn servers_that_answer_at_once_are_always_waited_for() {
+        let mut hold = Hold::new(LONGEST);
+        for pass in 1..1_000 {
+            let now = Stamp(pass * 200_000);
+            hold.ended(LONGEST, now);
+            assert!(hold.begins(1, now).is_some());
+        }
+    }
+
+    /// The share of its time that a loop spends in holds of `each`, where it begins one whenever it may.
+    fn share(each: Nanos) -> f64 {
+        let mut hold = Hold::new(LONGEST);
+        let (mut now, mut held) = (Stamp(1), Nanos::ZERO);
+        while now < Stamp(10_000_000_000) {
+            if hold.begins(5, now).is_some() {
+                now = now + each;
+                held = held + each;
+                hold.ended(each, now);
+            } else {
+                now = now + Nanos::from_micros(50);
+            }
+        }
+        held.0 as f64 / now.0 as f64
+    }
+
+    #[test]
+    fn servers_that_are_far_away_are_hardly_ever_waited_for_alone() {
+        for each in [Nanos::from_micros(201), Nanos::from_micros(500), LIMIT] {
+            let share = share(each);
+            assert!(share > 0.0 && share < 0.01, "{each}: {share}");
+        }
+        assert!(share(LONGEST) > 0.99);
+    }
+
+    #[test]
+    fn one_long_hold_is_soon_forgotten() {
+        let mut hold = Hold::new(LONGEST);
+        hold.ended(Nanos::from_millis(1), Stamp(5_000_000));
+        assert_eq!(hold.begins(1, Stamp(6_999_999)), None);
+        assert!(hold.begins(1, Stamp(7_000_000)).is_some());
+        hold.ended(LONGEST, Stamp(7_200_000));
+        hold.ended(Nanos::from_millis(1), Stamp(9_000_000));
+        assert!(hold.begins(1, Stamp(11_000_000)).is_some(), "the count begins again");
+    }
+
+    #[test]
+    fn silent_servers_are_waited_for_once_and_not_again_for_a_second() {
+        let mut hold = Hold::new(LONGEST);
+        hold.ended(LIMIT, Stamp(5_000_000));
+        assert_eq!(hold.begins(1, Stamp(1_000_000_000)), None);
+        assert!(hold.begins(1, Stamp(1_300_000_000)).is_some());
     }
 }

@@ -19,7 +19,7 @@
 //! | [`edge`] | how the outside is met: who, how long, how much |
 //! | `gate` | who may come in |
 //! | `patience` | which clients take too long |
-//! | `hold` | how long a busy loop waits for more |
+//! | `hold` | when a busy loop listens to the servers alone |
 //! | [`admin`] | what monitoring asks, beside the loop |
 //! | [`import`] | other programs' configurations as ours |
 //! | [`engine`] | what moves the bytes: an event loop, or threads |

@@ -1,19 +1,21 @@
 //! One event loop: every client and every server of the proxy on one thread, edge-triggered.
 //!
 //! ```text
-//!        ┌─▶ wait for readiness
+//!        ┌─▶ wait for readiness: of the servers alone while they work, else of anybody
 //!        │   read servers   ─▶ answers           one large read each
 //!        │   read clients   ─▶ requests          one read each
 //!        │   write servers  ◀─ requests          one write each, however many requests
-//!        │   write clients  ◀─ replies           one write each, however many replies
-//!        └── hold: under load, some microseconds, so that more comes together
+//!        └── write clients  ◀─ replies           one write each, however many replies
 //! ```
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
-use krarup_net::mio::{Events, Poll, Token, Waker};
+use krarup_net::mio::unix::SourceFd;
+use krarup_net::mio::{Events, Interest, Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, listen};
 use krarup_record::Outcome;
@@ -34,6 +36,8 @@ const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
 /// Monitoring wants numbers, or there are news from outside.
 const ASKED: Token = Token(3);
+/// A server's connection is ready.
+const SERVERS_READY: Token = Token(4);
 /// Tokens of listening sockets begin here, those of servers behind them, then those of clients.
 const LISTENERS: usize = 16;
 const SERVERS: usize = 1 << 16;
@@ -121,6 +125,8 @@ struct Engine<N> {
     clock: Clock,
     notice: N,
     poll: Poll,
+    /// The servers' connections alone; ready in `poll` when one of them is.
+    server_poll: Poll,
     signals: Signals,
     entrances: Vec<Entrance>,
     /// One more with each listening socket: two never have the same token.
@@ -250,6 +256,10 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Resolved { config, numbers } = source.resolved.clone();
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         let poll = Poll::new().map_err(system)?;
+        let server_poll = Poll::new().map_err(system)?;
+        poll.registry()
+            .register(&mut SourceFd(&server_poll.as_raw_fd()), SERVERS_READY, Interest::READABLE)
+            .map_err(system)?;
         let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
         let credentials = config.edge.credentials()?;
         let mut inherited = listen::inherited().into_iter();
@@ -284,6 +294,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             clock,
             notice,
             poll,
+            server_poll,
             signals,
             entrances_made: entrances.len(),
             entrances,
@@ -310,39 +321,60 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1_024);
+        let mut answers = Events::with_capacity(256);
+        // Whether the last pass did not look at the clients.
+        let mut skipped = false;
         loop {
             self.tick();
             if self.finished() {
                 return Ok(());
             }
-            match self.poll.poll(&mut events, self.wait()) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => result?,
+            answers.clear();
+            events.clear();
+            let wait = self.wait();
+            let (in_flight, before) = (self.core.in_flight(), self.clock.now());
+            if let Some(limit) = self.hold.begins(in_flight, before).filter(|_| wait != Some(Duration::ZERO))
+            {
+                let limit = limit.as_duration();
+                uninterrupted(
+                    self.server_poll.poll(&mut answers, Some(wait.map_or(limit, |wait| wait.min(limit)))),
+                )?;
+                let now = self.clock.now();
+                self.hold.ended(Nanos(now.0 - before.0), now);
+                // Where every client waits for its answer, none is likely to have asked again.
+                skipped = !skipped && in_flight >= self.core.clients() && !answers.is_empty();
+                if !skipped {
+                    uninterrupted(self.poll.poll(&mut events, Some(Duration::ZERO)))?;
+                }
+            } else {
+                uninterrupted(self.poll.poll(&mut events, wait))?;
+                if events.iter().any(|event| event.token() == SERVERS_READY) {
+                    uninterrupted(self.server_poll.poll(&mut answers, Some(Duration::ZERO)))?;
+                }
             }
-            let mut moved = 0;
             let mut accept = false;
             let mut reload = false;
+            for event in &answers {
+                let server = event.token().0 - SERVERS;
+                let link = &mut self.servers[server];
+                link.writable |= event.is_writable();
+                let end_near = event.is_read_closed() || event.is_error();
+                if event.is_writable()
+                    && let Some(conn) = &mut link.conn
+                    && conn.is_waiting()
+                {
+                    // Where it fails, reading will find out.
+                    let _ = conn.flush();
+                }
+                self.server_ready(server, end_near);
+            }
             for event in &events {
                 match event.token() {
                     STOP => self.stop(),
                     RELOAD => reload = self.signals.reloads() > 0,
                     // It is answered below.
-                    ASKED => {}
+                    ASKED | SERVERS_READY => {}
                     Token(token) if token < SERVERS => accept = true,
-                    Token(token) if token < CLIENTS => {
-                        let server = token - SERVERS;
-                        let link = &mut self.servers[server];
-                        link.writable |= event.is_writable();
-                        let end_near = event.is_read_closed() || event.is_error();
-                        if event.is_writable()
-                            && let Some(conn) = &mut link.conn
-                            && conn.is_waiting()
-                        {
-                            // Where it fails, reading will find out.
-                            let _ = conn.flush();
-                        }
-                        moved += self.server_ready(server, end_near);
-                    }
                     Token(token) => {
                         let id = (token - CLIENTS) as u32;
                         if let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) {
@@ -370,7 +402,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                     self.ready.push(id);
                     continue;
                 }
-                moved += self.read_client(id);
+                self.read_client(id);
                 if self.taken_in >= PASS_ON {
                     self.write_servers();
                     self.relieve();
@@ -395,8 +427,6 @@ impl<N: FnMut(Notice)> Engine<N> {
             if let Some(board) = &self.board {
                 board.lay(|| Snapshot::of(&self.core, self.clock.now(), self.stop_by.is_some()));
             }
-            let hold = self.hold.after(moved, self.core.in_flight());
-            Hold::wait(hold, || self.clock.now(), std::thread::yield_now);
         }
     }
 
@@ -563,12 +593,12 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    /// Reads what a client has sent, a few times at most; returns how many reads brought something.
-    fn read_client(&mut self, id: u32) -> usize {
-        for reads in 0..READS_A_PASS {
-            let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return reads };
+    /// Reads what a client has sent, a few times at most.
+    fn read_client(&mut self, id: u32) {
+        for _ in 0..READS_A_PASS {
+            let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
             if !link.readable || self.core.client_held_back(id) {
-                return reads;
+                return;
             }
             let kept = !link.inbox.is_empty();
             let room = if kept { link.inbox.room(CLIENT_READ / 4) } else { &mut self.scratch[..] };
@@ -602,28 +632,27 @@ impl<N: FnMut(Notice)> Engine<N> {
                     {
                         link.readable = false;
                         self.conclude(id);
-                        return reads + 1;
+                        return;
                     }
                 }
                 Moved::None => {
                     link.readable = false;
                     self.conclude(id);
-                    return reads;
+                    return;
                 }
                 Moved::Closed => {
                     link.readable = false;
                     link.ended = true;
                     self.conclude(id);
-                    return reads;
+                    return;
                 }
                 Moved::Failed(_) => {
                     self.drop_client(id);
-                    return reads;
+                    return;
                 }
             }
         }
         self.ready.push(id);
-        READS_A_PASS
     }
 
     /// Offers the core what a client sent earlier, and reads on where there was no more than that.
@@ -711,14 +740,14 @@ impl<N: FnMut(Notice)> Engine<N> {
         let token = Token(SERVERS + server);
         let address = &link.address;
         let begun = match address.file() {
-            Some(path) => Conn::connect_file(path, self.poll.registry(), token),
+            Some(path) => Conn::connect_file(path, self.server_poll.registry(), token),
             None if link.addresses.is_empty() => {
                 return self.lose(server, "its name has no address", Outcome::ServerLost);
             }
             None => {
                 let number = link.addresses[link.turn % link.addresses.len()];
                 link.turn += 1;
-                Conn::connect(number, self.poll.registry(), token)
+                Conn::connect(number, self.server_poll.registry(), token)
             }
         };
         let begun = begun.and_then(|mut conn| {
@@ -757,10 +786,10 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    /// Something happened to a server's connection; returns how many reads brought something.
-    fn server_ready(&mut self, server: usize, end_near: bool) -> usize {
+    /// Something happened to a server's connection.
+    fn server_ready(&mut self, server: usize, end_near: bool) {
         let link = &mut self.servers[server];
-        let Some(conn) = &mut link.conn else { return 0 };
+        let Some(conn) = &mut link.conn else { return };
         if matches!(link.state, Link::Connecting(_)) {
             match conn.connected() {
                 Ok(true) => {
@@ -769,25 +798,23 @@ impl<N: FnMut(Notice)> Engine<N> {
                     self.core.server_connected(server);
                     self.write_server(server);
                 }
-                Ok(false) => return 0,
+                Ok(false) => return,
                 Err(error) => {
                     self.lose(server, &plain(&error), Outcome::ServerLost);
-                    return 0;
+                    return;
                 }
             }
         }
         if link_has_output(&self.core, server) {
             self.write_server(server);
         }
-        let mut reads = 0;
         loop {
             let link = &mut self.servers[server];
-            let Some(conn) = &mut link.conn else { return reads };
+            let Some(conn) = &mut link.conn else { return };
             let room = link.inbox.room(SERVER_READ);
             let length = room.len();
             match conn.read(room) {
                 Moved::Some(count) => {
-                    reads += 1;
                     self.since_counted += count;
                     link.inbox.filled(count);
                     let now = self.clock.now();
@@ -795,7 +822,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                         Ok(used) => link.inbox.consume(used),
                         Err(why) => {
                             self.lose(server, &why, Outcome::ServerError);
-                            return reads;
+                            return;
                         }
                     }
                     if self.core.server_is_up(server) {
@@ -808,17 +835,17 @@ impl<N: FnMut(Notice)> Engine<N> {
                     }
                     // A read that did not fill the room has emptied the socket; it will say when there is more.
                     if count < length && !end_near {
-                        return reads;
+                        return;
                     }
                 }
-                Moved::None => return reads,
+                Moved::None => return,
                 Moved::Closed => {
                     self.lose(server, "the server closed the connection", Outcome::ServerLost);
-                    return reads;
+                    return;
                 }
                 Moved::Failed(error) => {
                     self.lose(server, &plain(&error), Outcome::ServerLost);
-                    return reads;
+                    return;
                 }
             }
         }
@@ -1067,9 +1094,9 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     /// How long there is nothing to do unless something happens; none: for ever.
-    fn wait(&self) -> Option<std::time::Duration> {
+    fn wait(&self) -> Option<Duration> {
         if !self.ready.is_empty() && !self.full {
-            return Some(std::time::Duration::ZERO);
+            return Some(Duration::ZERO);
         }
         let mut next: Option<Stamp> = self.stop_by;
         let mut at = |stamp: Stamp| next = Some(next.map_or(stamp, |next| next.min(stamp)));
@@ -1147,6 +1174,14 @@ impl<N: FnMut(Notice)> Engine<N> {
             (self.notice)(Notice::Unfinished(self.core.unfinished()));
         }
         true
+    }
+}
+
+/// A signal that interrupts a wait is announced by the poll itself.
+fn uninterrupted(waited: io::Result<()>) -> io::Result<()> {
+    match waited {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        result => result,
     }
 }
 
