@@ -51,6 +51,9 @@ pub(crate) struct ProxyArgs {
     /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<Address>,
+    /// How many event loops there are [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<usize>,
     /// What moves the bytes: events, or threads as in a textbook [default: events]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<Engine>,
@@ -129,6 +132,9 @@ impl ProxyArgs {
         if let Some(engine) = self.engine {
             config.engine = engine;
         }
+        if let Some(threads) = self.threads {
+            config.threads = threads;
+        }
         if let Some(sharded) = self.sharded {
             config.main.multi_get = if sharded { MultiGet::Sharded } else { MultiGet::Whole };
         }
@@ -177,23 +183,28 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     })?;
     let config = &source.resolved.config;
     let clock = Clock::start();
-    let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
     let topology = config.topology().expect("the configuration was checked");
     let mut settings = config.settings();
     settings.unix = clock.wall_epoch().0 / 1_000_000_000;
-    let mut core = Core::new(settings, topology, recorder, clock.now());
+    let core = || {
+        let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+        Core::new(settings.clone(), topology.clone(), recorder, clock.now())
+    };
+    let mut cores: Vec<Core> = std::iter::repeat_with(core).take(config.threads).collect();
     let run = file::Run { epoch_unix: clock.wall_epoch() };
     let mut writer = None;
     if let Some(folder) = args.stats_dir.as_deref().filter(|_| args.rows) {
         let begun = RowWriter::create(&folder.join("rows.parquet"), run).map_err(|error| {
             Failure::usage(error.to_string()).hint("choose another directory with --stats-dir")
         })?;
-        core.keep_rows(Box::new(Rows(begun.lane())));
+        for core in &mut cores {
+            core.keep_rows(Box::new(Rows(begun.lane())));
+        }
         writer = Some(begun);
     }
     let ended = match config.engine {
-        Engine::Events => events::run(source, core, clock, tell),
-        Engine::Threads => threads::run(config, core, clock, tell),
+        Engine::Events => events::run(source, cores, clock, tell),
+        Engine::Threads => threads::run(config, cores.pop().expect("there is one"), clock, tell),
     };
     let mut ended = ended.map_err(|why| {
         Failure::usage(why).or_hint("krarup proxy --print-config shows every key with its meaning")

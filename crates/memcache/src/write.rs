@@ -153,6 +153,19 @@ pub fn meta_delete(out: &mut Vec<u8>, key: &[u8], base64: bool) {
     out.extend_from_slice(if base64 { b" b\r\n" } else { b"\r\n" });
 }
 
+/// `ms key length b ME Fflags Tttl`: what stores an item whose key is written in base64, unless there is one.
+pub fn meta_add(out: &mut Vec<u8>, key: &[u8], flags: u32, ttl: i32, data: &[u8]) {
+    out.extend_from_slice(b"ms");
+    word(out, key);
+    number(out, data.len());
+    out.extend_from_slice(b" b ME F");
+    out.extend_from_slice(itoa::Buffer::new().format(flags).as_bytes());
+    flag(out, b'T', ttl);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// The refusal of a request in the binary protocol, in that protocol: unknown command (0x81), the text as its body. `request` is
 /// what there is of it; the client finds its own opcode and opaque again.
 pub fn binary_refusal(out: &mut Vec<u8>, request: &[u8], text: &[u8]) {

@@ -1,10 +1,13 @@
-//! Just enough of HTTP/1.1 to be asked how one is: `GET` and `HEAD`, one answer for each connection, a thread of its own.
+//! Just enough of HTTP/1.1 to be asked how one is and told what to do: `GET`, `HEAD` and `POST` without a body, one answer for each
+//! connection, a thread of its own.
 //!
 //! Whoever asks is somebody's monitoring, so everything is bounded and nothing is kept: a request line and headers of 8 KiB at
 //! most, two seconds to send them, then the answer and the end.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What a path is answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// 200, 404 or 503.
+    /// 200, 404, 405, 409 or 503.
     pub status: u16,
     /// The media type.
     pub kind: &'static str,
@@ -33,17 +36,51 @@ impl Answer {
     }
 }
 
-/// Listens on `address` and answers each `GET` by what `answer` makes of its path (without the query), on a thread that lives as
-/// long as the process. Returns the address with the port it got.
+/// What is asked of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// To be told something (`GET`, or `HEAD`, which is told less).
+    Get,
+    /// To have something done.
+    Post,
+}
+
+/// A thread that answers; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it listens, with the port it got.
+    pub address: Address,
+    bound: SocketAddr,
+    over: Arc<AtomicBool>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        // It looks when somebody comes. Where nobody can, it looks when somebody does.
+        let _ = TcpStream::connect_timeout(&self.bound, PATIENCE);
+    }
+}
+
+/// Listens on `address` and answers each request by what `answer` makes of its method and its path (without the query), on a thread of
+/// its own. `POST` without a body is taken; nothing is done with one.
 ///
 /// # Errors
 /// With the address and the reason, where it cannot be listened on.
-pub fn serve(address: &Address, answer: impl Fn(&str) -> Answer + Send + 'static) -> Result<Address, String> {
+pub fn serve(
+    address: &Address,
+    answer: impl Fn(Method, &str) -> Answer + Send + 'static,
+) -> Result<Server, String> {
     let wrong = |error: io::Error| format!("cannot listen on {address}: {error}");
     let listener = TcpListener::bind(&address.resolve()?[..]).map_err(wrong)?;
-    let bound = listener.local_addr().map_err(wrong)?.into();
+    let bound = listener.local_addr().map_err(wrong)?;
+    let over = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&over);
     let serving = move || {
         for stream in listener.incoming() {
+            if ended.load(Ordering::Acquire) {
+                return;
+            }
             match stream {
                 // One who goes away in the middle is of no concern to the next.
                 Ok(mut stream) => _ = converse(&mut stream, &answer),
@@ -53,10 +90,10 @@ pub fn serve(address: &Address, answer: impl Fn(&str) -> Answer + Send + 'static
         }
     };
     thread::Builder::new().name("admin".into()).spawn(serving).map_err(wrong)?;
-    Ok(bound)
+    Ok(Server { address: bound.into(), bound, over })
 }
 
-fn converse(stream: &mut TcpStream, answer: impl Fn(&str) -> Answer) -> io::Result<()> {
+fn converse(stream: &mut TcpStream, answer: impl Fn(Method, &str) -> Answer) -> io::Result<()> {
     let begun = Instant::now();
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut head = Vec::new();
@@ -85,15 +122,18 @@ fn end_of_head(head: &[u8]) -> Option<usize> {
 }
 
 /// The whole answer to a request with this head.
-fn respond(head: &[u8], answer: impl Fn(&str) -> Answer) -> String {
+fn respond(head: &[u8], answer: impl Fn(Method, &str) -> Answer) -> String {
     let line = head.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
     let (method, target, version) = (words.next(), words.next(), words.next());
     let good = version.is_some_and(|version| version.starts_with("HTTP/1.")) && words.next().is_none();
     let answer = match (method, target) {
-        (Some("GET" | "HEAD"), Some(target)) if good => answer(target.split('?').next().unwrap_or_default()),
-        _ if good => Answer::text(405, "only GET and HEAD are answered\n"),
+        (Some(method @ ("GET" | "HEAD" | "POST")), Some(target)) if good => {
+            let method = if method == "POST" { Method::Post } else { Method::Get };
+            answer(method, target.split('?').next().unwrap_or_default())
+        }
+        _ if good => Answer::text(405, "only GET, HEAD and POST are answered\n"),
         _ => Answer::text(400, "this is no HTTP/1.1\n"),
     };
     let reason = match answer.status {
@@ -101,9 +141,14 @@ fn respond(head: &[u8], answer: impl Fn(&str) -> Answer) -> String {
         400 => "Bad Request",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        409 => "Conflict",
         _ => "Service Unavailable",
     };
-    let allow = if answer.status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+    let allow = match (answer.status, method) {
+        (405, Some("POST")) => "Allow: GET, HEAD\r\n",
+        (405, _) => "Allow: POST\r\n",
+        _ => "",
+    };
     let body = if method == Some("HEAD") { "" } else { &answer.body };
     format!(
         "HTTP/1.1 {} {reason}\r\n{allow}Content-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -117,8 +162,13 @@ fn respond(head: &[u8], answer: impl Fn(&str) -> Answer) -> String {
 mod tests {
     use super::*;
 
-    fn answer(path: &str) -> Answer {
-        if path == "/here" { Answer::text(200, "well\n") } else { Answer::text(404, "") }
+    fn answer(method: Method, path: &str) -> Answer {
+        match (method, path) {
+            (Method::Get, "/here") => Answer::text(200, "well\n"),
+            (Method::Post, "/do") => Answer::text(200, "done\n"),
+            (Method::Post, "/here") => Answer::text(405, "only GET\n"),
+            _ => Answer::text(404, ""),
+        }
     }
 
     #[test]
@@ -137,6 +187,8 @@ mod tests {
     fn what_is_no_get_is_refused_and_what_is_no_http_too() {
         let status = |head: &[u8]| respond(head, answer)[9..12].to_owned();
         assert_eq!(status(b"POST /here HTTP/1.1\r\n\r\n"), "405");
+        assert_eq!(status(b"PUT /here HTTP/1.1\r\n\r\n"), "405");
+        assert_eq!(status(b"POST /do?now HTTP/1.1\r\nContent-Length: 0\r\n\r\n"), "200");
         for head in [
             &b"get key\r\n\r\n"[..],
             b"GET /here\r\n\r\n",
@@ -151,7 +203,7 @@ mod tests {
     #[test]
     fn several_ask_in_turn_in_pieces_and_one_gives_up() {
         let bound = serve(&"127.0.0.1:0".parse().unwrap(), answer).unwrap();
-        let connect = || TcpStream::connect(bound.resolve().unwrap()[0]).unwrap();
+        let connect = || TcpStream::connect(bound.bound).unwrap();
         drop(connect());
         for _ in 0..3 {
             let mut stream = connect();
@@ -165,9 +217,20 @@ mod tests {
     }
 
     #[test]
+    fn who_is_dropped_listens_no_more() {
+        let server = serve(&"127.0.0.1:0".parse().unwrap(), answer).unwrap();
+        let address = server.address.clone();
+        drop(server);
+        // The thread sees it when it is woken, and closes the socket then.
+        while TcpStream::connect(address.resolve().unwrap()[0]).is_ok() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
     fn a_head_without_end_is_not_read_to_it() {
         let bound = serve(&"127.0.0.1:0".parse().unwrap(), answer).unwrap();
-        let mut stream = TcpStream::connect(bound.resolve().unwrap()[0]).unwrap();
+        let mut stream = TcpStream::connect(bound.bound).unwrap();
         // It closes in the middle, so that writing or reading may fail: what counts is that it ends.
         _ = stream.write_all(&[b'x'; 64 << 10]);
         let mut told = String::new();

@@ -60,6 +60,7 @@ const KEYS: &[&str] = &[
     "return_over",
     "shutdown_limit",
     "hold",
+    "threads",
     "engine",
     "edge",
     "admin",
@@ -128,6 +129,8 @@ pub struct Config {
     /// Servers that answer within this time are waited for before more requests are read; zero: none are.
     #[serde(deserialize_with = "length")]
     pub hold: Nanos,
+    /// How many event loops there are, each a thread with clients and server connections of its own.
+    pub threads: usize,
     /// What moves the bytes.
     pub engine: Engine,
     /// How the outside is met.
@@ -161,6 +164,7 @@ impl Default for Config {
             return_over: Nanos::from_secs(10),
             shutdown_limit: Nanos::from_secs(5),
             hold: Nanos::from_micros(200),
+            threads: 1,
             engine: Engine::Events,
             edge: Edge::default(),
             admin: None,
@@ -382,7 +386,21 @@ impl Config {
         if self.hold > Nanos::from_millis(10) {
             return Err(format!("`hold` is {}, and must be at most 10ms", self.hold));
         }
+        if self.threads == 0 || self.threads > 64 {
+            return Err(format!("`threads` is {}, and must be from 1 to 64", self.threads));
+        }
+        if self.threads > 1 && self.all_pools().iter().any(|(_, pool)| pool.readers.is_some()) {
+            return Err(
+                "`readers` are those of one event loop, and `threads` makes several; set one of the two"
+                    .into(),
+            );
+        }
         if self.engine == Engine::Threads {
+            if self.threads > 1 {
+                return Err("`threads` counts event loops, and `engine` is threads, which has none; how many threads \
+                            that has is said by `workers` or `readers`"
+                    .into());
+            }
             self.thread_form()?;
             if self.edge.tls.is_some() || self.edge.server_tls.is_some() || self.edge.users.is_some() {
                 return Err("`engine` is threads, which knows neither TLS nor users; events does".into());
@@ -458,7 +476,12 @@ impl Config {
         let place =
             |address: &Address| servers.iter().position(|one| one == address).expect("all are listed");
         let specs = pools.iter().map(|(name, pool)| pool.spec(name, place, find));
-        let specs = specs.collect::<Result<Vec<_>, _>>()?;
+        let mut specs = specs.collect::<Result<Vec<_>, _>>()?;
+        for spec in &mut specs {
+            // Each loop has an even share of what the pool may be asked.
+            spec.rate = spec.rate.map(|rate| rate / self.threads as f64);
+            spec.concurrency = spec.concurrency.map(|most| most.div_ceil(self.threads as u32));
+        }
         let routes = self.routes.iter().map(|route| {
             let pool = find(&route.pool).ok_or_else(|| {
                 format!("the route for `{}` names the pool `{}`, and there is none", route.prefix, route.pool)
@@ -545,7 +568,11 @@ hold = {hold}
 # Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready. Nowhere unless it is given.
 {admin}
 
-# What moves the bytes: \"events\", one loop in which a worker is a place in a table; or \"threads\", the textbook's design, in which
+# How many event loops there are, each a thread with clients and server connections of its own; more than one helps where one uses a
+# whole processor. They share the queue and the workers; of a pool's `rate` and `concurrency`, and of `memory`, each has an even share.
+threads = {threads}
+
+# What moves the bytes: \"events\", loops in which a worker is a place in a table; or \"threads\", the textbook's design, in which
 # every worker (or reader) is a thread with a blocking connection to every server. For experiments.
 engine = \"{engine}\"
 
@@ -570,6 +597,7 @@ engine = \"{engine}\"
             reconnect_at_most = length(self.reconnect_at_most),
             shutdown_limit = length(self.shutdown_limit),
             hold = length(self.hold),
+            threads = self.threads,
             engine = match self.engine {
                 Engine::Events => "events",
                 Engine::Threads => "threads",
@@ -721,6 +749,8 @@ mod tests {
             (Config { queue: 0, ..good.clone() }, "`queue`"),
             (Config { max_value: 0, ..good.clone() }, "`max_value`"),
             (Config { timeout: Nanos::ZERO, ..good.clone() }, "`timeout`"),
+            (Config { threads: 0, ..good.clone() }, "`threads`"),
+            (Config { threads: 2, engine: Engine::Threads, ..good.clone() }, "counts event loops"),
             (Config { shutdown_limit: Nanos(u64::MAX), ..good.clone() }, "`shutdown_limit`"),
         ] {
             assert!(wrong.check().unwrap_err().contains(part), "{part}");

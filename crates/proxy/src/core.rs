@@ -34,6 +34,7 @@ use crate::topology::Topology;
 
 mod answer;
 mod ask;
+pub(crate) mod crew;
 mod elsewhere;
 pub mod ledger;
 mod meta;
@@ -171,6 +172,12 @@ pub struct Core {
     dirty_servers: Vec<usize>,
     dirty_clients: Vec<u32>,
     runnable: Vec<u32>,
+    /// Whether it is one of several, so that statistics are not its own alone.
+    in_crew: bool,
+    inquiries: Vec<crew::Inquiry>,
+    /// How many loops' books these are, and what the others have at work.
+    loops: usize,
+    besides: crew::Besides,
 }
 
 impl Core {
@@ -178,14 +185,24 @@ impl Core {
     pub fn new(settings: Settings, topology: Topology, recorder: Recorder, started: Stamp) -> Self {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         Self {
+            servers: topology.servers.into_iter().map(Server::new).collect(),
+            pools: topology.pools.into_iter().map(Pool::new).collect(),
+            routes: Routes::new(topology.routes),
+            ..Self::empty(settings, recorder, started)
+        }
+    }
+
+    /// Before nothing.
+    fn empty(settings: Settings, recorder: Recorder, started: Stamp) -> Self {
+        Self {
             dispatch: Dispatch::new(settings.workers, settings.queue),
             slowest: Slowest::new(settings.slow_requests),
             settings,
             clients: Arena::new(),
-            servers: topology.servers.into_iter().map(Server::new).collect(),
+            servers: Vec::new(),
             exchanges: Arena::new(),
-            pools: topology.pools.into_iter().map(Pool::new).collect(),
-            routes: Routes::new(topology.routes),
+            pools: Vec::new(),
+            routes: Routes::default(),
             first_pool: 0,
             holders: Vec::new(),
             queued_at_servers: 0,
@@ -206,6 +223,10 @@ impl Core {
             dirty_servers: Vec::new(),
             dirty_clients: Vec::new(),
             runnable: Vec::new(),
+            in_crew: false,
+            inquiries: Vec::new(),
+            loops: 1,
+            besides: crew::Besides::default(),
         }
     }
 
@@ -489,6 +510,7 @@ impl Core {
                 let (class, text) = self.version();
                 return self.answer_here(id, text.as_bytes(), class, false, arrival);
             }
+            Request::Stats { argument } if self.in_crew => return self.inquire(id, argument, arrival),
             Request::Stats { argument: b"reset" } => {
                 self.reset(arrival.now);
                 return self.answer_here(id, b"RESET\r\n", Class::Ok, false, arrival);
@@ -519,8 +541,7 @@ impl Core {
             // Its second step reads the value again, and what the client sends next may depend on it.
             self.clients[id].barrier = number;
         }
-        if self.dispatch.has_idle_worker() {
-            let mut taken = self.dispatch.take_at_once();
+        if let Some(mut taken) = self.dispatch.take_at_once() {
             if let Some(seen) = self.seen.take() {
                 self.exchanges[number].visit.queued = seen.queued;
                 taken = seen.taken();
@@ -601,17 +622,17 @@ impl Core {
 
     /// Requests, or parts of them, that servers owe an answer.
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        self.in_flight + self.besides.in_flight
     }
 
     /// Clients connected now.
     pub fn clients(&self) -> usize {
-        self.clients.used()
+        self.clients.used() + self.besides.clients
     }
 
     /// Requests accepted and not finished.
     pub fn unfinished(&self) -> usize {
-        self.exchanges.used()
+        self.exchanges.used() + self.besides.unfinished
     }
 
     /// What was recorded.
@@ -659,7 +680,7 @@ impl Core {
     }
 
     /// Everything counted is forgotten; what is under way is counted when it ends.
-    fn reset(&mut self, now: Stamp) {
+    pub(crate) fn reset(&mut self, now: Stamp) {
         self.recorder.reset();
         self.recorder.advance(now);
         self.events = Events::default();

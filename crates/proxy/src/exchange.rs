@@ -55,6 +55,8 @@ pub(crate) struct Part {
     pub(crate) hedged: Option<usize>,
     /// Whether it has one of its server's readers, until its answer has come.
     pub(crate) holds_reader: bool,
+    /// Whether its servers are asked for the value's flags although the client was not: what they find is to be stored elsewhere.
+    pub(crate) asks_for_flags: bool,
 }
 
 /// A request and all that is known of it. Kept in an arena: its buffers serve one request after another.
@@ -83,6 +85,8 @@ pub(crate) struct Exchange {
     pub(crate) counted_in: Option<usize>,
     /// Which retrieval, and its expiry time; for looking again elsewhere.
     pub(crate) retrieval: (Retrieval, i32),
+    /// Whether it is written as `mg` or `me`: the words of it stand in `request`.
+    pub(crate) as_meta: bool,
     /// The keys of a retrieval whose parts must be told apart, and who was asked for them.
     pub(crate) keys: KeyList,
     pub(crate) parts: Vec<Part>,
@@ -101,7 +105,7 @@ pub(crate) struct Exchange {
     /// A quiet meta request: it is told only what is not as usual.
     pub(crate) quiet: Option<MetaCommand>,
     pub(crate) holds_worker: bool,
-    /// The request's bytes, where they are needed later: it waits in the queue, or is a `cas`.
+    /// The request's bytes, where they are needed later: it waits in the queue, is a `cas`, or may be asked again elsewhere.
     pub(crate) request: Vec<u8>,
 }
 
@@ -122,6 +126,7 @@ impl Default for Exchange {
             key: 0,
             counted_in: None,
             retrieval: (Retrieval::Get, 0),
+            as_meta: false,
             keys: KeyList::default(),
             parts: Vec::new(),
             others: Vec::new(),
@@ -149,6 +154,7 @@ impl Part {
             missed: false,
             hedged: None,
             holds_reader: false,
+            asks_for_flags: false,
         }
     }
 
@@ -175,6 +181,7 @@ impl Exchange {
         self.key = 0;
         self.counted_in = None;
         self.copies = Copies::None;
+        self.as_meta = false;
         self.leads = false;
         self.parts.clear();
         self.client = client;

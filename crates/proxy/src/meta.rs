@@ -15,7 +15,7 @@
 //! `E` (memcached 1.6.27 and later) all holders give the change the same unique, the client's own.
 
 use krarup_memcache::write::{self, Change};
-use krarup_memcache::{Meta, MetaCommand, Request, Storage};
+use krarup_memcache::{Class, Meta, MetaCommand, Reply, Request, Storage};
 
 use crate::pool::Lifetimes;
 
@@ -95,6 +95,58 @@ pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, key: &[u8], role: Role, 
         }
         _ => Change::Keep,
     });
+}
+
+/// Whether the client that gets this answer is the one to fetch a new value: a server says so once.
+pub(crate) fn wins(reply: &Reply<'_>) -> bool {
+    says(reply, b"W")
+}
+
+/// Whether the answer is about an item that is to be fetched anew, so that not everybody who asks gets the same one.
+pub(crate) fn is_stale(reply: &Reply<'_>) -> bool {
+    says(reply, b"WXZ")
+}
+
+fn says(reply: &Reply<'_>, letters: &[u8]) -> bool {
+    matches!(reply.class, Class::MetaDone | Class::MetaValue)
+        && reply.meta_flags().any(|(letter, _)| letters.contains(&letter))
+}
+
+/// Whether a read tells the value and not its flags, without which it cannot be stored elsewhere, and has room for asking for them.
+pub(crate) fn lacks_flags(meta: &Meta<'_>) -> bool {
+    /// As many flags as every memcached takes, less one.
+    const ROOM: usize = 16;
+    meta.has_any(b"v") && !meta.has_any(b"f") && meta.flags.iter().count() <= ROOM
+}
+
+/// Asks for the value's flags too, in a read that ends `out`.
+pub(crate) fn ask_for_flags(out: &mut Vec<u8>) {
+    out.truncate(out.len() - 2);
+    out.extend_from_slice(b" f\r\n");
+}
+
+/// The value's flags in an answer, where they were asked for.
+pub(crate) fn flags_told(reply: &Reply<'_>) -> Option<u32> {
+    let (_, token) = reply.meta_flags().find(|&(letter, _)| letter == b'f')?;
+    std::str::from_utf8(token).ok()?.parse().ok()
+}
+
+/// The answer without the value's flags, which the client did not ask for.
+pub(crate) fn without_flags(reply: &Reply<'_>) -> Vec<u8> {
+    let line = reply.line();
+    let mut out = Vec::with_capacity(reply.bytes.len());
+    for (place, word) in line.split(|&byte| byte == b' ').enumerate() {
+        // Before the flags stand the code and the length.
+        if place >= 2 && word.starts_with(b"f") {
+            continue;
+        }
+        if place > 0 {
+            out.push(b' ');
+        }
+        out.extend_from_slice(word);
+    }
+    out.extend_from_slice(&reply.bytes[line.len()..]);
+    out
 }
 
 #[cfg(test)]

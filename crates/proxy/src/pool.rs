@@ -23,8 +23,10 @@ pub(crate) struct Pool {
     retries: Budget,
     shadowed: f64,
     hedge: Option<Hedging>,
-    /// For each key that is being fetched, the request that fetches it.
+    /// For each key that is being fetched with `get`, the request that fetches it.
     pub(crate) leaders: HashMap<Vec<u8>, u32>,
+    /// The same for `mg`: requests for one key may ask for different things of it.
+    pub(crate) meta_leaders: HashMap<Vec<u8>, Vec<u32>>,
     /// Whether no configuration has it any more.
     pub(crate) retired: bool,
 }
@@ -78,6 +80,38 @@ pub(crate) struct Waiting {
 }
 
 impl Counts {
+    /// Adds what another counted.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        let Self {
+            requests,
+            retries,
+            miss_retries,
+            refills,
+            hedges,
+            hedges_won,
+            coalesced,
+            shadowed,
+            dropped,
+            limited,
+            guttered,
+        } = other;
+        for (ours, theirs) in [
+            (&mut self.requests, requests),
+            (&mut self.retries, retries),
+            (&mut self.miss_retries, miss_retries),
+            (&mut self.refills, refills),
+            (&mut self.hedges, hedges),
+            (&mut self.hedges_won, hedges_won),
+            (&mut self.coalesced, coalesced),
+            (&mut self.shadowed, shadowed),
+            (&mut self.dropped, dropped),
+            (&mut self.limited, limited),
+            (&mut self.guttered, guttered),
+        ] {
+            *ours += theirs;
+        }
+    }
+
     /// Every count with its name, for people and for scrapers.
     pub fn named(&self) -> [(&'static str, u64); 11] {
         [
@@ -110,6 +144,7 @@ impl Pool {
             shadowed: 0.0,
             hedge: spec.hedge.map(Hedging::new),
             leaders: HashMap::new(),
+            meta_leaders: HashMap::new(),
             retired: false,
             spec,
         }
@@ -369,6 +404,16 @@ impl Pool {
             return Err(format!("pool {} is limited to {rate} requests a second", self.spec.name));
         }
         Ok(())
+    }
+
+    /// Nobody else may wait for the answer to this `mg`.
+    pub(crate) fn leads_no_more(&mut self, key: &[u8], request: u32) {
+        if let Some(leaders) = self.meta_leaders.get_mut(key) {
+            leaders.retain(|&leader| leader != request);
+            if leaders.is_empty() {
+                self.meta_leaders.remove(key);
+            }
+        }
     }
 
     /// A read has been asked: it pays for a share of a retry.

@@ -74,6 +74,8 @@ pub(crate) struct Server {
     pub(crate) retired: bool,
     /// Whether a pool will have it soon, so that it is connected to already.
     pub(crate) announced: bool,
+    /// Answers it owes to loops whose books these are.
+    pub(crate) besides: usize,
 }
 
 impl Server {
@@ -93,6 +95,7 @@ impl Server {
             ejected: false,
             retired: false,
             announced: false,
+            besides: 0,
         }
     }
 
@@ -145,7 +148,7 @@ impl Server {
 
     /// Requests without an answer.
     pub(crate) fn outstanding(&self) -> usize {
-        self.pending.len()
+        self.pending.len() + self.besides
     }
 }
 

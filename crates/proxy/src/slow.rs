@@ -59,7 +59,7 @@ impl Slow {
 }
 
 /// The slowest requests of the last windows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Slowest {
     keep: usize,
     windows: VecDeque<(Stamp, Vec<Slow>)>,
@@ -114,6 +114,22 @@ impl Slowest {
     /// Every window's start and its slowest requests, the slowest first.
     pub(crate) fn windows(&self) -> impl Iterator<Item = (Stamp, &[Slow])> {
         self.windows.iter().map(|(start, window)| (*start, &window[..]))
+    }
+
+    /// Adds what others have kept: of each window the slowest of all stay.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        for (start, theirs) in &other.windows {
+            let place = self.windows.partition_point(|(known, _)| known < start);
+            if self.windows.get(place).is_none_or(|(known, _)| known != start) {
+                self.windows.insert(place, (*start, Vec::new()));
+            }
+            let (_, ours) = &mut self.windows[place];
+            ours.extend_from_slice(theirs);
+            ours.sort_by_key(|slow| std::cmp::Reverse(slow.response()));
+            ours.truncate(self.keep);
+        }
+        let surplus = self.windows.len().saturating_sub(WINDOWS);
+        self.windows.drain(..surplus);
     }
 
     /// Forgets everything.

@@ -54,7 +54,7 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     stat("get_misses", &all.misses);
     stat("bytes_read", &all.bytes_in);
     stat("bytes_written", &all.bytes_out);
-    stat("threads", &1);
+    stat("threads", &core.loops());
     stat("requests", &events.requests);
     stat("requests_in_progress", &core.unfinished());
     stat("request_errors", &all.errors);

@@ -146,17 +146,26 @@ fn everything_that_a_pool_counts_is_told() {
 }
 
 /// A board before a loop that is woken through a channel.
-fn board() -> (Arc<Board>, std::sync::mpsc::Receiver<()>) {
+fn board() -> (Arc<Board<Snapshot>>, std::sync::mpsc::Receiver<()>) {
     let (wake, woken) = std::sync::mpsc::channel();
     (Board::waking(Duration::from_secs(5), move || _ = wake.send(())), woken)
+}
+
+/// A desk that asks one board.
+fn desk(board: &Arc<Board<Snapshot>>) -> Desk {
+    let boards = vec![Arc::clone(board)];
+    Desk {
+        ask: Box::new(move || Board::ask(&boards)?.pop()),
+        reload: Box::new(|| Err("line 1: nothing is good".into())),
+    }
 }
 
 #[test]
 fn numbers_are_laid_down_when_somebody_asks_and_not_before() {
     let (board, woken) = board();
     board.lay(|| panic!("nobody asked"));
-    let answering = Arc::clone(&board);
-    let asked = std::thread::spawn(move || answering.answer("/metrics"));
+    let desk = desk(&board);
+    let asked = std::thread::spawn(move || desk.answer(Method::Get, "/metrics"));
     woken.recv().unwrap();
     board.lay(moment);
     board.lay(|| panic!("one asked, and has been answered"));
@@ -168,19 +177,46 @@ fn numbers_are_laid_down_when_somebody_asks_and_not_before() {
 #[test]
 fn a_loop_that_is_stuck_is_not_healthy() {
     let board = Board::waking(Duration::from_millis(1), || {});
+    let desk = desk(&board);
     for path in ["/health", "/ready", "/metrics"] {
-        assert_eq!(board.answer(path).status, 503, "{path}");
+        assert_eq!(desk.answer(Method::Get, path).status, 503, "{path}");
+        assert_eq!(desk.answer(Method::Post, path).status, 405, "{path}");
     }
-    assert_eq!(board.answer("/").status, 200);
-    assert_eq!(board.answer("/etc/passwd").status, 404);
+    assert_eq!(desk.answer(Method::Get, "/").status, 200);
+    assert_eq!(desk.answer(Method::Get, "/etc/passwd").status, 404);
+    assert_eq!(desk.answer(Method::Get, "/reload").status, 405);
+    let refused = desk.answer(Method::Post, "/reload");
+    assert_eq!(refused.status, 409);
+    assert!(refused.body.starts_with("line 1: nothing is good"), "{}", refused.body);
+}
+
+#[test]
+fn several_boards_are_asked_at_once_and_by_one_at_a_time() {
+    let (one, other) = (board(), board());
+    let boards = vec![Arc::clone(&one.0), Arc::clone(&other.0)];
+    let askers: Vec<_> = (0..2)
+        .map(|_| {
+            let boards = boards.clone();
+            std::thread::spawn(move || Board::ask(&boards).map(|laid| laid.len()))
+        })
+        .collect();
+    for _ in 0..2 {
+        for (board, woken) in [&one, &other] {
+            woken.recv().unwrap();
+            board.lay(moment);
+        }
+    }
+    assert!(askers.into_iter().all(|asker| asker.join().unwrap() == Some(2)));
 }
 
 #[test]
 fn ready_is_who_has_a_server_and_is_not_stopping() {
     let ready = |snapshot: Snapshot| {
         let (board, woken) = board();
-        let answering = Arc::clone(&board);
-        let asked = std::thread::spawn(move || (answering.answer("/ready"), answering.answer("/health")));
+        let desk = desk(&board);
+        let asked = std::thread::spawn(move || {
+            (desk.answer(Method::Get, "/ready"), desk.answer(Method::Get, "/health"))
+        });
         for _ in 0..2 {
             woken.recv().unwrap();
             board.lay(|| snapshot.clone());

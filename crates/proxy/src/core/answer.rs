@@ -7,6 +7,7 @@ use krarup_units::{Nanos, Stamp};
 use super::{Core, outcome_of};
 use crate::arena::{DETACHED, NOBODY};
 use crate::exchange::{Copies, Stage};
+use crate::meta;
 use crate::pool::Waiting;
 use crate::server::{Health, Pending};
 
@@ -259,6 +260,9 @@ impl Core {
             return;
         }
         let (pool, won) = (this.pool, this.hedged == Some(server));
+        if meta::wins(reply) && self.is_for_the_first(number, part, server, now) {
+            return;
+        }
         self.reader_is_done(number, part);
         if reply.class.is_error() && self.fall_back(number, part, now) {
             return;
@@ -268,11 +272,16 @@ impl Core {
         exchange.waiting -= 1;
         self.pools[pool].counts.hedges_won += u64::from(won);
         self.pools[pool].took(time);
-        if reply.class == Class::Values {
+        let as_meta = self.exchanges[number].as_meta;
+        if reply.class == Class::Values || as_meta {
             self.refill(number, part, reply);
-            self.look_elsewhere(number, part, reply, now);
+            let looks = self.look_elsewhere(number, part, reply, now);
+            if looks && as_meta {
+                // The only key is on its way again.
+                return;
+            }
         }
-        self.exchanges[number].merge.add(part, reply);
+        self.add_part(number, part, reply);
         self.complete_if_answered(number, now);
     }
 

@@ -115,17 +115,19 @@ impl Core {
             .filter(|route| route.rewrites())
             .map(|route| [&route.add[..], &key[route.stripped()..]].concat());
         let sent = rewritten.as_deref().unwrap_or(key);
-        let mut lifetimes = self.lifetimes(home, now);
         let gutter = self.holders_or_gutter(home, sent, &mut holders);
-        if let Some(gutter) = gutter {
-            lifetimes.cap = Some(lifetimes.cap.map_or(gutter.ttl, |cap| cap.min(gutter.ttl)));
-        }
         let pool = gutter.map_or(home, |gutter| gutter.pool);
+        let lifetimes = self.cap_for(home, pool, now);
         Place { home, pool, holders, rewritten, lifetimes }
     }
 
     /// The holders of a key in its pool; where all of them are down, those in the gutter that is returned.
-    fn holders_or_gutter(&mut self, home: usize, sent: &[u8], holders: &mut Vec<usize>) -> Option<StandIn> {
+    pub(super) fn holders_or_gutter(
+        &mut self,
+        home: usize,
+        sent: &[u8],
+        holders: &mut Vec<usize>,
+    ) -> Option<StandIn> {
         self.pools[home].holders(sent, holders);
         let gutter = self.pools[home].spec.gutter?;
         if self.pools[home].any_up(holders) {
@@ -572,9 +574,30 @@ impl Core {
         }
     }
 
+    /// How long what a part finds may live: as its keys' own pools say, and where another stands in for one of these, no longer than
+    /// it keeps things for it.
+    pub(super) fn lifetimes_of(&self, number: u32, part: u16, now: Stamp) -> Lifetimes {
+        let exchange = &self.exchanges[number];
+        let asked = exchange.parts[usize::from(part)].pool;
+        let mine = exchange.keys.iter().filter(|key| key.part == part);
+        let caps = mine.filter_map(|key| self.cap_for(key.pool, asked, now).cap);
+        Lifetimes { cap: caps.min(), ..self.lifetimes(asked, now) }
+    }
+
+    /// How long values may live whose keys belong to `home`, where the pool `asked` keeps them.
+    pub(super) fn cap_for(&self, home: usize, asked: usize, now: Stamp) -> Lifetimes {
+        let gutter = self.pools[home].spec.gutter.filter(|gutter| gutter.pool == asked && asked != home);
+        let own = self.lifetimes(home, now);
+        Lifetimes { cap: own.cap.into_iter().chain(gutter.map(|gutter| gutter.ttl)).min(), ..own }
+    }
+
     /// Asks a server for a part's keys: its own, or a second one while that has not answered.
     pub(super) fn ask_part_at(&mut self, number: u32, part: u16, server: usize, now: Stamp) {
-        let lifetimes = self.lifetimes(self.exchanges[number].parts[usize::from(part)].pool, now);
+        let lifetimes = if self.exchanges[number].retrieval.0.touches() {
+            self.lifetimes_of(number, part, now)
+        } else {
+            Lifetimes { cap: None, unix: 0 }
+        };
         let exchange = &mut self.exchanges[number];
         let (command, exptime) = exchange.retrieval;
         let count = exchange.keys.of(part).count();
@@ -586,9 +609,13 @@ impl Core {
         self.in_flight += 1;
         let generation = exchange.generation;
         let unique = command.with_unique();
-        let link = &mut self.servers[server];
-        link.expect(number, part, false, Expect::Values { keys: count as u32, unique });
-        write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.keys.of(part));
+        if exchange.as_meta {
+            self.write_meta_part(number, part, server, lifetimes);
+        } else {
+            let link = &mut self.servers[server];
+            link.expect(number, part, false, Expect::Values { keys: count as u32, unique });
+            write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.keys.of(part));
+        }
         self.touch_server(server);
         if first
             && command == Retrieval::Get
@@ -606,7 +633,7 @@ impl Core {
             let Some(part) = self.exchanges[number].parts.get(usize::from(key.part)).copied() else {
                 continue;
             };
-            let lifetimes = self.lifetimes(part.pool, now);
+            let lifetimes = self.cap_for(key.pool, part.pool, now);
             self.pools[part.pool].holders(key.sent, &mut holders);
             for &server in holders.iter().filter(|&&server| server != part.server) {
                 self.ask(server, number, place as u16, true, Expect::Touched, &mut |out| {

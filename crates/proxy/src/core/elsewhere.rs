@@ -9,6 +9,7 @@ use krarup_units::Stamp;
 use super::Core;
 use crate::arena::DETACHED;
 use crate::exchange::{Part, Stage};
+use crate::meta;
 use crate::server::Health;
 
 /// Bytes that may wait for a server before nothing is sent to it on the side.
@@ -50,13 +51,17 @@ impl Core {
         moved
     }
 
-    /// Keys that a part's server does not have are looked for at the next holder, then in the pool that is warm.
-    pub(super) fn look_elsewhere(&mut self, number: u32, part: u16, reply: &Reply<'_>, now: Stamp) {
+    /// Keys that a part's server does not have are looked for at the next holder, then in the pool that is warm. Whether there are
+    /// any.
+    pub(super) fn look_elsewhere(&mut self, number: u32, part: u16, reply: &Reply<'_>, now: Stamp) -> bool {
         let exchange = &self.exchanges[number];
         let pool = exchange.parts[usize::from(part)].pool;
         let spec = &self.pools[pool].spec;
         if exchange.retrieval.0 != Retrieval::Get || !(spec.fall_back_on_miss || spec.warm.is_some()) {
-            return;
+            return false;
+        }
+        if exchange.as_meta && reply.class != Class::MetaMiss {
+            return false;
         }
         let (on_miss, warm) = (spec.fall_back_on_miss, spec.warm);
         let mut values = reply.values().peekable();
@@ -79,12 +84,14 @@ impl Core {
                 moves.push((place, warm.pool, server));
             }
         }
-        if !moves.is_empty() {
+        let any = !moves.is_empty();
+        if any {
             self.pools[pool].counts.miss_retries += 1;
             self.exchanges[number].parts[usize::from(part)].missed = true;
             self.move_keys(number, part, &moves, now);
         }
         self.moves = moves;
+        any
     }
 
     /// A holder of the key in `pool` that has not been asked for it.
@@ -109,7 +116,7 @@ impl Core {
     }
 
     /// Keys of a part are asked for elsewhere, those that go to one server together.
-    fn move_keys(&mut self, number: u32, from: u16, moves: &[(usize, usize, usize)], now: Stamp) {
+    pub(super) fn move_keys(&mut self, number: u32, from: u16, moves: &[(usize, usize, usize)], now: Stamp) {
         let exchange = &mut self.exchanges[number];
         let old = exchange.parts.len();
         for &(place, pool, server) in moves {
@@ -131,9 +138,29 @@ impl Core {
 
     /// What a part found is stored where it had been missed before.
     pub(super) fn refill(&mut self, number: u32, part: u16, reply: &Reply<'_>) {
-        if reply.hits == 0 || self.exchanges[number].parts[usize::from(part)].before.is_none() {
+        if self.exchanges[number].parts[usize::from(part)].before.is_none() {
             return;
         }
+        if self.exchanges[number].as_meta {
+            return self.refill_meta(number, part, reply);
+        }
+        for value in reply.values() {
+            // `add`: what somebody has stored since is newer.
+            self.store_where_missed(number, part, value.key, Expect::Stored, &mut |out, ttl| {
+                write::storage(out, Storage::Add, value.key, value.flags, ttl, 0, value.data);
+            });
+        }
+    }
+
+    /// What a part has found under a key goes to those that did not have it, for as long as their pool says.
+    pub(super) fn store_where_missed(
+        &mut self,
+        number: u32,
+        part: u16,
+        key: &[u8],
+        expect: Expect,
+        request: &mut dyn FnMut(&mut Vec<u8>, i32),
+    ) {
         let found_in = self.exchanges[number].parts[usize::from(part)].pool;
         let missed: Vec<Part> = self.exchanges[number].lineage(part).filter(|part| part.missed).collect();
         let mut holders = std::mem::take(&mut self.holders);
@@ -141,20 +168,15 @@ impl Core {
             let spec = &self.pools[part.pool].spec;
             let ttl = if part.pool == found_in { spec.refill } else { spec.warm.map(|warm| warm.ttl) };
             let Some(ttl) = ttl else { continue };
-            for value in reply.values() {
-                holders.clear();
-                if part.pool == found_in {
-                    holders.push(part.server);
-                } else {
-                    self.pools[part.pool].holders(value.key, &mut holders);
-                }
-                for &server in &holders {
-                    self.pools[part.pool].counts.refills += 1;
-                    // `add`: what somebody has stored since is newer.
-                    self.ask_aside(part.pool, server, Expect::Stored, &mut |out| {
-                        write::storage(out, Storage::Add, value.key, value.flags, ttl, 0, value.data);
-                    });
-                }
+            holders.clear();
+            if part.pool == found_in {
+                holders.push(part.server);
+            } else {
+                self.pools[part.pool].holders(key, &mut holders);
+            }
+            for &server in &holders {
+                self.pools[part.pool].counts.refills += 1;
+                self.ask_aside(part.pool, server, expect, &mut |out| request(out, ttl));
             }
         }
         self.holders = holders;
@@ -239,6 +261,9 @@ impl Core {
         let pool = self.exchanges[number].keys.get(0).pool;
         let Some(shadow) = self.pools[pool].shadows_next() else { return };
         self.pools[pool].counts.shadowed += 1;
+        if self.exchanges[number].as_meta {
+            return self.shadow_meta(number, pool, shadow);
+        }
         let keys = std::mem::take(&mut self.exchanges[number].keys);
         let exptime = self.exchanges[number].retrieval.1;
         let mut holders = Vec::new();
@@ -256,15 +281,25 @@ impl Core {
 
     /// Whether a get for the same key is under way; then this one waits for its answer. If not, others may wait for this one's.
     pub(super) fn join_leader(&mut self, number: u32, pool: usize, key: &[u8]) -> bool {
-        if let Some(&leader) = self.pools[pool].leaders.get(key) {
+        let leader = if self.exchanges[number].as_meta {
+            self.meta_leader(number, pool, key)
+        } else {
+            self.pools[pool].leaders.get(key).copied()
+        };
+        if let Some(leader) = leader {
             self.pools[pool].counts.coalesced += 1;
             self.exchanges[leader].followers.push(number);
             let exchange = &mut self.exchanges[number];
             exchange.waiting = 1;
             return true;
         }
-        self.pools[pool].leaders.insert(key.to_vec(), number);
-        self.exchanges[number].leads = true;
+        let exchange = &mut self.exchanges[number];
+        exchange.leads = true;
+        if exchange.as_meta {
+            self.pools[pool].meta_leaders.entry(key.to_vec()).or_default().push(number);
+        } else {
+            self.pools[pool].leaders.insert(key.to_vec(), number);
+        }
         false
     }
 
@@ -272,6 +307,7 @@ impl Core {
     pub(super) fn forget_leader(&mut self, pool: usize, key: &[u8]) {
         if self.pools[pool].spec.coalesce {
             self.pools[pool].leaders.remove(key);
+            self.pools[pool].meta_leaders.remove(key);
         }
     }
 
@@ -280,9 +316,11 @@ impl Core {
         let exchange = &mut self.exchanges[number];
         exchange.leads = false;
         let key = exchange.keys.get(0);
-        let leaders = &mut self.pools[key.pool].leaders;
-        if leaders.get(key.sent) == Some(&number) {
-            leaders.remove(key.sent);
+        let pool = &mut self.pools[key.pool];
+        if exchange.as_meta {
+            pool.leads_no_more(key.sent, number);
+        } else if pool.leaders.get(key.sent) == Some(&number) {
+            pool.leaders.remove(key.sent);
         }
         if exchange.followers.is_empty() {
             return;
@@ -292,6 +330,14 @@ impl Core {
         let merged = exchange.merge.render(&exchange.keys, &mut bytes);
         let (class, hits, failure) = (merged.class, merged.hits, exchange.failure);
         exchange.merge.known(class, hits, &bytes);
+        if exchange.as_meta && meta::is_stale(&Reply { class, hits, bytes: &bytes }) {
+            // One of those who ask is told that it has won, and the others that it is somebody else.
+            for follower in followers.drain(..) {
+                self.exchanges[follower].waiting = 0;
+                self.ask_meta(follower, now);
+                self.complete_if_answered(follower, now);
+            }
+        }
         for follower in followers.drain(..) {
             let exchange = &mut self.exchanges[follower];
             exchange.merge.known(class, hits, &bytes);

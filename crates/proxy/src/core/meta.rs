@@ -1,12 +1,15 @@
 //! Meta commands on their way to the holders of their key: [`crate::meta`] says to whom.
 
 use krarup_memcache::request::LONGEST_NAME;
-use krarup_memcache::{Class, Meta, MetaCommand, Parsed, Reply, Request, request};
+use krarup_memcache::{
+    Class, Expect, Limits, Meta, MetaCommand, Parsed, Reply, Request, Retrieval, Storage, request, write,
+};
 use krarup_units::Stamp;
 
 use super::Core;
-use crate::exchange::Copies;
+use crate::exchange::{Copies, Part};
 use crate::meta::{self, Role, Rule};
+use crate::pool::Lifetimes;
 use crate::server::Health;
 use crate::topology::Route;
 
@@ -31,11 +34,16 @@ impl Core {
                 meta::write(out, request, sent, Role::Answers, lifetimes);
             });
         }
+        let home = route.map_or(self.exchanges[number].entry, |route| route.pool);
+        if self.pools[home].needs_a_second_look() {
+            return self.read_meta(number, request, key, rule, now);
+        }
         let place = self.locate(self.exchanges[number].entry, key, now);
         let sent = place.key(key);
         if !self.admit(number, place.home, sent, now) {
             return self.put_back(place);
         }
+        self.pools[place.pool].reads_one();
         let written = if request.base64 { request.key } else { sent };
         let first = place.holders[0];
         let server = match rule {
@@ -87,5 +95,185 @@ impl Core {
         }
         self.exchanges[number].request = raw;
         true
+    }
+
+    // ---- reads that may be looked at again ------------------------------------------------------------------
+
+    /// A read in a pool where it may be asked again elsewhere, wait for a reader, or share another's answer: the only part of a
+    /// retrieval of one key, whose words are kept.
+    fn read_meta(&mut self, number: u32, request: &Meta<'_>, name: &[u8], rule: Rule, now: Stamp) {
+        let exchange = &mut self.exchanges[number];
+        exchange.as_meta = true;
+        let kind = match rule {
+            Rule::Anybody => Retrieval::Get,
+            // As with `gats` nobody stands in for the first holder; as with `gat` all of them are told.
+            Rule::FirstAndTold => Retrieval::Gat,
+            _ => Retrieval::Gets,
+        };
+        exchange.retrieval = (kind, 0);
+        exchange.request.clear();
+        write::meta(&mut exchange.request, request);
+        exchange.keys.clear(usize::MAX);
+        match self.routes.find(name) {
+            Some(route) => exchange.keys.push(name, route.pool, route.stripped(), &route.add),
+            None => exchange.keys.push(name, exchange.entry, 0, b""),
+        }
+        let keys = std::mem::take(&mut self.exchanges[number].keys);
+        let key = keys.get(0);
+        let admitted = self.admit(number, key.pool, key.sent, now);
+        let shares = admitted && kind == Retrieval::Get && self.pools[key.pool].spec.coalesce;
+        let waits = shares && self.join_leader(number, key.pool, key.sent);
+        self.exchanges[number].keys = keys;
+        if admitted && !waits {
+            self.ask_meta(number, now);
+            self.shadow_read(number, kind);
+        }
+    }
+
+    /// Asks the holder that is to be read, and tells the others where they are to be told.
+    pub(super) fn ask_meta(&mut self, number: u32, now: Stamp) {
+        let mut keys = std::mem::take(&mut self.exchanges[number].keys);
+        let mut holders = std::mem::take(&mut self.holders);
+        let key = keys.get(0);
+        let gutter = self.holders_or_gutter(key.pool, key.sent, &mut holders);
+        let pool = gutter.map_or(key.pool, |gutter| gutter.pool);
+        let kind = self.exchanges[number].retrieval.0;
+        self.pools[pool].reads_one();
+        let (server, asked) = match kind {
+            Retrieval::Get => (self.choose(pool, &holders, 1, now), &holders[..]),
+            _ => {
+                let first = holders[0];
+                (Some(first).filter(|&first| self.servers[first].health == Health::Up), &holders[..1])
+            }
+        };
+        match server {
+            Some(server) => self.exchanges[number].parts.push(Part::of(server, pool, None)),
+            None => self.nobody_is_up(number, 0, asked),
+        }
+        keys.assign(0, 0);
+        self.exchanges[number].keys = keys;
+        if server.is_some() {
+            self.ask_part(number, 0, now);
+        }
+        if kind.touches() && holders.len() > 1 {
+            let lifetimes = self.cap_for(self.exchanges[number].keys.get(0).pool, pool, now);
+            let words = std::mem::take(&mut self.exchanges[number].request);
+            let asked = own(&words, &self.settings.limits);
+            let sent = self.exchanges[number].keys.get(0).sent.to_vec();
+            let sent = if asked.base64 { asked.key } else { &sent };
+            for (part, &other) in holders.iter().enumerate().skip(1) {
+                self.ask(other, number, part as u16, true, asked.expect(), &mut |out| {
+                    meta::write(out, &asked, sent, Role::Told, lifetimes);
+                });
+            }
+            self.exchanges[number].request = words;
+        }
+        self.holders = holders;
+    }
+
+    /// Writes a part for its server; with one flag more where what it finds is to be stored elsewhere.
+    pub(super) fn write_meta_part(&mut self, number: u32, part: u16, server: usize, lifetimes: Lifetimes) {
+        let exchange = &mut self.exchanges[number];
+        let refills = exchange.lineage(part).any(|part| part.missed);
+        let asked = own(&exchange.request, &self.settings.limits);
+        let more = refills && meta::lacks_flags(&asked);
+        let sent = if asked.base64 { asked.key } else { exchange.keys.get(0).sent };
+        let link = &mut self.servers[server];
+        link.expect(number, part, false, asked.expect());
+        meta::write(link.out.tail(), &asked, sent, Role::Answers, lifetimes);
+        if more {
+            meta::ask_for_flags(link.out.tail());
+        }
+        exchange.parts[usize::from(part)].asks_for_flags = more;
+    }
+
+    /// A part's answer becomes the reply, without what the client did not ask for.
+    pub(super) fn add_part(&mut self, number: u32, part: u16, reply: &Reply<'_>) {
+        let exchange = &mut self.exchanges[number];
+        if exchange.parts[usize::from(part)].asks_for_flags && reply.class == Class::MetaValue {
+            let bytes = meta::without_flags(reply);
+            return exchange.merge.add(part, &Reply { bytes: &bytes, ..*reply });
+        }
+        exchange.merge.add(part, reply);
+    }
+
+    /// A server says that the client has won. Unless it is the key's first holder, that one gives this out, once; whether it has yet
+    /// to speak.
+    pub(super) fn is_for_the_first(&mut self, number: u32, part: u16, server: usize, now: Stamp) -> bool {
+        let exchange = &self.exchanges[number];
+        let this = exchange.parts[usize::from(part)];
+        let mut holders = std::mem::take(&mut self.holders);
+        self.pools[this.pool].holders(exchange.keys.get(0).sent, &mut holders);
+        let first = holders[0];
+        self.holders = holders;
+        if first == server
+            || self.servers[first].health != Health::Up
+            || exchange.retrieval.0 != Retrieval::Get
+        {
+            return false;
+        }
+        if exchange.lineage(part).any(|part| part.was_asked(first)) {
+            // Asked at the same time, it will say; asked before, it has nothing to say.
+            return this.open > 0 && this.was_asked(first);
+        }
+        self.reader_is_done(number, part);
+        let exchange = &mut self.exchanges[number];
+        exchange.parts[usize::from(part)].answered = true;
+        exchange.waiting -= 1;
+        self.move_keys(number, part, &[(0, this.pool, first)], now);
+        true
+    }
+
+    /// The value that a part has found goes to those that did not have it, unless it is one that is to be fetched anew.
+    pub(super) fn refill_meta(&mut self, number: u32, part: u16, reply: &Reply<'_>) {
+        let (Some(data), Some(flags)) = (reply.meta_value(), meta::flags_told(reply)) else { return };
+        if meta::is_stale(reply) {
+            return;
+        }
+        let words = std::mem::take(&mut self.exchanges[number].request);
+        let asked = own(&words, &self.settings.limits);
+        let sent = self.exchanges[number].keys.get(0).sent.to_vec();
+        let expect = match asked.base64 {
+            true => Expect::Meta { command: MetaCommand::Set, value: false },
+            false => Expect::Stored,
+        };
+        self.store_where_missed(number, part, &sent, expect, &mut |out, ttl| {
+            if asked.base64 {
+                write::meta_add(out, asked.key, flags, ttl, data);
+            } else {
+                write::storage(out, Storage::Add, &sent, flags, ttl, 0, data);
+            }
+        });
+        self.exchanges[number].request = words;
+    }
+
+    /// The shadow gets the same read.
+    pub(super) fn shadow_meta(&mut self, number: u32, pool: usize, shadow: usize) {
+        let words = std::mem::take(&mut self.exchanges[number].request);
+        let asked = own(&words, &self.settings.limits);
+        let sent = self.exchanges[number].keys.get(0).sent.to_vec();
+        let mut holders = Vec::new();
+        self.pools[shadow].holders(&sent, &mut holders);
+        let sent = if asked.base64 { asked.key } else { &sent };
+        let lifetimes = Lifetimes { cap: None, unix: 0 };
+        self.ask_aside(pool, holders[0], asked.expect(), &mut |out| {
+            meta::write(out, &asked, sent, Role::Answers, lifetimes);
+        });
+        self.exchanges[number].request = words;
+    }
+
+    /// The request that fetches a key in the very words of this one.
+    pub(super) fn meta_leader(&self, number: u32, pool: usize, key: &[u8]) -> Option<u32> {
+        let words = &self.exchanges[number].request;
+        let leaders = self.pools[pool].meta_leaders.get(key)?;
+        leaders.iter().copied().find(|&leader| self.exchanges[leader].request == *words)
+    }
+}
+
+/// A read that was kept, in its words as they were written.
+fn own<'a>(words: &'a [u8], limits: &Limits) -> Meta<'a> {
+    match request::parse(words, limits) {
+        Parsed::Complete { message: Request::Meta(meta), .. } => meta,
+        other => unreachable!("what was a request when it was kept is none now: {other:?}"),
     }
 }

@@ -176,7 +176,8 @@ impl Core {
             }
         }
         // One place in the queue wakes one client; the next place, the next. Who is woken in vain would lose its turn.
-        while self.has_room()
+        while !self.starving.is_empty()
+            && self.has_room()
             && self.runnable.len() + self.dispatch.waiting() + self.queued_at_servers
                 < self.settings.queue.max(1)
             && let Some(id) = self.starving.pop_front()

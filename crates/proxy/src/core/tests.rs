@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use krarup_memcache::{Request as Asked, Store};
+use krarup_memcache::{Meta, MetaCommand, Request as Asked, Store, response};
 use krarup_record::{Parts, Settings as RecordSettings};
 use proptest::prelude::*;
 
 use super::*;
 use crate::placement::{Distribution, KeyHash, Member, Placement};
-use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, WhenDown, Writes};
+use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_memcache::write;
 
 mod meta;
@@ -433,6 +433,31 @@ struct Memory {
 }
 
 impl Memory {
+    /// `mg` with the flags v k f O.
+    fn look(&self, meta: &Meta<'_>, out: &mut Vec<u8>) -> Class {
+        let value = self.values.get(meta.key);
+        let (class, code) = match value {
+            None => (Class::MetaMiss, "EN".to_owned()),
+            Some(value) if meta.has_any(b"v") => (Class::MetaValue, format!("VA {}", value.len())),
+            Some(_) => (Class::MetaDone, "HD".to_owned()),
+        };
+        out.extend_from_slice(code.as_bytes());
+        for (letter, token) in meta.flags.iter().filter(|_| class != Class::MetaMiss) {
+            match letter {
+                b'k' => out.extend([b" k", meta.key].concat()),
+                b'f' => out.extend_from_slice(b" f0"),
+                b'O' => out.extend([b" O", token].concat()),
+                _ => {}
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+        if class == Class::MetaValue {
+            out.extend_from_slice(value.expect("a hit"));
+            out.extend_from_slice(b"\r\n");
+        }
+        class
+    }
+
     fn answer(&mut self, bytes: &[u8]) -> (usize, Vec<u8>) {
         let Parsed::Complete { message, used } = request::parse(bytes, &Limits::default()) else {
             panic!("the core sends whole requests: {:?}", String::from_utf8_lossy(bytes))
@@ -455,6 +480,12 @@ impl Memory {
                 let known = self.values.remove(key).is_some();
                 out.extend_from_slice(if known { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" });
             }
+            Asked::Meta(meta) if meta.command == MetaCommand::Get => {
+                let class = self.look(&meta, &mut out);
+                if meta.quiet && response::suppressed(meta.command, class) {
+                    out.clear();
+                }
+            }
             other => panic!("not asked here: {other:?}"),
         }
         (used, out)
@@ -463,7 +494,7 @@ impl Memory {
 
 /// What one client does; its keys are its own, so that its replies do not depend on the others.
 fn dialogue() -> impl Strategy<Value = Vec<(u8, u8, u8)>> {
-    prop::collection::vec((0_u8..4, 0_u8..4, any::<u8>()), 0..12)
+    prop::collection::vec((0_u8..5, 0_u8..4, any::<u8>()), 0..12)
 }
 
 proptest! {
@@ -523,6 +554,12 @@ proptest! {
                     1 => {
                         let keys: Vec<_> = (0..4).map(|key| format!("{number}-{key}")).collect();
                         write::retrieve(&mut request, krarup_memcache::Retrieval::Get, 0, keys.iter().map(String::as_bytes));
+                    }
+                    4 => {
+                        let flags = ["", " v", " v f", " v q O9", " q", " v k f"][usize::from(value) % 6];
+                        // A route that renames a key does not let it be told.
+                        let flags = if number == 0 { flags.replace(" k", "") } else { flags.to_owned() };
+                        request.extend_from_slice(format!("mg {key}{flags}\r\n").as_bytes());
                     }
                     2 => write::storage(&mut request, Storage::Set, key.as_bytes(), 0, 0, 0, &vec![value; value as usize / 4]),
                     _ => write::delete(&mut request, key.as_bytes()),
@@ -595,7 +632,7 @@ proptest! {
     /// every client in order.
     #[test]
     fn every_request_is_answered_exactly_once_whatever_is_lost(
-        steps in prop::collection::vec((0_u8..7, 0_usize..3), 0..200),
+        steps in prop::collection::vec((0_u8..8, 0_usize..3), 0..200),
         workers in prop::option::of(1_u32..3),
         copies in prop::option::of(1_usize..4),
         policies in (0_usize..4, 0_usize..5),
@@ -633,6 +670,8 @@ proptest! {
                 match line.split(' ').next() {
                     Some("get") => owed[server].push_back("END\r\n"),
                     Some("set" | "add") => owed[server].push_back("STORED\r\n"),
+                    // Some are to be fetched anew, as this server sees it.
+                    Some("mg") => owed[server].push_back(["EN\r\n", "HD W X\r\n", "HD\r\n"][(line.len() + server) % 3]),
                     _ => {}
                 }
             }
@@ -652,6 +691,10 @@ proptest! {
                 6 => {
                     sent += 1;
                     world.send(client, format!("set k{server} 0 0 1\r\nx\r\n"));
+                }
+                7 => {
+                    sent += 1;
+                    world.send(client, format!("mg {}\r\n", "m".repeat(server + 1)));
                 }
                 2 if world.core.server_is_up(server) => take_up(&mut world, &mut owed, server),
                 3 => {
@@ -681,7 +724,7 @@ proptest! {
         }
         let replies = world.replied(client);
         prop_assert_eq!(replies.lines().count(), sent);
-        prop_assert!(replies.lines().all(|line| matches!(line, "END" | "STORED") || line.starts_with("SERVER_ERROR server-")));
+        prop_assert!(replies.lines().all(|line| matches!(line, "END" | "STORED" | "EN" | "HD" | "HD W X") || line.starts_with("SERVER_ERROR server-")));
         prop_assert_eq!(world.rows.lock().unwrap().len(), sent);
         prop_assert_eq!((world.core.unfinished(), world.core.in_flight(), world.core.dispatch().busy()), (0, 0, 0));
         prop_assert_eq!((world.core.queued_at_servers, world.core.pools()[0].busy), (0, 0));

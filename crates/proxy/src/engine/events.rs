@@ -11,26 +11,32 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use krarup_net::mio::unix::SourceFd;
 use krarup_net::mio::{Events, Interest, Poll, Token, Waker};
 use krarup_net::signal::Signals;
-use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, listen};
+use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, Stream, http, listen};
 use krarup_record::Outcome;
 use krarup_units::{Nanos, Stamp};
 
-use crate::admin::{self, Board, Snapshot};
+use crate::admin::{self, Board, Desk, Snapshot};
 use crate::config::Config;
 use crate::core::Core;
+use crate::dispatch::Common;
 use crate::edge::Credentials;
-use crate::engine::outlook::{News, Numbers, Outlook, Resolved, Source};
+use crate::engine::outlook::{Hearer, News, Numbers, Outlook, Resolved, Source};
 use crate::engine::plain;
 use crate::gate::Knock;
 use crate::hold::Hold;
 use crate::patience::{Patience, Waited};
 use crate::topology::Topology;
+
+mod crew;
+
+use crew::{Books, Crew, Order, Place};
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
@@ -103,16 +109,68 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// Runs the proxy until SIGINT or SIGTERM. At SIGHUP the configuration is read again. `core` is for the configuration as it was
-/// resolved.
+/// Tells the operator.
+type Tell = Box<dyn FnMut(Notice) + Send>;
+
+/// Runs the proxy until SIGINT or SIGTERM. At SIGHUP the configuration is read again. There is an event loop for each of `cores`, which are
+/// for the configuration as it was resolved; what they recorded is added up at the end.
 ///
 /// # Errors
 /// Before the first client is accepted: the port cannot be had, a name cannot be resolved, the system refuses.
-pub fn run(source: Source, core: Core, clock: Clock, notice: impl FnMut(Notice)) -> Result<Ended, String> {
+pub fn run(
+    source: Source,
+    cores: Vec<Core>,
+    clock: Clock,
+    notice: impl FnMut(Notice) + Send + 'static,
+) -> Result<Ended, String> {
     let started = clock.now();
-    let mut engine = Engine::start(source, core, clock, notice)?;
-    engine.run().map_err(|error| format!("the event loop failed: {error}"))?;
-    let mut core = engine.core;
+    let system = |error: io::Error| format!("cannot start an event loop: {error}");
+    let polls: Vec<Poll> = cores.iter().map(|_| Poll::new()).collect::<Result<_, _>>().map_err(system)?;
+    let wakers = polls.iter().map(|poll| Waker::new(poll.registry(), ASKED).map(Arc::new));
+    let wakers: Vec<_> = wakers.collect::<Result<_, _>>().map_err(system)?;
+    let resolved = source.resolved.clone();
+    let credentials = Arc::new(resolved.config.edge.credentials()?);
+    let mut places = Vec::new();
+    let mut cores = cores;
+    if cores.len() > 1 {
+        let common = Common::new(cores.len(), resolved.config.workers, resolved.config.queue);
+        let common = Arc::new(common);
+        places = Crew::gather(&wakers, &common)?;
+        for (place, core) in cores.iter_mut().enumerate() {
+            core.join(Arc::clone(&common), place);
+        }
+    }
+    let notice = Arc::new(Mutex::new(notice));
+    let tell = |all: bool| -> Tell {
+        let notice = Arc::clone(&notice);
+        Box::new(move |told| {
+            // What every loop sees, the first one tells.
+            if all || matches!(told, Notice::Cut(..) | Notice::Unfinished(_)) {
+                notice.lock().unwrap_or_else(PoisonError::into_inner)(told);
+            }
+        })
+    };
+    let mut places = places.into_iter();
+    let mut engines = Vec::new();
+    for (number, (poll, core)) in polls.into_iter().zip(cores).enumerate() {
+        let (place, tell) = (places.next(), tell(number == 0));
+        let engine = Engine::before(&resolved, core, clock, tell, poll, Arc::clone(&credentials), place);
+        engines.push(engine.map_err(system)?);
+    }
+    let mut others = engines.split_off(1).into_iter();
+    let mut first = engines.pop().ok_or("there is no core to run")?;
+    first.lead(source, &wakers[0])?;
+    let spawn = |mut engine: Engine<Tell>| {
+        let name = "krarup-loop".into();
+        thread::Builder::new().name(name).spawn(move || engine.run().map(|()| engine.core)).map_err(system)
+    };
+    let threads = others.by_ref().map(spawn).collect::<Result<Vec<_>, _>>()?;
+    first.run().map_err(|error| format!("the event loop failed: {error}"))?;
+    let mut core = first.core;
+    for thread in threads {
+        let other = thread.join().map_err(|_| "an event loop has panicked".to_owned())?;
+        core.absorb(&other.map_err(|error| format!("an event loop failed: {error}"))?);
+    }
     let stopped = clock.now();
     core.advance(stopped);
     Ok(Ended { core, started, stopped })
@@ -120,19 +178,22 @@ pub fn run(source: Source, core: Core, clock: Clock, notice: impl FnMut(Notice))
 
 struct Engine<N> {
     config: Config,
-    outlook: Outlook,
+    /// Where news come from; of several loops only the first hears them.
+    outlook: Option<Outlook>,
     core: Core,
     clock: Clock,
     notice: N,
     poll: Poll,
     /// The servers' connections alone; ready in `poll` when one of them is.
     server_poll: Poll,
-    signals: Signals,
+    signals: Option<Signals>,
+    /// Its place among several.
+    crew: Option<Place>,
     entrances: Vec<Entrance>,
     /// One more with each listening socket: two never have the same token.
     entrances_made: usize,
     coming: Option<Coming>,
-    credentials: Credentials,
+    credentials: Arc<Credentials>,
     patience: Patience,
     /// Whether so much waits in buffers that no more requests are read.
     full: bool,
@@ -147,8 +208,11 @@ struct Engine<N> {
     ready: Vec<u32>,
     scratch: Vec<u8>,
     hold: Hold,
-    /// Where numbers are laid down for monitoring.
-    board: Option<Arc<Board>>,
+    /// Where numbers are laid down for monitoring, if this is the only loop.
+    board: Option<Arc<Board<Snapshot>>>,
+    /// What answers monitoring, and where that was said to be.
+    admin: Option<(Address, http::Server)>,
+    waker: Option<Arc<Waker>>,
     /// When what is in flight must be done, once a stop was asked for.
     stop_by: Option<Stamp>,
     /// Bytes read from clients since servers were last written to.
@@ -174,8 +238,12 @@ struct Coming {
     entrances: Vec<(Address, usize)>,
     /// Listening sockets that are new.
     opened: Vec<(Address, Listener)>,
-    credentials: Credentials,
+    /// What answers monitoring, where it is new.
+    admin: Option<(Address, http::Server)>,
+    credentials: Arc<Credentials>,
     servers: Vec<usize>,
+    /// Who wants to hear of it.
+    hearer: Option<Hearer>,
     /// It does not wait longer than this.
     until: Stamp,
 }
@@ -252,52 +320,36 @@ impl ServerLink {
 }
 
 impl<N: FnMut(Notice)> Engine<N> {
-    fn start(source: Source, core: Core, clock: Clock, mut notice: N) -> Result<Self, String> {
-        let Resolved { config, numbers } = source.resolved.clone();
-        let system = |error: io::Error| format!("cannot start an event loop: {error}");
-        let poll = Poll::new().map_err(system)?;
-        let server_poll = Poll::new().map_err(system)?;
-        poll.registry()
-            .register(&mut SourceFd(&server_poll.as_raw_fd()), SERVERS_READY, Interest::READABLE)
-            .map_err(system)?;
-        let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
-        let credentials = config.edge.credentials()?;
-        let mut inherited = listen::inherited().into_iter();
-        let mut entrances = Vec::new();
-        for (address, pool) in config.listeners()? {
-            let listener = match inherited.next() {
-                Some(listener) => listener,
-                None => listen_at(&config, &address)?,
-            };
-            let token = Token(LISTENERS + entrances.len());
-            entrances.push(Entrance { address, pool, listener, token });
-        }
-        let mut core = core;
-        core.sign_in_with(credentials.login.clone());
-        let waker = Arc::new(Waker::new(poll.registry(), ASKED).map_err(system)?);
-        let board = match &config.admin {
-            Some(address) => {
-                let board = Board::new(Arc::clone(&waker));
-                notice(Notice::Admin(admin::serve(address, Arc::clone(&board))?));
-                Some(board)
-            }
-            None => None,
-        };
+    /// A loop before the servers of a configuration. Nobody can come in yet.
+    fn before(
+        resolved: &Resolved,
+        core: Core,
+        clock: Clock,
+        notice: N,
+        poll: Poll,
+        credentials: Arc<Credentials>,
+        crew: Option<Place>,
+    ) -> io::Result<Self> {
+        let Resolved { config, numbers } = resolved.clone();
+        let server_poll = Poll::new()?;
+        let servers_ready = server_poll.as_raw_fd();
+        poll.registry().register(&mut SourceFd(&servers_ready), SERVERS_READY, Interest::READABLE)?;
         let now = clock.now();
         let addresses = config.addresses().into_iter();
         let servers = addresses.map(|address| ServerLink::to(address, &numbers, now)).collect();
-        // A loop that cannot be woken hears the news at its next pass.
-        let outlook = Outlook::begin(source, move || _ = waker.wake());
+        let mut core = core;
+        core.sign_in_with(credentials.login.clone());
         Ok(Self {
-            outlook,
+            outlook: None,
             core,
             clock,
             notice,
             poll,
             server_poll,
-            signals,
-            entrances_made: entrances.len(),
-            entrances,
+            signals: None,
+            crew,
+            entrances_made: 0,
+            entrances: Vec::new(),
             coming: None,
             credentials,
             patience: Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now),
@@ -310,13 +362,66 @@ impl<N: FnMut(Notice)> Engine<N> {
             ready: Vec::new(),
             scratch: vec![0; CLIENT_READ],
             hold: Hold::new(config.hold),
-            board,
+            board: None,
+            admin: None,
+            waker: None,
             stop_by: None,
             taken_in: 0,
             some_servers: Vec::new(),
             some_clients: Vec::new(),
             config,
         })
+    }
+
+    /// What the first loop, or the only one, does for all: it listens, hears signals and news, and answers monitoring.
+    fn lead(&mut self, source: Source, waker: &Arc<Waker>) -> Result<(), String> {
+        let system = |error: io::Error| format!("cannot start an event loop: {error}");
+        self.signals = Some(Signals::register(self.poll.registry(), STOP, RELOAD).map_err(system)?);
+        let mut inherited = listen::inherited().into_iter();
+        for (address, pool) in self.config.listeners()? {
+            let listener = match inherited.next() {
+                Some(listener) => listener,
+                None => listen_at(&self.config, &address)?,
+            };
+            let token = Token(LISTENERS + self.entrances.len());
+            self.entrances.push(Entrance { address, pool, listener, token });
+        }
+        self.entrances_made = self.entrances.len();
+        self.waker = Some(Arc::clone(waker));
+        // A loop that cannot be woken hears the news at its next pass.
+        let wake = Arc::clone(waker);
+        self.outlook = Some(Outlook::begin(source, move || _ = wake.wake()));
+        if let Some(address) = self.config.admin.clone() {
+            self.admin = Some((address.clone(), self.monitor(&address)?));
+            self.tell_admin();
+        }
+        Ok(())
+    }
+
+    /// Answers monitoring at `address`.
+    fn monitor(&mut self, address: &Address) -> Result<http::Server, String> {
+        let ask: Box<dyn Fn() -> Option<Snapshot> + Send> = match &self.crew {
+            Some(place) => {
+                let crew = Arc::clone(&place.crew);
+                Box::new(move || {
+                    let books = crew.books()?;
+                    Some(Snapshot::of(&books.core, books.now, books.stopping))
+                })
+            }
+            None => {
+                let waker = self.waker.as_ref().expect("the loop can be woken");
+                let board = Arc::clone(self.board.get_or_insert_with(|| Board::new(Arc::clone(waker))));
+                Box::new(move || Board::ask(std::slice::from_ref(&board))?.pop())
+            }
+        };
+        let reload = self.outlook.as_ref().expect("it hears the news").reload();
+        admin::serve(address, Desk { ask, reload: Box::new(reload) })
+    }
+
+    fn tell_admin(&mut self) {
+        if let Some((_, server)) = &self.admin {
+            (self.notice)(Notice::Admin(server.address.clone()));
+        }
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -354,6 +459,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
             let mut accept = false;
             let mut reload = false;
+            let mut woken = false;
             for event in &answers {
                 let server = event.token().0 - SERVERS;
                 let link = &mut self.servers[server];
@@ -371,9 +477,10 @@ impl<N: FnMut(Notice)> Engine<N> {
             for event in &events {
                 match event.token() {
                     STOP => self.stop(),
-                    RELOAD => reload = self.signals.reloads() > 0,
+                    RELOAD => reload = self.signals.as_mut().is_some_and(|signals| signals.reloads() > 0),
                     // It is answered below.
-                    ASKED | SERVERS_READY => {}
+                    ASKED => woken = true,
+                    SERVERS_READY => {}
                     Token(token) if token < SERVERS => accept = true,
                     Token(token) => {
                         let id = (token - CLIENTS) as u32;
@@ -416,11 +523,14 @@ impl<N: FnMut(Notice)> Engine<N> {
             if accept {
                 self.accept();
             }
-            if reload {
-                self.outlook.read_again();
+            if reload && let Some(outlook) = &self.outlook {
+                outlook.read_again();
             }
-            while let Some(news) = self.outlook.next() {
+            while let Some(news) = self.outlook.as_ref().and_then(Outlook::next) {
                 self.hear(news);
+            }
+            if self.crew.is_some() {
+                self.attend(woken);
             }
             self.flush();
             self.relieve();
@@ -535,49 +645,24 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn accept_at(&mut self, entrance: usize) {
         while self.accepting == Accepting::Yes {
             let Entrance { listener, pool, .. } = &self.entrances[entrance];
+            let pool = *pool;
             match listener.accept() {
                 Ok(stream) => {
-                    let full = self.core.clients() >= self.config.max_connections;
-                    let id = if full { u32::MAX } else { self.core.client_opened_at(*pool) };
-                    let token = Token(if full { usize::MAX - 1 } else { CLIENTS + id as usize });
-                    let Ok(mut conn) = Conn::accepted(stream, self.poll.registry(), token) else {
-                        if !full {
-                            self.core.client_gone(id, self.clock.now());
-                        }
-                        continue;
+                    let clients = match &self.crew {
+                        Some(place) => place.crew.clients(),
+                        None => self.core.clients(),
                     };
-                    if full {
-                        self.core.client_refused();
-                        let _ = conn.write(b"ERROR Too many open connections\r\n");
+                    if clients >= self.config.max_connections {
+                        self.turn_away(stream);
                         continue;
                     }
-                    let now = self.clock.now();
-                    if self.config.edge.keep_alive > Nanos::ZERO {
-                        // Whose socket does not know it does without.
-                        let _ = conn.keep_alive(self.config.edge.keep_alive);
+                    let mine = match &self.crew {
+                        Some(place) => place.seat(stream, pool),
+                        None => Some(stream),
+                    };
+                    if let Some(stream) = mine {
+                        self.welcome(stream, pool);
                     }
-                    if let Some(acceptor) = &self.credentials.acceptor
-                        && conn.encrypt_accepted(acceptor).is_err()
-                    {
-                        self.core.client_gone(id, now);
-                        continue;
-                    }
-                    let place = id as usize;
-                    if self.clients.len() <= place {
-                        self.clients.resize_with(place + 1, || None);
-                    }
-                    self.clients[place] = Some(ClientLink {
-                        conn,
-                        inbox: Inbox::default(),
-                        received: now,
-                        begun: None,
-                        admitted: self.credentials.users.is_none(),
-                        readable: true,
-                        writable: true,
-                        end_near: false,
-                        ended: false,
-                    });
-                    self.ready.push(id);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The one that was to be accepted has gone again.
@@ -590,6 +675,56 @@ impl<N: FnMut(Notice)> Engine<N> {
                     return;
                 }
             }
+        }
+    }
+
+    /// One client more than there may be is told so.
+    fn turn_away(&mut self, stream: Stream) {
+        self.core.client_refused();
+        if let Ok(mut conn) = Conn::accepted(stream, self.poll.registry(), Token(usize::MAX - 1)) {
+            let _ = conn.write(b"ERROR Too many open connections\r\n");
+        }
+    }
+
+    /// A client is to be served here, where keys belong to the pool `entry`.
+    fn welcome(&mut self, stream: Stream, entry: usize) {
+        let id = self.core.client_opened_at(entry);
+        let now = self.clock.now();
+        let conn = Conn::accepted(stream, self.poll.registry(), Token(CLIENTS + id as usize));
+        let conn = conn.and_then(|mut conn| {
+            if self.config.edge.keep_alive > Nanos::ZERO {
+                // Whose socket does not know it does without.
+                let _ = conn.keep_alive(self.config.edge.keep_alive);
+            }
+            if let Some(acceptor) = &self.credentials.acceptor {
+                conn.encrypt_accepted(acceptor)?;
+            }
+            Ok(conn)
+        });
+        let Ok(conn) = conn else { return self.leave(id, now) };
+        let place = id as usize;
+        if self.clients.len() <= place {
+            self.clients.resize_with(place + 1, || None);
+        }
+        self.clients[place] = Some(ClientLink {
+            conn,
+            inbox: Inbox::default(),
+            received: now,
+            begun: None,
+            admitted: self.credentials.users.is_none(),
+            readable: true,
+            writable: true,
+            end_near: false,
+            ended: false,
+        });
+        self.ready.push(id);
+    }
+
+    /// A client is no more.
+    fn leave(&mut self, id: u32, now: Stamp) {
+        self.core.client_gone(id, now);
+        if let Some(place) = &self.crew {
+            place.one_left();
         }
     }
 
@@ -715,7 +850,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn close_client(&mut self, id: u32) {
         let Some(mut link) = self.clients[id as usize].take() else { return };
         let now = self.clock.now();
-        self.core.client_gone(id, now);
+        self.leave(id, now);
         if link.ended {
             return;
         }
@@ -728,7 +863,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// The connection is broken, nobody reads any more.
     fn drop_client(&mut self, id: u32) {
         self.clients[id as usize] = None;
-        self.core.client_gone(id, self.clock.now());
+        self.leave(id, self.clock.now());
     }
 
     // ---- servers ----------------------------------------------------------------------------------------
@@ -875,17 +1010,18 @@ impl<N: FnMut(Notice)> Engine<N> {
                 _ => {}
             }
         }
-        let here = |coming: &mut Coming| {
-            coming.until <= now || coming.servers.iter().all(|&server| self.servers[server].tried)
-        };
-        if let Some(coming) = self.coming.take_if(here) {
-            self.take_over(coming, now);
-        }
+        self.await_coming(now);
         self.core.tick(now);
         self.lose_patience(now);
         match self.accepting {
             Accepting::After(until) if until <= now || self.servers.iter().all(|link| link.tried) => {
-                self.open();
+                let others = self.crew.as_ref().is_none_or(|place| {
+                    place.has_tried();
+                    until <= now || !place.is_first() || place.others_have_tried()
+                });
+                if others {
+                    self.open();
+                }
             }
             Accepting::Retry(until) if until <= now => {
                 self.accepting = Accepting::Yes;
@@ -936,52 +1072,155 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn hear(&mut self, news: News) {
         match news {
             News::Numbers(numbers) => {
-                for link in &mut self.servers {
-                    if let Some(found) = numbers.get(&link.address) {
-                        link.addresses.clone_from(found);
-                    }
+                self.renumber(&numbers);
+                if let Some(place) = &self.crew {
+                    place.tell(|| Order::Numbers(numbers.clone()));
                 }
             }
-            News::Configuration(_) if self.stop_by.is_some() => {}
+            News::Configuration(..) if self.stop_by.is_some() => {}
             // Where it is no good, nothing has changed.
-            News::Configuration(read) => match read.and_then(|resolved| self.prepare(resolved)) {
-                Ok(coming) => self.coming = Some(coming),
-                Err(why) => (self.notice)(Notice::NotReloaded(why)),
+            News::Configuration(read, hearer) => match read.and_then(|resolved| self.prepare(resolved)) {
+                Ok(coming) => self.coming = Some(Coming { hearer, ..coming }),
+                Err(why) => {
+                    if let Some(hearer) = hearer {
+                        // Whoever has gone need not hear it.
+                        let _ = hearer.send(Err(why.clone()));
+                    }
+                    (self.notice)(Notice::NotReloaded(why));
+                }
             },
+        }
+    }
+
+    fn renumber(&mut self, numbers: &Numbers) {
+        for link in &mut self.servers {
+            if let Some(found) = numbers.get(&link.address) {
+                link.addresses.clone_from(found);
+            }
         }
     }
 
     /// Everything that can fail, and the connections to servers that are new.
     fn prepare(&mut self, resolved: Resolved) -> Result<Coming, String> {
-        let Resolved { config, numbers } = resolved;
-        let (topology, entrances) = (config.topology()?, config.listeners()?);
-        let credentials = config.edge.credentials()?;
-        let now = self.clock.now();
-        let mut added = Vec::new();
-        for address in config.addresses() {
-            if !self.servers.iter().any(|link| link.address == address) {
-                added.push(ServerLink::to(address, &numbers, now));
-            }
+        let config = &resolved.config;
+        if config.threads != self.config.threads {
+            let (new, old) = (config.threads, self.config.threads);
+            return Err(format!("`threads` is {new}, and {old} are running; that takes a restart"));
         }
+        if config.engine != self.config.engine {
+            return Err("`engine` is another; that takes a restart".into());
+        }
+        let (topology, entrances) = (config.topology()?, config.listeners()?);
+        let credentials = Arc::new(config.edge.credentials()?);
         let mut opened = Vec::new();
         for (address, _) in &entrances {
             if !self.entrances.iter().any(|entrance| entrance.address == *address) {
-                opened.push((address.clone(), listen_at(&config, address)?));
+                opened.push((address.clone(), listen_at(config, address)?));
+            }
+        }
+        let known = self.admin.as_ref().map(|(address, _)| address);
+        let admin = match config.admin.clone().filter(|address| Some(address) != known) {
+            Some(address) => Some((address.clone(), self.monitor(&address)?)),
+            None => None,
+        };
+        if let Some(place) = &mut self.crew {
+            place.generation += 1;
+            place.tell(|| {
+                Order::Announce(Box::new(resolved.clone()), Arc::clone(&credentials), place.generation)
+            });
+        }
+        Ok(Coming { entrances, opened, admin, ..self.announce(resolved, topology, credentials) })
+    }
+
+    /// Connects to the servers of a configuration that is good.
+    fn announce(&mut self, resolved: Resolved, topology: Topology, credentials: Arc<Credentials>) -> Coming {
+        let Resolved { config, numbers } = resolved;
+        let now = self.clock.now();
+        for address in config.addresses() {
+            if !self.servers.iter().any(|link| link.address == address) {
+                self.servers.push(ServerLink::to(address, &numbers, now));
             }
         }
         let servers = self.core.announce(topology.servers.clone());
-        self.servers.append(&mut added);
         for &server in &servers {
             let link = &mut self.servers[server];
             link.tried = link.state == Link::Connected;
         }
         let until = now + config.connect_timeout;
-        Ok(Coming { config, topology, entrances, opened, credentials, servers, until })
+        let (entrances, opened, admin, hearer) = (Vec::new(), Vec::new(), None, None);
+        Coming { config, topology, entrances, opened, admin, credentials, servers, hearer, until }
+    }
+
+    /// What comes is there once its servers have been tried, by all loops.
+    fn await_coming(&mut self, now: Stamp) {
+        let Some(coming) = &self.coming else { return };
+        let late = coming.until <= now;
+        if !late && !coming.servers.iter().all(|&server| self.servers[server].tried) {
+            return;
+        }
+        if let Some(place) = &self.crew {
+            place.has_tried();
+            // The first loop says when.
+            if !place.is_first() {
+                if late && let Some(coming) = &mut self.coming {
+                    coming.until = now + self.config.connect_timeout;
+                }
+                return;
+            }
+            if !late && !place.others_have_tried() {
+                return;
+            }
+            place.tell(|| Order::TakeOver);
+        }
+        if let Some(coming) = self.coming.take() {
+            self.take_over(coming, now);
+        }
+    }
+
+    // ---- among several ----------------------------------------------------------------------------------
+
+    /// Does what other loops have ordered, and asks what clients want to know of all.
+    fn attend(&mut self, woken: bool) {
+        let now = self.clock.now();
+        while let Some(order) = self.crew.as_ref().and_then(|place| place.orders.try_recv().ok()) {
+            match order {
+                Order::Guest(stream, pool) => self.welcome(stream, pool),
+                Order::Told { number, class, text } => self.core.inform(number, class, &text, now),
+                Order::Reset(done) => {
+                    self.core.reset(now);
+                    // Whoever has given up waiting need not hear it.
+                    let _ = done.send(());
+                }
+                Order::Announce(resolved, credentials, generation) => {
+                    if let Some(place) = &mut self.crew {
+                        place.generation = generation;
+                    }
+                    // The first loop has found it good.
+                    if let Ok(topology) = resolved.config.topology() {
+                        self.coming = Some(self.announce(*resolved, topology, credentials));
+                    }
+                }
+                Order::TakeOver => {
+                    if let Some(coming) = self.coming.take() {
+                        self.take_over(coming, now);
+                    }
+                }
+                Order::Numbers(numbers) => self.renumber(&numbers),
+                Order::Stop => self.stop_now(),
+            }
+        }
+        if woken {
+            self.core.resume(now);
+        }
+        let inquiries = self.core.take_inquiries();
+        let Some(place) = &self.crew else { return };
+        inquiries.into_iter().for_each(|inquiry| place.inquire(inquiry));
+        place.board.lay(|| Books { core: self.core.books(), now, stopping: self.stop_by.is_some() });
     }
 
     /// The servers of the configuration that comes have been tried: from here on it holds.
     fn take_over(&mut self, coming: Coming, now: Stamp) {
-        let Coming { config, topology, entrances, mut opened, credentials, .. } = coming;
+        let Coming { config, topology, entrances, mut opened, admin, credentials, hearer, .. } = coming;
         let told = self.core.reconfigure(config.settings(), topology, now);
         self.core.sign_in_with(credentials.login.clone());
         let mut before = std::mem::take(&mut self.entrances);
@@ -1003,8 +1242,16 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.credentials = credentials;
         self.patience = Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now);
         self.hold = Hold::new(config.hold);
+        if admin.is_some() || config.admin.is_none() {
+            // Where it was before nobody listens any more.
+            self.admin = admin;
+            self.tell_admin();
+        }
         self.config = config;
         (self.notice)(Notice::Reloaded);
+        if let Some(hearer) = hearer {
+            let _ = hearer.send(Ok(()));
+        }
     }
 
     /// Disconnects clients that have said nothing for too long, or take too long over one request.
@@ -1036,7 +1283,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// Adds up what waits in all buffers, now and then, and keeps it within the bound: no more requests are read, and where a
     /// client does not read its replies, the one with the most of them is disconnected.
     fn relieve(&mut self) {
-        let bound = self.config.edge.memory;
+        let bound = self.config.edge.memory / self.config.threads;
         if !self.full && self.since_counted < bound / 16 {
             return;
         }
@@ -1137,18 +1384,22 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// A stop was asked for; the second time, at once.
     fn stop(&mut self) {
-        if self.signals.stops() == 0 {
-            return;
+        if self.signals.as_mut().is_some_and(|signals| signals.stops() > 0) {
+            self.stop_now();
         }
+    }
+
+    fn stop_now(&mut self) {
         let now = self.clock.now();
         if self.stop_by.is_some() {
             self.stop_by = Some(now);
-            return;
+            return self.pass_on_stop();
         }
         self.stop_by = Some(now + self.config.shutdown_limit);
         // Who has connected is heard: with a shared port another process takes those who connect from now on.
         self.accept();
         self.entrances.clear();
+        self.pass_on_stop();
         (self.notice)(Notice::Stopping);
         // What has arrived is still taken; then each client hears the end once it has its replies.
         for id in 0..self.clients.len() as u32 {
@@ -1161,14 +1412,27 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
+    /// The first loop tells the others, who have heard of every client by then.
+    fn pass_on_stop(&self) {
+        if let Some(place) = self.crew.as_ref().filter(|place| place.is_first()) {
+            place.tell(|| Order::Stop);
+        }
+    }
+
     /// Whether a stop was asked for and everything is done, or the time for it is over.
     fn finished(&mut self) -> bool {
         let Some(stop_by) = self.stop_by else { return false };
         if self.core.clients() == 0 && self.core.unfinished() == 0 && self.lingering.is_empty() {
-            return true;
+            // Others may want to know until the end what was counted here.
+            if self.crew.as_mut().is_none_or(Place::rest) {
+                return true;
+            }
         }
         if stop_by > self.clock.now() {
             return false;
+        }
+        if let Some(place) = &mut self.crew {
+            place.rest();
         }
         if self.core.unfinished() > 0 {
             (self.notice)(Notice::Unfinished(self.core.unfinished()));

@@ -92,18 +92,24 @@ impl Source {
     }
 }
 
+/// Who wants to hear what came of reading the configuration again.
+pub(crate) type Hearer = mpsc::Sender<Result<(), String>>;
+
+/// How long somebody waits to hear it.
+const HEARS_WITHIN: Duration = Duration::from_secs(60);
+
 /// What has changed.
 #[derive(Debug)]
 pub(crate) enum News {
     /// The configuration was read again, or names that stand for many servers stand for others.
-    Configuration(Box<Result<Resolved, String>>),
+    Configuration(Box<Result<Resolved, String>>, Option<Hearer>),
     /// Servers have other numbers.
     Numbers(Numbers),
 }
 
 /// The thread that looks out; it ends when this is dropped.
 pub(crate) struct Outlook {
-    orders: mpsc::Sender<()>,
+    orders: mpsc::Sender<Option<Hearer>>,
     news: mpsc::Receiver<News>,
 }
 
@@ -119,7 +125,23 @@ impl Outlook {
     /// The configuration shall be read again.
     pub(crate) fn read_again(&self) {
         // A thread that has ended has nothing more to read.
-        let _ = self.orders.send(());
+        let _ = self.orders.send(None);
+    }
+
+    /// Has the configuration read again when it is called, and waits to hear what came of it.
+    pub(crate) fn reload(&self) -> impl Fn() -> Result<(), String> + Send + use<> {
+        let orders = self.orders.clone();
+        move || {
+            let (hearer, heard) = mpsc::channel();
+            orders.send(Some(hearer)).map_err(|_| "the proxy is stopping".to_owned())?;
+            match heard.recv_timeout(HEARS_WITHIN) {
+                Ok(result) => result,
+                Err(RecvTimeoutError::Timeout) => Err("it has not been taken over within a minute".into()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    Err("another one came before it was taken over".into())
+                }
+            }
+        }
     }
 
     /// The next news, if there are any.
@@ -130,14 +152,14 @@ impl Outlook {
 
 fn look_out(
     source: Source,
-    ordered: &mpsc::Receiver<()>,
+    ordered: &mpsc::Receiver<Option<Hearer>>,
     tell: &mpsc::Sender<News>,
     wake: &(impl Fn() + Send + 'static),
 ) {
     let Source { mut written, mut resolved, mut again } = source;
     loop {
         let news = match ordered.recv_timeout(pause(&written)) {
-            Ok(()) => {
+            Ok(hearer) => {
                 let read =
                     again().and_then(|config| Ok((Resolved::of(&config, &mut Address::resolve)?, config)));
                 let read = read.map(|(found, config)| {
@@ -145,7 +167,7 @@ fn look_out(
                     resolved = found.clone();
                     found
                 });
-                News::Configuration(Box::new(read))
+                News::Configuration(Box::new(read), hearer)
             }
             Err(RecvTimeoutError::Timeout) => match change(&written, &mut resolved, &mut Address::resolve) {
                 Some(news) => news,
@@ -183,7 +205,7 @@ fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Op
     let found = found.ok()?;
     *resolved = found.clone();
     if found.config.addresses() != before.config.addresses() {
-        return Some(News::Configuration(Box::new(Ok(found))));
+        return Some(News::Configuration(Box::new(Ok(found)), None));
     }
     let sorted = |numbers: &Numbers| {
         let mut all: Vec<_> = numbers
@@ -241,7 +263,7 @@ mod tests {
         assert!(change(&written, &mut resolved, &mut |address| answer(&many, &[], address)).is_none());
         many.push("10.0.0.3:1".parse().unwrap());
         let news = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
-        let Some(News::Configuration(found)) = news else { panic!("{news:?}") };
+        let Some(News::Configuration(found, None)) = news else { panic!("{news:?}") };
         assert_eq!(names(&found.unwrap()), "10.0.0.1:1 10.0.0.2:1 10.0.0.3:1 one:2");
     }
 

@@ -120,3 +120,206 @@ fn an_answer_of_another_kind_closes_the_connection_and_reaches_nobody() {
     world.core.server_lost(0, "out of step", Outcome::ServerLost, world.now);
     assert_eq!(world.replied(client), "SERVER_ERROR server-0:1: out of step\r\n".repeat(2));
 }
+
+/// One pool with second looks: two holders of everything, the first preferred.
+fn second_looks(change: impl FnOnce(PoolSpec) -> PoolSpec) -> World {
+    let spec = PoolSpec { reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) };
+    let servers = (0..2).map(|server| format!("server-{server}:1")).collect();
+    World::before(Topology { servers, pools: vec![change(spec)], routes: Vec::new() }, settings())
+}
+
+/// A pool of the servers 0 and 1, and another of server 2.
+fn two_pools(change: impl FnOnce(PoolSpec) -> PoolSpec) -> World {
+    let first = change(PoolSpec { reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) });
+    let servers = (0..3).map(|server| format!("server-{server}:1")).collect();
+    let pools = vec![first, PoolSpec::of("other", vec![2])];
+    World::before(Topology { servers, pools, routes: Vec::new() }, settings())
+}
+
+#[test]
+fn a_read_that_fails_is_tried_at_the_next_holder() {
+    let mut world = second_looks(|spec| PoolSpec { fall_back_on_error: true, ..spec });
+    let client = world.client();
+    world.send(client, "mg a v q\r\nmg b v c\r\nmn\r\n").write_servers();
+    world.answer(0, "SERVER_ERROR busy\r\nSERVER_ERROR busy\r\n");
+    assert_eq!(world.asked(1), "mg a v\r\n", "nobody stands in for the one who gives out uniques");
+    world.answer(1, "EN\r\n");
+    assert_eq!(world.replied(client), "SERVER_ERROR busy\r\nMN\r\n");
+    assert_eq!(world.core.pools()[0].counts.retries, 1);
+}
+
+#[test]
+fn reads_earn_for_the_reads_that_are_tried_again() {
+    let mut world = second_looks(|spec| PoolSpec { fall_back_on_error: true, retry_budget: 0.5, ..spec });
+    let client = world.client();
+    for _ in 0..30 {
+        world.send(client, "mg a\r\n").write_servers();
+        world.answer(0, "SERVER_ERROR busy\r\n").write_servers();
+        if world.core.in_flight() > 0 {
+            world.answer(1, "EN\r\n");
+        }
+    }
+    // Ten were saved up, and each two reads pay for another: 10 + (30 - 20) / 2 at least.
+    assert!((20..30).contains(&world.core.pools()[0].counts.retries), "{:?}", world.core.pools()[0].counts);
+}
+
+#[test]
+fn a_missing_key_is_looked_for_at_the_next_holder_and_stored_where_it_was_missed() {
+    for (asked, there, found, reply, stored) in [
+        ("mg a v k O7", "mg a v k O7 f", "VA 1 ka O7 f5", "VA 1 ka O7", "add a 5 90 1"),
+        ("mg a f v", "mg a f v", "VA 1 f5", "VA 1 f5", "add a 5 90 1"),
+        ("mg YQ== b v", "mg YQ== b v f", "VA 1 b f5", "VA 1 b", "ms YQ== 1 b ME F5 T90"),
+        ("mg a v", "mg a v f", "VA 1 f5 X Z", "VA 1 X Z", ""),
+    ] {
+        let spec = |spec| PoolSpec { fall_back_on_miss: true, refill: Some(90), ..spec };
+        let mut world = second_looks(spec);
+        let client = world.client();
+        world.send(client, format!("{asked}\r\n"));
+        assert_eq!(world.asked(0), format!("{asked}\r\n"));
+        world.answer(0, "EN\r\n");
+        assert_eq!(world.asked(1), format!("{there}\r\n"));
+        world.answer(1, format!("{found}\r\nx\r\n"));
+        assert_eq!(world.replied(client), format!("{reply}\r\nx\r\n"));
+        let stored = if stored.is_empty() { String::new() } else { format!("{stored}\r\nx\r\n") };
+        assert_eq!(world.asked(0), stored);
+        let (visit, _) = world.row(0);
+        assert_eq!((visit.hits, visit.misses), (1, 0));
+    }
+    let mut world = second_looks(|spec| PoolSpec { fall_back_on_miss: true, ..spec });
+    let client = world.client();
+    world.send(client, "mg a t\r\n").write_servers();
+    world.answer(0, "EN\r\n").write_servers();
+    world.answer(1, "EN\r\n");
+    assert_eq!(world.replied(client), "EN\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+#[test]
+fn a_cold_pool_is_filled_from_a_warm_one() {
+    let mut world = two_pools(|spec| PoolSpec { warm: Some(StandIn { pool: 1, ttl: 600 }), ..spec });
+    let client = world.client();
+    world.send(client, "mg a v\r\n").write_servers();
+    world.received[0].clear();
+    world.answer(0, "EN\r\n");
+    assert_eq!(world.asked(2), "mg a v f\r\n");
+    world.answer(2, "VA 1 f0\r\nx\r\n");
+    assert_eq!(world.replied(client), "VA 1\r\nx\r\n");
+    let add = "add a 0 600 1\r\nx\r\n";
+    assert_eq!((world.asked(0), world.asked(1)), (add.into(), add.into()));
+}
+
+#[test]
+fn what_the_gutter_touches_it_keeps_no_longer_than_it_should() {
+    let gutter = Some(StandIn { pool: 1, ttl: 10 });
+    let mut world = two_pools(|spec| PoolSpec { gutter, ttl_cap: Some(60), ..spec });
+    let client = world.client();
+    world.send(client, "gat 3600 a\r\nmg a T3600 v\r\n");
+    assert_eq!(world.asked(0), "gat 60 a\r\nmg a T60 v\r\n");
+    assert_eq!(world.asked(1), "touch a 60\r\nmg a T60\r\n");
+    for server in 0..2 {
+        world.core.server_lost(server, "gone", Outcome::ServerLost, world.now);
+    }
+    world.replied(client);
+    world.send(client, "gat 3600 a\r\nmg a T3600 v\r\nmg a T5\r\n");
+    assert_eq!(world.asked(2), "gat 10 a\r\nmg a T10 v\r\nmg a T5\r\n");
+    world.answer(2, "END\r\nVA 1\r\nx\r\nHD\r\n");
+    assert_eq!(world.replied(client), "END\r\nVA 1\r\nx\r\nHD\r\n");
+}
+
+#[test]
+fn the_shadow_gets_its_share() {
+    let mut world = two_pools(|spec| PoolSpec { shadow: Some(Shadow { pool: 1, share: 0.5 }), ..spec });
+    let client = world.client();
+    world.send(client, "mg a v\r\nmg b v q\r\n");
+    assert_eq!(world.asked(2), "mg b v\r\n");
+    world.answer(2, "SERVER_ERROR whatever\r\n");
+    assert_eq!(world.replied(client), "");
+}
+
+#[test]
+fn readers_are_waited_for() {
+    let mut world = second_looks(|spec| PoolSpec { readers: Some(1), ..spec });
+    let client = world.client();
+    world.send(client, "mg a v\r\nmg b c\r\nme c\r\nget d\r\n");
+    for (asked, answer) in [
+        ("mg a v\r\n", "EN\r\n"),
+        ("mg b c\r\n", "HD c7\r\n"),
+        ("me c\r\n", "EN\r\n"),
+        ("get d\r\n", "END\r\n"),
+    ] {
+        assert_eq!(world.asked(0), asked);
+        world.answer(0, answer);
+        assert_eq!(world.replied(client), answer);
+    }
+}
+
+#[test]
+fn equal_reads_share_one_answer_but_not_a_win() {
+    let mut world = second_looks(|spec| PoolSpec { coalesce: true, ..spec });
+    let clients: Vec<_> = (0..4).map(|_| world.client()).collect();
+    world.send(clients[0], "mg a v\r\n").send(clients[1], "mg a  v q\r\n").send(clients[2], "mg a v O7\r\n");
+    world.send(clients[3], "get a\r\n");
+    assert_eq!(world.asked(0), "mg a v\r\nmg a v O7\r\nget a\r\n");
+    world.answer(0, "EN\r\nEN O7\r\nEND\r\n");
+    let replies: Vec<_> = clients.iter().map(|&client| world.replied(client)).collect();
+    assert_eq!(replies, ["EN\r\n", "", "EN O7\r\n", "END\r\n"]);
+    // One is told that it has won; the others must be told that somebody else has.
+    world
+        .send(clients[0], "mg a v\r\n")
+        .send(clients[1], "mg a v\r\n")
+        .send(clients[2], "md a\r\nmg a v\r\n");
+    assert_eq!(world.asked(0), "mg a v\r\nmd a\r\nmg a v\r\n");
+    assert_eq!(world.asked(1), "md a\r\n");
+    world.answer(0, "VA 1 W X\r\nx\r\n");
+    assert_eq!(world.asked(0), "mg a v\r\n");
+    world.answer(1, "HD\r\n").answer(0, "HD\r\nEN\r\nVA 1 Z X\r\nx\r\n");
+    let replies: Vec<_> = clients[..3].iter().map(|&client| world.replied(client)).collect();
+    assert_eq!(replies, ["VA 1 W X\r\nx\r\n", "VA 1 Z X\r\nx\r\n", "HD\r\nEN\r\n"]);
+    assert_eq!(world.core.pools()[0].counts.coalesced, 2);
+    assert!(world.core.pools()[0].meta_leaders.is_empty());
+}
+
+#[test]
+fn a_slow_read_is_sent_to_a_second_holder_whose_win_does_not_count() {
+    let hedge = Some(Hedge { quantile: 0.95, budget: 0.1 });
+    let mut world = second_looks(|spec| PoolSpec { hedge, ..spec });
+    let client = world.client();
+    for read in 0..100_u64 {
+        world.at(read * 1_000_000).send(client, "mg a\r\n").write_servers();
+        world.at(read * 1_000_000 + 100_000).answer(0, "EN\r\n");
+        world.replied(client);
+    }
+    for (second, first, reply) in [("HD\r\n", "HD\r\n", "HD\r\n"), ("HD W X\r\n", "HD Z X\r\n", "HD Z X\r\n")]
+    {
+        world.asked(0);
+        world.send(client, "mg a\r\n").write_servers();
+        let due = world.core.due().unwrap();
+        world.now = due;
+        world.core.tick(due);
+        assert_eq!(world.asked(1), "mg a\r\n");
+        world.answer(1, second).answer(0, first);
+        assert_eq!(world.replied(client), reply);
+    }
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    assert_eq!(world.core.pools()[0].counts.hedges_won, 1);
+}
+
+#[test]
+fn a_win_at_another_holder_is_the_first_ones_to_give() {
+    let reads = Reads::RoundRobin;
+    let mut world = second_looks(|spec| PoolSpec { fall_back_on_miss: true, reads, ..spec });
+    let client = world.client();
+    world.send(client, "mg a\r\n");
+    assert_eq!(world.asked(1), "mg a\r\n");
+    world.answer(1, "HD W X\r\n");
+    assert_eq!(world.asked(0), "mg a\r\n");
+    world.answer(0, "HD Z X\r\n");
+    assert_eq!(world.replied(client), "HD Z X\r\n");
+    // One that does not have it has nothing to give.
+    world.send(client, "mg a\r\n");
+    assert_eq!(world.asked(0), "mg a\r\n");
+    world.answer(0, "EN\r\n").write_servers();
+    world.answer(1, "HD W X\r\n");
+    assert_eq!(world.replied(client), "HD W X\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}

@@ -1,0 +1,203 @@
+//! One of several cores, each with an event loop of its own: who may take a request is asked of a queue that all share, and what
+//! each has counted adds up to the books of all.
+
+use std::sync::Arc;
+
+use krarup_memcache::Class;
+use krarup_record::Operation;
+use krarup_units::Stamp;
+
+use super::{Arrival, Core, Events};
+use crate::dispatch::{Common, Dispatch};
+use crate::exchange::Stage;
+use crate::pool::Pool;
+use crate::route::Routes;
+use crate::server::{Health, Server};
+use crate::topology::PoolSpec;
+
+/// A client wants statistics, which are those of all cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inquiry {
+    /// The request.
+    pub(crate) number: u32,
+    /// What follows `stats`.
+    pub(crate) argument: Vec<u8>,
+}
+
+/// What cores have at work whose books these are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Besides {
+    pub(super) clients: usize,
+    pub(super) unfinished: usize,
+    pub(super) in_flight: usize,
+}
+
+impl Core {
+    /// From now on this is one of several, at `place` among them.
+    pub(crate) fn join(&mut self, common: Arc<Common>, place: usize) {
+        self.dispatch.share(common, place);
+        self.in_crew = true;
+    }
+
+    /// Others may have left workers or room: whoever waits for these goes on.
+    pub(crate) fn resume(&mut self, now: Stamp) {
+        self.pump(now);
+    }
+
+    /// A client has asked for statistics. They are told with [`Self::inform`].
+    pub(super) fn inquire(&mut self, id: u32, argument: &[u8], arrival: Arrival) {
+        let number = self.begin(id, Operation::Other, arrival);
+        let exchange = &mut self.exchanges[number];
+        exchange.stage = Stage::Asked;
+        exchange.waiting = 1;
+        self.inquiries.push(Inquiry { number, argument: argument.to_vec() });
+    }
+
+    /// What clients have asked since the last call.
+    pub(crate) fn take_inquiries(&mut self) -> Vec<Inquiry> {
+        std::mem::take(&mut self.inquiries)
+    }
+
+    /// Answers an inquiry.
+    pub(crate) fn inform(&mut self, number: u32, class: Class, text: &[u8], now: Stamp) {
+        self.exchanges[number].merge.local(class, text);
+        self.complete(number, now);
+        self.pump(now);
+    }
+
+    /// Everything that was counted here, and how things are, without the requests and clients themselves.
+    pub(crate) fn books(&self) -> Self {
+        let mut dispatch = Dispatch::new(self.settings.workers, self.settings.queue);
+        dispatch.absorb(&self.dispatch);
+        let pool = |pool: &Pool| {
+            let spec = &pool.spec;
+            let spec = PoolSpec {
+                copies: spec.copies,
+                readers: spec.readers,
+                ..PoolSpec::of(&spec.name, spec.servers.clone())
+            };
+            let mut books = Pool::new(spec);
+            (books.counts, books.busy, books.retired) = (pool.counts, pool.busy, pool.retired);
+            books
+        };
+        let routes = self.routes.iter().cloned().collect();
+        Self {
+            servers: self.servers.iter().map(Server::books).collect(),
+            dispatch,
+            pools: self.pools.iter().map(pool).collect(),
+            routes: Routes::new(routes),
+            first_pool: self.first_pool,
+            slowest: self.slowest.clone(),
+            events: self.events,
+            counting_since: self.counting_since,
+            loops: self.loops,
+            besides: Besides {
+                clients: self.clients(),
+                unfinished: self.unfinished(),
+                in_flight: self.in_flight(),
+            },
+            ..Self::empty(self.settings.clone(), self.recorder.clone(), self.started)
+        }
+    }
+
+    /// Adds what another core of the same crew has counted, exactly as if it had been counted here.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        self.recorder.merge(&other.recorder).expect("all cores of a crew keep the same windows");
+        self.slowest.absorb(&other.slowest);
+        self.events.absorb(&other.events);
+        self.dispatch.absorb(&other.dispatch);
+        // A configuration reaches all, one after the other: what one does not have yet is at the end.
+        for (place, theirs) in other.pools.iter().enumerate() {
+            match self.pools.get_mut(place) {
+                Some(ours) => {
+                    ours.counts.absorb(&theirs.counts);
+                    ours.busy += theirs.busy;
+                }
+                None => {
+                    let spec = PoolSpec::of(&theirs.spec.name, theirs.spec.servers.clone());
+                    let mut pool = Pool::new(spec);
+                    (pool.counts, pool.busy, pool.retired) = (theirs.counts, theirs.busy, theirs.retired);
+                    self.pools.push(pool);
+                }
+            }
+        }
+        for (place, theirs) in other.servers.iter().enumerate() {
+            match self.servers.get_mut(place) {
+                Some(ours) => ours.absorb(theirs),
+                None => self.servers.push(theirs.books()),
+            }
+        }
+        self.besides.clients += other.clients();
+        self.besides.unfinished += other.unfinished();
+        self.besides.in_flight += other.in_flight();
+        self.loops += other.loops;
+        self.started = self.started.min(other.started);
+        self.counting_since = self.counting_since.min(other.counting_since);
+    }
+
+    /// How many loops' books these are.
+    pub(crate) fn loops(&self) -> usize {
+        self.loops
+    }
+}
+
+impl Server {
+    /// How it is and what it did, without who is owed what.
+    fn books(&self) -> Self {
+        let mut books = Self::new(self.name.clone());
+        books.health = Health::Up;
+        books.retired = self.retired;
+        books.absorb(self);
+        books
+    }
+
+    /// It is up where every loop has it up.
+    fn absorb(&mut self, other: &Self) {
+        if other.health != Health::Up {
+            self.health = Health::Down;
+        }
+        self.version = self.version.take().or_else(|| other.version.clone());
+        self.losses += other.losses;
+        self.last_loss = self.last_loss.take().or_else(|| other.last_loss.clone());
+        self.answered_since_up += other.answered_since_up;
+        self.ejected |= other.ejected;
+        self.besides += other.outstanding();
+    }
+}
+
+impl Events {
+    fn absorb(&mut self, other: &Self) {
+        let Self {
+            clients_accepted,
+            clients_closed,
+            clients_refused,
+            requests,
+            disagreements,
+            server_losses,
+            desynchronised,
+            timeouts,
+            held_back,
+            ejections,
+            commands_refused,
+            clients_timed_out,
+            clients_cut,
+        } = other;
+        for (ours, theirs) in [
+            (&mut self.clients_accepted, clients_accepted),
+            (&mut self.clients_closed, clients_closed),
+            (&mut self.clients_refused, clients_refused),
+            (&mut self.requests, requests),
+            (&mut self.disagreements, disagreements),
+            (&mut self.server_losses, server_losses),
+            (&mut self.desynchronised, desynchronised),
+            (&mut self.timeouts, timeouts),
+            (&mut self.held_back, held_back),
+            (&mut self.ejections, ejections),
+            (&mut self.commands_refused, commands_refused),
+            (&mut self.clients_timed_out, clients_timed_out),
+            (&mut self.clients_cut, clients_cut),
+        ] {
+            *ours += theirs;
+        }
+    }
+}
