@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind as Kind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod broker;
 mod cache;
 mod demo;
 mod failure;
@@ -31,6 +32,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Job {
     Proxy(proxy::ProxyArgs),
+    Broker(broker::BrokerArgs),
     Cache(cache::CacheArgs),
     Load(Box<load::LoadArgs>),
     Memtier(memtier::MemtierArgs),
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.job {
         Job::Proxy(args) => proxy::run(args),
+        Job::Broker(args) => broker::run(args),
         Job::Cache(args) => cache::run(args),
         Job::Load(args) => load::run(args),
         Job::Memtier(args) => memtier::run(args),

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::low_level::pipe;
 
 /// The signals that end a service, delivered to one event loop.
@@ -35,6 +35,25 @@ impl Signals {
     /// How many times a reload was asked for since the last call.
     pub fn reloads(&mut self) -> usize {
         drain(&mut self.reload)
+    }
+}
+
+/// One more signal, for services that mean something by it.
+#[derive(Debug)]
+pub struct Heard(UnixStream);
+
+impl Heard {
+    /// From now on SIGUSR1 no longer kills the process but makes `token` readable.
+    ///
+    /// # Errors
+    /// From the system, when signals or sockets are refused.
+    pub fn user_one(registry: &Registry, token: Token) -> io::Result<Self> {
+        readable(registry, token, &[SIGUSR1]).map(Self)
+    }
+
+    /// How many times it came since the last call.
+    pub fn count(&mut self) -> usize {
+        drain(&mut self.0)
     }
 }
 

@@ -103,6 +103,22 @@ named! {
         Gat = "gat",
         /// flush_all.
         Flush = "flush",
+        /// A message is put into a queue.
+        Put = "put",
+        /// Messages are leased, waiting for the first included.
+        Reserve = "reserve",
+        /// A message is taken for good, waiting for it included.
+        Pop = "pop",
+        /// A message is given back.
+        Release = "release",
+        /// A message is set aside.
+        Bury = "bury",
+        /// Messages that were set aside or delayed are made ready.
+        Kick = "kick",
+        /// A message is looked at.
+        Peek = "peek",
+        /// Queues are listed.
+        List = "list",
         /// Everything else: version, stats, what was no command at all, a class of simulated customers.
         Other = "other",
     }

@@ -1,0 +1,638 @@
+//! The life of a request, without sockets or a clock: bytes come, are understood, carried out, answered in order.
+//!
+//! ```text
+//! client ─▶ bytes ─▶ request ─▶ queues ─▶ answer ──────────────────▶ outbox ─▶ client
+//!           received    parse    decide      │                          ▲      replied
+//!                                            └─ changed something: ─────┤
+//!                                               waits for its commit    │
+//!                       ┌────────────────────────────────────────────── │ ──┐
+//!                       │ batch: all that waits ─▶ store ─▶ committed ──┘   │
+//!                       └────────────── taken, sent ──── answered ──────────┘
+//! ```
+//!
+//! Each client's requests are carried out one after the other and answered in their order. Puts and what names a message by its
+//! number may be carried out while earlier ones of the same client wait for their commit; whatever asks what there is waits
+//! until they are committed, so that everybody sees what he has put.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use krarup_net::Outbox;
+use krarup_record::{Outcome as Ending, Recorder, ServerVisit, Visit};
+use krarup_units::{Nanos, Stamp};
+
+use crate::changes::Batch;
+use crate::job::ClientId;
+use crate::owner::{self, Outcome, Shape};
+use crate::queues::{After, Answer, Queues};
+use crate::reply;
+use crate::request::{self, Parsed, Request, Wrong};
+use crate::statistics::{self, About, Service};
+use crate::verb::{Counts, Verb};
+
+/// Answers that wait to leave, in bytes: with more of them a client is not heard.
+const MOST_UNSENT: usize = 256 << 10;
+/// Answers of one client that wait for a commit.
+const MOST_SLOTS: usize = 4_096;
+/// Memory that a quiet client keeps.
+const KEEP: usize = 4 << 10;
+
+/// What the broker is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What does not change, for `stats`.
+    pub about: About,
+    /// The largest body, in bytes.
+    pub largest: u32,
+    /// What a client must say with `login` before anything else.
+    pub secret: Option<String>,
+    /// Processor time of the process so far.
+    pub processor: fn() -> Nanos,
+}
+
+/// An answer that is not yet with those that may leave.
+#[derive(Debug)]
+struct Slot {
+    hold: Hold,
+    verb: Option<Verb>,
+    bytes: Vec<u8>,
+    visit: Visit,
+    server: Option<ServerVisit>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// It only waits for those before it.
+    Free,
+    /// It leaves after this batch.
+    Commit(u64),
+    /// It is not known yet.
+    Open(Shape),
+}
+
+/// A row that waits until its answer has left.
+#[derive(Debug)]
+struct Leaving {
+    end: u64,
+    visit: Visit,
+    server: Option<ServerVisit>,
+}
+
+/// One connection, without its socket.
+#[derive(Debug, Default)]
+struct Dialog {
+    slots: VecDeque<Slot>,
+    outbox: Outbox,
+    leaving: VecDeque<Leaving>,
+    /// Bytes that go by, and what is answered then.
+    swallow: Option<(u64, Wrong)>,
+    /// Everything up to the next end of line goes by.
+    endless: bool,
+    /// The batch of its latest put.
+    put_with: After,
+    admitted: bool,
+    /// It has said its last, or nothing more is heard.
+    quitting: bool,
+    /// Its side of the connection has ended.
+    ended: bool,
+    /// Requests of it are there that had to wait.
+    stuck: bool,
+}
+
+/// The broker, without its sockets.
+#[derive(Debug)]
+pub struct Broker {
+    settings: Settings,
+    queues: Queues,
+    dialogs: Vec<Option<Dialog>>,
+    counts: Counts,
+    recorder: Recorder,
+    draining: bool,
+    committed: u64,
+    commits: u64,
+    written: u64,
+    /// Whose answers wait for which batch.
+    held: BTreeMap<u64, Vec<ClientId>>,
+    unanswered: u64,
+    dirty: Vec<ClientId>,
+    runnable: Vec<ClientId>,
+    answers: Vec<(ClientId, Answer)>,
+    scratch: Vec<u8>,
+}
+
+impl Broker {
+    /// A broker before these queues.
+    pub fn new(settings: Settings, queues: Queues, recorder: Recorder) -> Self {
+        Self {
+            settings,
+            queues,
+            dialogs: Vec::new(),
+            counts: Counts::default(),
+            recorder,
+            draining: false,
+            committed: 0,
+            commits: 0,
+            written: 0,
+            held: BTreeMap::new(),
+            unanswered: 0,
+            dirty: Vec::new(),
+            runnable: Vec::new(),
+            answers: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// What was recorded.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// The queues.
+    pub fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    /// For what comes from outside.
+    pub fn queues_mut(&mut self) -> &mut Queues {
+        &mut self.queues
+    }
+
+    /// How often each verb was asked for.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// No more messages are accepted from now on.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// What changes and is none of the queues'.
+    pub fn service(&self, now: Stamp) -> Service {
+        Service {
+            uptime: Nanos(now.0),
+            processor: (self.settings.processor)(),
+            draining: self.draining,
+            commits: self.commits,
+            written: self.written,
+            unanswered: self.unanswered,
+        }
+    }
+
+    // ---- clients ----------------------------------------------------------------------------------------
+
+    /// Somebody connects.
+    pub fn client_opened(&mut self) -> ClientId {
+        let id = self.queues.open();
+        if self.dialogs.len() <= id as usize {
+            self.dialogs.resize_with(id as usize + 1, || None);
+        }
+        self.dialogs[id as usize] =
+            Some(Dialog { admitted: self.settings.secret.is_none(), ..Dialog::default() });
+        id
+    }
+
+    /// He is gone, whatever he was owed.
+    pub fn client_gone(&mut self, id: ClientId, now: Stamp) {
+        let dialog = self.dialogs[id as usize].take().expect("he was connected");
+        self.unanswered -= dialog.slots.len() as u64;
+        for slot in dialog.slots {
+            let mut visit = slot.visit;
+            visit.outcome = Ending::ClientGone;
+            visit.replied = now;
+            self.recorder.record(&visit, slot.server.as_slice());
+        }
+        for one in dialog.leaving {
+            let mut visit = one.visit;
+            visit.outcome = Ending::ClientGone;
+            visit.replied = now;
+            self.recorder.record(&visit, one.server.as_slice());
+        }
+        self.queues.close(id, now);
+        self.spread(now);
+    }
+
+    /// How many are connected.
+    pub fn clients(&self) -> u64 {
+        self.queues.totals().connections
+    }
+
+    /// Requests without an answer: they wait for a commit or a message.
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered
+    }
+
+    fn dialog(&mut self, id: ClientId) -> &mut Dialog {
+        self.dialogs[id as usize].as_mut().expect("he is connected")
+    }
+
+    /// What shall be written to a client.
+    pub fn client_output(&self, id: ClientId) -> &[u8] {
+        self.dialogs[id as usize].as_ref().map_or(&[], |dialog| dialog.outbox.unsent())
+    }
+
+    /// Some of it has been.
+    pub fn client_written(&mut self, id: ClientId, count: usize, now: Stamp) {
+        let dialog = self.dialogs[id as usize].as_mut().expect("he is connected");
+        dialog.outbox.advance(count);
+        let position = dialog.outbox.position();
+        while let Some(first) = dialog.leaving.front()
+            && first.end <= position
+        {
+            let mut row = dialog.leaving.pop_front().expect("it is there");
+            row.visit.replied = now;
+            self.recorder.record(&row.visit, row.server.as_slice());
+        }
+        dialog.outbox.shrink(KEEP);
+        if dialog.stuck && dialog.outbox.len() < MOST_UNSENT {
+            self.runnable.push(id);
+        }
+    }
+
+    /// Whether he has everything he will get, and is to be closed.
+    pub fn client_finished(&self, id: ClientId) -> bool {
+        self.dialogs[id as usize].as_ref().is_some_and(|dialog| {
+            let done = dialog.quitting || (dialog.ended && !dialog.stuck);
+            done && dialog.slots.is_empty() && dialog.outbox.is_empty()
+        })
+    }
+
+    /// His side of the connection has ended: what he has sent is still answered, but he waits for nothing any more.
+    pub fn client_ended(&mut self, id: ClientId, now: Stamp) {
+        self.dialog(id).ended = true;
+        self.queues.give_up_waiting(id);
+        self.spread(now);
+        self.dirty.push(id);
+    }
+
+    /// Nothing more is heard of him; he gets what he is owed.
+    pub fn client_dismissed(&mut self, id: ClientId, now: Stamp) {
+        let dialog = self.dialog(id);
+        dialog.quitting = true;
+        dialog.stuck = false;
+        self.queues.give_up_waiting(id);
+        self.spread(now);
+        self.dirty.push(id);
+    }
+
+    /// Whether more of his bytes are not wanted now.
+    pub fn client_held_back(&self, id: ClientId) -> bool {
+        self.dialogs[id as usize].as_ref().is_some_and(Dialog::is_held_back)
+    }
+
+    /// Clients who may have something to be written, or are finished.
+    pub fn take_dirty(&mut self, into: &mut Vec<ClientId>) {
+        into.clear();
+        std::mem::swap(&mut self.dirty, into);
+        into.sort_unstable();
+        into.dedup();
+    }
+
+    /// Clients whose bytes were left over and may now be offered again.
+    pub fn take_runnable(&mut self, into: &mut Vec<ClientId>) {
+        into.clear();
+        std::mem::swap(&mut self.runnable, into);
+        into.sort_unstable();
+        into.dedup();
+    }
+
+    // ---- requests ---------------------------------------------------------------------------------------
+
+    /// Bytes of a client, the first of them not understood yet; how many are done with. Those left over are to be offered again
+    /// with more behind them, or when he is runnable.
+    pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
+        let mut done = 0;
+        loop {
+            let rest = &bytes[done..];
+            let Some(dialog) = self.dialogs[id as usize].as_mut() else { return bytes.len() };
+            dialog.stuck = false;
+            if dialog.quitting {
+                return bytes.len();
+            }
+            if rest.is_empty() {
+                break;
+            }
+            if let Some((swallow, why)) = dialog.swallow.take() {
+                let gone = swallow.min(rest.len() as u64);
+                done += gone as usize;
+                if gone < swallow {
+                    dialog.swallow = Some((swallow - gone, why));
+                } else {
+                    self.complain(id, why, received, gone as usize);
+                }
+                continue;
+            }
+            if dialog.endless {
+                let Some(end) = memchr::memmem::find(rest, b"\r\n") else {
+                    // The end of the line may be cut in two.
+                    done += rest.len() - usize::from(rest.ends_with(b"\r"));
+                    break;
+                };
+                dialog.endless = false;
+                done += end + 2;
+                self.complain(id, Wrong::BadFormat, received, end + 2);
+                continue;
+            }
+            if dialog.is_held_back() {
+                dialog.stuck = true;
+                break;
+            }
+            match request::parse(rest, self.settings.largest) {
+                Parsed::Incomplete { .. } => break,
+                Parsed::Endless => dialog.endless = true,
+                Parsed::Invalid { why, swallow } => dialog.swallow = Some((swallow, why)),
+                Parsed::Complete { request, used } => {
+                    if dialog.put_with > Some(self.committed) && !goes_beside_puts(&request) {
+                        dialog.stuck = true;
+                        break;
+                    }
+                    done += used;
+                    let row =
+                        Visit { bytes_in: used as u64, ..Visit::at(received, request.verb().operation()) };
+                    self.carry_out(id, &request, row, now);
+                }
+            }
+        }
+        self.spread(now);
+        done
+    }
+
+    fn complain(&mut self, id: ClientId, why: Wrong, received: Stamp, length: usize) {
+        let mut visit = Visit::at(received, krarup_record::Operation::Other);
+        visit.bytes_in = length as u64;
+        self.scratch.clear();
+        reply::line(&mut self.scratch, why.word());
+        self.answer(id, None, None, visit);
+    }
+
+    fn carry_out(&mut self, id: ClientId, request: &Request<'_>, mut visit: Visit, now: Stamp) {
+        let verb = request.verb();
+        self.counts.count(verb);
+        self.scratch.clear();
+        visit.queued = now.max(visit.received);
+        visit.taken = visit.queued;
+        if let Some(word) = self.refusal(id, request) {
+            reply::line(&mut self.scratch, word);
+            return self.answer(id, Some(verb), None, visit);
+        }
+        match owner::carry_out(&mut self.queues, id, request, now, &mut self.scratch) {
+            Outcome::Answered(after) => {
+                if verb == Verb::Put {
+                    let dialog = self.dialog(id);
+                    dialog.put_with = dialog.put_with.max(after);
+                }
+                self.answer(id, Some(verb), after, visit);
+            }
+            Outcome::Waits => {
+                let shape = match request {
+                    Request::ReserveBatch { .. } => Shape::Many,
+                    Request::Pop { .. } => Shape::One("POPPED"),
+                    _ => Shape::One("RESERVED"),
+                };
+                let slot = Slot {
+                    hold: Hold::Open(shape),
+                    verb: Some(verb),
+                    bytes: Vec::new(),
+                    visit,
+                    server: None,
+                };
+                self.dialog(id).slots.push_back(slot);
+                self.unanswered += 1;
+                if self.dialog(id).ended {
+                    self.queues.give_up_waiting(id);
+                }
+            }
+            Outcome::NotMine => {
+                match request {
+                    Request::Ping => reply::line(&mut self.scratch, "PONG"),
+                    Request::Quit => {
+                        self.dialog(id).quitting = true;
+                        self.dirty.push(id);
+                        return;
+                    }
+                    _ => {
+                        let text = statistics::server(
+                            &self.settings.about,
+                            &self.service(now),
+                            &self.queues.totals(),
+                            self.queues.tube_count(),
+                            &self.counts,
+                        );
+                        reply::data(&mut self.scratch, &text);
+                    }
+                }
+                self.answer(id, Some(verb), None, visit);
+            }
+        }
+    }
+
+    /// Why a request is not even looked at.
+    fn refusal(&mut self, id: ClientId, request: &Request<'_>) -> Option<&'static str> {
+        if self.draining && matches!(request, Request::Put(_)) {
+            return Some("DRAINING");
+        }
+        let Some(wanted) = &self.settings.secret else { return None };
+        if let Request::Login { client, secret } = request {
+            if *secret != Some(wanted.as_str()) {
+                return Some("NOT_LOGGED_IN");
+            }
+            // Who knows the secret may be anybody.
+            let _ = self.queues.register(client);
+            self.dialog(id).admitted = true;
+            return None;
+        }
+        let open = self.dialog(id).admitted || matches!(request, Request::Quit | Request::Ping);
+        if open { None } else { Some("NOT_LOGGED_IN") }
+    }
+
+    /// What stands in the scratch is the answer to this client's latest request.
+    fn answer(&mut self, id: ClientId, verb: Option<Verb>, after: After, mut visit: Visit) {
+        visit.bytes_out = self.scratch.len() as u64;
+        visit.outcome = ending(&self.scratch);
+        let after = after.filter(|batch| *batch > self.committed);
+        let dialog = self.dialogs[id as usize].as_mut().expect("he is connected");
+        if dialog.slots.is_empty() && after.is_none() {
+            dialog.outbox.tail().extend_from_slice(&self.scratch);
+            dialog.leaving.push_back(Leaving { end: dialog.outbox.end(), visit, server: None });
+            self.dirty.push(id);
+            return;
+        }
+        let hold = after.map_or(Hold::Free, Hold::Commit);
+        dialog.slots.push_back(Slot { hold, verb, bytes: self.scratch.clone(), visit, server: None });
+        self.unanswered += 1;
+        if let Some(batch) = after {
+            self.held.entry(batch).or_default().push(id);
+        }
+    }
+
+    /// Tells those who waited what came of it.
+    fn spread(&mut self, now: Stamp) {
+        let mut answers = std::mem::take(&mut self.answers);
+        self.queues.take_answers(&mut answers);
+        for (id, answer) in answers.drain(..) {
+            let dialog = self.dialogs[id as usize].as_mut().expect("he is connected");
+            let slot = dialog.slots.back_mut().expect("who waits has an open slot, the last");
+            let Hold::Open(shape) = slot.hold else { panic!("who waits has an open slot, the last") };
+            let after = owner::write_answer(&mut slot.bytes, shape, &answer);
+            slot.visit.outcome = ending(&slot.bytes);
+            slot.visit.bytes_out = slot.bytes.len() as u64;
+            let after = after.filter(|batch| *batch > self.committed);
+            slot.hold = after.map_or(Hold::Free, Hold::Commit);
+            if let Some(batch) = after {
+                self.held.entry(batch).or_default().push(id);
+            }
+            if dialog.stuck {
+                self.runnable.push(id);
+            }
+            self.let_leave(id);
+        }
+        self.answers = answers;
+        let _ = now;
+    }
+
+    /// Moves answers that may leave to where they leave from.
+    fn let_leave(&mut self, id: ClientId) {
+        let Some(dialog) = self.dialogs[id as usize].as_mut() else { return };
+        while let Some(first) = dialog.slots.front() {
+            match first.hold {
+                Hold::Free => {}
+                Hold::Commit(batch) if batch <= self.committed => {}
+                Hold::Commit(_) | Hold::Open(_) => break,
+            }
+            let slot = dialog.slots.pop_front().expect("it is there");
+            self.unanswered -= 1;
+            dialog.outbox.tail().extend_from_slice(&slot.bytes);
+            dialog.leaving.push_back(Leaving {
+                end: dialog.outbox.end(),
+                visit: slot.visit,
+                server: slot.server,
+            });
+        }
+        self.dirty.push(id);
+        if dialog.stuck {
+            self.runnable.push(id);
+        }
+    }
+
+    // ---- time and commits -------------------------------------------------------------------------------
+
+    /// When something is due.
+    pub fn due(&self) -> Option<Stamp> {
+        self.queues.due()
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Stamp) {
+        self.queues.tick(now);
+        self.spread(now);
+    }
+
+    /// What waits to be written to the store, under its number.
+    pub fn take_batch(&mut self, now: Stamp) -> Option<(u64, Batch)> {
+        let (number, batch) = self.queues.take_batch()?;
+        let waiting = self.held.get(&number).map_or(0, Vec::len) as u32;
+        self.of_batch(number, |slot| {
+            slot.visit.taken = now.max(slot.visit.queued);
+            slot.visit.busy_workers = 1;
+            slot.visit.queue_length = waiting.saturating_sub(1);
+        });
+        self.written += batch.messages.len() as u64;
+        Some((number, batch))
+    }
+
+    fn of_batch(&mut self, number: u64, mut what: impl FnMut(&mut Slot)) {
+        let Some(clients) = self.held.get(&number) else { return };
+        for &id in clients {
+            let Some(dialog) = self.dialogs[id as usize].as_mut() else { continue };
+            for slot in dialog.slots.iter_mut().filter(|slot| slot.hold == Hold::Commit(number)) {
+                what(slot);
+            }
+        }
+    }
+
+    /// A batch is on disk: it was sent then, and the store's answer came now.
+    pub fn committed(&mut self, number: u64, sent: Stamp, now: Stamp) {
+        self.of_batch(number, |slot| {
+            let sent = sent.max(slot.visit.taken);
+            slot.server = Some(ServerVisit::ok(0, sent, now.max(sent)));
+        });
+        self.committed = number;
+        self.commits += 1;
+        self.queues.committed(number, now);
+        self.spread(now);
+        if let Some(clients) = self.held.remove(&number) {
+            for id in clients {
+                self.let_leave(id);
+            }
+        }
+    }
+
+    /// The store refused a batch, whole, and nothing of it has happened there: what was to be put is refused, everything else
+    /// waits for the next batch.
+    pub fn refused(&mut self, number: u64, batch: Batch, now: Stamp) {
+        self.queues.refused(number, batch);
+        // Whether there is a next batch or not: its number is above all so far.
+        let next = self.queues.next_batch();
+        let nothing_left = !self.queues.has_batch();
+        self.of_batch(number, |slot| {
+            if slot.verb == Some(Verb::Put) {
+                slot.hold = Hold::Free;
+                slot.bytes.clear();
+                reply::line(&mut slot.bytes, "OUT_OF_MEMORY");
+                slot.visit.outcome = Ending::Refused;
+                slot.visit.bytes_out = slot.bytes.len() as u64;
+            } else {
+                slot.hold = if nothing_left { Hold::Free } else { Hold::Commit(next) };
+            }
+        });
+        let clients = self.held.remove(&number).unwrap_or_default();
+        for &id in &clients {
+            if let Some(dialog) = self.dialogs[id as usize].as_mut()
+                && dialog.put_with == Some(number)
+            {
+                dialog.put_with = None;
+            }
+            self.let_leave(id);
+        }
+        self.held.entry(next).or_default().extend(clients);
+        self.spread(now);
+    }
+}
+
+impl Dialog {
+    fn is_held_back(&self) -> bool {
+        self.outbox.len() >= MOST_UNSENT
+            || self.slots.len() >= MOST_SLOTS
+            || matches!(self.slots.back(), Some(Slot { hold: Hold::Open(_), .. }))
+    }
+}
+
+/// Whether a request says nothing about what puts before it have changed.
+fn goes_beside_puts(request: &Request<'_>) -> bool {
+    matches!(
+        request,
+        Request::Put(_)
+            | Request::Delete(_)
+            | Request::Release { .. }
+            | Request::Bury { .. }
+            | Request::Touch(_)
+            | Request::Use(_)
+            | Request::Watch(_)
+            | Request::Ignore(_)
+            | Request::Quit
+    )
+}
+
+/// How a request ended, by its answer's first word.
+fn ending(answer: &[u8]) -> Ending {
+    let word = answer.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or_default();
+    match word {
+        b"BAD_FORMAT" | b"UNKNOWN_COMMAND" | b"EXPECTED_CRLF" | b"JOB_TOO_BIG" | b"UNKNOWN_TUBE"
+        | b"UNKNOWN_CLIENT" | b"NOT_LOGGED_IN" => Ending::ClientError,
+        b"OUT_OF_MEMORY" | b"DRAINING" => Ending::Refused,
+        b"INTERNAL_ERROR" => Ending::ServerError,
+        _ => Ending::Ok,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! Dialogues: what a client says, what it hears, wherever the network cuts the bytes.
+
+use krarup_record::recorder;
+use proptest::prelude::*;
+
+use super::*;
+use crate::queues;
+
+fn broker(durable: bool) -> Broker {
+    let queues = queues::Settings {
+        memory: 1 << 20,
+        durable,
+        wall: Nanos::from_secs(1_000),
+        remember_keys: Nanos::from_secs(60),
+    };
+    let settings =
+        Settings { about: About::default(), largest: 1_000, secret: None, processor: || Nanos::ZERO };
+    let recorder = Recorder::new(recorder::Settings::default()).unwrap();
+    Broker::new(settings, Queues::new(queues), recorder)
+}
+
+const NOW: Stamp = Stamp(1_000);
+
+/// Says it and hears what comes at once.
+fn say(broker: &mut Broker, id: ClientId, text: &str) -> String {
+    let used = broker.client_bytes(id, text.as_bytes(), NOW, NOW);
+    assert_eq!(used, text.len());
+    hear(broker, id)
+}
+
+fn hear(broker: &mut Broker, id: ClientId) -> String {
+    let heard = String::from_utf8(broker.client_output(id).to_vec()).unwrap();
+    broker.client_written(id, heard.len(), NOW);
+    heard
+}
+
+fn commit(broker: &mut Broker) {
+    let (number, _) = broker.take_batch(NOW).unwrap();
+    broker.committed(number, NOW, NOW);
+}
+
+#[test]
+fn a_conversation_is_beanstalkds() {
+    let mut broker = broker(false);
+    let id = broker.client_opened();
+    let lines = [
+        ("put 1 0 60 5\r\nhello\r\n", "INSERTED 1\r\n"),
+        ("peek 1\r\n", "FOUND 1 5\r\nhello\r\n"),
+        ("reserve\r\n", "RESERVED 1 5\r\nhello\r\n"),
+        ("touch 1\r\n", "TOUCHED\r\n"),
+        ("bury 1 2\r\n", "BURIED\r\n"),
+        ("peek-buried\r\n", "FOUND 1 5\r\nhello\r\n"),
+        ("kick 10\r\n", "KICKED 1\r\n"),
+        ("reserve-job 1\r\n", "RESERVED 1 5\r\nhello\r\n"),
+        ("release 1 3 100\r\n", "RELEASED\r\n"),
+        ("peek-ready\r\n", "NOT_FOUND\r\n"),
+        ("kick-job 1\r\n", "KICKED\r\n"),
+        ("delete 1\r\n", "DELETED\r\n"),
+        ("delete 1\r\n", "NOT_FOUND\r\n"),
+        ("reserve-with-timeout 0\r\n", "TIMED_OUT\r\n"),
+        ("use a\r\n", "USING a\r\n"),
+        ("watch b\r\n", "WATCHING 2\r\n"),
+        ("ignore default\r\n", "WATCHING 1\r\n"),
+        ("ignore b\r\n", "NOT_IGNORED\r\n"),
+        ("list-tube-used\r\n", "USING a\r\n"),
+        ("list-tubes-watched\r\n", "OK 8\r\n---\n- b\n\r\n"),
+        ("list-tubes\r\n", "OK 22\r\n---\n- default\n- a\n- b\n\r\n"),
+        ("pause-tube a 0\r\n", "PAUSED\r\n"),
+        ("pause-tube z 0\r\n", "NOT_FOUND\r\n"),
+        ("put 1 0 60 5\r\nhello!!", "EXPECTED_CRLF\r\n"),
+        ("nonsense\r\n", "UNKNOWN_COMMAND\r\n"),
+        ("delete x\r\n", "BAD_FORMAT\r\n"),
+        ("ping\r\n", "PONG\r\n"),
+    ];
+    for (said, expected) in lines {
+        assert_eq!(say(&mut broker, id, said), expected, "after {said:?}");
+    }
+}
+
+#[test]
+fn a_body_beyond_the_limit_goes_by_and_the_conversation_goes_on() {
+    let mut broker = broker(false);
+    let id = broker.client_opened();
+    let said = format!("put 1 0 60 1001\r\n{}\r\nping\r\n", "x".repeat(1_001));
+    assert_eq!(say(&mut broker, id, &said), "JOB_TOO_BIG\r\nPONG\r\n");
+    let said = format!("{}\r\nping\r\n", "x".repeat(2_000));
+    assert_eq!(say(&mut broker, id, &said), "BAD_FORMAT\r\nPONG\r\n");
+}
+
+#[test]
+fn who_waits_is_heard_again_when_he_is_answered() {
+    let mut broker = broker(false);
+    let [worker, producer] = [(); 2].map(|()| broker.client_opened());
+    let said = b"reserve\r\nping\r\n";
+    let used = broker.client_bytes(worker, said, NOW, NOW);
+    assert_eq!(used, 9);
+    assert!(broker.client_held_back(worker));
+    assert_eq!(hear(&mut broker, worker), "");
+    assert_eq!(say(&mut broker, producer, "put 0 0 1 1\r\nx\r\n"), "INSERTED 1\r\n");
+    let mut runnable = Vec::new();
+    broker.take_runnable(&mut runnable);
+    assert_eq!(runnable, [worker]);
+    assert_eq!(broker.client_bytes(worker, &said[used..], NOW, NOW), 6);
+    assert_eq!(hear(&mut broker, worker), "RESERVED 1 1\r\nx\r\nPONG\r\n");
+}
+
+#[test]
+fn answers_leave_after_their_commit_and_in_order() {
+    let mut broker = broker(true);
+    let id = broker.client_opened();
+    assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\na\r\nput 0 0 1 1\r\nb\r\nbroken\r\n"), "");
+    let (number, batch) = broker.take_batch(NOW).unwrap();
+    assert_eq!(batch.messages.len(), 2);
+    assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\nc\r\n"), "");
+    broker.committed(number, NOW, NOW);
+    assert_eq!(hear(&mut broker, id), "INSERTED 1\r\nINSERTED 2\r\nUNKNOWN_COMMAND\r\n");
+    commit(&mut broker);
+    assert_eq!(hear(&mut broker, id), "INSERTED 3\r\n");
+    assert!(broker.take_batch(NOW).is_none());
+    let row = broker.recorder().total(krarup_record::Operation::Put);
+    assert_eq!((row.count, broker.recorder().disordered()), (3, 0));
+}
+
+#[test]
+fn who_has_put_sees_what_he_has_put() {
+    let mut broker = broker(true);
+    let id = broker.client_opened();
+    let said = b"put 0 0 1 1\r\na\r\npeek-ready\r\n";
+    let used = broker.client_bytes(id, said, NOW, NOW);
+    assert_eq!(used, 16, "the question waits for the commit");
+    commit(&mut broker);
+    let mut runnable = Vec::new();
+    broker.take_runnable(&mut runnable);
+    assert_eq!(runnable, [id]);
+    broker.client_bytes(id, &said[used..], NOW, NOW);
+    assert_eq!(hear(&mut broker, id), "INSERTED 1\r\nFOUND 1 1\r\na\r\n");
+}
+
+#[test]
+fn a_popped_message_leaves_after_its_end_is_on_disk() {
+    let mut broker = broker(true);
+    let id = broker.client_opened();
+    say(&mut broker, id, "put 0 0 1 1\r\na\r\n");
+    commit(&mut broker);
+    assert_eq!(hear(&mut broker, id), "INSERTED 1\r\n");
+    assert_eq!(say(&mut broker, id, "pop\r\n"), "");
+    commit(&mut broker);
+    assert_eq!(hear(&mut broker, id), "POPPED 1 1\r\na\r\n");
+}
+
+#[test]
+fn a_refused_batch_refuses_its_puts_and_keeps_the_rest_waiting() {
+    let mut broker = broker(true);
+    let id = broker.client_opened();
+    say(&mut broker, id, "put 0 0 1 1\r\na\r\n");
+    commit(&mut broker);
+    hear(&mut broker, id);
+    assert_eq!(say(&mut broker, id, "delete 1\r\nput 0 0 1 1\r\nb\r\n"), "");
+    let (number, batch) = broker.take_batch(NOW).unwrap();
+    broker.refused(number, batch, NOW);
+    assert_eq!(hear(&mut broker, id), "", "the delete is not decided yet");
+    commit(&mut broker);
+    assert_eq!(hear(&mut broker, id), "DELETED\r\nOUT_OF_MEMORY\r\n");
+    assert_eq!(say(&mut broker, id, "reserve-with-timeout 0\r\n"), "TIMED_OUT\r\n");
+}
+
+#[test]
+fn who_has_ended_his_side_waits_for_nothing_and_gets_what_he_is_owed() {
+    let mut broker = broker(false);
+    let id = broker.client_opened();
+    broker.client_bytes(id, b"reserve\r\n", NOW, NOW);
+    broker.client_ended(id, NOW);
+    assert!(!broker.client_finished(id));
+    assert_eq!(hear(&mut broker, id), "TIMED_OUT\r\n");
+    assert!(broker.client_finished(id));
+}
+
+#[test]
+fn where_a_secret_is_set_nothing_is_done_without_it() {
+    let mut broker = broker(false);
+    broker.settings.secret = Some("hush".into());
+    let id = broker.client_opened();
+    assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\na\r\n"), "NOT_LOGGED_IN\r\n");
+    assert_eq!(say(&mut broker, id, "login anna\r\n"), "NOT_LOGGED_IN\r\n");
+    assert_eq!(say(&mut broker, id, "login anna wrong\r\n"), "NOT_LOGGED_IN\r\n");
+    assert_eq!(say(&mut broker, id, "login anna hush\r\n"), "LOGGED_IN\r\n");
+    assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\na\r\n"), "INSERTED 1\r\n");
+}
+
+#[test]
+fn a_draining_broker_takes_no_more_messages_and_gives_out_those_it_has() {
+    let mut broker = broker(false);
+    let id = broker.client_opened();
+    say(&mut broker, id, "put 0 0 1 1\r\na\r\n");
+    broker.drain();
+    assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\nb\r\n"), "DRAINING\r\n");
+    assert_eq!(say(&mut broker, id, "reserve\r\n"), "RESERVED 1 1\r\na\r\n");
+}
+
+#[test]
+fn a_batch_of_messages_is_taken_and_deleted_in_one_request() {
+    let mut broker = broker(false);
+    let id = broker.client_opened();
+    say(&mut broker, id, "put 0 0 1 1\r\na\r\nput 0 0 1 1\r\nb\r\n");
+    let expected = "RESERVED_BATCH 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 1\r\nb\r\n";
+    assert_eq!(say(&mut broker, id, "reserve-batch 10 0\r\n"), expected);
+    assert_eq!(say(&mut broker, id, "delete-batch 1 2 3\r\n"), "DELETED 2\r\n");
+}
+
+proptest! {
+    /// Where the network cuts the bytes must not matter to what is answered.
+    #[test]
+    fn any_cut_of_the_bytes_is_answered_alike(
+        lines in proptest::collection::vec(prop_oneof![
+            Just("put 0 0 1 5\r\nhello\r\n".to_owned()),
+            Just("put 0 0 1 2\r\nhello\r\n".to_owned()),
+            Just(format!("put 0 0 1 1001\r\n{}\r\n", "y".repeat(1_001))),
+            Just(format!("{}\r\n", "z".repeat(900))),
+            Just("reserve-with-timeout 0\r\n".to_owned()),
+            Just("peek-ready\r\n".to_owned()),
+            Just("delete 1\r\n".to_owned()),
+            "[a-z ]{0,12}\r\n",
+        ], 1..8),
+        cuts in proptest::collection::vec(0.0..1.0_f64, 0..6),
+    ) {
+        let text: Vec<u8> = lines.concat().into_bytes();
+        let mut whole = broker(false);
+        let id = whole.client_opened();
+        prop_assume!(whole.client_bytes(id, &text, NOW, NOW) <= text.len());
+        let expected = whole.client_output(id).to_vec();
+
+        let mut cut = broker(false);
+        let id = cut.client_opened();
+        let mut places: Vec<usize> = cuts.iter().map(|share| (share * text.len() as f64) as usize).collect();
+        places.push(text.len());
+        places.sort_unstable();
+        let (mut kept, mut from) = (Vec::new(), 0);
+        for place in places {
+            kept.extend_from_slice(&text[from..place]);
+            from = place;
+            let used = cut.client_bytes(id, &kept, NOW, NOW);
+            kept.drain(..used);
+        }
+        prop_assert_eq!(cut.client_output(id), expected);
+    }
+}

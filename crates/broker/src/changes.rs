@@ -1,0 +1,174 @@
+//! What must be on disk before it is answered, gathered until the store is free.
+//!
+//! The owner of the queues decides in memory and writes down what it decided. Everything that has come while the store was
+//! busy with one batch makes the next: one statement, one commit, however many requests. Within a batch only the last word on
+//! a message counts, so that the order of its lines does not.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use krarup_units::Nanos;
+
+use crate::job::{Happened, Id};
+
+/// Where a message stands in a store. Leases are not written: a new owner finds what was reserved ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Ready, or reserved.
+    Ready,
+    /// Ready from then on, in nanoseconds since 1970.
+    Delayed(Nanos),
+    /// Set aside; the number is its place among those.
+    Buried(u64),
+}
+
+/// A message as a store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its number.
+    pub id: Id,
+    /// The name of its tube.
+    pub tube: Arc<str>,
+    /// Who put it.
+    pub sender: Option<Arc<str>>,
+    /// Who alone may have it.
+    pub receiver: Option<Arc<str>>,
+    /// The smaller, the sooner.
+    pub priority: u32,
+    /// What it was put or released with last.
+    pub delay: Nanos,
+    /// How long a lease lasts.
+    pub ttr: Nanos,
+    /// When it was put, since 1970.
+    pub created: Nanos,
+    /// Where it stands.
+    pub standing: Standing,
+    /// What happened to it.
+    pub happened: Happened,
+    /// The message itself.
+    pub body: Arc<[u8]>,
+}
+
+/// The last word on one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is new.
+    Insert(Box<Row>),
+    /// Everything but its body may have changed.
+    Update(Box<Row>),
+    /// It is gone.
+    Delete,
+}
+
+/// A tube as a store keeps it: one that was created, or has a limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TubeRow {
+    /// Whether it was created, and stays when it is empty.
+    pub created: bool,
+    /// How often a message may be reserved; zero: as often as it takes.
+    pub most: u32,
+    /// Where messages go that were reserved too often; none: they are buried.
+    pub dead: Option<Arc<str>>,
+}
+
+/// A key that makes a second message none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRow {
+    /// The message that came first.
+    pub id: Id,
+    /// Until when it is remembered, in nanoseconds since 1970.
+    pub until: Nanos,
+}
+
+/// What makes one commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// The last word on each message.
+    pub messages: HashMap<Id, Change>,
+    /// The last word on tubes, by name; none: forget it.
+    pub tubes: HashMap<Arc<str>, Option<TubeRow>>,
+    /// Who is registered (true) and who no longer is.
+    pub clients: HashMap<Arc<str>, bool>,
+    /// Keys of tubes, by tube and key.
+    pub keys: HashMap<(Arc<str>, Arc<str>), KeyRow>,
+    /// Messages that applications had laid down beside the queues, and that are in them from now on.
+    pub taken_in: Vec<i64>,
+}
+
+impl Batch {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+            && self.tubes.is_empty()
+            && self.clients.is_empty()
+            && self.keys.is_empty()
+            && self.taken_in.is_empty()
+    }
+
+    /// A message is new.
+    pub fn insert(&mut self, row: Row) {
+        self.messages.insert(row.id, Change::Insert(Box::new(row)));
+    }
+
+    /// A message has changed.
+    pub fn update(&mut self, row: Row) {
+        match self.messages.entry(row.id) {
+            Entry::Occupied(mut there) => {
+                let new = matches!(there.get(), Change::Insert(_));
+                there.insert(if new { Change::Insert(Box::new(row)) } else { Change::Update(Box::new(row)) });
+            }
+            Entry::Vacant(place) => _ = place.insert(Change::Update(Box::new(row))),
+        }
+    }
+
+    /// A message is gone.
+    pub fn delete(&mut self, id: Id) {
+        match self.messages.entry(id) {
+            // The store never heard of it.
+            Entry::Occupied(there) if matches!(there.get(), Change::Insert(_)) => _ = there.remove(),
+            Entry::Occupied(mut there) => _ = there.insert(Change::Delete),
+            Entry::Vacant(place) => _ = place.insert(Change::Delete),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(id: Id, priority: u32) -> Row {
+        Row {
+            id,
+            tube: "default".into(),
+            sender: None,
+            receiver: None,
+            priority,
+            delay: Nanos::ZERO,
+            ttr: Nanos::from_secs(1),
+            created: Nanos::ZERO,
+            standing: Standing::Ready,
+            happened: Happened::default(),
+            body: Arc::from(&b"x"[..]),
+        }
+    }
+
+    #[test]
+    fn only_the_last_word_on_a_message_is_written() {
+        let mut batch = Batch::default();
+        batch.insert(row(1, 5));
+        batch.update(row(1, 6));
+        batch.update(row(2, 7));
+        batch.delete(2);
+        assert_eq!(batch.messages[&1], Change::Insert(Box::new(row(1, 6))));
+        assert_eq!(batch.messages[&2], Change::Delete);
+    }
+
+    #[test]
+    fn what_came_and_went_within_a_batch_is_not_written_at_all() {
+        let mut batch = Batch::default();
+        batch.insert(row(1, 5));
+        batch.delete(1);
+        assert!(batch.is_empty());
+    }
+}

@@ -1,0 +1,446 @@
+//! One event loop: every client of the broker on one thread, edge-triggered.
+//!
+//! ```text
+//!        ┌─▶ wait for readiness, or for what is due next
+//!        │   store          ─▶ what it has committed
+//!        │   read clients   ─▶ requests         one read each
+//!        │   store          ◀─ all that waits   one batch, if it is free
+//!        └── write clients  ◀─ answers          one write each, however many answers
+//! ```
+
+use std::io;
+use std::sync::Arc;
+
+use krarup_net::mio::{Events, Poll, Token, Waker};
+use krarup_net::signal::{Heard, Signals};
+use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, listen};
+use krarup_units::{Nanos, Stamp};
+
+use crate::broker::Broker;
+use crate::job::ClientId;
+
+const STOP: Token = Token(1);
+const RELOAD: Token = Token(2);
+const DRAIN: Token = Token(3);
+const WOKEN: Token = Token(4);
+const LISTENER: Token = Token(5);
+/// Clients have the tokens from here on.
+const CLIENTS: usize = 16;
+
+/// What one read may bring. Clients share the buffer; what makes no whole request is kept apart.
+const READ: usize = 256 << 10;
+/// Reads of one client in one pass.
+const READS_A_PASS: usize = 4;
+/// Memory that a quiet client keeps.
+const KEEP: usize = 4 << 10;
+/// A client that vanished without a word is noticed after this time.
+const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
+/// How soon to try again after the system would give no more sockets.
+const ACCEPT_PAUSE: Nanos = Nanos::from_millis(50);
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to listen.
+    pub listen: Address,
+    /// The permissions of a unix socket's file.
+    pub socket_mode: Option<u32>,
+    /// How many clients may be connected at once.
+    pub connections: usize,
+    /// How long a stop waits for what is in flight.
+    pub patience: Nanos,
+}
+
+/// Something the operator should know, told as it happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Clients can connect here.
+    Listening(Address),
+    /// Anybody can connect here from other machines.
+    Open(Address),
+    /// A stop was asked for: no more clients are accepted.
+    Stopping,
+    /// So many requests are without an answer that will have none.
+    Unfinished(u64),
+    /// No more messages are accepted.
+    Draining,
+    /// Clients cannot be accepted, and why.
+    NotAccepting(String),
+}
+
+/// How the loop ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The broker, with everything recorded.
+    pub broker: Broker,
+    /// When it began.
+    pub started: Stamp,
+    /// When it ended.
+    pub stopped: Stamp,
+}
+
+/// Serves until SIGINT or SIGTERM; at SIGUSR1 no more messages are accepted.
+///
+/// # Errors
+/// Before the first client is accepted: the port cannot be had, the system refuses.
+pub fn run(
+    settings: Settings,
+    broker: Broker,
+    clock: Clock,
+    notice: impl FnMut(Notice),
+) -> Result<Ended, String> {
+    let started = clock.now();
+    let mut engine = Engine::start(settings, broker, clock, notice)?;
+    engine.run().map_err(|error| format!("the event loop failed: {error}"))?;
+    Ok(Ended { broker: engine.broker, started, stopped: clock.now() })
+}
+
+struct Engine<N> {
+    settings: Settings,
+    broker: Broker,
+    clock: Clock,
+    notice: N,
+    poll: Poll,
+    signals: Signals,
+    drain: Heard,
+    /// For those who have news from other threads.
+    _waker: Arc<Waker>,
+    listener: Option<Listener>,
+    /// When to try again to accept; none: the listener will tell.
+    accept_again: Option<Stamp>,
+    links: Vec<Option<Link>>,
+    /// Clients that may have more to read than one pass took.
+    ready: Vec<ClientId>,
+    scratch: Vec<u8>,
+    some: Vec<ClientId>,
+    stop_by: Option<Stamp>,
+}
+
+/// A client's socket.
+struct Link {
+    conn: Conn,
+    inbox: Inbox,
+    received: Stamp,
+    readable: bool,
+    writable: bool,
+    /// The system has announced the end: reads go on until they find it.
+    end_near: bool,
+    ended: bool,
+}
+
+impl<N: FnMut(Notice)> Engine<N> {
+    fn start(settings: Settings, broker: Broker, clock: Clock, mut notice: N) -> Result<Self, String> {
+        let system = |error: io::Error| format!("cannot start an event loop: {error}");
+        let poll = Poll::new().map_err(system)?;
+        let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
+        let drain = Heard::user_one(poll.registry(), DRAIN).map_err(system)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WOKEN).map_err(system)?);
+        let options = listen::Options { mode: settings.socket_mode, share: false };
+        let mut listener = match listen::inherited().into_iter().next() {
+            Some(listener) => listener,
+            None => listen::listen_with(&settings.listen, options)?,
+        };
+        listener.register(poll.registry(), LISTENER).map_err(system)?;
+        let address = listener.address().map_err(system)?;
+        notice(Notice::Listening(address.clone()));
+        if !address.is_local() {
+            notice(Notice::Open(address));
+        }
+        Ok(Self {
+            settings,
+            broker,
+            clock,
+            notice,
+            poll,
+            signals,
+            drain,
+            _waker: waker,
+            listener: Some(listener),
+            accept_again: None,
+            links: Vec::new(),
+            ready: Vec::new(),
+            scratch: vec![0; READ],
+            some: Vec::new(),
+            stop_by: None,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1_024);
+        loop {
+            self.tick();
+            if self.finished() {
+                return Ok(());
+            }
+            match self.poll.poll(&mut events, self.wait()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            // What is due by now comes before what comes now.
+            self.broker.tick(self.clock.now());
+            let mut accept = false;
+            for event in &events {
+                match event.token() {
+                    STOP => self.stop(),
+                    RELOAD => _ = self.signals.reloads(),
+                    DRAIN => {
+                        if self.drain.count() > 0 {
+                            self.broker.drain();
+                            (self.notice)(Notice::Draining);
+                        }
+                    }
+                    WOKEN => {}
+                    LISTENER => accept = true,
+                    Token(token) => {
+                        let id = (token - CLIENTS) as ClientId;
+                        // One that has gone in this very batch may still be told of.
+                        let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else {
+                            continue;
+                        };
+                        let end_near = event.is_read_closed() || event.is_error();
+                        link.writable |= event.is_writable();
+                        link.end_near |= end_near;
+                        link.readable |= event.is_readable() || end_near;
+                        if event.is_writable() {
+                            if link.conn.is_waiting() {
+                                // Where it fails, reading will find out.
+                                let _ = link.conn.flush();
+                            }
+                            self.write(id);
+                        }
+                        self.read(id);
+                    }
+                }
+            }
+            if accept {
+                self.accept();
+            }
+            for id in std::mem::take(&mut self.ready) {
+                self.read(id);
+            }
+        }
+    }
+
+    // ---- reading ----------------------------------------------------------------------------------------
+
+    /// Reads what a client has sent, a few times at most.
+    fn read(&mut self, id: ClientId) {
+        for _ in 0..READS_A_PASS {
+            let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else { return };
+            if !link.readable {
+                return;
+            }
+            // Who is not heard is not read from either; but the end of one who waits must be noticed.
+            if self.broker.client_held_back(id) && (!link.end_near || !link.inbox.is_empty()) {
+                return;
+            }
+            let kept = !link.inbox.is_empty();
+            let room = if kept { link.inbox.room(READ / 4) } else { &mut self.scratch[..] };
+            let length = room.len();
+            match link.conn.read(room) {
+                Moved::Some(count) => {
+                    let now = self.clock.now();
+                    link.received = now;
+                    if count < length && !link.end_near {
+                        link.readable = false;
+                    }
+                    if kept {
+                        link.inbox.filled(count);
+                        self.offer(id);
+                    } else {
+                        let used = self.broker.client_bytes(id, &self.scratch[..count], now, now);
+                        if let Some(link) = self.links[id as usize].as_mut() {
+                            link.inbox.append(&self.scratch[used..count]);
+                        }
+                    }
+                }
+                Moved::None => link.readable = false,
+                Moved::Closed => {
+                    link.readable = false;
+                    link.ended = true;
+                    self.broker.client_ended(id, self.clock.now());
+                    return;
+                }
+                Moved::Failed(_) => return self.lose(id),
+            }
+        }
+        self.ready.push(id);
+    }
+
+    /// Offers the broker what a client sent earlier.
+    fn offer(&mut self, id: ClientId) {
+        let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let used = self.broker.client_bytes(id, link.inbox.unread(), link.received, self.clock.now());
+        link.inbox.consume(used);
+        link.inbox.shrink(KEEP);
+    }
+
+    // ---- writing ----------------------------------------------------------------------------------------
+
+    /// Writes until nobody has anything that can be written.
+    fn flush(&mut self) {
+        let mut some = std::mem::take(&mut self.some);
+        loop {
+            self.broker.take_runnable(&mut some);
+            let mut nothing = some.is_empty();
+            for &id in &some {
+                self.offer(id);
+                self.read(id);
+            }
+            self.broker.take_dirty(&mut some);
+            nothing &= some.is_empty();
+            for &id in &some {
+                self.write(id);
+            }
+            if nothing {
+                break;
+            }
+        }
+        self.some = some;
+    }
+
+    fn write(&mut self, id: ClientId) {
+        let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        while link.writable && !self.broker.client_output(id).is_empty() {
+            let output = self.broker.client_output(id);
+            let length = output.len();
+            match link.conn.write(output) {
+                Moved::Some(count) => {
+                    link.writable = count == length;
+                    self.broker.client_written(id, count, self.clock.now());
+                }
+                Moved::None => link.writable = false,
+                Moved::Closed | Moved::Failed(_) => return self.lose(id),
+            }
+        }
+        if self.broker.client_finished(id) && !link.conn.is_waiting() {
+            link.conn.finish();
+            self.lose(id);
+        }
+    }
+
+    fn lose(&mut self, id: ClientId) {
+        if self.links[id as usize].take().is_some() {
+            self.broker.client_gone(id, self.clock.now());
+            if self.accept_again.is_some() {
+                self.accept();
+            }
+        }
+    }
+
+    // ---- accepting --------------------------------------------------------------------------------------
+
+    fn accept(&mut self) {
+        self.accept_again = None;
+        while let Some(listener) = &self.listener {
+            match listener.accept() {
+                Ok(stream) => self.admit(stream),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // That client is gone again; the next may not be.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionAborted
+                            | io::ErrorKind::ConnectionReset
+                            | io::ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => {
+                    // Out of descriptors, most likely: others must close first.
+                    (self.notice)(Notice::NotAccepting(error.to_string()));
+                    self.accept_again = Some(self.clock.now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: krarup_net::Stream) {
+        if self.broker.clients() >= self.settings.connections as u64 {
+            // The protocol has no word for it; a connection that ends is understood by every client.
+            return;
+        }
+        let id = self.broker.client_opened();
+        let now = self.clock.now();
+        let Ok(conn) = Conn::accepted(stream, self.poll.registry(), Token(CLIENTS + id as usize)) else {
+            return self.broker.client_gone(id, now);
+        };
+        // Whose socket does not know it does without.
+        let _ = conn.keep_alive(KEEP_ALIVE);
+        if self.links.len() <= id as usize {
+            self.links.resize_with(id as usize + 1, || None);
+        }
+        self.links[id as usize] = Some(Link {
+            conn,
+            inbox: Inbox::default(),
+            received: now,
+            readable: true,
+            writable: true,
+            end_near: false,
+            ended: false,
+        });
+        self.ready.push(id);
+    }
+
+    // ---- time -------------------------------------------------------------------------------------------
+
+    fn tick(&mut self) {
+        let now = self.clock.now();
+        self.broker.tick(now);
+        if self.accept_again.is_some_and(|again| again <= now) {
+            self.accept();
+        }
+        self.flush();
+    }
+
+    /// How long there is nothing to do unless something happens; none: for ever.
+    fn wait(&self) -> Option<std::time::Duration> {
+        if !self.ready.is_empty() {
+            return Some(std::time::Duration::ZERO);
+        }
+        let next = self.broker.due().into_iter().chain(self.stop_by).chain(self.accept_again).min()?;
+        // One nanosecond more than nothing, so that what is due at an instant is due when it is looked at.
+        Some(Nanos(next.0.saturating_sub(self.clock.now().0) + 1).as_duration())
+    }
+
+    /// A stop was asked for; the second time, at once.
+    fn stop(&mut self) {
+        if self.signals.stops() == 0 {
+            return;
+        }
+        let now = self.clock.now();
+        if self.stop_by.is_some() {
+            self.stop_by = Some(now);
+            return;
+        }
+        self.stop_by = Some(now + self.settings.patience);
+        // Who has connected is heard.
+        self.accept();
+        self.listener = None;
+        (self.notice)(Notice::Stopping);
+        for id in 0..self.links.len() as ClientId {
+            if let Some(link) = &mut self.links[id as usize] {
+                // The last look into his socket; what has arrived is still answered.
+                link.readable = true;
+                self.read(id);
+                if self.links[id as usize].is_some() {
+                    self.broker.client_dismissed(id, now);
+                }
+            }
+        }
+    }
+
+    /// Whether a stop was asked for and everything is done, or the time for it is over.
+    fn finished(&mut self) -> bool {
+        let Some(stop_by) = self.stop_by else { return false };
+        if self.broker.clients() == 0 {
+            return true;
+        }
+        if stop_by > self.clock.now() {
+            return false;
+        }
+        if self.broker.unanswered() > 0 {
+            (self.notice)(Notice::Unfinished(self.broker.unanswered()));
+        }
+        true
+    }
+}

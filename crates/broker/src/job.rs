@@ -1,0 +1,112 @@
+//! One message: what it is, where it stands, what has happened to it.
+//!
+//! ```text
+//!            put, durable store          put with a delay ┐   ┌ release with a delay
+//!                    │                                    ▼   │
+//!                    ▼           committed            ┌─────────┐
+//!               [PENDING] ──────────────┬───────────▶ │ DELAYED │
+//!                                       │             └────┬────┘
+//!                                       ▼    time passes   │
+//!                                  ┌─────────┐ ◀───────────┘
+//!                          ┌─────▶ │  READY  │ ── pop ───────────▶ gone
+//!            release, kick,│       └────┬────┘
+//!            lease is over │            │ reserve
+//!                          │            ▼
+//!                          │       ┌──────────┐
+//!                          ├────── │ RESERVED │ ── delete ────────▶ gone
+//!                          │       └────┬─────┘
+//!                          │            │ bury, or tried too often
+//!                          │            ▼
+//!                          │       ┌──────────┐
+//!                          └────── │  BURIED  │ ── delete ────────▶ gone
+//!                                  └──────────┘
+//! ```
+
+use std::sync::Arc;
+
+use krarup_units::{Nanos, Stamp};
+
+/// The number of a message; smaller ones were put earlier.
+pub type Id = u64;
+/// The place of a client.
+pub type ClientId = u32;
+/// The place of a tube.
+pub type TubeId = u32;
+
+/// Where a message stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Put, and not yet committed: nobody sees it.
+    Pending,
+    /// Anybody may take it who may have it.
+    Ready,
+    /// One client has it until then.
+    Reserved {
+        /// Who.
+        by: ClientId,
+        /// When it is taken away.
+        until: Stamp,
+    },
+    /// Nobody may take it until then.
+    Delayed {
+        /// When it becomes ready.
+        until: Stamp,
+    },
+    /// Set aside until it is kicked.
+    Buried {
+        /// Its place among those set aside.
+        order: u64,
+    },
+}
+
+impl State {
+    /// The word of the protocol.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pending | Self::Ready => "ready",
+            Self::Reserved { .. } => "reserved",
+            Self::Delayed { .. } => "delayed",
+            Self::Buried { .. } => "buried",
+        }
+    }
+}
+
+/// How often something happened to a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Happened {
+    /// It was reserved.
+    pub reserves: u32,
+    /// A lease of it ran out.
+    pub timeouts: u32,
+    /// It was given back.
+    pub releases: u32,
+    /// It was set aside.
+    pub buries: u32,
+    /// It was kicked.
+    pub kicks: u32,
+}
+
+/// A message that waits, or is being worked on.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Where it lives, all its life unless it is given up as dead.
+    pub tube: TubeId,
+    /// Who put it, if he had said who he is.
+    pub sender: Option<Arc<str>>,
+    /// Who alone may have it.
+    pub receiver: Option<Arc<str>>,
+    /// The smaller, the sooner.
+    pub priority: u32,
+    /// What it was put or released with last.
+    pub delay: Nanos,
+    /// How long a lease lasts.
+    pub ttr: Nanos,
+    /// When it was put, since 1970.
+    pub created: Nanos,
+    /// Where it stands.
+    pub state: State,
+    /// What happened to it.
+    pub happened: Happened,
+    /// The message itself; the store shares it until it is written.
+    pub body: Arc<[u8]>,
+}

@@ -1,0 +1,681 @@
+//! Messages, tubes, leases: what each operation does to them. No socket, no clock, no disk; time is an argument.
+//!
+//! The owner of the queues decides here and at once. Where a store keeps them, what was decided is also written into a
+//! [`Batch`], and each operation that changes something says after which batch it may be answered. A message that was put
+//! is nobody's before its batch is committed; one that was deleted is nobody's from now on.
+//!
+//! | file | what is done there |
+//! |---|---|
+//! | this | clients, tubes, putting, committing |
+//! | `take` | reserving, popping, waiting for a message |
+//! | `moves` | what the holder of a lease, or anybody, does to a message that is there |
+//! | `time` | what happens when nobody does anything |
+//! | `look` | questions that change nothing |
+
+mod look;
+mod moves;
+mod take;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use krarup_units::{Nanos, Stamp};
+
+use crate::changes::{Batch, KeyRow, Row, Standing, TubeRow};
+use crate::job::{ClientId, Happened, Id, Job, State, TubeId};
+use crate::request::Put;
+use crate::tube::{Tubes, URGENT};
+
+pub use look::{JobView, Nothing, Totals, TubeView};
+pub use moves::Limit;
+pub use take::{Answer, How, Reserve, Taken};
+
+/// Bytes that a message costs beside its body: its places in tables and lines.
+pub const OVERHEAD: u64 = 320;
+
+/// The tube that everybody uses and watches at first.
+pub const DEFAULT_TUBE: &str = "default";
+
+/// What the queues are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes that all messages may have, each with [`OVERHEAD`].
+    pub memory: u64,
+    /// Whether a store keeps them: then operations are answered after their batch.
+    pub durable: bool,
+    /// The wall time of the first stamp, since 1970.
+    pub wall: Nanos,
+    /// How long a key of `put-unique` is remembered, counted from the put.
+    pub remember_keys: Nanos,
+}
+
+/// The name of a tube, and a key in it.
+type Key = (Arc<str>, Arc<str>);
+/// The sender of a message, and who alone may have it.
+type FromTo = (Arc<str>, Option<Arc<str>>);
+
+/// After which batch an operation may be answered; none: at once.
+pub type After = Option<u64>;
+
+/// Why a message was not put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// All memory is in use.
+    OutOfMemory,
+    /// Nobody has created the tube.
+    UnknownTube,
+    /// Nobody of this name is registered.
+    UnknownClient,
+    /// The sender has not said who he is.
+    NotLoggedIn,
+    /// Its key is that of an earlier message, to be answered after this batch.
+    Duplicate(Id, After),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// A lease runs out.
+    Lease(Id),
+    /// A delay is over.
+    Delay(Id),
+    /// A tube is no longer paused.
+    Pause(TubeId),
+    /// A client has waited long enough.
+    Client(ClientId),
+}
+
+#[derive(Debug)]
+struct Client {
+    name: Option<Arc<str>>,
+    used: TubeId,
+    watched: Vec<TubeId>,
+    leases: BTreeSet<(Stamp, Id)>,
+    waiting: Option<take::Waiting>,
+    producer: bool,
+    worker: bool,
+}
+
+/// All queues of one owner.
+#[derive(Debug)]
+pub struct Queues {
+    settings: Settings,
+    jobs: HashMap<Id, Job>,
+    tubes: Tubes,
+    clients: Vec<Option<Client>>,
+    free_clients: Vec<ClientId>,
+    registered: HashSet<Arc<str>>,
+    /// Ready messages of each sender, for each receiver.
+    sent: HashMap<FromTo, BTreeSet<Id>>,
+    keys: HashMap<Key, KeyRow>,
+    keys_by_age: VecDeque<(Nanos, Key)>,
+    due: BTreeSet<(Stamp, Due)>,
+    next_id: Id,
+    next_order: u64,
+    used: u64,
+    /// What will be in the next batch, and its number.
+    batch: Batch,
+    gathering: u64,
+    /// Messages that nobody sees before their batch is committed, in order.
+    pending: VecDeque<(u64, Id)>,
+    answers: Vec<(ClientId, Answer)>,
+    totals: Totals,
+}
+
+impl Queues {
+    /// No messages and nobody connected.
+    pub fn new(settings: Settings) -> Self {
+        let mut tubes = Tubes::default();
+        let default = tubes.find_or_make(DEFAULT_TUBE);
+        // It is always there.
+        tubes.get_mut(default).using = 1;
+        Self {
+            settings,
+            jobs: HashMap::new(),
+            tubes,
+            clients: Vec::new(),
+            free_clients: Vec::new(),
+            registered: HashSet::new(),
+            sent: HashMap::new(),
+            keys: HashMap::new(),
+            keys_by_age: VecDeque::new(),
+            due: BTreeSet::new(),
+            next_id: 1,
+            next_order: 1,
+            used: 0,
+            batch: Batch::default(),
+            gathering: 1,
+            pending: VecDeque::new(),
+            answers: Vec::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    // ---- clients ----------------------------------------------------------------------------------------
+
+    /// Somebody connects: he uses and watches the tube `default`.
+    pub fn open(&mut self) -> ClientId {
+        let default = self.tubes.find_or_make(DEFAULT_TUBE);
+        let tube = self.tubes.get_mut(default);
+        tube.using += 1;
+        tube.watching += 1;
+        let client = Client {
+            name: None,
+            used: default,
+            watched: vec![default],
+            leases: BTreeSet::new(),
+            waiting: None,
+            producer: false,
+            worker: false,
+        };
+        self.totals.connections += 1;
+        self.totals.all_connections += 1;
+        let place = self.free_clients.pop().unwrap_or_else(|| {
+            self.clients.push(None);
+            self.clients.len() as ClientId - 1
+        });
+        self.clients[place as usize] = Some(client);
+        place
+    }
+
+    /// He goes: what he had reserved is ready again.
+    pub fn close(&mut self, client: ClientId, now: Stamp) {
+        self.stop_waiting(client);
+        let leases: Vec<Id> = self.client(client).leases.iter().map(|(_, id)| *id).collect();
+        for id in leases {
+            self.end_lease(id);
+            self.give_back(id, now);
+        }
+        let gone = self.clients[client as usize].take().expect("he was connected");
+        self.free_clients.push(client);
+        self.tubes.get_mut(gone.used).using -= 1;
+        self.tubes.let_go(gone.used);
+        for tube in gone.watched {
+            self.tubes.get_mut(tube).watching -= 1;
+            self.tubes.let_go(tube);
+        }
+        self.totals.connections -= 1;
+        self.totals.producers -= u64::from(gone.producer);
+        self.totals.workers -= u64::from(gone.worker);
+    }
+
+    fn client(&self, client: ClientId) -> &Client {
+        self.clients[client as usize].as_ref().expect("he is connected")
+    }
+
+    fn client_mut(&mut self, client: ClientId) -> &mut Client {
+        self.clients[client as usize].as_mut().expect("he is connected")
+    }
+
+    /// Messages are put into this tube from now on.
+    pub fn use_tube(&mut self, client: ClientId, name: &str) {
+        let tube = self.tubes.find_or_make(name);
+        self.tubes.get_mut(tube).using += 1;
+        let before = std::mem::replace(&mut self.client_mut(client).used, tube);
+        self.tubes.get_mut(before).using -= 1;
+        self.tubes.let_go(before);
+    }
+
+    /// Messages are also taken from this tube; how many tubes that makes.
+    pub fn watch(&mut self, client: ClientId, name: &str) -> usize {
+        let tube = self.tubes.find_or_make(name);
+        if !self.client(client).watched.contains(&tube) {
+            self.tubes.get_mut(tube).watching += 1;
+            self.client_mut(client).watched.push(tube);
+        }
+        self.client(client).watched.len()
+    }
+
+    /// No longer from this one; how many tubes are left, or none if it was the last.
+    pub fn ignore(&mut self, client: ClientId, name: &str) -> Option<usize> {
+        let watched = &self.client(client).watched;
+        let place = self.tubes.find(name).and_then(|tube| watched.iter().position(|other| *other == tube));
+        if let Some(place) = place {
+            if watched.len() < 2 {
+                return None;
+            }
+            let tube = self.client_mut(client).watched.remove(place);
+            self.tubes.get_mut(tube).watching -= 1;
+            self.tubes.let_go(tube);
+        }
+        Some(self.client(client).watched.len())
+    }
+
+    /// Somebody may be sent messages from now on; whether he was not registered before.
+    pub fn register(&mut self, name: &str) -> (bool, After) {
+        let name: Arc<str> = name.into();
+        let new = self.registered.insert(Arc::clone(&name));
+        if new && self.settings.durable {
+            self.batch.clients.insert(name, true);
+        }
+        (new, self.after())
+    }
+
+    /// Nobody of this name any more; whether he was registered. Messages for him stay until he is back.
+    pub fn unregister(&mut self, name: &str) -> (bool, After) {
+        let was = self.registered.remove(name);
+        if was && self.settings.durable {
+            self.batch.clients.insert(name.into(), false);
+        }
+        (was, self.after())
+    }
+
+    /// The client says who he is; whether he is registered.
+    pub fn login(&mut self, client: ClientId, name: &str) -> bool {
+        let Some(name) = self.registered.get(name).cloned() else { return false };
+        self.client_mut(client).name = Some(name);
+        true
+    }
+
+    // ---- tubes ------------------------------------------------------------------------------------------
+
+    /// A tube that stays; whether it had not been created before.
+    pub fn create_tube(&mut self, name: &str) -> (bool, After) {
+        let tube = self.tubes.find_or_make(name);
+        let new = !std::mem::replace(&mut self.tubes.get_mut(tube).kept.created, true);
+        if new {
+            self.write_tube(tube);
+        }
+        (new, self.after())
+    }
+
+    /// A tube and all its messages are no more; none if there is no such tube. What clients have reserved of it is theirs no more.
+    pub fn delete_tube(&mut self, name: &str) -> Option<After> {
+        let tube = self.tubes.find(name)?;
+        let ids: Vec<Id> = self.jobs.iter().filter(|(_, job)| job.tube == tube).map(|(id, _)| *id).collect();
+        for id in ids {
+            // What is not committed yet has not happened yet: it will be in the new tube of this name.
+            if self.jobs[&id].state != State::Pending {
+                self.remove(id);
+            }
+        }
+        self.tubes.get_mut(tube).kept = TubeRow::default();
+        self.write_tube(tube);
+        self.tubes.let_go(tube);
+        Some(self.after())
+    }
+
+    /// From now on a message that was reserved `most` times goes to `dead` instead of back, or is buried.
+    pub fn limit_tube(&mut self, name: &str, most: u32, dead: Option<&str>) -> After {
+        let tube = self.tubes.find_or_make(name);
+        let kept = &mut self.tubes.get_mut(tube).kept;
+        kept.most = most;
+        kept.dead = dead.filter(|_| most > 0).map(Into::into);
+        self.write_tube(tube);
+        self.tubes.let_go(tube);
+        self.after()
+    }
+
+    fn write_tube(&mut self, tube: TubeId) {
+        if self.settings.durable {
+            let tube = self.tubes.get(tube);
+            let row = (tube.kept != TubeRow::default()).then(|| tube.kept.clone());
+            self.batch.tubes.insert(Arc::clone(&tube.name), row);
+        }
+    }
+
+    // ---- putting ----------------------------------------------------------------------------------------
+
+    /// A message comes.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn put(&mut self, client: ClientId, put: &Put<'_>, now: Stamp) -> Result<(Id, After), Refused> {
+        let sender = self.client(client).name.clone();
+        if put.strict {
+            if sender.is_none() {
+                return Err(Refused::NotLoggedIn);
+            }
+            let tube = put.tube.and_then(|name| self.tubes.find(name));
+            if !tube.is_some_and(|tube| self.tubes.get(tube).kept.created) {
+                return Err(Refused::UnknownTube);
+            }
+        }
+        let receiver = match put.receiver {
+            None => None,
+            Some(name) => Some(self.registered.get(name).cloned().ok_or(Refused::UnknownClient)?),
+        };
+        if self.used + put.body.len() as u64 + OVERHEAD > self.settings.memory {
+            return Err(Refused::OutOfMemory);
+        }
+        let tube = match put.tube {
+            Some(name) => self.tubes.find_or_make(name),
+            None => self.client(client).used,
+        };
+        let name = Arc::clone(&self.tubes.get(tube).name);
+        if let Some(key) = put.key {
+            let key = (name, Arc::from(key));
+            if let Some(there) = self.keys.get(&key) {
+                return Err(Refused::Duplicate(there.id, self.committed_with(there.id)));
+            }
+            self.remember(
+                key,
+                KeyRow { id: self.next_id, until: self.wall(now) + self.settings.remember_keys },
+            );
+        }
+        let known = self.client_mut(client);
+        self.totals.producers += u64::from(!std::mem::replace(&mut known.producer, true));
+        let id = self.add(tube, sender, receiver, put, now);
+        Ok((id, self.after()))
+    }
+
+    /// Messages that applications had laid down beside the queues come in, each under its number there.
+    pub fn take_in(&mut self, number: i64, tube: &str, put: &Put<'_>, now: Stamp) {
+        let tube = self.tubes.find_or_make(tube);
+        self.batch.taken_in.push(number);
+        self.add(tube, None, None, put, now);
+    }
+
+    fn add(
+        &mut self,
+        tube: TubeId,
+        sender: Option<Arc<str>>,
+        receiver: Option<Arc<str>>,
+        put: &Put<'_>,
+        now: Stamp,
+    ) -> Id {
+        let id = self.next_id;
+        self.next_id += 1;
+        let delay = Nanos::from_secs(put.delay.into());
+        let job = Job {
+            tube,
+            sender,
+            receiver,
+            priority: put.priority,
+            delay,
+            ttr: Nanos::from_secs(put.ttr.max(1).into()),
+            created: self.wall(now),
+            state: State::Pending,
+            happened: Happened::default(),
+            body: put.body.into(),
+        };
+        self.used += put.body.len() as u64 + OVERHEAD;
+        self.totals.jobs += 1;
+        let in_tube = self.tubes.get_mut(tube);
+        in_tube.total_jobs += 1;
+        in_tube.pending += 1;
+        self.jobs.insert(id, job);
+        if self.settings.durable {
+            let until = now + delay;
+            let row = self.row(id, if delay > Nanos::ZERO { State::Delayed { until } } else { State::Ready });
+            self.batch.insert(row);
+            self.pending.push_back((self.gathering, id));
+        } else {
+            self.appear(id, now);
+        }
+        id
+    }
+
+    /// What was put is there from now on.
+    fn appear(&mut self, id: Id, now: Stamp) {
+        let job = &self.jobs[&id];
+        let (tube, delay) = (job.tube, job.delay);
+        self.tubes.get_mut(tube).pending -= 1;
+        if delay > Nanos::ZERO {
+            // Counted from the put, as its row says, even if the commit took long.
+            let until = Stamp((job.created + delay).0.saturating_sub(self.settings.wall.0)).max(now);
+            self.delay(id, until);
+        } else {
+            self.make_ready(id, now);
+        }
+    }
+
+    fn remember(&mut self, key: Key, row: KeyRow) {
+        self.keys.insert(key.clone(), row);
+        self.keys_by_age.push_back((row.until, key.clone()));
+        if self.settings.durable {
+            self.batch.keys.insert(key, row);
+        }
+    }
+
+    // ---- committing -------------------------------------------------------------------------------------
+
+    /// After which batch what was just decided may be answered.
+    fn after(&self) -> After {
+        (self.settings.durable && !self.batch.is_empty()).then_some(self.gathering)
+    }
+
+    fn committed_with(&self, id: Id) -> After {
+        self.pending.iter().find(|(_, other)| *other == id).map(|(batch, _)| *batch)
+    }
+
+    /// What waits to be written, under its number; none if nothing does. One batch is written at a time.
+    pub fn take_batch(&mut self) -> Option<(u64, Batch)> {
+        if self.batch.is_empty() {
+            return None;
+        }
+        let number = self.gathering;
+        self.gathering += 1;
+        Some((number, std::mem::take(&mut self.batch)))
+    }
+
+    /// The number of the batch that is being gathered.
+    pub fn next_batch(&self) -> u64 {
+        self.gathering
+    }
+
+    /// Whether something waits to be written.
+    pub fn has_batch(&self) -> bool {
+        !self.batch.is_empty()
+    }
+
+    /// All batches up to this one are on disk: what was put with them is there.
+    pub fn committed(&mut self, number: u64, now: Stamp) {
+        while let Some(&(batch, id)) = self.pending.front()
+            && batch <= number
+        {
+            self.pending.pop_front();
+            self.appear(id, now);
+        }
+    }
+
+    /// The store refused this batch, whole: what was put with it never was. Everything else of it waits for the next.
+    pub fn refused(&mut self, number: u64, batch: Batch) {
+        while let Some(&(its, id)) = self.pending.front()
+            && its <= number
+        {
+            self.pending.pop_front();
+            let job = self.jobs.remove(&id).expect("it was put");
+            self.used -= job.body.len() as u64 + OVERHEAD;
+            let tube = self.tubes.get_mut(job.tube);
+            tube.pending -= 1;
+            tube.total_jobs -= 1;
+            self.totals.jobs -= 1;
+            self.tubes.let_go(job.tube);
+            self.keys.retain(|_, row| row.id != id);
+        }
+        let newer = std::mem::take(&mut self.batch);
+        let mut kept = batch;
+        kept.messages.retain(|_, change| !matches!(change, crate::changes::Change::Insert(_)));
+        kept.keys.clear();
+        // They are found again where they were laid down.
+        kept.taken_in.clear();
+        kept.messages.extend(newer.messages);
+        kept.tubes.extend(newer.tubes);
+        kept.clients.extend(newer.clients);
+        kept.keys.extend(newer.keys);
+        kept.taken_in.extend(newer.taken_in);
+        self.batch = kept;
+    }
+
+    /// A message that was in the store when this owner began.
+    pub fn load(&mut self, row: Row, now: Stamp) {
+        let tube = self.tubes.find_or_make(&row.tube);
+        self.next_id = self.next_id.max(row.id + 1);
+        self.used += row.body.len() as u64 + OVERHEAD;
+        let job = Job {
+            tube,
+            sender: row.sender,
+            receiver: row.receiver,
+            priority: row.priority,
+            delay: row.delay,
+            ttr: row.ttr,
+            created: row.created,
+            state: State::Pending,
+            happened: row.happened,
+            body: row.body,
+        };
+        self.jobs.insert(row.id, job);
+        match row.standing {
+            Standing::Ready => self.make_ready(row.id, now),
+            Standing::Delayed(wall) => {
+                let until = Stamp(wall.0.saturating_sub(self.settings.wall.0));
+                if until > now { self.delay(row.id, until) } else { self.make_ready(row.id, now) }
+            }
+            Standing::Buried(order) => {
+                self.next_order = self.next_order.max(order + 1);
+                self.set_aside(row.id, order);
+            }
+        }
+    }
+
+    /// A tube that was in the store.
+    pub fn load_tube(&mut self, name: &str, row: TubeRow) {
+        let tube = self.tubes.find_or_make(name);
+        self.tubes.get_mut(tube).kept = row;
+    }
+
+    /// A client that was in the store.
+    pub fn load_client(&mut self, name: &str) {
+        self.registered.insert(name.into());
+    }
+
+    /// A key that was in the store; keys come in the order of their ends.
+    pub fn load_key(&mut self, tube: &str, key: &str, row: KeyRow) {
+        let key = (Arc::from(tube), Arc::from(key));
+        self.keys.insert(key.clone(), row);
+        self.keys_by_age.push_back((row.until, key));
+        self.next_id = self.next_id.max(row.id + 1);
+    }
+
+    /// Ids below this one have been given before.
+    pub fn ids_from(&mut self, first: Id) {
+        self.next_id = self.next_id.max(first);
+    }
+
+    fn row(&self, id: Id, state: State) -> Row {
+        let job = &self.jobs[&id];
+        let standing = match state {
+            State::Pending | State::Ready | State::Reserved { .. } => Standing::Ready,
+            State::Delayed { until } => Standing::Delayed(self.wall(until)),
+            State::Buried { order } => Standing::Buried(order),
+        };
+        Row {
+            id,
+            tube: Arc::clone(&self.tubes.get(job.tube).name),
+            sender: job.sender.clone(),
+            receiver: job.receiver.clone(),
+            priority: job.priority,
+            delay: job.delay,
+            ttr: job.ttr,
+            created: job.created,
+            standing,
+            happened: job.happened,
+            body: Arc::clone(&job.body),
+        }
+    }
+
+    /// What has become of a message is written with the next batch.
+    fn write(&mut self, id: Id) {
+        if self.settings.durable {
+            let row = self.row(id, self.jobs[&id].state);
+            self.batch.update(row);
+        }
+    }
+
+    /// The time on the wall.
+    fn wall(&self, now: Stamp) -> Nanos {
+        self.settings.wall + Nanos(now.0)
+    }
+
+    // ---- lines ------------------------------------------------------------------------------------------
+
+    /// Puts a message that is in no line into that of the delayed.
+    fn delay(&mut self, id: Id, until: Stamp) {
+        let job = self.jobs.get_mut(&id).expect("it is there");
+        job.state = State::Delayed { until };
+        self.tubes.get_mut(job.tube).delayed.insert((until, id));
+        self.due.insert((until, Due::Delay(id)));
+        self.totals.delayed += 1;
+    }
+
+    /// Puts a message that is in no line into that of the buried.
+    fn set_aside(&mut self, id: Id, order: u64) {
+        let job = self.jobs.get_mut(&id).expect("it is there");
+        job.state = State::Buried { order };
+        self.tubes.get_mut(job.tube).buried.insert((order, id));
+        self.totals.buried += 1;
+    }
+
+    /// A message that is in no line is ready: whoever waits for it longest has it, or it goes into its line.
+    fn make_ready(&mut self, id: Id, now: Stamp) {
+        if let Some(client) = self.who_waits_for(id) {
+            return self.grant(client, id, now);
+        }
+        let job = self.jobs.get_mut(&id).expect("it is there");
+        job.state = State::Ready;
+        let tube = self.tubes.get_mut(job.tube);
+        tube.line_mut(job.receiver.as_ref()).insert((job.priority, id));
+        if let Some(sender) = &job.sender {
+            self.sent.entry((Arc::clone(sender), job.receiver.clone())).or_default().insert(id);
+        }
+        let urgent = u64::from(job.priority < URGENT);
+        tube.urgent += urgent;
+        self.totals.urgent += urgent;
+        self.totals.ready += 1;
+    }
+
+    /// Takes a message out of the line it is in, or away from who has it.
+    fn unlist(&mut self, id: Id) {
+        let job = &self.jobs[&id];
+        match job.state {
+            State::Pending => {}
+            State::Ready => {
+                let tube = self.tubes.get_mut(job.tube);
+                tube.line_mut(job.receiver.as_ref()).remove(&(job.priority, id));
+                if let Some(receiver) = &job.receiver
+                    && tube.addressed[receiver].is_empty()
+                {
+                    tube.addressed.remove(receiver);
+                }
+                if let Some(sender) = &job.sender {
+                    let key = (Arc::clone(sender), job.receiver.clone());
+                    if let Some(line) = self.sent.get_mut(&key) {
+                        line.remove(&id);
+                        if line.is_empty() {
+                            self.sent.remove(&key);
+                        }
+                    }
+                }
+                let urgent = u64::from(job.priority < URGENT);
+                tube.urgent -= urgent;
+                self.totals.urgent -= urgent;
+                self.totals.ready -= 1;
+            }
+            State::Reserved { .. } => self.end_lease(id),
+            State::Delayed { until } => {
+                self.tubes.get_mut(job.tube).delayed.remove(&(until, id));
+                self.due.remove(&(until, Due::Delay(id)));
+                self.totals.delayed -= 1;
+            }
+            State::Buried { order } => {
+                self.tubes.get_mut(job.tube).buried.remove(&(order, id));
+                self.totals.buried -= 1;
+            }
+        }
+    }
+
+    /// A message is no more.
+    fn remove(&mut self, id: Id) -> Job {
+        self.unlist(id);
+        let job = self.jobs.remove(&id).expect("it is there");
+        self.used -= job.body.len() as u64 + OVERHEAD;
+        if self.settings.durable {
+            self.batch.delete(id);
+        }
+        self.tubes.let_go(job.tube);
+        job
+    }
+}

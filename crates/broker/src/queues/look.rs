@@ -1,0 +1,234 @@
+//! Questions that change nothing. None of them counts anything: the counts are kept.
+
+use std::sync::Arc;
+
+use krarup_units::{Nanos, Stamp};
+
+use super::{How, Queues, Taken};
+use crate::job::{ClientId, Happened, Id, State};
+
+/// What is counted over all tubes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in the protocol's statistics")]
+pub struct Totals {
+    pub urgent: u64,
+    pub ready: u64,
+    pub reserved: u64,
+    pub delayed: u64,
+    pub buried: u64,
+    pub waiting: u64,
+    pub jobs: u64,
+    pub timeouts: u64,
+    pub connections: u64,
+    pub all_connections: u64,
+    pub producers: u64,
+    pub workers: u64,
+}
+
+/// One message, as `stats-job` tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in the protocol's statistics")]
+pub struct JobView {
+    pub id: Id,
+    pub tube: Arc<str>,
+    pub state: &'static str,
+    pub priority: u32,
+    pub age: Nanos,
+    pub delay: Nanos,
+    pub ttr: Nanos,
+    pub time_left: Nanos,
+    pub happened: Happened,
+    pub sender: Option<Arc<str>>,
+    pub receiver: Option<Arc<str>>,
+}
+
+/// One tube, as `stats-tube` tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in the protocol's statistics")]
+pub struct TubeView {
+    pub name: Arc<str>,
+    pub urgent: u64,
+    pub ready: u64,
+    pub reserved: u64,
+    pub delayed: u64,
+    pub buried: u64,
+    pub jobs: u64,
+    pub using: u64,
+    pub watching: u64,
+    pub waiting: u64,
+    pub deletes: u64,
+    pub pauses: u64,
+    pub pause: Nanos,
+    pub pause_left: Nanos,
+}
+
+/// Why there is no message to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nothing {
+    /// There is none.
+    Empty,
+    /// Nobody has created the tube.
+    UnknownTube,
+    /// Nobody of this name is registered.
+    UnknownClient,
+}
+
+impl Queues {
+    /// What is counted over all tubes.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// How many tubes there are.
+    pub fn tube_count(&self) -> usize {
+        self.tubes.len()
+    }
+
+    /// Bytes of memory that messages are counted with.
+    pub fn memory_used(&self) -> u64 {
+        self.used
+    }
+
+    /// A message by its number.
+    pub fn peek(&self, id: Id) -> Option<Arc<[u8]>> {
+        let job = self.jobs.get(&id).filter(|job| job.state != State::Pending)?;
+        Some(Arc::clone(&job.body))
+    }
+
+    fn found(&self, id: Id) -> (Id, Arc<[u8]>) {
+        (id, Arc::clone(&self.jobs[&id].body))
+    }
+
+    /// The message of the tube in use that he would be given next.
+    pub fn peek_ready(&self, client: ClientId) -> Option<(Id, Arc<[u8]>)> {
+        let known = self.client(client);
+        let (_, id) = self.tubes.get(known.used).first_for(known.name.as_ref())?;
+        Some(self.found(id))
+    }
+
+    /// The message of the tube in use whose delay ends first.
+    pub fn peek_delayed(&self, client: ClientId) -> Option<(Id, Arc<[u8]>)> {
+        let (_, id) = self.tubes.get(self.client(client).used).delayed.first()?;
+        Some(self.found(*id))
+    }
+
+    /// The message of the tube in use that was set aside first.
+    pub fn peek_buried(&self, client: ClientId) -> Option<(Id, Arc<[u8]>)> {
+        let (_, id) = self.tubes.get(self.client(client).used).buried.first()?;
+        Some(self.found(*id))
+    }
+
+    /// The oldest message of a created tube that is his or nobody's.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn peek_tube(&self, client: ClientId, name: &str) -> Result<(Id, Arc<[u8]>), Nothing> {
+        let tube = self.tubes.find(name).map(|tube| self.tubes.get(tube)).filter(|tube| tube.kept.created);
+        let tube = tube.ok_or(Nothing::UnknownTube)?;
+        let (_, id) = tube.first_for(self.client(client).name.as_ref()).ok_or(Nothing::Empty)?;
+        Ok(self.found(id))
+    }
+
+    /// The oldest message of a sender, in any tube, that is his or nobody's.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn peek_sender(&self, client: ClientId, sender: &str) -> Result<(Id, Arc<[u8]>), Nothing> {
+        let sender = self.registered.get(sender).ok_or(Nothing::UnknownClient)?;
+        let mine = self.client(client).name.clone();
+        let lines = [None, mine].map(|receiver| self.sent.get(&(Arc::clone(sender), receiver)));
+        let id = lines.into_iter().flatten().filter_map(|line| line.first()).min().ok_or(Nothing::Empty)?;
+        Ok(self.found(*id))
+    }
+
+    /// Takes what [`Self::peek_tube`] shows.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn pop_tube(&mut self, client: ClientId, name: &str, now: Stamp) -> Result<Taken, Nothing> {
+        let (id, _) = self.peek_tube(client, name)?;
+        Ok(self.take(client, id, How::Pop, now))
+    }
+
+    /// Takes what [`Self::peek_sender`] shows.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn pop_sender(&mut self, client: ClientId, sender: &str, now: Stamp) -> Result<Taken, Nothing> {
+        let (id, _) = self.peek_sender(client, sender)?;
+        Ok(self.take(client, id, How::Pop, now))
+    }
+
+    /// The tubes that hold a ready message which is his or nobody's; none if he has not said who he is.
+    pub fn tubes_for(&self, client: ClientId) -> Option<Vec<Arc<str>>> {
+        let name = self.client(client).name.as_ref()?;
+        let holding = self.tubes.iter().filter(|(_, tube)| tube.first_for(Some(name)).is_some());
+        Some(holding.map(|(_, tube)| Arc::clone(&tube.name)).collect())
+    }
+
+    /// Every tube.
+    pub fn tube_names(&self) -> Vec<Arc<str>> {
+        self.tubes.iter().map(|(_, tube)| Arc::clone(&tube.name)).collect()
+    }
+
+    /// The tube that he uses.
+    pub fn used(&self, client: ClientId) -> &str {
+        &self.tubes.get(self.client(client).used).name
+    }
+
+    /// The tubes that he watches, in the order in which he said so.
+    pub fn watched(&self, client: ClientId) -> Vec<Arc<str>> {
+        self.client(client).watched.iter().map(|tube| Arc::clone(&self.tubes.get(*tube).name)).collect()
+    }
+
+    /// Whether he waits for a message.
+    pub fn is_waiting(&self, client: ClientId) -> bool {
+        self.client(client).waiting.is_some()
+    }
+
+    /// One message, as `stats-job` tells of it.
+    pub fn view_job(&self, id: Id, now: Stamp) -> Option<JobView> {
+        let job = self.jobs.get(&id).filter(|job| job.state != State::Pending)?;
+        let time_left = match job.state {
+            State::Reserved { until, .. } | State::Delayed { until } => Nanos(until.0.saturating_sub(now.0)),
+            _ => Nanos::ZERO,
+        };
+        Some(JobView {
+            id,
+            tube: Arc::clone(&self.tubes.get(job.tube).name),
+            state: job.state.word(),
+            priority: job.priority,
+            age: Nanos(self.wall(now).0.saturating_sub(job.created.0)),
+            delay: job.delay,
+            ttr: job.ttr,
+            time_left,
+            happened: job.happened,
+            sender: job.sender.clone(),
+            receiver: job.receiver.clone(),
+        })
+    }
+
+    /// One tube, as `stats-tube` tells of it.
+    pub fn view_tube(&self, name: &str, now: Stamp) -> Option<TubeView> {
+        let place = self.tubes.find(name)?;
+        let tube = self.tubes.get(place);
+        // The default tube is held by the queues themselves.
+        let held = u64::from(&*tube.name == super::DEFAULT_TUBE);
+        Some(TubeView {
+            name: Arc::clone(&tube.name),
+            urgent: tube.urgent,
+            ready: tube.ready_count(),
+            reserved: tube.reserved,
+            delayed: tube.delayed.len() as u64,
+            buried: tube.buried.len() as u64,
+            jobs: tube.total_jobs,
+            using: u64::from(tube.using) - held,
+            watching: tube.watching.into(),
+            waiting: tube.waiting.len() as u64,
+            deletes: tube.deletes,
+            pauses: tube.pauses,
+            pause: tube.paused.map_or(Nanos::ZERO, |(length, _)| length),
+            pause_left: tube.paused.map_or(Nanos::ZERO, |(_, until)| Nanos(until.0.saturating_sub(now.0))),
+        })
+    }
+}

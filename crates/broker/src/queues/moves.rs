@@ -1,0 +1,185 @@
+//! What is done to a message that is there: by who has it, or by anybody.
+
+use krarup_units::{Nanos, Stamp};
+
+use super::{After, Due, Queues};
+use crate::job::{ClientId, Id, State};
+
+/// Where a message went that was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Back.
+    Within,
+    /// It was reserved too often: aside, or into the tube of the dead.
+    Reached,
+}
+
+impl Queues {
+    fn holds(&self, client: ClientId, id: Id) -> bool {
+        matches!(self.jobs.get(&id), Some(job) if matches!(job.state, State::Reserved { by, .. } if by == client))
+    }
+
+    /// A message is done; none if it is not there, or somebody else has it.
+    pub fn delete(&mut self, client: ClientId, id: Id) -> Option<After> {
+        match self.jobs.get(&id)?.state {
+            State::Pending => return None,
+            State::Reserved { by, .. } if by != client => return None,
+            _ => {}
+        }
+        let tube = self.jobs[&id].tube;
+        self.tubes.get_mut(tube).deletes += 1;
+        self.remove(id);
+        Some(self.after())
+    }
+
+    /// Its holder gives a message back; none if he does not hold it.
+    pub fn release(
+        &mut self,
+        client: ClientId,
+        id: Id,
+        priority: u32,
+        delay: Nanos,
+        now: Stamp,
+    ) -> Option<(Limit, After)> {
+        if !self.holds(client, id) {
+            return None;
+        }
+        self.end_lease(id);
+        let job = self.jobs.get_mut(&id).expect("he holds it");
+        job.priority = priority;
+        job.delay = delay;
+        job.happened.releases += 1;
+        let limit = if self.is_dead(id) {
+            self.bury_dead(id, now);
+            Limit::Reached
+        } else {
+            // Written before anybody else may have it: the next to take it may pop it.
+            if delay > Nanos::ZERO {
+                self.delay(id, Stamp(now.0.saturating_add(delay.0)));
+                self.write(id);
+            } else {
+                self.jobs.get_mut(&id).expect("he holds it").state = State::Pending;
+                self.write(id);
+                self.make_ready(id, now);
+            }
+            Limit::Within
+        };
+        Some((limit, self.after()))
+    }
+
+    /// Its holder sets a message aside; none if he does not hold it.
+    pub fn bury(&mut self, client: ClientId, id: Id, priority: u32) -> Option<After> {
+        if !self.holds(client, id) {
+            return None;
+        }
+        self.end_lease(id);
+        self.jobs.get_mut(&id).expect("he holds it").priority = priority;
+        self.bury_here(id);
+        Some(self.after())
+    }
+
+    fn bury_here(&mut self, id: Id) {
+        self.jobs.get_mut(&id).expect("it is there").happened.buries += 1;
+        let order = self.next_order;
+        self.next_order += 1;
+        self.set_aside(id, order);
+        self.write(id);
+    }
+
+    /// Its holder has a message for a whole lease from now on; whether he holds it.
+    pub fn touch(&mut self, client: ClientId, id: Id, now: Stamp) -> bool {
+        if !self.holds(client, id) {
+            return false;
+        }
+        let job = self.jobs.get_mut(&id).expect("he holds it");
+        let State::Reserved { until: before, .. } = job.state else { return false };
+        let until = Stamp(now.0.saturating_add(job.ttr.0));
+        job.state = State::Reserved { by: client, until };
+        let leases = &mut self.client_mut(client).leases;
+        leases.remove(&(before, id));
+        leases.insert((until, id));
+        self.due.remove(&(before, Due::Lease(id)));
+        self.due.insert((until, Due::Lease(id)));
+        true
+    }
+
+    /// Makes up to `bound` messages of the tube in use ready: those set aside, or where there are none, those delayed. How many.
+    pub fn kick(&mut self, client: ClientId, bound: u32, now: Stamp) -> (u32, After) {
+        let tube = self.tubes.get(self.client(client).used);
+        let bound = bound as usize;
+        let ids: Vec<Id> = if tube.buried.is_empty() {
+            tube.delayed.iter().take(bound).map(|(_, id)| *id).collect()
+        } else {
+            tube.buried.iter().take(bound).map(|(_, id)| *id).collect()
+        };
+        for &id in &ids {
+            self.kick_one(id, now);
+        }
+        (ids.len() as u32, self.after())
+    }
+
+    /// Makes one message ready that was set aside or is delayed; none if it is neither.
+    pub fn kick_job(&mut self, id: Id, now: Stamp) -> Option<After> {
+        if !matches!(self.jobs.get(&id)?.state, State::Buried { .. } | State::Delayed { .. }) {
+            return None;
+        }
+        self.kick_one(id, now);
+        Some(self.after())
+    }
+
+    fn kick_one(&mut self, id: Id, now: Stamp) {
+        self.unlist(id);
+        let job = self.jobs.get_mut(&id).expect("it is there");
+        job.happened.kicks += 1;
+        job.state = State::Pending;
+        self.write(id);
+        self.make_ready(id, now);
+    }
+
+    /// Nobody gets a message of this tube for so long; whether there is such a tube.
+    pub fn pause_tube(&mut self, name: &str, length: Nanos, now: Stamp) -> bool {
+        let Some(tube) = self.tubes.find(name) else { return false };
+        // For no time at all is for the shortest there is, so that the end comes to pass.
+        let length = length.max(Nanos(1));
+        let until = Stamp(now.0.saturating_add(length.0));
+        let paused = self.tubes.get_mut(tube);
+        paused.pauses += 1;
+        let before = paused.paused.replace((length, until));
+        if let Some((_, before)) = before {
+            self.due.remove(&(before, Due::Pause(tube)));
+        }
+        self.due.insert((until, Due::Pause(tube)));
+        true
+    }
+
+    /// A lease ended without a word: the message is ready again, or given up.
+    pub(super) fn give_back(&mut self, id: Id, now: Stamp) {
+        self.jobs.get_mut(&id).expect("it is there").state = State::Pending;
+        if self.is_dead(id) {
+            self.bury_dead(id, now);
+        } else {
+            self.make_ready(id, now);
+        }
+    }
+
+    fn is_dead(&self, id: Id) -> bool {
+        let job = &self.jobs[&id];
+        let most = self.tubes.get(job.tube).kept.most;
+        most > 0 && job.happened.reserves >= most
+    }
+
+    /// A message in no line that was reserved too often is set aside, or begins anew in the tube of the dead.
+    fn bury_dead(&mut self, id: Id, now: Stamp) {
+        let from = self.jobs[&id].tube;
+        let Some(dead) = self.tubes.get(from).kept.dead.clone() else { return self.bury_here(id) };
+        let to = self.tubes.find_or_make(&dead);
+        let job = self.jobs.get_mut(&id).expect("it is there");
+        job.tube = to;
+        job.state = State::Pending;
+        // There it has not been reserved yet.
+        job.happened.reserves = 0;
+        self.write(id);
+        self.make_ready(id, now);
+        self.tubes.let_go(from);
+    }
+}

@@ -1,0 +1,234 @@
+//! Taking messages: at once, or by waiting for one.
+
+use std::sync::Arc;
+
+use krarup_units::{Nanos, Stamp};
+
+use super::{After, Due, Queues};
+use crate::job::{ClientId, Id, State, TubeId};
+
+/// The last part of a lease: who waits for another message is told that it nears its end.
+pub(crate) const SAFETY_MARGIN: Nanos = Nanos::from_secs(1);
+
+/// What becomes of a message that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It is leased, and is to be deleted when it is done.
+    Lease,
+    /// It is gone.
+    Pop,
+}
+
+/// A wish for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserve {
+    /// What becomes of them.
+    pub how: How,
+    /// How many at most, at least 1. Nobody waits for a second one.
+    pub most: u32,
+    /// How long to wait; none: for ever.
+    pub timeout: Option<Nanos>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    how: How,
+    /// When to look after him.
+    alarm: Option<Stamp>,
+}
+
+/// A message that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its number.
+    pub id: Id,
+    /// The message.
+    pub body: Arc<[u8]>,
+    /// After which batch it may be handed out: one that was popped, after its end is on disk.
+    pub after: After,
+}
+
+/// What a wish for messages came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Here they are, one at least.
+    Taken(Vec<Taken>),
+    /// None came in time.
+    TimedOut,
+    /// A lease of his is about to end.
+    DeadlineSoon,
+}
+
+impl Queues {
+    /// Somebody wants messages. None: he waits, and will find his answer among [`Self::take_answers`].
+    pub fn reserve(&mut self, client: ClientId, wish: Reserve, now: Stamp) -> Option<Answer> {
+        let known = self.client_mut(client);
+        let worker = std::mem::replace(&mut known.worker, true);
+        self.totals.workers += u64::from(!worker);
+        let mut taken = Vec::new();
+        if self.deadline_is_soon(client, now) && self.best_of(client, true).is_none() {
+            return Some(Answer::DeadlineSoon);
+        }
+        while taken.len() < wish.most as usize
+            && let Some(id) = self.best_of(client, false)
+        {
+            taken.push(self.take(client, id, wish.how, now));
+        }
+        if !taken.is_empty() {
+            return Some(Answer::Taken(taken));
+        }
+        if wish.timeout == Some(Nanos::ZERO) {
+            return Some(Answer::TimedOut);
+        }
+        let until = wish.timeout.map(|timeout| Stamp(now.0.saturating_add(timeout.0)));
+        self.wait(client, wish.how, until);
+        None
+    }
+
+    /// Takes one message by its number, whatever line it is in; none if it is not there, or somebody has it.
+    pub fn reserve_job(&mut self, client: ClientId, id: Id, now: Stamp) -> Option<Taken> {
+        let job = self.jobs.get(&id)?;
+        if matches!(job.state, State::Reserved { .. } | State::Pending) || !self.may_have(client, id) {
+            return None;
+        }
+        let known = self.client_mut(client);
+        let worker = std::mem::replace(&mut known.worker, true);
+        self.totals.workers += u64::from(!worker);
+        Some(self.take(client, id, How::Lease, now))
+    }
+
+    /// Takes a message out of the line it is in.
+    pub(super) fn take(&mut self, client: ClientId, id: Id, how: How, now: Stamp) -> Taken {
+        self.unlist(id);
+        match how {
+            How::Lease => {
+                self.lease(client, id, now);
+                Taken { id, body: Arc::clone(&self.jobs[&id].body), after: None }
+            }
+            How::Pop => {
+                self.jobs.get_mut(&id).expect("it is there").state = State::Pending;
+                let job = self.remove(id);
+                Taken { id, body: job.body, after: self.after() }
+            }
+        }
+    }
+
+    fn lease(&mut self, client: ClientId, id: Id, now: Stamp) {
+        let job = self.jobs.get_mut(&id).expect("it is there");
+        let until = Stamp(now.0.saturating_add(job.ttr.0));
+        job.state = State::Reserved { by: client, until };
+        job.happened.reserves += 1;
+        self.tubes.get_mut(job.tube).reserved += 1;
+        self.totals.reserved += 1;
+        self.client_mut(client).leases.insert((until, id));
+        self.due.insert((until, Due::Lease(id)));
+    }
+
+    /// Takes a message away from who has it; it is in no line then.
+    pub(super) fn end_lease(&mut self, id: Id) {
+        let job = &self.jobs[&id];
+        let State::Reserved { by, until } = job.state else { return };
+        self.tubes.get_mut(job.tube).reserved -= 1;
+        self.totals.reserved -= 1;
+        self.client_mut(by).leases.remove(&(until, id));
+        self.due.remove(&(until, Due::Lease(id)));
+    }
+
+    pub(super) fn deadline_is_soon(&self, client: ClientId, now: Stamp) -> bool {
+        let soonest = self.client(client).leases.first();
+        soonest.is_some_and(|(until, _)| now.0.saturating_add(SAFETY_MARGIN.0) >= until.0)
+    }
+
+    /// Whether it is for everybody, or for him.
+    pub(super) fn may_have(&self, client: ClientId, id: Id) -> bool {
+        let receiver = &self.jobs[&id].receiver;
+        receiver.is_none() || *receiver == self.client(client).name
+    }
+
+    /// The most urgent, then oldest message of all tubes he watches.
+    fn best_of(&self, client: ClientId, even_paused: bool) -> Option<Id> {
+        let known = self.client(client);
+        let tubes = known.watched.iter().map(|tube| self.tubes.get(*tube));
+        let open = tubes.filter(|tube| even_paused || tube.paused.is_none());
+        open.filter_map(|tube| tube.first_for(known.name.as_ref())).min().map(|(_, id)| id)
+    }
+
+    // ---- waiting ----------------------------------------------------------------------------------------
+
+    fn wait(&mut self, client: ClientId, how: How, until: Option<Stamp>) {
+        let known = self.client(client);
+        let soon = known.leases.first().map(|(end, _)| Stamp(end.0.saturating_sub(SAFETY_MARGIN.0)));
+        let alarm = until.into_iter().chain(soon).min();
+        for tube in known.watched.clone() {
+            self.tubes.get_mut(tube).waiting.push_back(client);
+        }
+        self.client_mut(client).waiting = Some(Waiting { how, alarm });
+        if let Some(alarm) = alarm {
+            self.due.insert((alarm, Due::Client(client)));
+        }
+        self.totals.waiting += 1;
+    }
+
+    /// He waits no longer, whatever for.
+    pub(super) fn stop_waiting(&mut self, client: ClientId) -> Option<How> {
+        let waiting = self.client_mut(client).waiting.take()?;
+        if let Some(alarm) = waiting.alarm {
+            self.due.remove(&(alarm, Due::Client(client)));
+        }
+        for tube in self.client(client).watched.clone() {
+            let line = &mut self.tubes.get_mut(tube).waiting;
+            if let Some(place) = line.iter().position(|other| *other == client) {
+                line.remove(place);
+            }
+        }
+        self.totals.waiting -= 1;
+        Some(waiting.how)
+    }
+
+    /// His side of the connection has ended: he is told that nothing came.
+    pub fn give_up_waiting(&mut self, client: ClientId) {
+        if self.stop_waiting(client).is_some() {
+            self.answers.push((client, Answer::TimedOut));
+        }
+    }
+
+    /// Who has waited longest for this message.
+    pub(super) fn who_waits_for(&self, id: Id) -> Option<ClientId> {
+        let tube = self.tubes.get(self.jobs[&id].tube);
+        if tube.paused.is_some() {
+            return None;
+        }
+        tube.waiting.iter().copied().find(|client| self.may_have(*client, id))
+    }
+
+    /// Gives a message that is in no line to somebody who waits.
+    pub(super) fn grant(&mut self, client: ClientId, id: Id, now: Stamp) {
+        let how = self.stop_waiting(client).expect("he waits");
+        self.jobs.get_mut(&id).expect("it is there").state = State::Pending;
+        let taken = self.take(client, id, how, now);
+        self.answers.push((client, Answer::Taken(vec![taken])));
+    }
+
+    /// A tube is open again: those who wait for it are served in turn.
+    pub(super) fn serve_waiting(&mut self, tube: TubeId, now: Stamp) {
+        let waiting: Vec<ClientId> = self.tubes.get(tube).waiting.iter().copied().collect();
+        for client in waiting {
+            let name = self.client(client).name.clone();
+            let Some((_, id)) = self.tubes.get(tube).first_for(name.as_ref()) else { continue };
+            self.unlist(id);
+            self.grant(client, id, now);
+        }
+    }
+
+    /// Somebody has waited until his alarm.
+    pub(super) fn wake(&mut self, client: ClientId, now: Stamp) {
+        let soon = self.deadline_is_soon(client, now);
+        self.stop_waiting(client);
+        self.answers.push((client, if soon { Answer::DeadlineSoon } else { Answer::TimedOut }));
+    }
+
+    /// What those who waited are to be told, in order.
+    pub fn take_answers(&mut self, into: &mut Vec<(ClientId, Answer)>) {
+        into.append(&mut self.answers);
+    }
+}

@@ -1,0 +1,452 @@
+//! What each operation does, one sentence a test; then random interleavings against the counts that must hold.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::request::DEFAULT_TTR;
+
+const MEMORY: u64 = 1 << 20;
+
+fn queues(durable: bool) -> Queues {
+    let remember_keys = Nanos::from_secs(60);
+    Queues::new(Settings { memory: MEMORY, durable, wall: Nanos::from_secs(1_000), remember_keys })
+}
+
+fn at(seconds: u64) -> Stamp {
+    Stamp(Nanos::from_secs(seconds).0)
+}
+
+fn message(body: &[u8]) -> Put<'_> {
+    Put {
+        tube: None,
+        receiver: None,
+        key: None,
+        strict: false,
+        priority: 10,
+        delay: 0,
+        ttr: DEFAULT_TTR,
+        body,
+    }
+}
+
+fn put(queues: &mut Queues, client: ClientId, priority: u32) -> Id {
+    queues.put(client, &Put { priority, ..message(b"x") }, at(0)).unwrap().0
+}
+
+const NOW: Reserve = Reserve { how: How::Lease, most: 1, timeout: Some(Nanos::ZERO) };
+const EVER: Reserve = Reserve { timeout: None, ..NOW };
+
+fn reserve(queues: &mut Queues, client: ClientId, now: Stamp) -> Option<Id> {
+    match queues.reserve(client, NOW, now) {
+        Some(Answer::Taken(taken)) => Some(taken[0].id),
+        Some(Answer::TimedOut) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answers(queues: &mut Queues) -> Vec<(ClientId, Option<Id>)> {
+    let mut answers = Vec::new();
+    queues.take_answers(&mut answers);
+    let id = |answer| match answer {
+        Answer::Taken(taken) => Some(taken[0].id),
+        _ => None,
+    };
+    answers.into_iter().map(|(client, answer)| (client, id(answer))).collect()
+}
+
+#[test]
+fn the_most_urgent_is_taken_first_and_among_equals_the_oldest() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let (late, first, urgent) =
+        (put(&mut queues, client, 5), put(&mut queues, client, 5), put(&mut queues, client, 1));
+    for expected in [urgent, late, first] {
+        assert_eq!(reserve(&mut queues, client, at(0)), Some(expected));
+    }
+    assert_eq!(reserve(&mut queues, client, at(0)), None);
+}
+
+#[test]
+fn who_waits_longest_is_served_first() {
+    let mut queues = queues(false);
+    let [a, b, c] = [(); 3].map(|()| queues.open());
+    assert_eq!(queues.reserve(a, EVER, at(0)), None);
+    assert_eq!(queues.reserve(b, EVER, at(0)), None);
+    let (first, second) = (put(&mut queues, c, 1), put(&mut queues, c, 1));
+    assert_eq!(answers(&mut queues), [(a, Some(first)), (b, Some(second))]);
+}
+
+#[test]
+fn a_lease_that_runs_out_makes_the_message_ready_again() {
+    let mut queues = queues(false);
+    let [a, b] = [(); 2].map(|()| queues.open());
+    let id = queues.put(a, &Put { ttr: 3, ..message(b"x") }, at(0)).unwrap().0;
+    assert_eq!(reserve(&mut queues, a, at(0)), Some(id));
+    assert_eq!(queues.due(), Some(at(3)));
+    queues.tick(at(2));
+    assert_eq!(reserve(&mut queues, b, at(2)), None);
+    queues.tick(at(3));
+    assert_eq!(reserve(&mut queues, b, at(3)), Some(id));
+    assert_eq!(queues.delete(a, id), None, "it is no longer his");
+    let view = queues.view_job(id, at(3)).unwrap();
+    assert_eq!((view.happened.reserves, view.happened.timeouts), (2, 1));
+}
+
+#[test]
+fn a_touch_makes_the_lease_whole_again() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let id = queues.put(client, &Put { ttr: 3, ..message(b"x") }, at(0)).unwrap().0;
+    reserve(&mut queues, client, at(0));
+    assert!(queues.touch(client, id, at(2)));
+    queues.tick(at(4));
+    assert_eq!(queues.view_job(id, at(4)).unwrap().state, "reserved");
+}
+
+#[test]
+fn who_holds_a_lease_near_its_end_is_told_instead_of_made_to_wait() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    queues.put(client, &Put { ttr: 3, ..message(b"x") }, at(0)).unwrap();
+    reserve(&mut queues, client, at(0));
+    assert_eq!(queues.reserve(client, EVER, at(0)), None);
+    queues.tick(at(2));
+    let mut told = Vec::new();
+    queues.take_answers(&mut told);
+    assert_eq!(told, [(client, Answer::DeadlineSoon)]);
+    assert_eq!(queues.reserve(client, EVER, at(2)), Some(Answer::DeadlineSoon));
+}
+
+#[test]
+fn who_waits_with_a_limit_is_told_when_it_is_over() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    assert_eq!(queues.reserve(client, Reserve { timeout: Some(Nanos::from_secs(2)), ..NOW }, at(0)), None);
+    queues.tick(at(2));
+    assert_eq!(answers(&mut queues), [(client, None)]);
+    assert_eq!(queues.totals().waiting, 0);
+}
+
+#[test]
+fn a_delayed_message_is_ready_when_its_time_has_come() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let id = queues.put(client, &Put { delay: 5, ..message(b"x") }, at(0)).unwrap().0;
+    assert_eq!(queues.peek_delayed(client).map(|(id, _)| id), Some(id));
+    queues.tick(at(4));
+    assert_eq!(reserve(&mut queues, client, at(4)), None);
+    queues.tick(at(5));
+    assert_eq!(reserve(&mut queues, client, at(5)), Some(id));
+}
+
+#[test]
+fn a_kick_takes_those_set_aside_and_only_without_them_those_delayed() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let delayed = queues.put(client, &Put { delay: 5, ..message(b"x") }, at(0)).unwrap().0;
+    let id = put(&mut queues, client, 1);
+    reserve(&mut queues, client, at(0));
+    assert!(queues.bury(client, id, 7).is_some());
+    assert_eq!(queues.kick(client, 10, at(0)).0, 1);
+    assert_eq!(reserve(&mut queues, client, at(0)), Some(id));
+    assert_eq!(queues.kick(client, 10, at(0)).0, 1);
+    assert_eq!(reserve(&mut queues, client, at(0)), Some(delayed));
+}
+
+#[test]
+fn nobody_gets_a_message_of_a_paused_tube_until_the_pause_is_over() {
+    let mut queues = queues(false);
+    let [a, b] = [(); 2].map(|()| queues.open());
+    assert!(queues.pause_tube("default", Nanos::from_secs(2), at(0)));
+    assert!(!queues.pause_tube("nowhere", Nanos::from_secs(2), at(0)));
+    let id = put(&mut queues, a, 1);
+    assert_eq!(queues.reserve(b, EVER, at(0)), None);
+    assert_eq!(answers(&mut queues), []);
+    queues.tick(at(2));
+    assert_eq!(answers(&mut queues), [(b, Some(id))]);
+}
+
+#[test]
+fn what_a_client_had_is_ready_again_when_he_goes() {
+    let mut queues = queues(false);
+    let [a, b] = [(); 2].map(|()| queues.open());
+    let id = put(&mut queues, a, 1);
+    reserve(&mut queues, a, at(0));
+    queues.close(a, at(0));
+    assert_eq!(reserve(&mut queues, b, at(0)), Some(id));
+}
+
+#[test]
+fn a_tube_that_nobody_refers_to_and_that_holds_nothing_is_no_more() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    queues.use_tube(client, "a");
+    queues.watch(client, "b");
+    assert_eq!(queues.tube_count(), 3);
+    let id = put(&mut queues, client, 1);
+    queues.use_tube(client, "default");
+    assert_eq!(queues.ignore(client, "b"), Some(1));
+    assert_eq!(queues.ignore(client, "default"), None);
+    assert_eq!(queues.tube_count(), 2, "the message keeps its tube");
+    assert!(queues.delete(client, id).is_some());
+    assert_eq!(queues.tube_count(), 1);
+}
+
+#[test]
+fn a_message_to_one_is_nobody_elses_and_nobody_waits_behind_it() {
+    let mut queues = queues(false);
+    let [anna, other] = [(); 2].map(|()| queues.open());
+    assert!(!queues.login(anna, "anna"));
+    queues.register("anna");
+    assert!(queues.login(anna, "anna"));
+    let to_anna = queues.put(other, &Put { receiver: Some("anna"), ..message(b"1") }, at(0)).unwrap().0;
+    let to_all = put(&mut queues, other, 10);
+    assert_eq!(
+        queues.put(other, &Put { receiver: Some("bob"), ..message(b"1") }, at(0)),
+        Err(Refused::UnknownClient)
+    );
+    assert_eq!(reserve(&mut queues, other, at(0)), Some(to_all));
+    assert_eq!(queues.reserve_job(other, to_anna, at(0)), None);
+    assert_eq!(reserve(&mut queues, anna, at(0)), Some(to_anna));
+}
+
+#[test]
+fn the_first_who_waits_and_may_have_it_gets_it() {
+    let mut queues = queues(false);
+    let [anna, other] = [(); 2].map(|()| queues.open());
+    queues.register("anna");
+    queues.login(anna, "anna");
+    assert_eq!(queues.reserve(other, EVER, at(0)), None);
+    assert_eq!(queues.reserve(anna, EVER, at(0)), None);
+    let id = queues.put(other, &Put { receiver: Some("anna"), ..message(b"1") }, at(0)).unwrap().0;
+    assert_eq!(answers(&mut queues), [(anna, Some(id))]);
+}
+
+#[test]
+fn the_operations_of_2015_tell_no_such_queue_from_empty_and_from_no_such_client() {
+    let mut queues = queues(false);
+    let [anna, bob] = [(); 2].map(|()| queues.open());
+    let strict = Put { tube: Some("q"), strict: true, ..message(b"hello") };
+    assert_eq!(queues.put(anna, &strict, at(0)), Err(Refused::NotLoggedIn));
+    for (client, name) in [(anna, "anna"), (bob, "bob")] {
+        assert!(queues.register(name).0);
+        assert!(queues.login(client, name));
+    }
+    assert_eq!(queues.put(anna, &strict, at(0)), Err(Refused::UnknownTube));
+    assert_eq!(queues.peek_tube(bob, "q"), Err(Nothing::UnknownTube));
+    assert!(queues.create_tube("q").0);
+    assert!(!queues.create_tube("q").0);
+    assert_eq!(queues.peek_tube(bob, "q"), Err(Nothing::Empty));
+    assert_eq!(queues.peek_sender(bob, "nobody"), Err(Nothing::UnknownClient));
+    let first = queues.put(anna, &Put { receiver: Some("anna"), ..strict }, at(0)).unwrap().0;
+    let second = queues.put(anna, &strict, at(0)).unwrap().0;
+    assert_eq!(queues.peek_sender(bob, "anna").unwrap().0, second, "the first is for Anna alone");
+    assert_eq!(queues.tubes_for(bob).unwrap().len(), 1);
+    assert_eq!(queues.pop_tube(bob, "q", at(0)).unwrap().id, second);
+    assert_eq!(queues.tubes_for(bob).unwrap().len(), 0);
+    assert_eq!(queues.pop_sender(anna, "anna", at(0)).unwrap().id, first);
+    assert_eq!(queues.pop_tube(anna, "q", at(0)), Err(Nothing::Empty));
+}
+
+#[test]
+fn a_deleted_tube_takes_its_messages_along_reserved_ones_too() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    queues.create_tube("q");
+    queues.watch(client, "q");
+    for _ in 0..3 {
+        queues.put(client, &Put { tube: Some("q"), ..message(b"x") }, at(0)).unwrap();
+    }
+    let held = reserve(&mut queues, client, at(0)).unwrap();
+    assert!(queues.delete_tube("q").is_some());
+    assert_eq!(queues.delete(client, held), None);
+    assert_eq!(reserve(&mut queues, client, at(0)), None);
+    assert_eq!(queues.memory_used(), 0);
+    assert_eq!(queues.due(), None);
+}
+
+#[test]
+fn a_message_reserved_too_often_goes_to_the_tube_of_the_dead_or_aside() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    queues.limit_tube("default", 2, Some("dead"));
+    let id = put(&mut queues, client, 1);
+    for expected in [Limit::Within, Limit::Reached] {
+        assert_eq!(reserve(&mut queues, client, at(0)), Some(id));
+        assert_eq!(queues.release(client, id, 1, Nanos::ZERO, at(0)).unwrap().0, expected);
+    }
+    assert_eq!(&*queues.view_job(id, at(0)).unwrap().tube, "dead");
+    queues.limit_tube("default", 1, None);
+    let id = queues.put(client, &Put { ttr: 1, ..message(b"x") }, at(0)).unwrap().0;
+    assert_eq!(reserve(&mut queues, client, at(0)), Some(id));
+    queues.tick(at(1));
+    assert_eq!(queues.view_job(id, at(1)).unwrap().state, "buried");
+}
+
+#[test]
+fn a_key_makes_a_second_message_none_while_it_is_remembered() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let keyed = Put { key: Some("order-7"), ..message(b"x") };
+    let id = queues.put(client, &keyed, at(0)).unwrap().0;
+    assert_eq!(queues.put(client, &keyed, at(1)), Err(Refused::Duplicate(id, None)));
+    queues.delete(client, id);
+    assert_eq!(queues.put(client, &keyed, at(59)), Err(Refused::Duplicate(id, None)), "also when it is done");
+    queues.tick(at(60));
+    assert!(queues.put(client, &keyed, at(60)).is_ok());
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let large = vec![0; (MEMORY - OVERHEAD) as usize];
+    let id = queues.put(client, &message(&large), at(0)).unwrap().0;
+    assert_eq!(queues.put(client, &message(b""), at(0)), Err(Refused::OutOfMemory));
+    queues.delete(client, id);
+    assert!(queues.put(client, &message(b""), at(0)).is_ok());
+}
+
+#[test]
+fn nobody_sees_a_message_before_its_batch_is_committed() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    let (id, after) = queues.put(client, &message(b"x"), at(0)).unwrap();
+    assert_eq!(after, Some(1));
+    assert_eq!(reserve(&mut queues, client, at(0)), None);
+    let (number, batch) = queues.take_batch().unwrap();
+    assert_eq!((number, batch.messages.len()), (1, 1));
+    assert!(queues.take_batch().is_none());
+    queues.committed(number, at(0));
+    assert_eq!(reserve(&mut queues, client, at(0)), Some(id));
+    assert_eq!(queues.delete(client, id), Some(Some(2)));
+}
+
+#[test]
+fn a_refused_batch_takes_its_puts_along_and_leaves_the_rest_for_the_next() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    put(&mut queues, client, 1);
+    let (number, _) = queues.take_batch().unwrap();
+    queues.committed(number, at(0));
+    let old = reserve(&mut queues, client, at(0)).unwrap();
+    queues.delete(client, old);
+    let new = put(&mut queues, client, 1);
+    let (number, batch) = queues.take_batch().unwrap();
+    queues.refused(number, batch);
+    assert_eq!(queues.peek(new), None);
+    assert_eq!(queues.memory_used(), 0);
+    let (_, batch) = queues.take_batch().unwrap();
+    assert_eq!(batch.messages.into_iter().collect::<Vec<_>>(), [(old, crate::changes::Change::Delete)]);
+}
+
+/// What a random client does next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Put { priority: u32, delay: u32, ttr: u32 },
+    Reserve { how: How, wait: bool },
+    Delete(u8),
+    Release(u8, u32),
+    Bury(u8),
+    Touch(u8),
+    Kick(u32),
+    Pause,
+    Leave,
+    Pass(u64),
+    Commit,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let id = 1..20_u8;
+    prop_oneof![
+        4 => (0..3_u32, 0..3_u32, 1..4_u32).prop_map(|(priority, delay, ttr)| Step::Put { priority, delay, ttr }),
+        4 => (any::<bool>(), any::<bool>()).prop_map(|(pop, wait)| Step::Reserve { how: if pop { How::Pop } else { How::Lease }, wait }),
+        2 => id.clone().prop_map(Step::Delete),
+        2 => (id.clone(), 0..3_u32).prop_map(|(id, delay)| Step::Release(id, delay)),
+        1 => id.clone().prop_map(Step::Bury),
+        1 => id.prop_map(Step::Touch),
+        1 => (1..4_u32).prop_map(Step::Kick),
+        1 => Just(Step::Pause),
+        1 => Just(Step::Leave),
+        2 => (1..3_u64).prop_map(Step::Pass),
+        3 => Just(Step::Commit),
+    ]
+}
+
+proptest! {
+    /// Whatever comes in whatever order: each message is in exactly one place, the counts are those of the places, nobody waits
+    /// for a message that is there, and what the store has been told is what is there.
+    #[test]
+    fn messages_are_neither_lost_nor_made(
+        durable in any::<bool>(),
+        steps in proptest::collection::vec((0..3_usize, step()), 1..80),
+    ) {
+        let mut queues = queues(durable);
+        let mut clients = [(); 3].map(|()| queues.open());
+        let mut now = at(0);
+        let mut store: std::collections::BTreeMap<Id, Standing> = std::collections::BTreeMap::new();
+        let mut told = Vec::new();
+        for (who, what) in steps {
+            let client = clients[who];
+            let free = !queues.is_waiting(client);
+            match what {
+                Step::Pass(seconds) => now = now + Nanos::from_secs(seconds),
+                Step::Leave => {
+                    queues.close(client, now);
+                    clients[who] = queues.open();
+                }
+                Step::Commit => {
+                    if let Some((number, batch)) = queues.take_batch() {
+                        for (id, change) in batch.messages {
+                            match change {
+                                crate::changes::Change::Insert(row) => prop_assert!(store.insert(id, row.standing).is_none()),
+                                crate::changes::Change::Update(row) => prop_assert!(store.insert(id, row.standing).is_some()),
+                                crate::changes::Change::Delete => prop_assert!(store.remove(&id).is_some()),
+                            }
+                        }
+                        queues.committed(number, now);
+                    }
+                }
+                _ if !free => {}
+                Step::Put { priority, delay, ttr } => {
+                    queues.put(client, &Put { priority, delay, ttr, ..message(b"x") }, now).unwrap();
+                }
+                Step::Reserve { how, wait } => {
+                    let timeout = if wait { None } else { Some(Nanos::ZERO) };
+                    queues.reserve(client, Reserve { how, most: 1, timeout }, now);
+                }
+                Step::Delete(id) => _ = queues.delete(client, id.into()),
+                Step::Release(id, delay) => _ = queues.release(client, id.into(), 1, Nanos::from_secs(delay.into()), now),
+                Step::Bury(id) => _ = queues.bury(client, id.into(), 1),
+                Step::Touch(id) => _ = queues.touch(client, id.into(), now),
+                Step::Kick(bound) => _ = queues.kick(client, bound, now),
+                Step::Pause => _ = queues.pause_tube("default", Nanos::from_secs(1), now),
+            }
+            queues.tick(now);
+            told.clear();
+            queues.take_answers(&mut told);
+            let totals = queues.totals();
+            let pending = queues.pending.len() as u64;
+            prop_assert_eq!(totals.ready + totals.reserved + totals.delayed + totals.buried + pending, queues.jobs.len() as u64);
+            prop_assert_eq!(queues.memory_used(), queues.jobs.len() as u64 * (OVERHEAD + 1));
+            let tube = queues.view_tube("default", now).unwrap();
+            prop_assert_eq!((tube.ready, tube.reserved, tube.delayed, tube.buried), (totals.ready, totals.reserved, totals.delayed, totals.buried));
+            prop_assert!(totals.ready == 0 || totals.waiting == 0 || tube.pause > Nanos::ZERO);
+            prop_assert!(queues.due().is_none_or(|due| due > now));
+        }
+        if durable {
+            while let Some((number, batch)) = queues.take_batch() {
+                for (id, change) in batch.messages {
+                    match change {
+                        crate::changes::Change::Insert(row) | crate::changes::Change::Update(row) => _ = store.insert(id, row.standing),
+                        crate::changes::Change::Delete => _ = store.remove(&id),
+                    }
+                }
+                queues.committed(number, now);
+            }
+            let mut there: Vec<Id> = queues.jobs.keys().copied().collect();
+            there.sort_unstable();
+            prop_assert_eq!(store.keys().copied().collect::<Vec<_>>(), there);
+        }
+    }
+}

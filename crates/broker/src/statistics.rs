@@ -1,0 +1,181 @@
+//! The answers to `stats`, `stats-tube` and `stats-job`, under beanstalkd's names, ours behind them.
+
+use std::fmt::{Display, Write};
+
+use krarup_units::Nanos;
+
+use crate::queues::{JobView, Totals, TubeView};
+use crate::verb::{Counts, Verb};
+
+/// What does not change while the broker runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// Our version.
+    pub version: String,
+    /// The number of the process.
+    pub pid: u32,
+    /// Sixteen digits that are others at every start.
+    pub id: String,
+    /// The machine's name.
+    pub host: String,
+    /// The system's version.
+    pub os: String,
+    /// The machine's kind.
+    pub platform: String,
+    /// Where messages are kept: `memory`, or the mode of the database.
+    pub store: String,
+    /// The largest body, in bytes.
+    pub largest: u32,
+}
+
+/// What changes, and is none of the queues'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// Since the start.
+    pub uptime: Nanos,
+    /// Processor time of the whole process.
+    pub processor: Nanos,
+    /// Whether no more messages are accepted.
+    pub draining: bool,
+    /// Commits.
+    pub commits: u64,
+    /// What they wrote: lines of all batches.
+    pub written: u64,
+    /// Requests that wait for a commit, or for a database connection.
+    pub unanswered: u64,
+}
+
+/// Lines of `key: value`.
+struct Lines(String);
+
+impl Lines {
+    fn new() -> Self {
+        Self(String::from("---\n"))
+    }
+
+    fn add(&mut self, key: &str, value: impl Display) {
+        writeln!(self.0, "{key}: {value}").expect("a text takes all");
+    }
+
+    fn quoted(&mut self, key: &str, value: &str) {
+        writeln!(self.0, "{key}: \"{value}\"").expect("a text takes all");
+    }
+}
+
+const fn seconds(time: Nanos) -> u64 {
+    time.0 / 1_000_000_000
+}
+
+/// Verbs that beanstalkd counts, in its order.
+const COUNTED: [Verb; 21] = [
+    Verb::Put,
+    Verb::Peek,
+    Verb::PeekReady,
+    Verb::PeekDelayed,
+    Verb::PeekBuried,
+    Verb::Reserve,
+    Verb::ReserveWithTimeout,
+    Verb::Delete,
+    Verb::Release,
+    Verb::Use,
+    Verb::Watch,
+    Verb::Ignore,
+    Verb::Bury,
+    Verb::Kick,
+    Verb::Touch,
+    Verb::Stats,
+    Verb::StatsJob,
+    Verb::StatsTube,
+    Verb::ListTubes,
+    Verb::ListTubeUsed,
+    Verb::ListTubesWatched,
+];
+
+/// The answer to `stats`.
+pub fn server(about: &About, service: &Service, totals: &Totals, tubes: usize, counts: &Counts) -> String {
+    let mut lines = Lines::new();
+    lines.add("current-jobs-urgent", totals.urgent);
+    lines.add("current-jobs-ready", totals.ready);
+    lines.add("current-jobs-reserved", totals.reserved);
+    lines.add("current-jobs-delayed", totals.delayed);
+    lines.add("current-jobs-buried", totals.buried);
+    for verb in COUNTED {
+        lines.add(&format!("cmd-{}", verb.name()), counts.get(verb));
+    }
+    lines.add("cmd-pause-tube", counts.get(Verb::PauseTube));
+    lines.add("job-timeouts", totals.timeouts);
+    lines.add("total-jobs", totals.jobs);
+    lines.add("max-job-size", about.largest);
+    lines.add("current-tubes", tubes);
+    lines.add("current-connections", totals.connections);
+    lines.add("current-producers", totals.producers);
+    lines.add("current-workers", totals.workers);
+    lines.add("current-waiting", totals.waiting);
+    lines.add("total-connections", totals.all_connections);
+    lines.add("pid", about.pid);
+    lines.quoted("version", &about.version);
+    // The system tells us the sum of both.
+    let micros = service.processor.0 / 1_000;
+    lines.add("rusage-utime", format_args!("{}.{:06}", micros / 1_000_000, micros % 1_000_000));
+    lines.add("rusage-stime", "0.000000");
+    lines.add("uptime", seconds(service.uptime));
+    for absent in ["binlog-oldest-index", "binlog-current-index", "binlog-records-migrated"] {
+        lines.add(absent, 0);
+    }
+    lines.add("binlog-records-written", service.written);
+    lines.add("binlog-max-size", 0);
+    lines.add("draining", service.draining);
+    lines.add("id", &about.id);
+    lines.quoted("hostname", &about.host);
+    lines.quoted("os", &about.os);
+    lines.quoted("platform", &about.platform);
+    lines.quoted("store", &about.store);
+    lines.add("commits", service.commits);
+    lines.add("current-unanswered", service.unanswered);
+    lines.0
+}
+
+/// The answer to `stats-tube`.
+pub fn tube(view: &TubeView) -> String {
+    let mut lines = Lines::new();
+    lines.quoted("name", &view.name);
+    lines.add("current-jobs-urgent", view.urgent);
+    lines.add("current-jobs-ready", view.ready);
+    lines.add("current-jobs-reserved", view.reserved);
+    lines.add("current-jobs-delayed", view.delayed);
+    lines.add("current-jobs-buried", view.buried);
+    lines.add("total-jobs", view.jobs);
+    lines.add("current-using", view.using);
+    lines.add("current-watching", view.watching);
+    lines.add("current-waiting", view.waiting);
+    lines.add("cmd-delete", view.deletes);
+    lines.add("cmd-pause-tube", view.pauses);
+    lines.add("pause", seconds(view.pause));
+    lines.add("pause-time-left", seconds(view.pause_left));
+    lines.0
+}
+
+/// The answer to `stats-job`.
+pub fn job(view: &JobView) -> String {
+    let mut lines = Lines::new();
+    lines.add("id", view.id);
+    lines.quoted("tube", &view.tube);
+    lines.add("state", view.state);
+    lines.add("pri", view.priority);
+    lines.add("age", seconds(view.age));
+    lines.add("delay", seconds(view.delay));
+    lines.add("ttr", seconds(view.ttr));
+    lines.add("time-left", seconds(view.time_left));
+    lines.add("file", 0);
+    lines.add("reserves", view.happened.reserves);
+    lines.add("timeouts", view.happened.timeouts);
+    lines.add("releases", view.happened.releases);
+    lines.add("buries", view.happened.buries);
+    lines.add("kicks", view.happened.kicks);
+    for (key, name) in [("sender", &view.sender), ("receiver", &view.receiver)] {
+        if let Some(name) = name {
+            lines.quoted(key, name);
+        }
+    }
+    lines.0
+}

@@ -1,0 +1,74 @@
+//! What the broker says when it ends: its statistics as tables for people.
+
+use krarup_broker::engine::Ended;
+use krarup_record::{Distribution, Operation, Quantity};
+use krarup_report::document::{Column, Table, Value};
+use krarup_report::{quantity::Unit, text};
+use krarup_units::text::{count, duration};
+use krarup_units::{Bytes, Nanos};
+
+/// The statistics as text.
+pub(super) fn statistics(ended: &Ended) -> String {
+    let recorder = ended.broker.recorder();
+    let length = ended.stopped - ended.started;
+    let all = recorder.overall();
+    let totals = ended.broker.queues().totals();
+    format!(
+        "{} requests in {}: {}/s, {} errors, {} in, {} out\n\n{}\n{} messages put, {} ready, {} delayed, {} buried\n",
+        count(all.count as f64),
+        duration(length.as_seconds()),
+        count(all.throughput(length).0),
+        count(all.errors as f64),
+        Bytes(all.bytes_in),
+        Bytes(all.bytes_out),
+        text::table(&operations(ended)),
+        count(totals.jobs as f64),
+        count(totals.ready as f64),
+        count(totals.delayed as f64),
+        count(totals.buried as f64),
+    )
+}
+
+fn operations(ended: &Ended) -> Table {
+    let recorder = ended.broker.recorder();
+    let length = ended.stopped - ended.started;
+    let seen = Operation::ALL.iter().copied().filter(|&operation| recorder.total(operation).count > 0);
+    let row = |operation: Operation| {
+        let tally = recorder.total(operation);
+        let of = |quantity| recorder.histograms().get(operation, quantity);
+        let mean = |times: Option<&Distribution>| Value::from(times.and_then(Distribution::mean));
+        let quantile = |share| {
+            Value::from(of(Quantity::Response).and_then(|times| times.quantile(share)).map(Nanos::as_seconds))
+        };
+        vec![
+            Value::from(operation.name()),
+            Value::from(tally.count as f64),
+            Value::from(tally.throughput(length).0),
+            Value::from(tally.errors as f64),
+            mean(of(Quantity::Queue)),
+            mean(of(Quantity::Server)),
+            mean(of(Quantity::Own)),
+            mean(of(Quantity::Response)),
+            quantile(0.5),
+            quantile(0.99),
+        ]
+    };
+    Table {
+        name: "operations".into(),
+        title: String::new(),
+        caption: String::new(),
+        columns: vec![
+            Column::new("operation", Unit::Text),
+            Column::new("requests", Unit::Count),
+            Column::new("throughput", Unit::PerSecond),
+            Column::new("errors", Unit::Count),
+            Column::new("queue", Unit::Seconds),
+            Column::new("store", Unit::Seconds),
+            Column::new("own", Unit::Seconds),
+            Column::new("response", Unit::Seconds),
+            Column::new("p50", Unit::Seconds),
+            Column::new("p99", Unit::Seconds),
+        ],
+        rows: seen.map(row).collect(),
+    }
+}
