@@ -3,7 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod asked;
 pub mod forms;
+pub mod imports;
+pub mod proxied;
 pub mod records;
 pub mod replies;
 pub mod requests;
@@ -15,12 +18,15 @@ use krarup_memcache::Parsed;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 8] = [
     ("requests", requests::check),
     ("replies", replies::check),
     ("sessions", sessions::check),
     ("forms", forms::check),
     ("records", records::check),
+    ("imports", imports::check),
+    ("proxied", proxied::check),
+    ("asked", asked::check),
 ];
 
 /// How many cuts of one input are looked at; more would cost a fuzzer its speed.

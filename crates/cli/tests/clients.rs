@@ -139,6 +139,25 @@ fn nodes_memcached_finds_in_the_proxy_what_it_finds_in_memcached() {
     built_session("Node's session", needed, "node", &["node/session.js"], "node-a node-object node-number");
 }
 
+/// memjs speaks the binary protocol alone: it is told at once that the command is unknown, over a connection of its own and over one that
+/// brings the header byte by byte, and nobody waits for a timeout.
+#[test]
+fn memjs_is_told_that_its_protocol_is_not_spoken() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients");
+    if !folder.join("node/node_modules/memjs").exists() || !folder.join("node/binary.js").exists() {
+        return skipped("memjs is not installed; `make test-clients` installs it");
+    }
+    let both = Both::start(&[]);
+    let session = |program: &Program| {
+        let port = program.address().port().to_string();
+        let output =
+            Command::new("node").args(["node/binary.js", &port]).current_dir(&folder).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(session(&both.alone), "value: null\n");
+    assert_eq!(session(&both.proxy), "error: MemJS GET: Unknown command\n");
+}
+
 #[test]
 fn spymemcached_and_xmemcached_find_in_the_proxy_what_they_find_in_memcached() {
     let arguments = ["-cp", "java/classes:java/lib/*", "Session"];

@@ -303,3 +303,17 @@ fn a_proxy_takes_the_place_of_another_and_nobody_is_refused() {
     }
     assert!(second.stop().success);
 }
+
+#[test]
+fn a_datagram_is_told_that_connections_are_served() {
+    let server = memcached();
+    let proxy = Program::proxy(&[server.address()], &[]);
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.connect(proxy.address()).unwrap();
+    client.send(b"\x00\x07\0\0\0\x01\0\0get a\r\n").unwrap();
+    let mut room = [0; 128];
+    let count = client.recv(&mut room).unwrap();
+    assert_eq!(&room[..count], b"\x00\x07\0\0\0\x01\0\0CLIENT_ERROR UDP is not supported, use TCP\r\n");
+    works(&proxy);
+}

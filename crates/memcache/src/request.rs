@@ -213,6 +213,8 @@ pub const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
 pub const BAD_DELETE: &[u8] = b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
 /// memcached's answer when a retrieval line is longer than it can hold.
 pub const LINE_TOO_LONG: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
+/// Our answer to datagrams.
+pub const NO_DATAGRAMS: &[u8] = b"CLIENT_ERROR UDP is not supported, use TCP\r\n";
 /// Our answer to the binary protocol, which memcached itself has deprecated.
 pub const NO_BINARY: &[u8] = b"CLIENT_ERROR the binary protocol is not supported, use the text protocol\r\n";
 

@@ -121,8 +121,8 @@ fn end_of_head(head: &[u8]) -> Option<usize> {
     crlf.or_else(|| head.windows(2).position(|two| two == b"\n\n").map(|place| place + 2))
 }
 
-/// The whole answer to a request with this head.
-fn respond(head: &[u8], answer: impl Fn(Method, &str) -> Answer) -> String {
+/// The whole answer to a request with this head, whatever it is.
+pub fn respond(head: &[u8], answer: impl Fn(Method, &str) -> Answer) -> String {
     let line = head.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');

@@ -12,6 +12,7 @@
 //! | [`tls`] | what stands between a socket and its plain bytes, where they are encrypted |
 //! | [`conn`] | a connection that never blocks |
 //! | [`blocking`] | a connection that waits, for threads |
+//! | [`datagram`] | a port where datagrams are refused |
 //! | [`timer`] | a moment to wake up at, to the microsecond |
 //! | [`cpu`] | how much processor time was used |
 //! | [`signal`] | SIGINT and SIGTERM as readiness |
@@ -24,6 +25,7 @@ pub mod buffer;
 pub mod clock;
 pub mod conn;
 pub mod cpu;
+pub mod datagram;
 pub mod files;
 pub mod http;
 pub mod listen;

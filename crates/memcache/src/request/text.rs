@@ -105,9 +105,16 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Outcome<'a> {
     }
 }
 
+/// The header of a request in the binary protocol, in bytes.
+const BINARY_HEADER: usize = 24;
+
 /// Finds the end of the line at the front of `bytes`, or says why there is none.
 fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Line<'a>, Outcome<'a>> {
     if bytes.first() == Some(&0x80) {
+        // Its whole header: who is refused in that protocol wants to hear of which request.
+        if bytes.len() < BINARY_HEADER {
+            return Err(Parsed::Incomplete { needed: BINARY_HEADER });
+        }
         return Err(Parsed::Invalid(Refusal::Close { reply: NO_BINARY }));
     }
     // A line within the common bound is found without asking what it is.

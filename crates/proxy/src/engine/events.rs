@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use krarup_memcache::request::NO_DATAGRAMS;
+use krarup_net::datagram::Datagrams;
 use krarup_net::mio::unix::SourceFd;
 use krarup_net::mio::{Events, Interest, Poll, Token, Waker};
 use krarup_net::signal::Signals;
@@ -228,6 +230,8 @@ struct Entrance {
     /// The pool of those who come in here.
     pool: usize,
     listener: Listener,
+    /// Where datagrams are refused at the same port, on this machine's own addresses.
+    datagrams: Option<Datagrams>,
     token: Token,
 }
 
@@ -384,7 +388,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                 None => listen_at(&self.config, &address)?,
             };
             let token = Token(LISTENERS + self.entrances.len());
-            self.entrances.push(Entrance { address, pool, listener, token });
+            self.entrances.push(Entrance { address, pool, listener, datagrams: None, token });
         }
         self.entrances_made = self.entrances.len();
         self.waker = Some(Arc::clone(waker));
@@ -639,6 +643,9 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn accept(&mut self) {
         for entrance in 0..self.entrances.len() {
             self.accept_at(entrance);
+            if let Some(datagrams) = &self.entrances[entrance].datagrams {
+                datagrams.refuse(NO_DATAGRAMS);
+            }
         }
     }
 
@@ -1234,7 +1241,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             let (_, listener) = opened.swap_remove(here.expect("it was not listened at before"));
             let token = Token(LISTENERS + self.entrances_made % (SERVERS - LISTENERS));
             self.entrances_made += 1;
-            self.entrances.push(Entrance { address, pool, listener, token });
+            self.entrances.push(Entrance { address, pool, listener, datagrams: None, token });
             if self.accepting == Accepting::Yes {
                 self.open_entrance(self.entrances.len() - 1);
             }
@@ -1325,7 +1332,9 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     fn open_entrance(&mut self, entrance: usize) {
-        let Entrance { listener, token, .. } = &mut self.entrances[entrance];
+        let Entrance { listener, datagrams, token, .. } = &mut self.entrances[entrance];
+        *datagrams =
+            listener.address().ok().and_then(|address| refuse_datagrams(&address, &self.poll, *token));
         let registered = listener.register(self.poll.registry(), *token);
         match registered.and_then(|()| listener.address()) {
             Ok(address) => {
@@ -1447,6 +1456,14 @@ fn uninterrupted(waited: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
         result => result,
     }
+}
+
+/// Refuses datagrams at an address of this machine's own, where the port can be had.
+fn refuse_datagrams(address: &Address, poll: &Poll, token: Token) -> Option<Datagrams> {
+    let number = format!("{address}").parse().ok()?;
+    let mut datagrams = Datagrams::at(number).ok()?;
+    datagrams.register(poll.registry(), token).ok()?;
+    Some(datagrams)
 }
 
 fn listen_at(config: &Config, address: &Address) -> Result<Listener, String> {

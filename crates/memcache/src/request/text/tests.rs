@@ -176,7 +176,9 @@ fn lines_that_never_end_close_the_connection() {
     assert_eq!(refusal(&[&b"set "[..], &[b'k'; 3_000], b" 0 0 1\r\n"].concat()), close(b""));
     assert_eq!(refusal(&[&b"get "[..], &vec![b'x'; 1 << 20]].concat()), close(LINE_TOO_LONG));
     assert_eq!(refusal(b"GET / HTTP/1.1\r\n"), close(b""));
-    assert_eq!(refusal(b"\x80\0\0\0"), close(NO_BINARY));
+    assert_eq!(refusal(&[0x80; 24]), close(NO_BINARY));
+    assert_eq!(read(&[0x80; 23]), Parsed::Incomplete { needed: 24 });
+    assert_eq!(read(&[0x80]), Parsed::Incomplete { needed: 24 });
 }
 
 #[test]

@@ -110,6 +110,22 @@ fn a_key_in_base64_is_kept_where_its_name_is() {
 }
 
 #[test]
+fn a_binary_request_in_pieces_is_refused_with_its_opaque() {
+    let mut world = World::new(1, settings());
+    let client = world.client();
+    let mut request = vec![0x80, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    request.extend_from_slice(b"opaq\0\0\0\0\0\0\0\0");
+    for (place, byte) in request.iter().enumerate() {
+        assert_eq!(world.core.client_output(client), b"", "after {place} bytes");
+        world.send(client, [*byte]);
+    }
+    let refusal = world.core.client_output(client);
+    assert_eq!(&refusal[..8], b"\x81\x0a\0\0\0\0\0\x81");
+    assert_eq!(&refusal[12..16], b"opaq");
+    assert!(refusal[24..].starts_with(b"CLIENT_ERROR the binary protocol is not supported"));
+}
+
+#[test]
 fn an_answer_of_another_kind_closes_the_connection_and_reaches_nobody() {
     let mut world = World::new(1, settings());
     let client = world.client();
