@@ -541,3 +541,253 @@ fn all_commands_are_what_memcached_understands() {
     assert_eq!(stats["cas_badval"], of("cas", "exists"));
     assert_eq!(stats["touch_hits"], of("touch", "touched") + number(&result, "/operations/gat/hits"));
 }
+
+/// A file of this test's own, with this text.
+fn file_with(name: &str, text: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("load-{}-{name}", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn classes_run_side_by_side_and_every_output_tells_them_apart() {
+    let server = scripted(storing());
+    let config = file_with(
+        "classes.toml",
+        "connections = 6\nkeys = 50\n\
+         [classes.readers]\nshare = 2\nratio = \"0:1\"\n\
+         [classes.writers]\nratio = \"1:0\"\ndata_size = 100\nthink = \"1ms\"\n",
+    );
+    let (csv, hlog, rows) =
+        (file_with("classes.csv", ""), file_with("classes.hlog", ""), file_with("classes.parquet", ""));
+    let files = ["--csv", text(&csv), "--hlog", text(&hlog), "--rows", text(&rows)];
+    let flags = ["-s", &server.address, "--config", text(&config), "-n", "600", "-t", "2", "--populate"];
+    let (code, result, stderr) = result(&[&flags[..], &files].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert_nothing_is_lost_in_silence(&result);
+    let count = |path: &str| number(&result, path);
+    assert_eq!((count("/account/sent"), count("/account/misses")), (600, 0));
+    assert_eq!((count("/classes/0/connections"), count("/classes/1/connections")), (4, 2));
+    assert_eq!((count("/classes/0/answered"), count("/classes/1/answered")), (400, 200));
+    assert_eq!(
+        (count("/classes/0/operations/get/count"), count("/classes/1/operations/set/count")),
+        (400, 200)
+    );
+    // A writer thinks a millisecond after each of its answers.
+    let busy = &result["classes"][1]["overall"];
+    assert!(busy["throughput"].as_f64().unwrap() <= 2.0 / 0.001, "{busy}");
+    let series = result["series"].as_array().unwrap();
+    let sum = |class: &str| -> u64 {
+        let of = series.iter().filter(|row| row["class"].as_str().unwrap_or("") == class);
+        of.filter(|row| row["operation"] == "all").map(|row| row["count"].as_u64().unwrap()).sum()
+    };
+    assert_eq!((sum(""), sum("readers"), sum("writers")), (600, 400, 200));
+    for (name, count) in [("csv", 600), ("readers.csv", 400), ("writers.csv", 200)] {
+        let read = file::windows::read(std::fs::File::open(csv.with_extension(name)).unwrap()).unwrap();
+        assert_eq!(read.iter().map(|row| row.tally.count).sum::<u64>(), count);
+    }
+    for (name, count) in [("hlog", 600), ("readers.hlog", 400), ("writers.hlog", 200)] {
+        let log = file::log::read(std::fs::File::open(hlog.with_extension(name)).unwrap()).unwrap();
+        let logged = log.entries.iter().filter(|entry| entry.quantity == Quantity::Response);
+        assert_eq!(logged.map(|entry| entry.distribution.count()).sum::<u64>(), count);
+    }
+    let mut stations = BTreeMap::new();
+    file::rows::Rows::open(&rows)
+        .unwrap()
+        .for_each(|visit, servers| {
+            assert!(visit.is_ordered(servers));
+            *stations.entry((visit.station, visit.operation.name())).or_insert(0) += 1;
+        })
+        .unwrap();
+    assert_eq!(stations, BTreeMap::from([((0, "get"), 400), ((1, "set"), 200)]));
+    assert_eq!(result["rows"], serde_json::json!({ "kept": 600, "lost": 0 }));
+    let (code, table, _) = finished(&flags);
+    assert_eq!(code, 0);
+    assert!(table.contains("readers: 4 connections") && table.contains("writers: 2 connections"), "{table}");
+}
+
+#[test]
+fn results_of_generators_merge_into_one() {
+    let server = scripted(storing());
+    let names = ["one.json", "two.json"].map(|name| file_with(name, ""));
+    for (name, seed) in names.iter().zip(["1", "2"]) {
+        let flags = ["-s", &server.address, "-c", "3", "-n", "90", "--seed", seed, "--json", text(name)];
+        assert_eq!(finished(&flags).0, 0);
+    }
+    let both = format!("{},{}", text(&names[0]), text(&names[1]));
+    let (code, merged, stderr) = result(&["--merge", &both]);
+    assert_eq!(code, 0, "{stderr}");
+    assert_nothing_is_lost_in_silence(&merged);
+    assert_eq!((number(&merged, "/account/sent"), number(&merged, "/config/connections")), (180, 6));
+    assert_eq!(number(&merged, "/overall/response_time/count"), 180);
+    assert_eq!(merged["merged_from"].as_array().unwrap().len(), 2);
+    let (code, _, stderr) = finished(&["--merge", "no/such/file.json"]);
+    assert!(code == 2 && stderr.contains("no/such/file.json"), "{stderr}");
+}
+
+#[test]
+fn a_trace_is_sent_again_with_its_keys_and_in_its_time() {
+    let lines = "time_ms,op,key,size\n0,set,a,7\n20,get,a,\n40,get,b a,\n60,delete,a,\n";
+    let trace = file_with("trace.csv", lines);
+    let run = |speed: &str| {
+        let mut store = storing();
+        let server = scripted(move |number, request| match request {
+            Request::Delete { .. } => say("DELETED\r\n"),
+            _ => store(number, request),
+        });
+        let rows = file_with("replayed.parquet", "");
+        let replay = ["--replay", text(&trace), "--replay-speed", speed, "--rows", text(&rows), "-c", "1"];
+        let (code, result, stderr) = result(&[&["-s", &server.address][..], &replay].concat());
+        assert_eq!(code, 0, "{stderr}");
+        assert_eq!((number(&result, "/account/sent"), number(&result, "/account/hits")), (4, 2));
+        let received = server.received.lock().unwrap().concat();
+        let received = String::from_utf8(received).unwrap();
+        let lines: Vec<_> = received.lines().filter(|line| line.contains(' ')).map(str::to_owned).collect();
+        assert_eq!(lines, ["set a 0 0 7", "get a", "get b a", "delete a"]);
+        let mut due = Vec::new();
+        file::rows::Rows::open(&rows)
+            .unwrap()
+            .for_each(|visit, _| due.push(visit.received.0 / 1_000))
+            .unwrap();
+        due
+    };
+    assert_eq!(run("1"), [0, 20_000, 40_000, 60_000]);
+    assert_eq!(run("4"), [0, 5_000, 10_000, 15_000]);
+    // As fast as answers come: each is due when the one before was answered.
+    assert!(run("max").windows(2).all(|pair| pair[0] <= pair[1]));
+    let (code, _, stderr) = finished(&["--replay", "no/such/trace"]);
+    assert!(code == 2 && stderr.contains("no/such/trace"), "{stderr}");
+}
+
+#[test]
+fn what_a_run_recorded_can_be_replayed() {
+    let server = scripted(storing());
+    let rows = file_with("recorded.parquet", "");
+    let flags = ["-s", &server.address, "-c", "2", "--keys", "20"];
+    let more = ["-n", "40", "--ratio", "1:3", "--multi-get", "3", "--rows", text(&rows)];
+    assert_eq!(finished(&[&flags[..], &more].concat()).0, 0);
+    let (code, result, stderr) =
+        result(&[&flags[..], &["--replay", text(&rows), "--replay-speed", "max"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let answers = &result["account"]["answers"];
+    assert_eq!((number(answers, "/set/stored"), number(answers, "/multiget/values")), (20, 20));
+}
+
+#[test]
+fn a_client_may_ask_every_server_in_turn() {
+    let servers = [scripted(storing()), scripted(storing())];
+    let both = format!("{},{}", servers[0].address, servers[1].address);
+    let flags = ["-s", &both, "--spread", "every", "-c", "1", "-n", "40", "--keys", "10", "--on-miss", "set"];
+    let (code, result, stderr) =
+        result(&[&flags[..], &["--ratio", "0:1", "--key-law", "sequential"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert_nothing_is_lost_in_silence(&result);
+    // Every other key each, in order; what misses is set at the server where it missed, and a client asks one at a time.
+    for (server, first) in servers.iter().zip([0, 1]) {
+        let received = server.received.lock().unwrap();
+        assert_eq!(received.len(), 1);
+        let lines = String::from_utf8(received[0].clone()).unwrap();
+        let gets: Vec<_> = lines.lines().filter_map(|line| line.strip_prefix("get key-")).collect();
+        let expected: Vec<String> = (0..20).map(|turn| ((first + 2 * turn) % 10).to_string()).collect();
+        assert_eq!(gets, expected);
+        assert_eq!(lines.lines().filter(|line| line.starts_with("set ")).count(), 5);
+    }
+}
+
+#[test]
+fn connections_are_made_anew_after_their_number_of_requests() {
+    let server = scripted(storing());
+    let flags = ["-s", &server.address, "-c", "2", "-n", "60", "--reconnect-after", "10", "--verify"];
+    for extra in
+        [&["--pipeline", "1"][..], &["--pipeline", "4"], &["--rate", "100000"], &["--on-miss", "set"]]
+    {
+        let (code, result, stderr) = result(&[&flags[..], extra].concat());
+        assert_eq!(code, 0, "{stderr}");
+        assert_nothing_is_lost_in_silence(&result);
+        assert!(number(&result, "/account/sent") >= 60);
+        // Whoever has sent its last begins no other connection.
+        let renewed = number(&result, "/account/connections_renewed");
+        assert!((4..=20).contains(&renewed), "{extra:?}: {renewed}");
+        assert_eq!(number(&result, "/account/connections_lost"), 0);
+        assert_eq!(result["overall"]["errors"], serde_json::json!({}));
+    }
+    let received = server.received.lock().unwrap();
+    let requests =
+        |bytes: &Vec<u8>| bytes.windows(4).filter(|four| *four == b"get " || *four == b"set ").count();
+    assert!(received.iter().all(|bytes| requests(bytes) <= 10));
+}
+
+#[test]
+fn a_slow_reader_takes_its_time() {
+    let server = scripted(storing());
+    let flags = ["-s", &server.address, "-c", "1", "--keys", "1", "--data-size", "10000", "--ratio", "0:1"];
+    let more = ["-n", "3", "--populate", "--read-rate", "100000", "--verify"];
+    let (code, result, stderr) = result(&[&flags[..], &more].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(number(&result, "/verified/checked"), 3);
+    // Ten kilobytes at a hundred per second.
+    let fastest = result["overall"]["response_time"]["min"].as_f64().unwrap();
+    assert!(fastest > 0.09, "{fastest}");
+}
+
+/// A proxy before a memcached; `edge` is what its file says of how clients come in.
+fn proxy(listen: &str, server: &Program, name: &str, edge: &str) -> Program {
+    let config = file_with(name, &format!("[edge]\n{edge}\n"));
+    let servers = server.address().to_string();
+    Program::begin(&["proxy", "--listen", listen, "--servers", &servers, "--config", text(&config)])
+}
+
+#[test]
+fn unix_sockets_are_targets_like_any_other() {
+    let server = Program::memcached(&[]);
+    let path = file_with("proxy.sock", "");
+    std::fs::remove_file(&path).unwrap();
+    let address = format!("unix:{}", path.display());
+    let mut inner = proxy(&address, &server, "unix.toml", "");
+    inner.says_text(&format!("listening on {address}"));
+    let flags = ["-s", &address, "-c", "3", "-n", "300", "--populate", "--verify", "--keys", "30"];
+    let (code, result, stderr) = result(&flags);
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!((number(&result, "/account/answered"), number(&result, "/account/misses")), (300, 0));
+    assert_eq!(number(&result, "/verified/mismatched"), 0);
+}
+
+#[test]
+fn targets_may_be_encrypted_and_want_a_password() {
+    let server = Program::memcached(&[]);
+    let certificate = |name: &str| format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"));
+    let users = file_with("users", "anna:secret\n");
+    let edge = format!(
+        "users = {users:?}\ntls = {{ certificate = {:?}, key = {:?}, client_authorities = {:?} }}",
+        certificate("proxy.pem"),
+        certificate("proxy.key"),
+        certificate("authority.pem")
+    );
+    let mut inner = proxy("127.0.0.1:0", &server, "tls.toml", &edge);
+    let address = inner.says(|line| Some(line.split_once("listening on ")?.1.trim().to_owned()));
+    let run = |who: &str, login: &str| {
+        let (own, key) = (certificate(&format!("{who}.pem")), certificate(&format!("{who}.key")));
+        let authority = certificate("authority.pem");
+        let login = file_with("login", login);
+        let tls = ["--tls-authorities", &authority, "--tls-certificate", &own, "--tls-key", &key];
+        // Values that take more than one read and one write.
+        let flags = ["-s", &address, "--login", text(&login), "-c", "3", "-n", "90", "--keys", "20"];
+        let more = ["--populate", "--verify", "--data-size", "100000", "--reconnect-after", "20"];
+        finished(&[&flags[..], &tls, &more, &["--connect-timeout", "2s", "--json", "-"]].concat())
+    };
+    let (code, stdout, stderr) = run("client", "anna:secret\n");
+    assert_eq!(code, 0, "{stderr}");
+    let result: Value = serde_json::from_str(&stdout).unwrap();
+    assert_nothing_is_lost_in_silence(&result);
+    assert_eq!((number(&result, "/account/answered"), number(&result, "/account/misses")), (90, 0));
+    assert!(number(&result, "/account/connections_renewed") > 0);
+    assert!(!stdout.contains("secret"));
+    let (code, _, stderr) = run("client", "anna:wrong\n");
+    assert!(code == 1 && stderr.contains("authentication failure") && !stderr.contains("wrong"), "{stderr}");
+    let (code, _, stderr) = run("stranger", "anna:secret\n");
+    assert!(code == 1 && stderr.contains("cannot connect"), "{stderr}");
+}

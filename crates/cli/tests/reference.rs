@@ -55,6 +55,11 @@ fn the_reference_of_the_proxys_configuration_is_what_it_prints() {
 }
 
 #[test]
+fn the_reference_of_the_load_generators_configuration_is_what_it_prints() {
+    equals_page("load.toml", &krarup(&["load", "--print-config"]));
+}
+
+#[test]
 fn man_pages_and_completions_are_made() {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man-pages");
     krarup(&["man", directory.to_str().expect("a path is text")]);

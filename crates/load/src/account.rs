@@ -4,7 +4,10 @@
 //! and ends, so that no segment is partly measured. A segment that is over goes to whoever
 //! collects them; segments add up exactly, across seconds, threads and machines.
 
+use std::borrow::Cow;
+
 use krarup_memcache::Class;
+use krarup_record::file::rows::Lane;
 use krarup_record::{Histograms, Operation, Outcome, ServerVisit, Tally, Visit};
 use krarup_units::{Nanos, Stamp};
 use serde::{Deserialize, Serialize};
@@ -121,6 +124,37 @@ impl Verified {
     }
 }
 
+/// What was counted of one class of clients, or of all together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// Counts per operation, indexed by [`Operation::index`].
+    pub counts: Box<[Counts; Operation::COUNT]>,
+    /// Distributions of response time, of the part of it since the request was sent (server time), and of lateness (queue time).
+    pub histograms: Histograms,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { counts: Box::new([Counts::default(); Operation::COUNT]), histograms: Histograms::new() }
+    }
+}
+
+impl Share {
+    /// Adds what another counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts.iter()).for_each(|(ours, theirs)| ours.merge(theirs));
+        self.histograms.merge(&other.histograms);
+    }
+
+    /// The counts of all operations together.
+    pub fn overall(&self) -> Counts {
+        self.counts.iter().fold(Counts::default(), |mut sum, counts| {
+            sum.merge(counts);
+            sum
+        })
+    }
+}
+
 /// The account of one stretch of time: whatever was answered or given up in it.
 #[derive(Clone, Debug)]
 pub struct Segment {
@@ -130,27 +164,27 @@ pub struct Segment {
     pub end: Stamp,
     /// Whether it lies in the part of the run that is measured.
     pub measured: bool,
-    /// Counts per operation, indexed by [`Operation::index`].
-    pub counts: Box<[Counts; Operation::COUNT]>,
-    /// Distributions of response time, of the part of it since the request was sent (server time), and of lateness (queue time).
-    pub histograms: Histograms,
+    /// What was counted of each class of clients, in the order of the configuration; at least one.
+    pub classes: Vec<Share>,
     /// Connections that stood and were lost.
     pub connections_lost: u64,
     /// Attempts to connect that failed.
     pub connects_failed: u64,
+    /// Connections that were closed on purpose, to be made anew.
+    pub connections_renewed: u64,
 }
 
 impl Segment {
-    /// Of nothing, between two stamps.
-    pub fn new(start: Stamp, end: Stamp, measured: bool) -> Self {
+    /// Of nothing, between two stamps, with room for so many classes.
+    pub fn new(start: Stamp, end: Stamp, measured: bool, classes: usize) -> Self {
         Self {
             start,
             end,
             measured,
-            counts: Box::new([Counts::default(); Operation::COUNT]),
-            histograms: Histograms::new(),
+            classes: (0..classes).map(|_| Share::default()).collect(),
             connections_lost: 0,
             connects_failed: 0,
+            connections_renewed: 0,
         }
     }
 
@@ -158,16 +192,28 @@ impl Segment {
     pub fn merge(&mut self, other: &Self) {
         self.start = self.start.min(other.start);
         self.end = self.end.max(other.end);
-        self.counts.iter_mut().zip(other.counts.iter()).for_each(|(ours, theirs)| ours.merge(theirs));
-        self.histograms.merge(&other.histograms);
+        self.classes.iter_mut().zip(&other.classes).for_each(|(ours, theirs)| ours.merge(theirs));
         self.connections_lost += other.connections_lost;
         self.connects_failed += other.connects_failed;
+        self.connections_renewed += other.connections_renewed;
     }
 
-    /// The counts of all operations together.
+    /// All classes together.
+    pub fn all(&self) -> Cow<'_, Share> {
+        match self.classes.as_slice() {
+            [only] => Cow::Borrowed(only),
+            several => {
+                let mut sum = Share::default();
+                several.iter().for_each(|one| sum.merge(one));
+                Cow::Owned(sum)
+            }
+        }
+    }
+
+    /// The counts of all classes and operations together.
     pub fn overall(&self) -> Counts {
-        self.counts.iter().fold(Counts::default(), |mut sum, counts| {
-            sum.merge(counts);
+        self.classes.iter().fold(Counts::default(), |mut sum, class| {
+            sum.merge(&class.overall());
             sum
         })
     }
@@ -184,7 +230,7 @@ pub struct Measured {
 
 impl Measured {
     /// The segment that holds `now`.
-    fn segment(self, now: Stamp) -> Segment {
+    fn segment(self, now: Stamp, classes: usize) -> Segment {
         let begun = now.0 / SECOND.0 * SECOND.0;
         let (mut start, mut end) = (begun, begun.saturating_add(SECOND.0));
         for edge in [self.from.0, self.to.0] {
@@ -194,7 +240,7 @@ impl Measured {
                 end = end.min(edge);
             }
         }
-        Segment::new(Stamp(start), Stamp(end), self.from <= now && now < self.to)
+        Segment::new(Stamp(start), Stamp(end), self.from <= now && now < self.to, classes)
     }
 }
 
@@ -203,6 +249,8 @@ impl Measured {
 pub struct Account {
     measured: Measured,
     segment: Segment,
+    /// Where every request leaves a row, if rows are kept.
+    pub rows: Option<Lane>,
     /// Segments that are over and were not collected yet.
     pub over: Vec<Segment>,
     /// Requests handed to a connection.
@@ -216,11 +264,12 @@ pub struct Account {
 }
 
 impl Account {
-    /// An empty account that begins at stamp zero.
-    pub fn new(measured: Measured) -> Self {
+    /// An empty account of so many classes that begins at stamp zero.
+    pub fn new(measured: Measured, classes: usize) -> Self {
         Self {
             measured,
-            segment: measured.segment(Stamp(0)),
+            segment: measured.segment(Stamp(0), classes),
+            rows: None,
             over: Vec::new(),
             sent: 0,
             bytes_sent: 0,
@@ -244,7 +293,7 @@ impl Account {
 
     #[cold]
     fn put_away(&mut self) {
-        let next = self.measured.segment(self.segment.end);
+        let next = self.measured.segment(self.segment.end, self.segment.classes.len());
         self.over.push(std::mem::replace(&mut self.segment, next));
     }
 
@@ -260,11 +309,11 @@ impl Account {
     pub fn close(&mut self, now: Stamp) {
         self.roll(now);
         self.segment.end = now.max(self.segment.start);
-        let next = self.measured.segment(self.segment.end);
+        let next = self.measured.segment(self.segment.end, self.segment.classes.len());
         self.over.push(std::mem::replace(&mut self.segment, next));
     }
 
-    /// A request was answered.
+    /// A request was answered; the visit's station is the number of its client's class.
     #[inline]
     pub fn answered(&mut self, class: Class, visit: &mut Visit, server: ServerVisit) {
         visit.outcome = match class {
@@ -288,10 +337,19 @@ impl Account {
         self.roll(visit.replied);
         server.outcome = visit.outcome;
         let parts = visit.parts(&[server]);
-        self.segment.histograms.record(visit.operation, &parts);
-        let counts = &mut self.segment.counts[visit.operation.index()];
+        if let Some(rows) = &mut self.rows {
+            rows.push(visit, &[server]);
+        }
+        let share = &mut self.segment.classes[usize::from(visit.station)];
+        share.histograms.record(visit.operation, &parts);
+        let counts = &mut share.counts[visit.operation.index()];
         counts.tally.add(visit, &parts);
         counts
+    }
+
+    /// A connection that had carried its number of requests was closed.
+    pub fn connection_renewed(&mut self) {
+        self.segment.connections_renewed += 1;
     }
 
     /// A connection that stood was lost.
@@ -329,7 +387,7 @@ mod tests {
     #[test]
     fn segments_are_seconds_cut_where_the_measured_part_begins_and_ends() {
         let measured = Measured { from: Stamp(1_500_000_000), to: Stamp(3_000_000_000) };
-        let mut account = Account::new(measured);
+        let mut account = Account::new(measured, 1);
         for at in [0, 1_499_999_999, 1_500_000_000, 2_999_999_999, 3_000_000_000] {
             answer(&mut account, at);
         }
@@ -354,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_run_that_is_stopped_is_measured_until_then() {
-        let mut account = Account::new(Measured { from: Stamp(0), to: Stamp(9_000_000_000) });
+        let mut account = Account::new(Measured { from: Stamp(0), to: Stamp(9_000_000_000) }, 1);
         answer(&mut account, 1_200_000_000);
         account.cut(Stamp(1_300_000_000));
         answer(&mut account, 1_300_000_000);
@@ -375,7 +433,7 @@ mod tests {
         ) {
             stamps.sort_unstable();
             let measured = Measured { from: Stamp(from), to: Stamp(from + length) };
-            let mut account = Account::new(measured);
+            let mut account = Account::new(measured, 1);
             stamps.iter().for_each(|&at| answer(&mut account, at));
             account.close(Stamp(6_000_000_000));
             prop_assert!(account.over.windows(2).all(|pair| pair[0].end == pair[1].start));

@@ -72,13 +72,12 @@ pub struct Client {
     think: Think,
     thoughts: Random,
     target: u16,
-    /// How many requests of its own it may still begin.
-    pub budget: u64,
+    class: u16,
 }
 
 impl Client {
-    /// A client with `depth` free slots that want to be used from stamp zero on.
-    pub fn new(seed: u64, number: u64, depth: u32, think: Think, target: u16, budget: u64) -> Self {
+    /// Client `number` of a class, with `depth` free slots that want to be used from stamp zero on. Its records name `target` and `class`.
+    pub fn new(seed: u64, number: u64, depth: u32, think: Think, target: u16, class: u16) -> Self {
         Self {
             outbox: Outbox::default(),
             inbox: Inbox::default(),
@@ -90,7 +89,7 @@ impl Client {
             think,
             thoughts: random::stream(seed, "think", number),
             target,
-            budget,
+            class,
         }
     }
 
@@ -102,6 +101,23 @@ impl Client {
     /// From when on the next free slot wants to be used.
     pub fn wants(&self) -> Option<Stamp> {
         self.free.front().copied()
+    }
+
+    /// How many such requests wait.
+    pub fn follow_ups(&self) -> usize {
+        self.follow.len()
+    }
+
+    /// Takes the next free slot away; from when on it wants to be used.
+    pub fn take_slot(&mut self) -> Option<Stamp> {
+        self.free.pop_front()
+    }
+
+    /// Adds a free slot that wants to be used `from` on.
+    pub fn put_slot(&mut self, from: Stamp) {
+        // Think times differ: the slots are kept in the order in which they want to be used.
+        let place = self.free.iter().rposition(|&other| other <= from).map_or(0, |place| place + 1);
+        self.free.insert(place, from);
     }
 
     /// How many requests are under way.
@@ -120,10 +136,18 @@ impl Client {
     }
 
     /// Writes the next request to the outbox; a slot must be free. `due` is when it should have been sent at the latest,
-    /// where that is not up to the client's own slots.
-    pub fn issue(&mut self, due: Option<Stamp>, now: Stamp, stream: &mut Stream, shared: &mut Shared<'_>) {
+    /// where that is not up to the client's own slots. Says whether it was one of the stream's, and not one that an answer gave rise to.
+    pub fn issue(
+        &mut self,
+        due: Option<Stamp>,
+        now: Stamp,
+        stream: &mut Stream,
+        shared: &mut Shared<'_>,
+    ) -> bool {
         let free_from = self.free.pop_front().expect("a slot is free");
-        let (due, asked) = match self.follow.pop_front() {
+        let follow_up = self.follow.pop_front();
+        let is_new = follow_up.is_none();
+        let (due, asked) = match follow_up {
             Some((due, FollowUp::Refill(key))) => {
                 (due, stream.refill(key, shared.scratch, self.outbox.tail()))
             }
@@ -131,13 +155,13 @@ impl Client {
                 (due, stream.cas(key, unique, shared.scratch, self.outbox.tail()))
             }
             None => {
-                self.budget = self.budget.saturating_sub(1);
                 let due = due.unwrap_or(free_from);
                 (due, stream.next(shared.scratch, self.outbox.tail(), &mut self.keys))
             }
         };
         shared.account.sent += 1;
         self.in_flight.push_back(InFlight { asked, due, sent: now.max(due) });
+        is_new
     }
 
     /// Takes bytes that came at `now`, and settles every answer that they complete. Says how many there were.
@@ -217,7 +241,6 @@ impl Client {
 
     /// Looks at every value of an answer: verifies it, and notes what is to follow.
     fn look(&mut self, request: &InFlight, reply: &Reply<'_>, now: Stamp, shared: &mut Shared<'_>) {
-        let range = &shared.plan.workload.keys;
         let mut left = request.asked.keys;
         let mut values = reply.values().peekable();
         let mut text = std::mem::take(&mut shared.scratch.key);
@@ -226,7 +249,7 @@ impl Client {
             left -= 1;
             let key = self.keys.pop_front().expect("the keys of every request under way are kept");
             text.clear();
-            range.write(key, &mut text);
+            shared.plan.write_key(key, &mut text);
             match values.next_if(|value| value.key == text) {
                 Some(value) => {
                     if shared.verify {
@@ -251,6 +274,7 @@ impl Client {
 
     fn visit(&self, request: &InFlight, now: Stamp) -> (Visit, ServerVisit) {
         let mut visit = Visit::at(request.due, request.asked.operation);
+        visit.station = self.class;
         visit.taken = request.sent;
         visit.replied = now.max(request.sent);
         visit.keys = request.asked.keys;
@@ -260,9 +284,7 @@ impl Client {
 
     fn free_slot(&mut self, now: Stamp) {
         let from = now + self.think.draw(&mut self.thoughts);
-        // Think times differ: the slots are kept in the order in which they want to be used.
-        let place = self.free.iter().rposition(|&other| other <= from).map_or(0, |place| place + 1);
-        self.free.insert(place, from);
+        self.put_slot(from);
     }
 
     /// Gives up everything that is under way, for this reason, and forgets half-read and half-written bytes.
@@ -329,10 +351,10 @@ mod tests {
         fn new(workload: Workload, depth: u32, think: Think) -> Self {
             let plan = Plan::new(workload, 1, 1);
             Self {
-                client: Client::new(1, 0, depth, think, 0, u64::MAX),
+                client: Client::new(1, 0, depth, think, 0, 0),
                 stream: plan.stream(0),
                 plan,
-                account: Account::new(Measured { from: Stamp(0), to: Stamp(u64::MAX) }),
+                account: Account::new(Measured { from: Stamp(0), to: Stamp(u64::MAX) }, 1),
                 scratch: Scratch::default(),
                 verify: false,
             }
@@ -390,7 +412,7 @@ mod tests {
         assert_eq!(hand.client.wants(), Some(Stamp(700)));
         hand.issue(900);
         assert_eq!(hand.receive(b"END\r\n", 1_000), Ok(1));
-        let tally = hand.segment().counts[Operation::Get.index()].tally;
+        let tally = hand.segment().all().counts[Operation::Get.index()].tally;
         assert_eq!((tally.count, tally.misses), (2, 2));
         assert_eq!(tally.response_time, Nanos(700 + 300));
         assert_eq!(tally.queue_time, Nanos(100 + 200));

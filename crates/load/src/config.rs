@@ -1,4 +1,10 @@
-//! What a run is asked to be: plain data that reads from and writes to TOML and JSON, and is checked before anything begins.
+//! What a run is asked to be: plain data that reads from and writes to JSON, and is checked before anything begins.
+//!
+//! A run has one class of clients, whose figures stand in [`Load`] itself, or several with a name each ([`Load::classes`]): closed
+//! ones with a population and a think time, open ones with a rate, each with a workload of its own, side by side on the same servers.
+
+use std::fmt;
+use std::path::PathBuf;
 
 use krarup_net::Address;
 use krarup_units::Seconds;
@@ -12,9 +18,16 @@ use crate::workload::{Mix, OnMiss, Workload};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Load {
-    /// The servers. Each client is connected to one of them, in turn.
+    /// The servers.
     pub targets: Vec<Address>,
-    /// Connections in all. In a closed load each is one client.
+    /// Which of them a client asks.
+    pub spread: Spread,
+    /// How connections are encrypted. None: not at all.
+    pub tls: Option<Tls>,
+    /// What is said to a server before anything is asked of it. It never stands in a result.
+    #[serde(skip)]
+    pub login: Option<Login>,
+    /// Clients in all; each has one connection, or one to every server ([`Spread::Every`]).
     pub connections: u32,
     /// Threads, each with an event loop and its share of the connections.
     pub threads: u32,
@@ -24,6 +37,12 @@ pub struct Load {
     pub arrivals: Arrivals,
     /// Which requests are sent.
     pub workload: Workload,
+    /// How clients treat their connections.
+    pub habits: Habits,
+    /// Classes of clients with names. Where there are any, they alone are sent, and the pipeline depth, arrivals, workload and habits of their own
+    /// count instead of those above; `connections` is the sum of theirs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<Class>,
     /// When the run is over.
     pub extent: Extent,
     /// What happens in this many seconds at the start is counted but not measured.
@@ -45,6 +64,104 @@ pub struct Load {
     pub give_up: Seconds,
 }
 
+/// Clients of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Class {
+    /// Its name in results: letters, digits, `-` and `_`.
+    pub name: String,
+    /// Its clients.
+    pub connections: u32,
+    /// How many requests each connection may have under way at once.
+    pub pipeline: u32,
+    /// When requests are sent.
+    pub arrivals: Arrivals,
+    /// Which requests are sent.
+    pub workload: Workload,
+    /// How its clients treat their connections.
+    pub habits: Habits,
+}
+
+impl Default for Class {
+    fn default() -> Self {
+        let Load { connections, pipeline, arrivals, workload, habits, .. } = Load::default();
+        Self { name: String::new(), connections, pipeline, arrivals, workload, habits }
+    }
+}
+
+/// Which server a client asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spread {
+    /// Always the same one: clients are shared out over the servers in turn.
+    #[default]
+    One,
+    /// Every server in turn, over a connection to each.
+    Every,
+}
+
+/// How clients treat their connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Habits {
+    /// After so many requests a connection is closed and made anew, which is part of the response time of the request that waits for it. 0: never.
+    pub reconnect_after: u64,
+    /// How many bytes each connection reads per second at most, with little room in the kernel: a client that is slow to take its answers. 0: no limit.
+    pub read_rate: u64,
+}
+
+/// Encrypted connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The file of the authorities that servers' certificates must be of.
+    pub authorities: PathBuf,
+    /// The file of our own certificate and that of its key, for servers that want one.
+    #[serde(default)]
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name that servers' certificates must be made out to. None: the host they are reached by.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// A user and a password, said as memcached's text protocol has it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    user: String,
+    password: String,
+}
+
+impl Login {
+    /// Reads `user:password`.
+    ///
+    /// # Errors
+    /// In words that do not repeat it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.trim_end().split_once(':') {
+            Some((user, password)) if !user.is_empty() && !password.is_empty() => {
+                if text.trim_end().contains(char::is_whitespace) {
+                    return Err("a user or a password with a blank cannot be said".to_owned());
+                }
+                Ok(Self { user: user.to_owned(), password: password.to_owned() })
+            }
+            _ => Err("who signs in is written user:password, in one line".to_owned()),
+        }
+    }
+
+    /// The bytes that are said.
+    pub fn said(&self) -> Vec<u8> {
+        let (user, password) = (&self.user, &self.password);
+        format!("set krarup 0 0 {}\r\n{user} {password}\r\n", user.len() + 1 + password.len()).into_bytes()
+    }
+}
+
+impl fmt::Debug for Login {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
 /// When a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -53,17 +170,24 @@ pub enum Extent {
     Seconds(Seconds),
     /// When all clients together have sent this many requests; those that follow from an answer are not counted in.
     Requests(u64),
+    /// At the end of the trace.
+    Trace,
 }
 
 impl Default for Load {
     fn default() -> Self {
         Self {
             targets: vec![Address { host: "127.0.0.1".to_owned(), port: 11_211 }],
+            spread: Spread::One,
+            tls: None,
+            login: None,
             connections: 50,
             threads: 1,
             pipeline: 1,
             arrivals: Arrivals::default(),
             workload: Workload::default(),
+            habits: Habits::default(),
+            classes: Vec::new(),
             extent: Extent::Seconds(10.0),
             warm_up: 0.0,
             cool_down: 0.0,
@@ -109,7 +233,7 @@ impl Load {
         if self.targets.is_empty() {
             return Err("there is no server to send requests to".to_owned());
         }
-        if self.targets.len() > self.connections as usize {
+        if self.spread == Spread::One && self.targets.len() > self.connections as usize {
             return Err(format!(
                 "{} servers need at least as many connections, not {}",
                 self.targets.len(),
@@ -118,7 +242,6 @@ impl Load {
         }
         within("the number of connections", self.connections, MOST_CONNECTIONS)?;
         within("the number of threads", self.threads, MOST_THREADS)?;
-        within("the pipeline depth", self.pipeline, MOST_PIPELINED)?;
         if self.threads > self.connections {
             return Err(format!(
                 "{} threads need at least as many connections, not {}",
@@ -145,42 +268,84 @@ impl Load {
                     ));
                 }
             }
+            Extent::Trace
+                if self.parts().iter().any(|class| !matches!(class.arrivals, Arrivals::Replay(_))) =>
+            {
+                return Err("only a trace has an end of its own; say how long the run is".to_owned());
+            }
             Extent::Requests(0) => return Err("a run of 0 requests sends nothing".to_owned()),
-            Extent::Requests(_) if self.cool_down > 0.0 => {
+            Extent::Requests(_) | Extent::Trace if self.cool_down > 0.0 => {
                 return Err(
                     "a run of so many requests has an end that is not known beforehand, so no cool-down can \
                             be cut off"
                         .to_owned(),
                 );
             }
-            Extent::Requests(_) => {}
+            Extent::Requests(_) | Extent::Trace => {}
         }
-        self.arrivals.check()?;
-        self.workload.check()
+        let sum = self.classes.iter().map(|class| u64::from(class.connections)).sum::<u64>();
+        if !self.classes.is_empty() && sum != u64::from(self.connections) {
+            return Err(format!("the classes have {sum} connections together, not {}", self.connections));
+        }
+        for (place, class) in self.parts().iter().enumerate() {
+            let named = |why: String| {
+                if self.classes.is_empty() { why } else { format!("class {}: {why}", class.name) }
+            };
+            within("the number of connections", class.connections, MOST_CONNECTIONS).map_err(named)?;
+            within("the pipeline depth", class.pipeline, MOST_PIPELINED).map_err(named)?;
+            class.arrivals.check().and_then(|()| class.workload.check()).map_err(named)?;
+            if !self.classes.is_empty() {
+                name_is_good(&class.name)?;
+            }
+            if self.classes[..place.min(self.classes.len())].iter().any(|other| other.name == class.name) {
+                return Err(format!("two classes have the name {}", class.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The classes of clients: those with names, or the one without.
+    pub fn parts(&self) -> Vec<Class> {
+        if !self.classes.is_empty() {
+            return self.classes.clone();
+        }
+        vec![Class {
+            name: String::new(),
+            connections: self.connections,
+            pipeline: self.pipeline,
+            arrivals: self.arrivals.clone(),
+            workload: self.workload.clone(),
+            habits: self.habits,
+        }]
+    }
+
+    /// Whether any requests come at their own pace.
+    pub fn is_open(&self) -> bool {
+        self.parts().iter().any(|class| !class.arrivals.is_closed())
     }
 
     /// The run that stores every key of the workload at one target, in order and exactly once.
     ///
     /// One connection, so that they arrive in order; pipelined, so that it does not take long.
-    pub fn populating(&self, target: &Address, family: Family) -> Self {
+    pub fn populating(&self, target: &Address, workload: &Workload, family: Family) -> Self {
         let workload = Workload {
             mix: Mix::Ratio { sets: 1, gets: 0 },
             set_law: crate::keys::KeyLaw::Sequential,
             on_miss: OnMiss::Count,
             set_family: family,
-            ..self.workload.clone()
+            ..workload.clone()
         };
         self.one_pass(target, workload)
     }
 
     /// The run that fetches every key of the workload from one target and verifies it.
-    pub fn checking(&self, target: &Address) -> Self {
+    pub fn checking(&self, target: &Address, workload: &Workload) -> Self {
         let workload = Workload {
             mix: Mix::Ratio { sets: 0, gets: 1 },
             get_law: crate::keys::KeyLaw::Sequential,
             multi_get: 1,
             on_miss: OnMiss::Count,
-            ..self.workload.clone()
+            ..workload.clone()
         };
         Self { verify: true, ..self.one_pass(target, workload) }
     }
@@ -188,6 +353,9 @@ impl Load {
     fn one_pass(&self, target: &Address, workload: Workload) -> Self {
         Self {
             targets: vec![target.clone()],
+            spread: Spread::One,
+            classes: Vec::new(),
+            habits: Habits::default(),
             connections: 1,
             threads: 1,
             pipeline: 32,
@@ -199,6 +367,15 @@ impl Load {
             workload,
             ..self.clone()
         }
+    }
+}
+
+fn name_is_good(name: &str) -> Result<(), String> {
+    let good = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    if !name.is_empty() && name.len() <= 40 && name.chars().all(good) {
+        Ok(())
+    } else {
+        Err(format!("`{name}` is no name for a class; take up to 40 letters, digits, - and _"))
     }
 }
 
@@ -225,6 +402,30 @@ mod tests {
         assert!(
             check(|load| (load.extent, load.cool_down) = (Extent::Requests(5), 1.0)).contains("cool-down")
         );
+    }
+
+    #[test]
+    fn classes_are_checked_by_name() {
+        let class = |name: &str| Class { name: name.to_owned(), connections: 25, ..Class::default() };
+        let check = |classes: Vec<Class>| Load { classes, ..Load::default() }.check();
+        assert_eq!(check(vec![class("a"), class("b")]), Ok(()));
+        assert!(check(vec![class("a")]).unwrap_err().contains("25 connections"));
+        assert!(check(vec![class("a"), class("a")]).unwrap_err().contains("two classes"));
+        assert!(check(vec![class("a"), class("b c")]).unwrap_err().contains("`b c`"));
+        let wrong = Class { pipeline: 0, ..class("b") };
+        assert!(check(vec![class("a"), wrong]).unwrap_err().starts_with("class b: the pipeline"));
+    }
+
+    #[test]
+    fn a_password_is_said_and_not_shown() {
+        let login = Login::parse("anna:secret\n").unwrap();
+        assert_eq!(login.said(), b"set krarup 0 0 11\r\nanna secret\r\n");
+        assert!(!format!("{login:?}").contains("secret"));
+        for wrong in ["", "anna", ":x", "anna:", "anna:a b"] {
+            assert!(Login::parse(wrong).is_err(), "{wrong}");
+        }
+        let load = Load { login: Some(login), ..Load::default() };
+        assert!(!serde_json::to_string(&load).unwrap().contains("secret"));
     }
 
     #[test]

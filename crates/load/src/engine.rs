@@ -7,17 +7,20 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::{Clock, Conn, Moved, Timer, cpu};
+use krarup_record::file::rows::Lane;
 use krarup_units::{Nanos, Stamp};
 
 use crate::account::{Account, Loss, Measured, Segment};
 use crate::client::{Client, Shared};
+use crate::config::Habits;
+use crate::door::{Door, Greeting};
 use crate::schedule::Schedule;
+use crate::trace::Dues;
 use crate::workload::{Plan, Scratch, Stream};
 
 /// Tokens below are connections.
@@ -61,12 +64,16 @@ impl Stop {
 /// What one thread is to do.
 #[derive(Debug)]
 pub struct Task {
-    /// The workload of all threads.
-    pub plan: Arc<Plan>,
-    /// Its clients, and where each is connected to.
-    pub clients: Vec<(Client, SocketAddr)>,
-    /// Whose requests are sent.
-    pub source: Source,
+    /// The servers, in the order of the configuration.
+    pub doors: Arc<[Door]>,
+    /// Its part of each class of clients that it has a part of.
+    pub groups: Vec<Group>,
+    /// Its clients.
+    pub owners: Vec<Owner>,
+    /// Its connections; those of one client that has several stand next to each other.
+    pub seats: Vec<Seat>,
+    /// How many classes there are in all.
+    pub classes: usize,
     /// Which part of the run is measured.
     pub measured: Measured,
     /// When the run is over; the largest stamp where requests are counted instead.
@@ -84,20 +91,84 @@ pub struct Task {
     pub stop: Arc<Stop>,
 }
 
+/// A thread's part of one class of clients.
+#[derive(Debug)]
+pub struct Group {
+    /// What they ask.
+    pub plan: Arc<Plan>,
+    /// How they treat their connections.
+    pub habits: Habits,
+    /// Whose requests are sent.
+    pub source: Source,
+    /// The next arrival of an open load that is due for this thread.
+    arrival: Option<Stamp>,
+    /// In an open load, one entry for each free slot of a connection that stands.
+    idle: VecDeque<u32>,
+}
+
+impl Group {
+    /// A group that has not begun.
+    pub fn new(plan: Arc<Plan>, habits: Habits, source: Source) -> Self {
+        Self { plan, habits, source, arrival: None, idle: VecDeque::new() }
+    }
+}
+
+/// One client of a closed load, over all of its connections. In an open load there is none: nobody waits.
+#[derive(Debug)]
+pub struct Owner {
+    /// What it asks.
+    pub stream: Stream,
+    /// How many requests of its own it may still begin.
+    pub budget: u64,
+}
+
+/// One connection before it is made.
+#[derive(Debug)]
+pub struct Seat {
+    /// Its side of the conversation.
+    pub client: Client,
+    /// Which of the doors it leads to.
+    pub door: u16,
+    /// Which of the groups it belongs to.
+    pub group: u16,
+    /// Which of the owners it belongs to; none in an open load.
+    pub owner: Option<u32>,
+    /// Which connection of its owner is to carry the request after the one that it carried; none where there is only this one.
+    pub next: Option<u32>,
+}
+
 /// Whose requests are sent, and when.
 #[derive(Debug)]
 pub enum Source {
     /// Each client's own, when it wants to.
-    Closed(Vec<Stream>),
+    Closed,
     /// Those of a schedule, by whichever client has a free slot.
     Open(Box<Arriving>),
+}
+
+/// When requests are due.
+#[derive(Debug)]
+pub enum Due {
+    /// When a law says.
+    Law(Schedule),
+    /// When they came as a trace was recorded.
+    Trace(Dues),
+}
+
+impl Due {
+    fn nth(&mut self, skip: usize) -> Option<Stamp> {
+        match self {
+            Self::Law(schedule) => schedule.nth(skip),
+            Self::Trace(dues) => dues.nth(skip),
+        }
+    }
 }
 
 /// Requests that come at their own pace.
 #[derive(Debug)]
 pub struct Arriving {
     /// When requests of all threads are due.
-    pub schedule: Schedule,
+    pub due: Due,
     /// This thread takes every so-manieth.
     pub stride: u64,
     /// How many it skips at first.
@@ -132,7 +203,7 @@ pub struct Done {
 #[derive(Debug)]
 enum Link {
     Down,
-    Connecting { conn: Conn, since: Stamp },
+    Connecting { greeting: Box<Greeting>, since: Stamp },
     Up(Conn),
 }
 
@@ -155,7 +226,10 @@ impl Ready {
 #[derive(Debug)]
 struct Connection {
     client: Client,
-    address: SocketAddr,
+    door: u16,
+    group: u16,
+    owner: Option<u32>,
+    next: Option<u32>,
     link: Link,
     pause: Nanos,
     /// The earliest alarm that is set for the client; the largest stamp where none is.
@@ -164,6 +238,13 @@ struct Connection {
     queued: usize,
     /// Since when it does not stand.
     down: Option<Stamp>,
+    /// How many requests it may still carry before it is made anew.
+    left: u64,
+    /// When a slow reader may read again, and whether an alarm is set for it.
+    sip: Stamp,
+    sipping: bool,
+    /// What is there to be read was the last the other side had to say.
+    closing: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,22 +253,21 @@ enum Alarm {
     Client(u32),
     /// A connection is to be tried again.
     Connect(u32),
+    /// A slow reader reads on.
+    Sip(u32),
 }
 
 /// One thread of the generator.
 #[derive(Debug)]
 pub struct Engine {
-    plan: Arc<Plan>,
     poll: Poll,
     timer: Timer,
     timer_set: Stamp,
     clock: Clock,
+    doors: Arc<[Door]>,
+    groups: Vec<Group>,
+    owners: Vec<Owner>,
     connections: Vec<Connection>,
-    source: Source,
-    /// The next arrival of an open load that is due for this thread.
-    arrival: Option<Stamp>,
-    /// In an open load, one entry for each free slot of a connection that stands.
-    idle: VecDeque<u32>,
     alarms: BinaryHeap<Reverse<(Stamp, Alarm)>>,
     account: Account,
     scratch: Scratch,
@@ -217,30 +297,18 @@ impl Engine {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         let timer = Timer::register(poll.registry(), TIMER)?;
-        let clients = task.clients.into_iter();
-        let connections = clients
-            .map(|(client, address)| Connection {
-                client,
-                address,
-                link: Link::Down,
-                pause: FIRST_PAUSE,
-                alarm: NEVER,
-                queued: 0,
-                down: None,
-            })
-            .collect();
+        let connections = task.seats.into_iter().map(Connection::from).collect();
         let engine = Self {
-            plan: task.plan,
             poll,
             timer,
             timer_set: Stamp(0),
             clock: Clock::start(),
+            doors: task.doors,
+            groups: task.groups,
+            owners: task.owners,
             connections,
-            source: task.source,
-            arrival: None,
-            idle: VecDeque::new(),
             alarms: BinaryHeap::new(),
-            account: Account::new(task.measured),
+            account: Account::new(task.measured, task.classes),
             scratch: Scratch::default(),
             room: vec![0; READ],
             end: task.end,
@@ -292,12 +360,19 @@ impl Engine {
         Ok(self.up)
     }
 
-    /// Runs until the end, on this clock. Hands over every segment of its account that is over.
+    /// Runs until the end, on this clock. Hands over every segment of its account that is over, and leaves a row of every request
+    /// in `rows`, if there is such a lane.
     ///
     /// # Errors
     /// From the system, when waiting for events fails.
-    pub fn run(mut self, clock: Clock, mut over: impl FnMut(Segment)) -> io::Result<Done> {
+    pub fn run(
+        mut self,
+        clock: Clock,
+        rows: Option<Lane>,
+        mut over: impl FnMut(Segment),
+    ) -> io::Result<Done> {
         let cpu_before = cpu::thread();
+        self.account.rows = rows;
         self.begin(clock);
         let mut events = Events::with_capacity(1_024);
         loop {
@@ -366,8 +441,10 @@ impl Engine {
                 Link::Connecting { since, .. } => *since = Stamp(0),
             }
         }
-        if let Source::Open(arriving) = &mut self.source {
-            self.arrival = arriving.schedule.nth(arriving.offset as usize);
+        for group in &mut self.groups {
+            if let Source::Open(arriving) = &mut group.source {
+                group.arrival = arriving.due.nth(arriving.offset as usize);
+            }
         }
         let now = self.clock.now();
         for number in 0..self.connections.len() {
@@ -387,6 +464,10 @@ impl Engine {
                     self.connections[number as usize].alarm = NEVER;
                     self.serve(number as usize, now);
                 }
+                Alarm::Sip(number) => {
+                    self.connections[number as usize].sipping = false;
+                    self.sip(number as usize, now);
+                }
                 Alarm::Connect(number) => {
                     if matches!(self.connections[number as usize].link, Link::Down) {
                         self.begin_to_connect(number as usize, now);
@@ -405,10 +486,13 @@ impl Engine {
         for number in 0..self.connections.len() {
             let connection = &mut self.connections[number];
             // A client with so many requests to send would never be done without a connection.
-            let counted = connection.client.budget > 0 && connection.client.budget != u64::MAX;
-            if counted && connection.down.is_some_and(|since| now > since + self.give_up) {
-                connection.client.budget = 0;
-                self.gave_up = true;
+            if let Some(owner) = connection.owner {
+                let budget = &mut self.owners[owner as usize].budget;
+                let counted = *budget > 0 && *budget != u64::MAX;
+                if counted && connection.down.is_some_and(|since| now > since + self.give_up) {
+                    *budget = 0;
+                    self.gave_up = true;
+                }
             }
             let limit = self.request_timeout;
             if limit > Nanos::ZERO && connection.client.oldest().is_some_and(|sent| now > sent + limit) {
@@ -426,11 +510,13 @@ impl Engine {
         if let Some(Reverse((at, _))) = self.alarms.peek() {
             next = next.min(*at);
         }
-        if let Some(due) = self.arrival
-            && due < self.end
-            && !self.idle.is_empty()
-        {
-            next = next.min(due);
+        for group in &self.groups {
+            if let Some(due) = group.arrival
+                && due < self.end
+                && !group.idle.is_empty()
+            {
+                next = next.min(due);
+            }
         }
         if now < self.end { next.min(self.end) } else { next.min(self.end + self.drain) }
     }
@@ -462,10 +548,11 @@ impl Engine {
             return now >= self.end + self.drain
                 || self.connections.iter().all(|one| one.client.in_flight() == 0);
         }
-        let begun_all = match &self.source {
-            Source::Closed(_) => self.connections.iter().all(|one| one.client.budget == 0),
-            Source::Open(arriving) => arriving.budget == 0 || self.arrival.is_none(),
-        };
+        let begun_all = self.owners.iter().all(|owner| owner.budget == 0)
+            && self.groups.iter().all(|group| match &group.source {
+                Source::Closed => true,
+                Source::Open(arriving) => arriving.budget == 0 || group.arrival.is_none(),
+            });
         begun_all
             && self.connections.iter().all(|one| one.client.in_flight() == 0 && !one.client.has_follow_up())
     }
@@ -473,48 +560,55 @@ impl Engine {
     /// Arrivals that were due before the end and never sent.
     fn unsent(&mut self, now: Stamp) -> u64 {
         let end = self.end.min(now);
-        let Source::Open(arriving) = &mut self.source else { return 0 };
         let mut count = 0;
-        while let Some(due) = self.arrival
-            && due < end
-            && arriving.budget > 0
-        {
-            count += 1;
-            arriving.budget -= 1;
-            self.arrival = arriving.after();
+        for group in &mut self.groups {
+            let Source::Open(arriving) = &mut group.source else { continue };
+            while let Some(due) = group.arrival
+                && due < end
+                && arriving.budget > 0
+            {
+                count += 1;
+                arriving.budget -= 1;
+                group.arrival = arriving.after();
+            }
         }
         count
     }
 
     /// Sends every arrival that is due and finds a free slot.
     fn serve_arrivals(&mut self, now: Stamp) {
-        while let Some(number) = self.issue_arrival(now) {
-            self.flush(number);
+        for group in 0..self.groups.len() {
+            while let Some(number) = self.issue_arrival(group, now) {
+                self.flush(number);
+            }
         }
     }
 
     /// Writes the next arrival, if it is due, to the connection whose slot has been free for longest.
-    fn issue_arrival(&mut self, now: Stamp) -> Option<usize> {
-        let Source::Open(arriving) = &mut self.source else { return None };
-        let due = self.arrival.filter(|&due| due <= now && due < self.end && arriving.budget > 0)?;
+    fn issue_arrival(&mut self, group: usize, now: Stamp) -> Option<usize> {
+        let group = &mut self.groups[group];
+        let Source::Open(arriving) = &mut group.source else { return None };
+        let due = group.arrival.filter(|&due| due <= now && due < self.end && arriving.budget > 0)?;
         let number = loop {
-            let number = self.idle.pop_front()? as usize;
+            let number = group.idle.pop_front()? as usize;
             let connection = &mut self.connections[number];
             connection.queued -= 1;
             // A slot may have been taken by a follow-up, or the connection be busy writing: then `serve` queues it again.
-            if connection.client.free() > 0 && connection.client.outbox.is_empty() {
+            if connection.client.free() > 0 && connection.client.outbox.is_empty() && connection.left > 0 {
                 break number;
             }
         };
         let mut shared = Shared {
-            plan: &self.plan,
+            plan: &group.plan,
             account: &mut self.account,
             scratch: &mut self.scratch,
             verify: self.verify,
         };
-        self.connections[number].client.issue(Some(due), now, &mut arriving.stream, &mut shared);
+        let connection = &mut self.connections[number];
+        connection.client.issue(Some(due), now, &mut arriving.stream, &mut shared);
+        connection.left -= 1;
         arriving.budget -= 1;
-        self.arrival = arriving.after();
+        group.arrival = arriving.after();
         Some(number)
     }
 
@@ -525,20 +619,31 @@ impl Engine {
         if !matches!(connection.link, Link::Up(_)) || !connection.client.outbox.is_empty() {
             return;
         }
+        if connection.left == 0 {
+            if connection.client.in_flight() == 0 && now < self.end {
+                self.renew(number, now);
+            }
+            return;
+        }
+        let group = &mut self.groups[usize::from(connection.group)];
         let mut shared = Shared {
-            plan: &self.plan,
+            plan: &group.plan,
             account: &mut self.account,
             scratch: &mut self.scratch,
             verify: self.verify,
         };
         let client = &mut connection.client;
-        match &mut self.source {
-            Source::Closed(streams) => {
+        match (&mut group.source, connection.owner) {
+            (Source::Closed, Some(owner)) => {
+                let owner = &mut self.owners[owner as usize];
                 while now < self.end
-                    && (client.budget > 0 || client.has_follow_up())
+                    && connection.left > 0
+                    && (owner.budget > 0 || client.has_follow_up())
                     && client.wants().is_some_and(|from| from <= now)
                 {
-                    client.issue(None, now, &mut streams[number], &mut shared);
+                    let is_new = client.issue(None, now, &mut owner.stream, &mut shared);
+                    owner.budget -= u64::from(is_new && owner.budget != u64::MAX);
+                    connection.left -= 1;
                 }
                 if let Some(from) = client.wants()
                     && from < connection.alarm
@@ -548,16 +653,60 @@ impl Engine {
                     self.alarms.push(Reverse((from, Alarm::Client(number as u32))));
                 }
             }
-            Source::Open(arriving) => {
-                while now < self.end && client.has_follow_up() && client.free() > 0 {
+            (Source::Closed, None) => {}
+            (Source::Open(arriving), _) => {
+                while now < self.end && connection.left > 0 && client.has_follow_up() && client.free() > 0 {
                     client.issue(None, now, &mut arriving.stream, &mut shared);
+                    connection.left -= 1;
                 }
                 let new = client.free().saturating_sub(connection.queued);
                 connection.queued += new;
-                self.idle.extend((0..new).map(|_| number as u32));
+                group.idle.extend((0..new).map(|_| number as u32));
             }
         }
         self.flush(number);
+    }
+
+    /// Hands the free slots of a client with several connections on to its next one: it asks every server in turn. Slots that a
+    /// follow-up is to use stay, for that goes to the server whose answer gave rise to it.
+    fn pass_on(&mut self, number: usize, now: Stamp) {
+        let Some(next) = self.connections[number].next else { return };
+        let client = &mut self.connections[number].client;
+        let mut passed = Vec::new();
+        while client.free() > client.follow_ups() {
+            passed.extend(client.take_slot());
+        }
+        if passed.is_empty() {
+            return;
+        }
+        let next = next as usize;
+        passed.into_iter().for_each(|from| self.connections[next].client.put_slot(from));
+        self.serve(next, now);
+    }
+
+    /// Closes a connection that has carried its number of requests, and begins the next.
+    fn renew(&mut self, number: usize, now: Stamp) {
+        let connection = &mut self.connections[number];
+        if let Link::Up(mut conn) = std::mem::replace(&mut connection.link, Link::Down) {
+            conn.finish();
+        }
+        connection.down.get_or_insert(now);
+        self.forget_idle(number);
+        self.up -= 1;
+        self.account.roll(now);
+        self.account.connection_renewed();
+        if self.up == 0 {
+            self.alone.get_or_insert(now);
+        }
+        self.begin_to_connect(number, now);
+    }
+
+    /// A connection that does not stand has no free slots.
+    fn forget_idle(&mut self, number: usize) {
+        let connection = &mut self.connections[number];
+        if std::mem::take(&mut connection.queued) > 0 {
+            self.groups[usize::from(connection.group)].idle.retain(|&one| one != number as u32);
+        }
     }
 
     /// Writes what waits to leave, once.
@@ -587,18 +736,30 @@ impl Engine {
         let connection = &mut self.connections[number];
         match &mut connection.link {
             Link::Down => {}
-            Link::Connecting { conn, .. } => {
-                let connected = conn.connected();
+            Link::Connecting { greeting, .. } => {
+                let stands = greeting.advance();
                 let now = self.clock.now();
-                match connected {
+                match stands {
                     Ok(true) => self.connected(number, now),
                     Ok(false) => {}
                     Err(error) => self.connect_failed(number, now, error),
                 }
             }
-            Link::Up(_) => {
+            Link::Up(conn) => {
+                // Encrypted bytes that the socket had no room for before; where it fails, reading will find out.
+                if conn.is_waiting() {
+                    let _ = conn.flush();
+                }
                 if ready.readable {
-                    self.read(number, ready.closed);
+                    if self.groups[usize::from(connection.group)].habits.read_rate > 0 {
+                        connection.closing |= ready.closed;
+                        if !connection.sipping {
+                            let now = self.clock.now();
+                            self.sip(number, now);
+                        }
+                    } else {
+                        self.read(number, ready.closed);
+                    }
                 }
                 // What could not leave before can now; then the client may write more.
                 if !self.connections[number].client.outbox.is_empty() {
@@ -612,54 +773,90 @@ impl Engine {
 
     /// Reads what has come; up to the end if the other side has closed.
     fn read(&mut self, number: usize, closed: bool) {
-        loop {
-            let connection = &mut self.connections[number];
-            let Link::Up(conn) = &mut connection.link else { return };
-            let moved = conn.read(&mut self.room);
-            let (count, now) = match moved {
-                Moved::Some(count) => (count, self.clock.now()),
-                Moved::None => return,
-                Moved::Closed | Moved::Failed(_) => {
-                    let now = self.clock.now();
-                    return self.lose(number, now, Loss::ConnectionLost);
-                }
-            };
-            let mut shared = Shared {
-                plan: &self.plan,
-                account: &mut self.account,
-                scratch: &mut self.scratch,
-                verify: self.verify,
-            };
-            let received = connection.client.receive(&self.room[..count], now, &mut shared);
-            let Ok(settled) = received else { return self.lose(number, now, Loss::OutOfStep) };
-            if settled > 0 {
-                self.last = now;
-                self.serve(number, now);
-            }
-            // A read that did not fill the room has emptied the socket, and what comes later is a new event; only an end that was
-            // there with the bytes is not.
-            if count < self.room.len() && !closed {
+        // A read that did not fill the room has emptied the socket, and what comes later is a new event; only an end that was
+        // there with the bytes is not.
+        while let Some(count) = self.read_once(number, READ) {
+            if count < READ && !closed {
                 return;
             }
         }
     }
 
+    /// Reads as much as a slow reader may, if it may by now.
+    fn sip(&mut self, number: usize, now: Stamp) {
+        let connection = &mut self.connections[number];
+        let rate = self.groups[usize::from(connection.group)].habits.read_rate.max(1);
+        if now >= connection.sip {
+            // A hundred times per second, or a byte at a time where that is too much.
+            let sip = (rate / 100).clamp(1, READ as u64);
+            connection.sip = now + Nanos(sip.saturating_mul(1_000_000_000) / rate);
+            let read = self.read_once(number, sip as usize);
+            let closing = self.connections[number].closing;
+            if read.is_none_or(|count| (count as u64) < sip && !closing) {
+                return;
+            }
+        }
+        let connection = &mut self.connections[number];
+        connection.sipping = true;
+        self.alarms.push(Reverse((connection.sip, Alarm::Sip(number as u32))));
+    }
+
+    /// Reads once, up to so many bytes, and settles what was answered. Nothing where nothing came or the connection is no more.
+    fn read_once(&mut self, number: usize, most: usize) -> Option<usize> {
+        let connection = &mut self.connections[number];
+        let Link::Up(conn) = &mut connection.link else { return None };
+        let (count, now) = match conn.read(&mut self.room[..most]) {
+            Moved::Some(count) => (count, self.clock.now()),
+            Moved::None => return None,
+            Moved::Closed | Moved::Failed(_) => {
+                let now = self.clock.now();
+                self.lose(number, now, Loss::ConnectionLost);
+                return None;
+            }
+        };
+        let mut shared = Shared {
+            plan: &self.groups[usize::from(connection.group)].plan,
+            account: &mut self.account,
+            scratch: &mut self.scratch,
+            verify: self.verify,
+        };
+        let Ok(settled) = connection.client.receive(&self.room[..count], now, &mut shared) else {
+            self.lose(number, now, Loss::OutOfStep);
+            return None;
+        };
+        if settled > 0 {
+            self.last = now;
+            self.pass_on(number, now);
+            self.serve(number, now);
+        }
+        Some(count)
+    }
+
     fn begin_to_connect(&mut self, number: usize, now: Stamp) {
-        let address = self.connections[number].address;
-        match Conn::connect(address, self.poll.registry(), Token(number)) {
-            Ok(conn) => self.connections[number].link = Link::Connecting { conn, since: now },
+        let connection = &mut self.connections[number];
+        let little = self.groups[usize::from(connection.group)].habits.read_rate > 0;
+        let door = &self.doors[usize::from(connection.door)];
+        match door.knock(self.poll.registry(), Token(number), little) {
+            Ok(greeting) => {
+                connection.link = Link::Connecting { greeting: Box::new(greeting), since: now };
+            }
             Err(error) => self.connect_failed(number, now, error),
         }
     }
 
     fn connected(&mut self, number: usize, now: Stamp) {
         let connection = &mut self.connections[number];
-        let Link::Connecting { conn, .. } = std::mem::replace(&mut connection.link, Link::Down) else {
+        let Link::Connecting { greeting, .. } = std::mem::replace(&mut connection.link, Link::Down) else {
             return;
         };
-        connection.link = Link::Up(conn);
+        connection.link = Link::Up(greeting.into_conn());
         connection.pause = FIRST_PAUSE;
         connection.down = None;
+        connection.closing = false;
+        connection.left = match self.groups[usize::from(connection.group)].habits.reconnect_after {
+            0 => u64::MAX,
+            limit => limit,
+        };
         self.up += 1;
         self.alone = None;
         if self.running {
@@ -683,8 +880,7 @@ impl Engine {
             self.last = now;
         }
         connection.client.give_up(loss, now, &mut self.account);
-        connection.queued = 0;
-        self.idle.retain(|&one| one != number as u32);
+        self.forget_idle(number);
         self.up -= 1;
         if self.running {
             self.account.roll(now);
@@ -709,6 +905,28 @@ impl Engine {
 impl Arriving {
     /// When this thread's next request is due.
     fn after(&mut self) -> Option<Stamp> {
-        self.schedule.nth(self.stride as usize - 1)
+        self.due.nth(self.stride as usize - 1)
+    }
+}
+
+impl From<Seat> for Connection {
+    fn from(seat: Seat) -> Self {
+        let Seat { client, door, group, owner, next } = seat;
+        Self {
+            client,
+            door,
+            group,
+            owner,
+            next,
+            link: Link::Down,
+            pause: FIRST_PAUSE,
+            alarm: NEVER,
+            queued: 0,
+            down: None,
+            left: u64::MAX,
+            sip: Stamp(0),
+            sipping: false,
+            closing: false,
+        }
     }
 }

@@ -3,10 +3,10 @@
 use rand_distr::{Distribution, StandardNormal, Zipf};
 use serde::{Deserialize, Serialize};
 
-use crate::random::{Random, below};
+use crate::random::{Random, below, mix};
 
 /// The keys of a workload: `prefix` and a number, `minimum` to `minimum + count - 1`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyRange {
     /// What every key begins with.
@@ -15,13 +15,113 @@ pub struct KeyRange {
     pub minimum: u64,
     /// How many keys; at least 1.
     pub count: u64,
-    /// Every key has at least this many bytes: numbers are filled up with zeros in front. 0: as short as they come.
-    pub size: u16,
+    /// How long keys are: numbers are filled up with zeros in front. A key is never shorter than its prefix and number.
+    pub size: KeySize,
+}
+
+/// How long keys are. A key's length is a function of its number, so a key is always the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum KeySize {
+    /// All at least this many bytes. 0: as short as they come.
+    Fixed(u16),
+    /// By a law.
+    Law(KeySizeLaw),
+}
+
+/// By which law keys are long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeySizeLaw {
+    /// Each length between these two equally often, both included.
+    Uniform {
+        /// The shortest.
+        from: u16,
+        /// The longest.
+        to: u16,
+    },
+    /// These lengths, in proportion to their weights.
+    Listed(Vec<(u16, f64)>),
+    /// Facebook's pool ETC: generalized extreme value with location 30.7984, scale 8.20449 and shape 0.078688
+    /// (Atikoglu et al. 2012, section 5).
+    Etc,
+}
+
+/// Location, scale and shape of ETC's key lengths.
+const ETC_KEYS: (f64, f64, f64) = (30.7984, 8.20449, 0.078_688);
+
+impl KeySize {
+    /// The length of the key with this number, in bytes.
+    #[inline]
+    fn of(&self, number: u64) -> usize {
+        match self {
+            Self::Fixed(size) => usize::from(*size),
+            Self::Law(law) => law.at((mix(number) >> 11) as f64 / (1_u64 << 53) as f64),
+        }
+    }
+
+    /// The longest there is.
+    fn most(&self) -> usize {
+        match self {
+            Self::Fixed(size) => usize::from(*size),
+            Self::Law(KeySizeLaw::Uniform { to, .. }) => usize::from(*to),
+            Self::Law(KeySizeLaw::Listed(sizes)) => {
+                sizes.iter().map(|&(size, _)| usize::from(size)).max().unwrap_or(0)
+            }
+            Self::Law(KeySizeLaw::Etc) => LONGEST_KEY,
+        }
+    }
+
+    /// What is wrong with the law's figures.
+    ///
+    /// # Errors
+    /// In plain words.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Law(KeySizeLaw::Uniform { from, to }) if from > to => {
+                Err(format!("key sizes from {from} to {to} end before they begin"))
+            }
+            Self::Law(KeySizeLaw::Listed(sizes))
+                if sizes.iter().any(|(_, weight)| !(weight.is_finite() && *weight >= 0.0))
+                    || sizes.iter().map(|(_, weight)| weight).sum::<f64>() <= 0.0 =>
+            {
+                Err("the listed key sizes have no weights of 0 or more with a sum above 0".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl KeySizeLaw {
+    /// The length at `share` (0 to 1) of its distribution.
+    fn at(&self, share: f64) -> usize {
+        match self {
+            Self::Uniform { from, to } => {
+                let width = f64::from(to - from) + 1.0;
+                usize::from(*from) + ((share * width) as usize).min(usize::from(to - from))
+            }
+            Self::Listed(sizes) => {
+                let mut left = share * sizes.iter().map(|(_, weight)| weight).sum::<f64>();
+                let found = sizes.iter().find(|(_, weight)| {
+                    left -= weight;
+                    left < 0.0
+                });
+                found.or(sizes.last()).map_or(0, |&(size, _)| usize::from(size))
+            }
+            Self::Etc => {
+                // F⁻¹(u) = μ + σ ((−ln u)^−k − 1) / k
+                let (location, scale, shape) = ETC_KEYS;
+                let unit = -share.clamp(1e-12, 1.0 - 1e-12).ln();
+                let size = location + scale * (unit.powf(-shape) - 1.0) / shape;
+                (size.round().max(1.0) as usize).min(LONGEST_KEY)
+            }
+        }
+    }
 }
 
 impl Default for KeyRange {
     fn default() -> Self {
-        Self { prefix: "key-".to_owned(), minimum: 0, count: 10_000, size: 0 }
+        Self { prefix: "key-".to_owned(), minimum: 0, count: 10_000, size: KeySize::Fixed(0) }
     }
 }
 
@@ -39,6 +139,8 @@ pub enum Family {
     Counter,
     /// `append prepend`: `prefix` + `text-` + number.
     Text,
+    /// A key of a trace, by its own name.
+    Named,
 }
 
 /// One key: its family, and its place in the range from zero.
@@ -46,7 +148,7 @@ pub enum Family {
 pub struct Key {
     /// What its value is for.
     pub family: Family,
-    /// Its number, less the range's minimum.
+    /// Its number, less the range's minimum; of a key of a trace, its place in the list of all names.
     pub place: u64,
 }
 
@@ -57,21 +159,22 @@ impl KeyRange {
         let start = out.len();
         out.extend_from_slice(self.prefix.as_bytes());
         out.extend_from_slice(match key.family {
-            Family::Plain => b"",
+            Family::Plain | Family::Named => b"",
             Family::Counter => b"counter-",
             Family::Text => b"text-",
         });
         let mut digits = [0; 20];
-        let digits = decimal(self.minimum + key.place, &mut digits);
+        let number = self.minimum + key.place;
+        let digits = decimal(number, &mut digits);
         let filled = out.len() - start + digits.len();
-        out.extend(std::iter::repeat_n(b'0', usize::from(self.size).saturating_sub(filled)));
+        out.extend(std::iter::repeat_n(b'0', self.size.of(number).saturating_sub(filled)));
         out.extend_from_slice(digits);
     }
 
     /// The longest text a key of this range has.
     pub fn longest(&self) -> usize {
         let last = self.minimum.saturating_add(self.count.saturating_sub(1));
-        (self.prefix.len() + "counter-".len() + decimal(last, &mut [0; 20]).len()).max(usize::from(self.size))
+        (self.prefix.len() + "counter-".len() + decimal(last, &mut [0; 20]).len()).max(self.size.most())
     }
 }
 
@@ -248,6 +351,41 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_key_has_one_length_and_the_lengths_follow_their_law() {
+        let mean = |law: KeySizeLaw| {
+            let range = KeyRange { prefix: "k".to_owned(), size: KeySize::Law(law), ..KeyRange::default() };
+            assert_eq!(range.size.check(), Ok(()));
+            let length = |place| {
+                let mut text = Vec::new();
+                range.write(Key { family: Family::Plain, place }, &mut text);
+                assert!(text.len() <= range.longest());
+                text.len() as f64
+            };
+            (0..20_000).map(length).sum::<f64>() / 20_000.0
+        };
+        let (uniform, listed) = (
+            mean(KeySizeLaw::Uniform { from: 20, to: 40 }),
+            mean(KeySizeLaw::Listed(vec![(10, 3.0), (50, 1.0)])),
+        );
+        assert!((uniform - 30.0).abs() < 0.3, "{uniform}");
+        assert!((listed - 20.0).abs() < 0.8, "{listed}");
+        // A generalized extreme value has the mean μ + σ (Γ(1 − k) − 1) / k: 30.7984 + 8.20449 (1.04995 − 1) / 0.078688.
+        let etc = mean(KeySizeLaw::Etc);
+        assert!((etc - 36.0).abs() < 0.5, "{etc}");
+    }
+
+    #[test]
+    fn key_sizes_that_make_no_law_are_refused() {
+        for law in [
+            KeySizeLaw::Uniform { from: 2, to: 1 },
+            KeySizeLaw::Listed(vec![]),
+            KeySizeLaw::Listed(vec![(1, -1.0), (2, 3.0)]),
+        ] {
+            assert!(KeySize::Law(law).check().is_err());
+        }
+    }
     use crate::random;
 
     fn text(range: &KeyRange, family: Family, place: u64) -> String {
@@ -266,10 +404,11 @@ mod tests {
 
     #[test]
     fn keys_are_a_prefix_and_a_number() {
-        let mut range = KeyRange { prefix: "memtier-".to_owned(), minimum: 9, count: 2, size: 0 };
+        let mut range =
+            KeyRange { prefix: "memtier-".to_owned(), minimum: 9, count: 2, size: KeySize::Fixed(0) };
         assert_eq!(text(&range, Family::Plain, 1), "memtier-10");
         assert_eq!(text(&range, Family::Counter, 0), "memtier-counter-9");
-        range.size = 12;
+        range.size = KeySize::Fixed(12);
         assert_eq!(text(&range, Family::Plain, 0), "memtier-0009");
         assert_eq!(text(&range, Family::Plain, 1), "memtier-0010");
         assert_eq!(range.longest(), "memtier-counter-10".len());

@@ -35,21 +35,27 @@
 
 pub mod account;
 pub mod client;
+mod collect;
 pub mod config;
+pub mod door;
 pub mod engine;
 pub mod keys;
 pub mod memtier;
+pub mod merge;
 pub mod random;
 pub mod result;
 pub mod run;
 pub mod schedule;
 pub mod search;
+pub mod settings;
 pub mod sizes;
 pub mod table;
+mod tasks;
 pub mod text;
+pub mod trace;
 pub mod values;
 pub mod workload;
 
-pub use config::{Extent, Load};
+pub use config::{Class, Extent, Load};
 pub use result::{LoadResult, Warning};
 pub use run::{Conductor, Event, LoadError, Phase};

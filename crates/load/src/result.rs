@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use krarup_record::file::log::Packed;
+use krarup_record::file::rows::Written;
 use krarup_record::histogram::BUCKET;
-use krarup_record::{Distribution, Operation, Quantity, Tally};
+use krarup_record::{Distribution, Histograms, Operation, Quantity, Tally};
 use krarup_units::{Nanos, PerSecond, Seconds, text};
 use serde::{Deserialize, Serialize};
 
-use crate::account::{CLASSES, Counts, Loss, Segment, Verified};
+use crate::account::{CLASSES, Counts, Loss, Segment, Share, Verified};
 use crate::config::Load;
 
 /// The version of this format. It changes when a field changes its meaning.
@@ -35,6 +37,9 @@ pub struct LoadResult {
     pub account: WholeRun,
     /// All operations of the measured part together.
     pub overall: OperationResult,
+    /// The same by class of clients, in the order of the configuration; empty where there is only one, without a name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassResult>,
     /// The measured part by operation: `get`, `multiget`, `set` and so on; those that were never sent are left out.
     pub operations: BTreeMap<String, OperationResult>,
     /// The whole run second by second; a second is cut where the measured part begins or ends.
@@ -43,8 +48,57 @@ pub struct LoadResult {
     pub generator: Generator,
     /// What was found when values were verified. `None` where nobody asked.
     pub verified: Option<Verified>,
+    /// What became of the rows of all requests. `None` where none were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowsKept>,
+    /// The generators whose results were merged into this one; empty where it is of one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged_from: Vec<Source>,
     /// What to know before believing the figures.
     pub warnings: Vec<Warning>,
+}
+
+/// One class of clients.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassResult {
+    /// Its name.
+    pub name: String,
+    /// Its clients.
+    pub connections: u32,
+    /// Requests that were answered in the whole run, with errors too.
+    pub answered: u64,
+    /// All of its operations in the measured part together.
+    pub overall: OperationResult,
+    /// Its measured part by operation.
+    pub operations: BTreeMap<String, OperationResult>,
+}
+
+/// What became of the rows of all requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowsKept {
+    /// Rows in the file.
+    pub kept: u64,
+    /// Rows that were dropped because the disk was too slow.
+    pub lost: u64,
+}
+
+impl From<Written> for RowsKept {
+    fn from(written: Written) -> Self {
+        Self { kept: written.rows, lost: written.lost }
+    }
+}
+
+/// One of several generators.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Source {
+    /// What was asked of it.
+    pub config: Load,
+    /// When its run began, in seconds since 1970 (UTC).
+    pub started_unix: Seconds,
+    /// How long its measured part was, in seconds.
+    pub seconds: Seconds,
+    /// Its requests per second in that.
+    pub throughput: PerSecond,
 }
 
 /// Counts of the whole run. `sent = answered + lost`.
@@ -74,6 +128,9 @@ pub struct WholeRun {
     pub connections_lost: u64,
     /// Attempts to connect that failed.
     pub connects_failed: u64,
+    /// Connections that were closed on purpose after their number of requests, and made anew.
+    #[serde(default)]
+    pub connections_renewed: u64,
 }
 
 /// One operation in the measured part.
@@ -103,6 +160,20 @@ pub struct OperationResult {
     pub lateness: Times,
     /// The response times in buckets of equal width.
     pub histogram: Histogram,
+    /// The three distributions in full: what several results are merged by.
+    #[serde(default)]
+    pub distributions: Option<Distributions>,
+}
+
+/// The distributions of an operation at full resolution.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Distributions {
+    /// From due to answered.
+    pub response_time: Packed,
+    /// From sent to answered.
+    pub time_from_sent: Packed,
+    /// From due to sent.
+    pub lateness: Packed,
 }
 
 /// A distribution of times, in seconds; zeros where there is none.
@@ -148,6 +219,9 @@ pub struct SeriesRow {
     pub length: Seconds,
     /// Whether it belongs to the measured part.
     pub measured: bool,
+    /// The class of clients; empty for all together, and where there is only one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub class: String,
     /// The operation; `all` for all together.
     pub operation: String,
     /// Requests that were answered or given up.
@@ -176,6 +250,9 @@ pub struct SeriesRow {
     pub max: Seconds,
     /// Mean lateness, in seconds.
     pub lateness: Seconds,
+    /// The response times in full: what the same second of several generators is merged by.
+    #[serde(default)]
+    pub response_times: Option<Packed>,
 }
 
 /// What the generator used.
@@ -230,6 +307,11 @@ pub enum Warning {
     },
     /// Connections did not stand any more, and a part of the run was given up.
     GaveUp,
+    /// Generators whose results were merged did not begin together.
+    StartedApart {
+        /// How long the last began after the first, in seconds.
+        seconds: Seconds,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -262,6 +344,11 @@ impl fmt::Display for Warning {
                 "{count} of {of} keys ({:.1} %) were not found: populate first with --populate, or give the servers more memory",
                 percent(count, of)
             ),
+            Self::StartedApart { seconds } => write!(
+                f,
+                "the generators began {} apart: together they were a load only while all of them ran",
+                text::duration(seconds)
+            ),
             Self::GaveUp => f.write_str(
                 "connections did not stand any more, and what they had still to send was given up",
             ),
@@ -293,7 +380,8 @@ impl Times {
 }
 
 impl Histogram {
-    fn of(distribution: &Distribution) -> Self {
+    /// Of a distribution.
+    pub fn of(distribution: &Distribution) -> Self {
         let buckets = distribution.buckets(BUCKET).into_iter();
         Self {
             width: BUCKET.as_seconds(),
@@ -320,6 +408,11 @@ impl OperationResult {
             time_from_sent: Times::of(from_sent),
             lateness: Times::of(lateness),
             histogram: Histogram::of(response),
+            distributions: Some(Distributions {
+                response_time: Packed::of(response),
+                time_from_sent: Packed::of(from_sent),
+                lateness: Packed::of(lateness),
+            }),
         }
     }
 
@@ -344,12 +437,13 @@ fn errors(counts: &Counts) -> BTreeMap<String, u64> {
 impl WholeRun {
     /// Of everything that was recorded; what only the threads know is added by them.
     pub(crate) fn of(segment: &Segment) -> Self {
-        let all = segment.overall();
+        let share = segment.all();
+        let all = share.overall();
         let mut answers = BTreeMap::new();
         for &operation in Operation::ALL {
             let kinds: BTreeMap<String, u64> = CLASSES
                 .iter()
-                .zip(segment.counts[operation.index()].answers)
+                .zip(share.counts[operation.index()].answers)
                 .filter(|&(_, count)| count > 0)
                 .map(|((_, name), count)| ((*name).to_owned(), count))
                 .collect();
@@ -360,7 +454,7 @@ impl WholeRun {
         let lost = Loss::ALL.iter().zip(all.losses).filter(|&(_, count)| count > 0);
         let fetched = |count: fn(&Tally) -> u64| {
             let fetching = [Operation::Get, Operation::MultiGet, Operation::Gat];
-            fetching.iter().map(|operation| count(&segment.counts[operation.index()].tally)).sum()
+            fetching.iter().map(|operation| count(&share.counts[operation.index()].tally)).sum()
         };
         Self {
             answered: all.answered(),
@@ -371,13 +465,60 @@ impl WholeRun {
             misses: fetched(|tally| tally.misses),
             connections_lost: segment.connections_lost,
             connects_failed: segment.connects_failed,
+            connections_renewed: segment.connections_renewed,
             ..Self::default()
         }
     }
 }
 
-/// The rows of one second: all operations together, then each that had answers.
-pub(crate) fn series(segment: &Segment) -> Vec<SeriesRow> {
+impl Share {
+    /// Every operation that had answers, over a length of time.
+    pub(crate) fn operations(&self, length: Nanos) -> BTreeMap<String, OperationResult> {
+        let one = |&operation: &Operation| {
+            let times = distributions(&self.histograms, operation)?;
+            let counts = &self.counts[operation.index()];
+            Some((operation.name().to_owned(), OperationResult::new(counts, times, length)))
+        };
+        Operation::ALL.iter().filter_map(one).collect()
+    }
+
+    /// All operations together.
+    pub(crate) fn overall_result(&self, length: Nanos) -> OperationResult {
+        let mut sums = [Distribution::new(), Distribution::new(), Distribution::new()];
+        for &operation in Operation::ALL {
+            for (sum, one) in
+                sums.iter_mut().zip(distributions(&self.histograms, operation).into_iter().flatten())
+            {
+                sum.merge(one);
+            }
+        }
+        let [response, from_sent, lateness] = &sums;
+        OperationResult::new(&self.overall(), [response, from_sent, lateness], length)
+    }
+}
+
+/// Response time, time from sent and lateness of an operation.
+fn distributions(histograms: &Histograms, operation: Operation) -> Option<[&Distribution; 3]> {
+    Some([
+        histograms.get(operation, Quantity::Response)?,
+        histograms.get(operation, Quantity::Server)?,
+        histograms.get(operation, Quantity::Queue)?,
+    ])
+}
+
+/// The rows of one second: all operations together, then each that had answers; then the same of each class, where there are several.
+pub(crate) fn series(segment: &Segment, names: &[String]) -> Vec<SeriesRow> {
+    let mut rows = Vec::new();
+    push_rows(&segment.all(), "", segment, &mut rows);
+    if segment.classes.len() > 1 {
+        for (class, name) in segment.classes.iter().zip(names) {
+            push_rows(class, name, segment, &mut rows);
+        }
+    }
+    rows
+}
+
+fn push_rows(share: &Share, class: &str, segment: &Segment, rows: &mut Vec<SeriesRow>) {
     let length = Nanos(segment.end.0.saturating_sub(segment.start.0));
     let row = |operation: &str, tally: &Tally, response: &Distribution| {
         let at = |quantile| response.quantile(quantile).map_or(0.0, Nanos::as_seconds);
@@ -385,6 +526,7 @@ pub(crate) fn series(segment: &Segment) -> Vec<SeriesRow> {
             start: Nanos(segment.start.0).as_seconds(),
             length: length.as_seconds(),
             measured: segment.measured,
+            class: class.to_owned(),
             operation: operation.to_owned(),
             count: tally.count,
             errors: tally.errors,
@@ -399,16 +541,16 @@ pub(crate) fn series(segment: &Segment) -> Vec<SeriesRow> {
             p99: at(0.99),
             max: tally.response_max.as_seconds(),
             lateness: tally.mean(tally.queue_time).unwrap_or(0.0),
+            response_times: (tally.count > 0).then(|| Packed::of(response)),
         }
     };
+    let place = rows.len();
     let mut whole = Distribution::new();
-    let mut rows = Vec::new();
     for &operation in Operation::ALL {
-        if let Some(response) = segment.histograms.get(operation, Quantity::Response) {
+        if let Some(response) = share.histograms.get(operation, Quantity::Response) {
             whole.merge(response);
-            rows.push(row(operation.name(), &segment.counts[operation.index()].tally, response));
+            rows.push(row(operation.name(), &share.counts[operation.index()].tally, response));
         }
     }
-    rows.insert(0, row("all", &segment.overall().tally, &whole));
-    rows
+    rows.insert(place, row("all", &share.overall().tally, &whole));
 }

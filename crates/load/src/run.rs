@@ -1,27 +1,30 @@
 //! A whole run: threads are started together on one clock, their accounts are collected second by second, and summed up.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Address, Clock};
-use krarup_record::{Distribution, Histograms, Operation, Quantity};
-use krarup_units::{Nanos, Seconds, Stamp};
+use krarup_record::file::rows::RowWriter;
+use krarup_record::file::{FileError, Run};
+use krarup_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::account::{Measured, Segment, Verified};
-use crate::client::Client;
+use crate::account::{Segment, Verified};
+use crate::collect::Collected;
 use crate::config::{Extent, Load};
-use crate::engine::{Arriving, Done, Engine, Source, Stop, Task};
+use crate::door::Door;
+use crate::engine::{Engine, Stop};
 use crate::keys::Family;
-use crate::result::{FORMAT, Generator, LoadResult, OperationResult, SeriesRow, Warning, WholeRun, series};
-use crate::schedule::{Arrivals, Schedule, Think};
-use crate::workload::Plan;
+use crate::result::{LoadResult, SeriesRow};
+use crate::schedule::Arrivals;
+use crate::tasks::{self, Traces};
+use crate::trace::Trace;
+use crate::workload::Workload;
 
 /// Why there is no result.
 #[derive(Debug)]
@@ -35,6 +38,15 @@ pub enum LoadError {
         /// Why.
         why: String,
     },
+    /// A trace that was to be replayed cannot be read.
+    Trace {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The rows of the requests could not be written.
+    Rows(FileError),
     /// The keys could not all be stored, or are not there afterwards.
     Populate {
         /// Which server.
@@ -51,6 +63,8 @@ impl fmt::Display for LoadError {
         match self {
             Self::Config(why) => f.write_str(why),
             Self::Unreachable { address, why } => write!(f, "cannot connect to {address}: {why}"),
+            Self::Trace { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::Rows(error) => error.fmt(f),
             Self::Populate { address, why } => write!(f, "populating {address}: {why}"),
             Self::System(error) => error.fmt(f),
         }
@@ -94,17 +108,13 @@ pub struct Event<'a> {
 
 /// Makes every thread's clients and connects them.
 fn connect(load: &Load, stop: &Arc<Stop>) -> Result<Vec<(Engine, Waker)>, LoadError> {
-    let mut targets = Vec::new();
-    for target in &load.targets {
-        let unreachable = |why: String| LoadError::Unreachable { address: target.to_string(), why };
-        let found = target.resolve().map_err(unreachable)?;
-        targets.push(*found.first().ok_or_else(|| unreachable("it has no address".to_owned()))?);
-    }
-    let plan = Plan::new(load.workload.clone(), load.seed, u64::from(load.connections));
+    let traces = read_traces(load)?;
+    let doors = Door::all(load)
+        .map_err(|(address, why)| LoadError::Unreachable { address: address.to_string(), why })?;
     let limit = Nanos::from_seconds(load.connect_timeout);
     let mut engines = Vec::new();
-    for thread in 0..load.threads {
-        let (mut engine, waker) = Engine::new(task(load, &plan, &targets, thread, stop))?;
+    for task in tasks::tasks(load, &doors.into(), &traces, stop) {
+        let (mut engine, waker) = Engine::new(task)?;
         engine.connect(limit).map_err(|error| LoadError::Unreachable {
             address: load.targets.iter().map(Address::to_string).collect::<Vec<_>>().join(", "),
             why: error.to_string(),
@@ -114,53 +124,16 @@ fn connect(load: &Load, stop: &Arc<Stop>) -> Result<Vec<(Engine, Waker)>, LoadEr
     Ok(engines)
 }
 
-/// The part of one thread: every so-manieth client.
-fn task(load: &Load, plan: &Arc<Plan>, targets: &[SocketAddr], thread: u32, stop: &Arc<Stop>) -> Task {
-    let numbers = (thread..load.connections).step_by(load.threads as usize).map(u64::from);
-    let (think, closed) = match load.arrivals {
-        Arrivals::Closed(think) => (think, true),
-        Arrivals::Open(_) => (Think::None, false),
-    };
-    let share = |of: u64, number: u64, parts: u64| of / parts + u64::from(number < of % parts);
-    let budget = |number: u64, parts: u32| match load.extent {
-        Extent::Seconds(_) => u64::MAX,
-        Extent::Requests(requests) => share(requests, number, u64::from(parts)),
-    };
-    let clients = numbers.clone().map(|number| {
-        let target = (number % targets.len() as u64) as usize;
-        let budget = if closed { budget(number, load.connections) } else { 0 };
-        let client = Client::new(load.seed, number, load.pipeline, think, target as u16, budget);
-        (client, targets[target])
-    });
-    let source = match &load.arrivals {
-        Arrivals::Closed(_) => Source::Closed(numbers.clone().map(|number| plan.stream(number)).collect()),
-        Arrivals::Open(open) => Source::Open(Box::new(Arriving {
-            schedule: Schedule::new(open, load.seed),
-            stride: u64::from(load.threads),
-            offset: u64::from(thread),
-            budget: budget(u64::from(thread), load.threads),
-            stream: plan.stream(u64::from(thread)),
-        })),
-    };
-    let end = match load.extent {
-        Extent::Seconds(seconds) => Stamp(Nanos::from_seconds(seconds).0),
-        Extent::Requests(_) => Stamp(u64::MAX / 2),
-    };
-    Task {
-        plan: Arc::clone(plan),
-        clients: clients.collect(),
-        source,
-        measured: Measured {
-            from: Stamp(Nanos::from_seconds(load.warm_up).0),
-            to: Stamp(end.0 - Nanos::from_seconds(load.cool_down).0),
+/// The traces of those classes that replay one, in the order of the classes.
+fn read_traces(load: &Load) -> Result<Traces, LoadError> {
+    let read = |arrivals: &Arrivals| match arrivals {
+        Arrivals::Replay(replay) => match Trace::read(&replay.trace) {
+            Ok(trace) => Ok(Some(Arc::new(trace))),
+            Err(why) => Err(LoadError::Trace { path: replay.trace.clone(), why }),
         },
-        end,
-        drain: Nanos::from_seconds(load.drain),
-        request_timeout: Nanos::from_seconds(load.request_timeout),
-        give_up: Nanos::from_seconds(load.give_up),
-        verify: load.verify,
-        stop: Arc::clone(stop),
-    }
+        _ => Ok(None),
+    };
+    load.parts().iter().map(|class| read(&class.arrivals)).collect()
 }
 
 /// A thread and a segment of its account that is over; nothing where the thread is.
@@ -194,6 +167,7 @@ pub struct Conductor {
     events: Events,
     waker: Arc<Waker>,
     signals: Option<Signals>,
+    rows: Option<PathBuf>,
 }
 
 const WAKE: Token = Token(0);
@@ -210,7 +184,13 @@ impl Conductor {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
         let signals = signals.then(|| Signals::register(poll.registry(), STOP, HANG_UP)).transpose()?;
-        Ok(Self { poll, events: Events::with_capacity(16), waker, signals })
+        Ok(Self { poll, events: Events::with_capacity(16), waker, signals, rows: None })
+    }
+
+    /// The loads that are run from now on write a row of every request into this file (`rows.parquet`); populating does not. In
+    /// them a visit's station is the number of its client's class.
+    pub fn keep_rows(&mut self, path: Option<PathBuf>) {
+        self.rows = path;
     }
 
     /// Runs a load to its end.
@@ -232,6 +212,9 @@ impl Conductor {
         let stop = Arc::new(Stop::default());
         let engines = connect(load, &stop)?;
         let clock = Clock::start();
+        let run = Run { epoch_unix: clock.wall_epoch() };
+        let rows = self.rows.as_deref().filter(|_| phase == Phase::Run);
+        let rows = rows.map(|path| RowWriter::create(path, run)).transpose().map_err(LoadError::Rows)?;
         let (send, receive) = mpsc::channel();
         let threads = engines.len();
         let mut wakers = Vec::new();
@@ -239,7 +222,8 @@ impl Conductor {
         for (number, (engine, waker)) in engines.into_iter().enumerate() {
             wakers.push(waker);
             let line = Line { thread: number, send: send.clone(), waker: Arc::clone(&self.waker) };
-            let body = move || engine.run(clock, |segment| line.say(Some(segment)));
+            let lane = rows.as_ref().map(RowWriter::lane);
+            let body = move || engine.run(clock, lane, |segment| line.say(Some(segment)));
             handles.push(thread::Builder::new().name(format!("load-{number}")).spawn(body)?);
         }
         drop(send);
@@ -257,7 +241,10 @@ impl Conductor {
         for handle in handles {
             done.push(handle.join().map_err(|_| io::Error::other("a thread of the generator panicked"))??);
         }
-        Ok(collected.result(load, &done, interrupted))
+        let written = rows.map(RowWriter::finish).transpose().map_err(LoadError::Rows)?;
+        let mut result = collected.result(load, &done, interrupted);
+        result.rows = written.map(Into::into);
+        Ok(result)
     }
 
     /// Stores every key of the workload at every target, in order and exactly once, and verifies that each is there.
@@ -266,18 +253,38 @@ impl Conductor {
     /// The first thing that went wrong, in words.
     pub fn populate(&mut self, load: &Load, observe: &mut dyn FnMut(&Event<'_>)) -> Result<u64, LoadError> {
         load.check().map_err(LoadError::Config)?;
+        // Classes that share a range of keys and the size of values share what is stored.
+        let mut workloads: Vec<(Workload, Vec<Family>)> = Vec::new();
+        for class in load.parts() {
+            let mut families = vec![Family::Plain];
+            let further = [Family::Counter, Family::Text].into_iter();
+            families.extend(further.filter(|&one| class.workload.uses(one)));
+            let alike = |other: &Workload| {
+                other.keys == class.workload.keys && other.value_size == class.workload.value_size
+            };
+            match workloads.iter_mut().find(|(other, _)| alike(other)) {
+                Some((_, known)) => families.into_iter().for_each(|family| {
+                    if !known.contains(&family) {
+                        known.push(family);
+                    }
+                }),
+                None => workloads.push((class.workload, families)),
+            }
+        }
         let mut stored = 0;
         for target in &load.targets {
             let failed = |why: String| LoadError::Populate { address: target.to_string(), why };
-            let mut families = vec![Family::Plain];
-            families
-                .extend([Family::Counter, Family::Text].into_iter().filter(|&one| load.workload.uses(one)));
-            for family in families {
-                let result = self.run_phase(Phase::Populate, &load.populating(target, family), observe)?;
-                stored += all_stored(&result, load.workload.keys.count).map_err(failed)?;
+            for (workload, families) in &workloads {
+                for &family in families {
+                    let one = load.populating(target, workload, family);
+                    let result = self.run_phase(Phase::Populate, &one, observe)?;
+                    stored += all_stored(&result, workload.keys.count).map_err(failed)?;
+                }
             }
-            let result = self.run_phase(Phase::Check, &load.checking(target), observe)?;
-            all_there(&result, load.workload.keys.count).map_err(failed)?;
+            for (workload, _) in &workloads {
+                let result = self.run_phase(Phase::Check, &load.checking(target, workload), observe)?;
+                all_there(&result, workload.keys.count).map_err(failed)?;
+            }
         }
         Ok(stored)
     }
@@ -305,200 +312,6 @@ impl Conductor {
     fn stop_asked(&mut self) -> bool {
         self.signals.as_mut().is_some_and(|signals| signals.stops() + signals.reloads() > 0)
     }
-}
-
-/// What the threads have reported so far.
-struct Collected {
-    /// Segments that not all threads have reported, oldest first; the number of those that are still to come beside each.
-    waiting: Vec<VecDeque<Segment>>,
-    finished: Vec<bool>,
-    whole: Segment,
-    measured: Segment,
-    series: Vec<SeriesRow>,
-    phase: Phase,
-    of: Extent,
-    epoch_unix: Nanos,
-}
-
-impl Collected {
-    fn new(threads: usize, load: &Load, phase: Phase, clock: Clock) -> Self {
-        let from = Stamp(Nanos::from_seconds(load.warm_up).0);
-        Self {
-            waiting: (0..threads).map(|_| VecDeque::new()).collect(),
-            finished: vec![false; threads],
-            whole: Segment::new(Stamp(0), Stamp(0), false),
-            measured: Segment::new(from, from, true),
-            series: Vec::new(),
-            phase,
-            of: load.extent,
-            epoch_unix: clock.wall_epoch(),
-        }
-    }
-
-    fn take(&mut self, thread: usize, segment: Option<Segment>, observe: &mut dyn FnMut(&Event<'_>)) {
-        match segment {
-            Some(segment) => self.waiting[thread].push_back(segment),
-            None => self.finished[thread] = true,
-        }
-        // All threads cut time at the same stamps, but where the run ended: the earliest start is next, and is complete
-        // when every thread has reported it or is done.
-        while self
-            .waiting
-            .iter()
-            .zip(&self.finished)
-            .all(|(segments, &finished)| finished || !segments.is_empty())
-        {
-            let Some(start) = self.waiting.iter().filter_map(|one| one.front()).map(|one| one.start).min()
-            else {
-                return;
-            };
-            let fronts = self.waiting.iter_mut().filter_map(|one| pop_if(one, start));
-            let Some(whole) = fronts.reduce(|mut sum, one| {
-                sum.merge(&one);
-                sum
-            }) else {
-                return;
-            };
-            self.add(&whole, observe);
-        }
-    }
-
-    fn add(&mut self, segment: &Segment, observe: &mut dyn FnMut(&Event<'_>)) {
-        self.whole.merge(segment);
-        if segment.measured {
-            self.measured.merge(segment);
-        }
-        if segment.end > segment.start || segment.overall().tally.count > 0 {
-            let rows = series(segment);
-            observe(&Event {
-                phase: self.phase,
-                of: self.of,
-                epoch_unix: self.epoch_unix,
-                rows: &rows,
-                segment,
-            });
-            self.series.extend(rows);
-        }
-    }
-
-    fn result(self, load: &Load, done: &[Done], interrupted: bool) -> LoadResult {
-        let last = done.iter().map(|one| one.last).max().unwrap_or(Stamp(0));
-        let mut account = WholeRun::of(&self.whole);
-        let mut verified = Verified::default();
-        for one in done {
-            account.sent += one.sent;
-            account.unsent += one.unsent;
-            account.bytes_sent += one.bytes_sent;
-            account.bytes_received += one.bytes_received;
-            verified.merge(one.verified.clone());
-        }
-        // A run of so many requests is measured until its last answer.
-        let end = match load.extent {
-            Extent::Requests(_) => self.measured.end.min(last),
-            Extent::Seconds(_) => self.measured.end,
-        };
-        let length = Nanos(end.0.saturating_sub(self.measured.start.0));
-        let operations = Operation::ALL
-            .iter()
-            .filter_map(|&operation| {
-                let times = distributions(&self.measured.histograms, operation)?;
-                let counts = &self.measured.counts[operation.index()];
-                Some((operation.name().to_owned(), OperationResult::new(counts, times, length)))
-            })
-            .collect();
-        let overall = overall(&self.measured, length);
-        let elapsed = Nanos(self.whole.end.max(last).0.max(1)).as_seconds();
-        let cpu: Seconds = done.iter().map(|one| one.cpu.as_seconds()).sum();
-        let generator = Generator {
-            cpu_seconds: cpu,
-            cpu_per_request: if account.sent > 0 { cpu / account.sent as f64 } else { 0.0 },
-            busiest_thread: done
-                .iter()
-                .map(|one| one.cpu.as_seconds() / elapsed)
-                .fold(0.0, f64::max)
-                .min(1.0),
-            elapsed,
-        };
-        let gave_up = done.iter().any(|one| one.gave_up);
-        let warnings = warnings(load, &account, &overall, &generator, gave_up);
-        LoadResult {
-            format: FORMAT,
-            config: load.clone(),
-            started_unix: self.epoch_unix.as_seconds(),
-            seconds: length.as_seconds(),
-            interrupted,
-            account,
-            overall,
-            operations,
-            series: self.series,
-            generator,
-            verified: load.verify.then_some(verified),
-            warnings,
-        }
-    }
-}
-
-fn pop_if(segments: &mut VecDeque<Segment>, start: Stamp) -> Option<Segment> {
-    segments.front().is_some_and(|front| front.start == start).then(|| segments.pop_front()).flatten()
-}
-
-fn distributions(histograms: &Histograms, operation: Operation) -> Option<[&Distribution; 3]> {
-    Some([
-        histograms.get(operation, Quantity::Response)?,
-        histograms.get(operation, Quantity::Server)?,
-        histograms.get(operation, Quantity::Queue)?,
-    ])
-}
-
-fn overall(measured: &Segment, length: Nanos) -> OperationResult {
-    let mut sums = [Distribution::new(), Distribution::new(), Distribution::new()];
-    for &operation in Operation::ALL {
-        for (sum, one) in
-            sums.iter_mut().zip(distributions(&measured.histograms, operation).into_iter().flatten())
-        {
-            sum.merge(one);
-        }
-    }
-    let [response, from_sent, lateness] = &sums;
-    OperationResult::new(&measured.overall(), [response, from_sent, lateness], length)
-}
-
-/// A thread that runs for a larger share of its time than this has no time left to be on time.
-const BUSY: f64 = 0.9;
-/// Misses are worth a warning from this share on.
-const MISSES: f64 = 0.01;
-
-fn warnings(
-    load: &Load,
-    account: &WholeRun,
-    overall: &OperationResult,
-    generator: &Generator,
-    gave_up: bool,
-) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    // The share of a run shorter than this is an accident of scheduling.
-    if generator.busiest_thread > BUSY && generator.elapsed > 0.2 {
-        warnings.push(Warning::GeneratorBusy { share: generator.busiest_thread });
-    }
-    let (late, response) = (overall.lateness, overall.response_time);
-    if matches!(load.arrivals, Arrivals::Open(_)) && late.p99 > 1e-3 && late.p99 > 0.1 * response.p50 {
-        warnings.push(Warning::GeneratorLate { p99: late.p99, response_p50: response.p50 });
-    }
-    if account.unsent > 0 {
-        warnings.push(Warning::Unsent { count: account.unsent, due: account.unsent + account.sent });
-    }
-    let failed = overall.failed();
-    if failed > 0 {
-        warnings.push(Warning::Errors { count: failed, of: overall.count });
-    }
-    let asked = overall.hits + overall.misses;
-    if overall.misses as f64 > MISSES * asked as f64 {
-        warnings.push(Warning::Misses { count: overall.misses, of: asked });
-    }
-    if gave_up {
-        warnings.push(Warning::GaveUp);
-    }
-    warnings
 }
 
 fn all_stored(result: &LoadResult, keys: u64) -> Result<u64, String> {

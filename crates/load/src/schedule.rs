@@ -13,6 +13,7 @@ use rand_distr::{Distribution, Exp1};
 use serde::{Deserialize, Serialize};
 
 use crate::random::{self, Random};
+use crate::trace::{Replay, Speed};
 
 /// When a client sends its next request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,8 @@ pub enum Arrivals {
     Closed(Think),
     /// Requests come at their own pace, whatever the system does.
     Open(Open),
+    /// Requests are those of a recorded trace.
+    Replay(Replay),
 }
 
 impl Default for Arrivals {
@@ -110,6 +113,11 @@ pub enum Process {
 }
 
 impl Arrivals {
+    /// Whether clients wait for their answers before they go on.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed(_) | Self::Replay(Replay { speed: Speed::Fastest, .. }))
+    }
+
     /// What is wrong with it.
     ///
     /// # Errors
@@ -124,6 +132,12 @@ impl Arrivals {
         };
         match self {
             Self::Closed(think) => positive("the think time", think.mean()),
+            Self::Replay(Replay { speed: Speed::Times(times), .. })
+                if !(*times > 0.0 && times.is_finite()) =>
+            {
+                Err(format!("a trace cannot be sent {times} times as fast as it was"))
+            }
+            Self::Replay(_) => Ok(()),
             Self::Open(open) => {
                 let Some(last) = open.legs.last() else {
                     return Err("an open load needs a rate".to_owned());

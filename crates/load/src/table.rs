@@ -1,5 +1,6 @@
 //! A result for people: a table, what the generator used, and what to know before believing it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use krarup_units::text::{count, duration, three_digits};
@@ -10,18 +11,25 @@ use crate::result::{LoadResult, OperationResult, SeriesRow};
 use crate::run::Phase;
 use crate::schedule::Arrivals;
 use crate::search::{FoundMax, Trial};
+use crate::trace::Speed;
 
 /// The whole result as text.
 pub fn table(result: &LoadResult) -> String {
     let mut out = String::new();
     let config = &result.config;
-    let arrivals = match &config.arrivals {
-        Arrivals::Closed(think) if think.mean() > 0.0 => {
-            format!("closed loop, think time {}", duration(think.mean()))
-        }
-        Arrivals::Closed(_) => "closed loop".to_owned(),
-        Arrivals::Open(_) => "open load".to_owned(),
-    };
+    let classes: Vec<String> = config
+        .parts()
+        .iter()
+        .map(|class| {
+            let name = if class.name.is_empty() { String::new() } else { format!("{}: ", class.name) };
+            let clients = count(f64::from(class.connections));
+            let clients =
+                if class.name.is_empty() { String::new() } else { format!("{clients} connections, ") };
+            format!("{name}{clients}{}", arrivals(&class.arrivals))
+        })
+        .collect();
+    let arrivals =
+        if config.classes.is_empty() { classes.concat() } else { format!("{} classes", classes.len()) };
     let stopped = if result.interrupted { ", stopped early" } else { "" };
     line(
         &mut out,
@@ -50,13 +58,13 @@ pub fn table(result: &LoadResult) -> String {
             "errors"
         ),
     );
-    for (name, operation) in &result.operations {
-        row(&mut out, name, operation);
-    }
-    if result.operations.len() != 1 {
-        row(&mut out, "all", &result.overall);
-    }
+    rows(&mut out, &result.operations, &result.overall);
     out.push('\n');
+    for (class, about) in result.classes.iter().zip(&classes) {
+        line(&mut out, format_args!("{about}"));
+        rows(&mut out, &class.operations, &class.overall);
+        out.push('\n');
+    }
     let account = &result.account;
     let lost: u64 = account.lost.values().sum();
     line(
@@ -72,7 +80,7 @@ pub fn table(result: &LoadResult) -> String {
             krarup_units::Bytes(account.bytes_received)
         ),
     );
-    if matches!(config.arrivals, Arrivals::Open(_)) {
+    if config.is_open() {
         let (from_sent, lateness) = (&result.overall.time_from_sent, &result.overall.lateness);
         line(
             &mut out,
@@ -88,13 +96,19 @@ pub fn table(result: &LoadResult) -> String {
     for (kind, errors) in &result.overall.errors {
         line(&mut out, format_args!("errors: {} {kind}", count(*errors as f64)));
     }
-    if account.connections_lost + account.connects_failed > 0 {
+    if account.connections_lost + account.connects_failed + account.connections_renewed > 0 {
         line(
             &mut out,
             format_args!(
-                "connections: {} lost, {} attempts to connect failed",
-                account.connections_lost, account.connects_failed
+                "connections: {} lost, {} attempts to connect failed, {} made anew after their number of requests",
+                account.connections_lost, account.connects_failed, account.connections_renewed
             ),
+        );
+    }
+    if let Some(rows) = &result.rows {
+        line(
+            &mut out,
+            format_args!("rows: {} kept, {} lost", count(rows.kept as f64), count(rows.lost as f64)),
         );
     }
     if let Some(verified) = &result.verified {
@@ -121,6 +135,30 @@ pub fn table(result: &LoadResult) -> String {
         line(&mut out, format_args!("warning: {warning}"));
     }
     out
+}
+
+fn arrivals(arrivals: &Arrivals) -> String {
+    match arrivals {
+        Arrivals::Closed(think) if think.mean() > 0.0 => {
+            format!("closed loop, think time {}", duration(think.mean()))
+        }
+        Arrivals::Closed(_) => "closed loop".to_owned(),
+        Arrivals::Open(_) => "open load".to_owned(),
+        Arrivals::Replay(replay) => match replay.speed {
+            Speed::Times(times) => format!("{}, {times} times as fast", replay.trace.display()),
+            Speed::Fastest => format!("{}, as fast as answers come", replay.trace.display()),
+        },
+    }
+}
+
+/// Every operation, and all together where there are several.
+fn rows(out: &mut String, operations: &BTreeMap<String, OperationResult>, overall: &OperationResult) {
+    for (name, operation) in operations {
+        row(out, name, operation);
+    }
+    if operations.len() != 1 {
+        row(out, "all", overall);
+    }
 }
 
 fn row(out: &mut String, name: &str, operation: &OperationResult) {
@@ -160,13 +198,15 @@ pub fn progress(phase: Phase, of: Extent, all: &SeriesRow) -> String {
     let until = match of {
         Extent::Seconds(seconds) => format!("of {seconds:.0} s"),
         Extent::Requests(requests) => format!("s, {} requests in all", count(requests as f64)),
+        Extent::Trace => "s of a trace".to_owned(),
     };
     format!(
-        "{at:6.1} {until}  {:>10}/s  p50 {:>8}  p99 {:>8}  max {:>8}  errors {}  {doing}",
+        "{at:6.1} {until}  {:>10}/s  p50 {:>8}  p99 {:>8}  max {:>8}  late {:>8}  errors {}  {doing}",
         count(all.throughput.0.round()),
         time(all.p50),
         time(all.p99),
         time(all.max),
+        time(all.lateness),
         all.errors
     )
 }

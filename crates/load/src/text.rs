@@ -3,9 +3,10 @@
 use krarup_units::text::{parse_duration, parse_size};
 use krarup_units::{PerSecond, Seconds};
 
-use crate::keys::KeyLaw;
+use crate::keys::{KeyLaw, KeySize, KeySizeLaw};
 use crate::schedule::{Leg, Process, Think};
 use crate::sizes::SizeLaw;
+use crate::trace::Speed;
 use crate::workload::{Command, LARGEST_VALUE, Mix};
 
 /// `uniform`, `sequential`, `parted`, `zipf:EXPONENT`, `gaussian:MEAN:DEVIATION`, `hot:KEYS:DRAWS`.
@@ -63,6 +64,46 @@ pub fn size_law(text: &str) -> Result<SizeLaw, String> {
     law.check()?;
     debug_assert!(law.most() <= LARGEST_VALUE, "checked");
     Ok(law)
+}
+
+/// `16`, a range `16-40`, a list `16:9,40:1`, `etc`.
+///
+/// # Errors
+/// Names the text and how it should look.
+pub fn key_size(text: &str) -> Result<KeySize, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is no size of keys; write 16, a range 16-40, a list 16:9,40:1 or etc, up to 250 bytes"
+        )
+    };
+    let size = |text: &str| text.trim().parse::<u16>().map_err(|_| wrong());
+    let law = if text == "etc" {
+        KeySize::Law(KeySizeLaw::Etc)
+    } else if text.contains(':') {
+        let pair = |one: &str| {
+            let (size, weight) = one.split_once(':')?;
+            Some((size.trim().parse().ok()?, weight.trim().parse().ok()?))
+        };
+        KeySize::Law(KeySizeLaw::Listed(text.split(',').map(pair).collect::<Option<_>>().ok_or_else(wrong)?))
+    } else if let Some((from, to)) = text.split_once('-') {
+        KeySize::Law(KeySizeLaw::Uniform { from: size(from)?, to: size(to)? })
+    } else {
+        KeySize::Fixed(size(text)?)
+    };
+    law.check()?;
+    Ok(law)
+}
+
+/// How fast a trace is sent: `1`, `2.5`, `max`.
+///
+/// # Errors
+/// Names the text.
+pub fn speed(text: &str) -> Result<Speed, String> {
+    match text.parse::<f64>() {
+        _ if text == "max" => Ok(Speed::Fastest),
+        Ok(times) if times > 0.0 && times.is_finite() => Ok(Speed::Times(times)),
+        _ => Err(format!("`{text}` is no speed; write how many times as fast, like 2.5, or max")),
+    }
 }
 
 /// `SETS:GETS`, as `1:10`.

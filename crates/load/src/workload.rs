@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::keys::{Draw, Family, Key, KeyLaw, KeyRange};
 use crate::random::{self, Random, below};
 use crate::sizes::SizeLaw;
+use crate::trace::{Row, Trace};
 use crate::values::Values;
 
 /// A command by its name on the wire; `mget` is a `get` with several keys.
@@ -115,6 +116,18 @@ pub enum OnMiss {
     Set,
 }
 
+/// Whether clients draw keys of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sequence {
+    /// Each its own, independent of all others.
+    #[default]
+    Own,
+    /// All the same keys in the same order, as memtier_benchmark does unless it is told otherwise: what the first fetches, the
+    /// others find in every cache on the way.
+    Same,
+}
+
 /// Which requests are sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -127,6 +140,8 @@ pub struct Workload {
     pub get_law: KeyLaw,
     /// How all other commands draw theirs.
     pub set_law: KeyLaw,
+    /// Whether clients draw keys of their own.
+    pub sequence: Sequence,
     /// Keys in one multi-get; 1 makes single gets.
     pub multi_get: u32,
     /// What the values that a ratio's SETs store are for; other than plain only while counters and texts are populated.
@@ -147,6 +162,7 @@ impl Default for Workload {
             keys: KeyRange::default(),
             get_law: KeyLaw::Uniform,
             set_law: KeyLaw::Uniform,
+            sequence: Sequence::Own,
             multi_get: 1,
             set_family: Family::Plain,
             value_size: SizeLaw::Fixed(32),
@@ -196,6 +212,7 @@ impl Workload {
         if !(1..=MOST_KEYS).contains(&self.multi_get) {
             return Err(format!("a multi-get of {} keys is not between 1 and {MOST_KEYS}", self.multi_get));
         }
+        self.keys.size.check()?;
         self.get_law.check()?;
         self.set_law.check()?;
         self.value_size.check()?;
@@ -254,13 +271,20 @@ pub struct Plan {
     pub values: Values,
     /// Weights summed up, the last one 1; empty for a ratio.
     cumulative: Vec<(Command, f64)>,
+    /// What is sent instead of a mix.
+    trace: Option<Arc<Trace>>,
     seed: u64,
-    clients: u64,
+    streams: u64,
 }
 
 impl Plan {
-    /// Makes a checked workload ready for `clients` clients.
-    pub fn new(workload: Workload, seed: u64, clients: u64) -> Arc<Self> {
+    /// Makes a checked workload ready for so many streams.
+    pub fn new(workload: Workload, seed: u64, streams: u64) -> Arc<Self> {
+        Self::replaying(workload, seed, streams, None)
+    }
+
+    /// The same; with a trace, its requests are sent in its order, and the workload's laws say only what it does not know.
+    pub fn replaying(workload: Workload, seed: u64, streams: u64, trace: Option<Arc<Trace>>) -> Arc<Self> {
         let cumulative = match &workload.mix {
             Mix::Ratio { .. } => Vec::new(),
             Mix::Weights(weights) => {
@@ -275,16 +299,27 @@ impl Plan {
                     .collect()
             }
         };
-        Arc::new(Self { workload, values: Values::new(), cumulative, seed, clients })
+        Arc::new(Self { workload, values: Values::new(), cumulative, trace, seed, streams })
     }
 
-    /// The requests of client `client`.
+    /// Appends a key's text.
+    #[inline]
+    pub fn write_key(&self, key: Key, out: &mut Vec<u8>) {
+        match &self.trace {
+            Some(trace) if key.family == Family::Named => out.extend_from_slice(trace.text(key.place)),
+            _ => self.workload.keys.write(key, out),
+        }
+    }
+
+    /// The requests of stream `client`. Of a trace it has every so-manieth, so that all streams together have each once.
     pub fn stream(self: &Arc<Self>, client: u64) -> Stream {
-        let draw = |law: KeyLaw| law.draw(self.workload.keys.count, client, self.clients);
+        let draw = |law: KeyLaw| law.draw(self.workload.keys.count, client, self.streams);
+        let sequence = if self.workload.sequence == Sequence::Same { 0 } else { client };
         Stream {
+            row: client as usize,
             commands: random::stream(self.seed, "commands", client),
-            get_keys: random::stream(self.seed, "get keys", client),
-            set_keys: random::stream(self.seed, "set keys", client),
+            get_keys: random::stream(self.seed, "get keys", sequence),
+            set_keys: random::stream(self.seed, "set keys", sequence),
             sizes: random::stream(self.seed, "sizes", client),
             get_draw: draw(self.workload.get_law),
             set_draw: draw(self.workload.set_law),
@@ -309,6 +344,8 @@ pub struct Scratch {
 #[derive(Debug)]
 pub struct Stream {
     plan: Arc<Plan>,
+    /// The next request of a trace.
+    row: usize,
     commands: Random,
     get_keys: Random,
     set_keys: Random,
@@ -323,7 +360,8 @@ pub struct Stream {
 impl Stream {
     /// Writes the next request to `out`; where its answer names keys, appends these to `asked`.
     pub fn next(&mut self, scratch: &mut Scratch, out: &mut Vec<u8>, asked: &mut impl Extend<Key>) -> Asked {
-        let (command, keys) = self.command();
+        let row = self.trace_row();
+        let (command, keys) = row.map_or_else(|| self.command(), |row| (row.command, row.keys));
         let start = out.len();
         let (operation, expect, then) = match command {
             Command::Get | Command::Mget => {
@@ -332,43 +370,47 @@ impl Stream {
                     OnMiss::Count => Then::Nothing,
                     OnMiss::Set => Then::Refill,
                 };
-                self.retrieve(Retrieval::Get, keys, scratch, out, asked);
+                self.retrieve(Retrieval::Get, keys, row.as_ref(), scratch, out, asked);
                 (operation, Expect::Values { keys, unique: false }, then)
             }
             Command::Gets | Command::Cas => {
-                self.retrieve(Retrieval::Gets, 1, scratch, out, asked);
+                self.retrieve(Retrieval::Gets, 1, row.as_ref(), scratch, out, asked);
                 let then = if command == Command::Cas { Then::Cas } else { Then::Nothing };
                 (Operation::Get, Expect::Values { keys: 1, unique: true }, then)
             }
             Command::Gat => {
-                self.retrieve(Retrieval::Gat, 1, scratch, out, asked);
+                self.retrieve(Retrieval::Gat, 1, row.as_ref(), scratch, out, asked);
                 (Operation::Gat, Expect::Values { keys: 1, unique: false }, Then::Nothing)
             }
             Command::Set => {
                 let family = self.plan.workload.set_family;
-                self.storage(Storage::Set, Operation::Set, family, scratch, out)
+                self.storage(Storage::Set, Operation::Set, family, row.as_ref(), scratch, out)
             }
-            Command::Add => self.storage(Storage::Add, Operation::Add, Family::Plain, scratch, out),
+            Command::Add => {
+                self.storage(Storage::Add, Operation::Add, Family::Plain, row.as_ref(), scratch, out)
+            }
             Command::Replace => {
-                self.storage(Storage::Replace, Operation::Replace, Family::Plain, scratch, out)
+                self.storage(Storage::Replace, Operation::Replace, Family::Plain, row.as_ref(), scratch, out)
             }
-            Command::Append => self.storage(Storage::Append, Operation::Append, Family::Text, scratch, out),
+            Command::Append => {
+                self.storage(Storage::Append, Operation::Append, Family::Text, row.as_ref(), scratch, out)
+            }
             Command::Prepend => {
-                self.storage(Storage::Prepend, Operation::Prepend, Family::Text, scratch, out)
+                self.storage(Storage::Prepend, Operation::Prepend, Family::Text, row.as_ref(), scratch, out)
             }
             Command::Delete => {
-                self.set_key(Family::Plain, scratch);
+                self.set_key(Family::Plain, row.as_ref(), scratch);
                 write::delete(out, &scratch.texts);
                 (Operation::Delete, Expect::Deleted, Then::Nothing)
             }
             Command::Touch => {
-                self.set_key(Family::Plain, scratch);
+                self.set_key(Family::Plain, row.as_ref(), scratch);
                 let exptime = self.expiry();
                 write::touch(out, &scratch.texts, exptime);
                 (Operation::Touch, Expect::Touched, Then::Nothing)
             }
-            Command::Incr => self.arithmetic(Arithmetic::Incr, Operation::Incr, scratch, out),
-            Command::Decr => self.arithmetic(Arithmetic::Decr, Operation::Decr, scratch, out),
+            Command::Incr => self.arithmetic(Arithmetic::Incr, Operation::Incr, row.as_ref(), scratch, out),
+            Command::Decr => self.arithmetic(Arithmetic::Decr, Operation::Decr, row.as_ref(), scratch, out),
         };
         let keys = if let Expect::Values { keys, .. } = expect { keys } else { 1 };
         Asked { operation, expect, keys, bytes: (out.len() - start) as u32, then }
@@ -376,31 +418,44 @@ impl Stream {
 
     /// Writes a `set` of `key`, outside of the mix: populating, or storing what was missing.
     pub fn refill(&mut self, key: Key, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
-        self.store(Storage::Set, 0, Operation::Set, key, scratch, out)
+        self.store((Storage::Set, 0), Operation::Set, key, None, scratch, out)
     }
 
     /// Writes a `cas` of `key` with the unique that a `gets` brought.
     pub fn cas(&mut self, key: Key, unique: u64, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
-        self.store(Storage::Cas, unique, Operation::Cas, key, scratch, out)
+        self.store((Storage::Cas, unique), Operation::Cas, key, None, scratch, out)
     }
 
     fn store(
         &mut self,
-        command: Storage,
-        unique: u64,
+        (command, unique): (Storage, u64),
         operation: Operation,
         key: Key,
+        size: Option<u32>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
     ) -> Asked {
         let start = out.len();
         scratch.texts.clear();
-        self.plan.workload.keys.write(key, &mut scratch.texts);
-        self.value(key.family, scratch);
+        self.plan.write_key(key, &mut scratch.texts);
+        self.value(key.family, size, scratch);
         let exptime = self.expiry();
         write::storage(out, command, &scratch.texts, 0, exptime, unique, &scratch.value);
         let bytes = (out.len() - start) as u32;
         Asked { operation, expect: Expect::Stored, keys: 1, bytes, then: Then::Nothing }
+    }
+
+    /// This stream's next request of a trace. Nothing where none is replayed, or it is at its end.
+    fn trace_row(&mut self) -> Option<Row> {
+        let row = self.plan.trace.as_ref()?.row(self.row)?;
+        self.row += self.plan.streams as usize;
+        Some(row)
+    }
+
+    /// The key that a row of a trace names at `place`, if it names any.
+    fn named(&self, row: Option<&Row>, place: usize) -> Option<Key> {
+        let names = self.plan.trace.as_ref()?.names(row?)?;
+        Some(Key { family: Family::Named, place: u64::from(*names.get(place)?) })
     }
 
     /// Which command is next, and with how many keys.
@@ -433,17 +488,19 @@ impl Stream {
         &mut self,
         command: Retrieval,
         keys: u32,
+        row: Option<&Row>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
         asked: &mut impl Extend<Key>,
     ) {
-        let range = &self.plan.workload.keys;
         scratch.texts.clear();
         scratch.ends.clear();
-        for _ in 0..keys {
-            let place = self.get_draw.next(&mut self.get_keys, range.count);
-            let key = Key { family: Family::Plain, place };
-            range.write(key, &mut scratch.texts);
+        for place in 0..keys {
+            let key = self.named(row, place as usize).unwrap_or_else(|| Key {
+                family: Family::Plain,
+                place: self.get_draw.next(&mut self.get_keys, self.plan.workload.keys.count),
+            });
+            self.plan.write_key(key, &mut scratch.texts);
             scratch.ends.push(scratch.texts.len());
             asked.extend([key]);
         }
@@ -458,11 +515,12 @@ impl Stream {
         command: Storage,
         operation: Operation,
         family: Family,
+        row: Option<&Row>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
     ) -> (Operation, Expect, Then) {
-        let place = self.set_draw.next(&mut self.set_keys, self.plan.workload.keys.count);
-        self.store(command, 0, operation, Key { family, place }, scratch, out);
+        let key = self.written_key(family, row);
+        self.store((command, 0), operation, key, row.and_then(|row| row.size), scratch, out);
         (operation, Expect::Stored, Then::Nothing)
     }
 
@@ -470,30 +528,38 @@ impl Stream {
         &mut self,
         command: Arithmetic,
         operation: Operation,
+        row: Option<&Row>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
     ) -> (Operation, Expect, Then) {
-        self.set_key(Family::Counter, scratch);
+        self.set_key(Family::Counter, row, scratch);
         write::arithmetic(out, command, &scratch.texts, 1);
         (operation, Expect::Number, Then::Nothing)
     }
 
-    /// Draws a key by the law of commands that write, and leaves its text in the scratch.
-    fn set_key(&mut self, family: Family, scratch: &mut Scratch) {
-        let range = &self.plan.workload.keys;
-        let place = self.set_draw.next(&mut self.set_keys, range.count);
-        scratch.texts.clear();
-        range.write(Key { family, place }, &mut scratch.texts);
+    /// Draws a key by the law of commands that write, unless a trace names it.
+    fn written_key(&mut self, family: Family, row: Option<&Row>) -> Key {
+        self.named(row, 0).unwrap_or_else(|| Key {
+            family,
+            place: self.set_draw.next(&mut self.set_keys, self.plan.workload.keys.count),
+        })
     }
 
-    /// Leaves the next value of the key whose text is in the scratch there too.
-    fn value(&mut self, family: Family, scratch: &mut Scratch) {
+    /// The same, and leaves its text in the scratch.
+    fn set_key(&mut self, family: Family, row: Option<&Row>, scratch: &mut Scratch) {
+        let key = self.written_key(family, row);
+        scratch.texts.clear();
+        self.plan.write_key(key, &mut scratch.texts);
+    }
+
+    /// Leaves the next value of the key whose text is in the scratch there too; its size is drawn unless it is known.
+    fn value(&mut self, family: Family, size: Option<u32>, scratch: &mut Scratch) {
         scratch.value.clear();
         if family == Family::Counter {
             scratch.value.push(b'0');
             return;
         }
-        let size = self.plan.workload.value_size.draw(&mut self.sizes);
+        let size = size.map_or_else(|| self.plan.workload.value_size.draw(&mut self.sizes), u64::from);
         self.version += 1;
         self.plan.values.write(&scratch.texts, self.version, size as usize, &mut scratch.value);
     }
@@ -509,6 +575,7 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
+    use crate::keys::KeySize;
     use krarup_memcache::{Limits, Parsed, Request, request};
     use proptest::prelude::*;
 
@@ -557,6 +624,38 @@ mod tests {
     }
 
     #[test]
+    fn clients_with_one_sequence_ask_for_the_same_keys_and_others_for_their_own() {
+        let mix = Mix::Ratio { sets: 0, gets: 1 };
+        let own = Workload { mix, ..Workload::default() };
+        let same = Workload { sequence: Sequence::Same, ..own.clone() };
+        assert_eq!(bytes(&same, 1, 0, 50), bytes(&same, 1, 5, 50));
+        assert_ne!(bytes(&own, 1, 0, 50), bytes(&own, 1, 5, 50));
+    }
+
+    #[test]
+    fn a_trace_is_sent_as_it_was_and_what_it_does_not_know_is_drawn() {
+        let text = "time,op,key,size\n0,set,a,3\n1,get,a b,\n2,get,,\n3,incr,n,\n4,set,,5\n";
+        let trace = Arc::new(Trace::of_csv(text.as_bytes()).unwrap());
+        let workload =
+            Workload { get_law: KeyLaw::Sequential, set_law: KeyLaw::Sequential, ..Workload::default() };
+        let sent = |streams: u64, stream: u64, requests: usize| {
+            let plan = Plan::replaying(workload.clone(), 1, streams, Some(Arc::clone(&trace)));
+            let (mut scratch, mut out, mut keys) = (Scratch::default(), Vec::new(), Vec::new());
+            let mut stream = plan.stream(stream);
+            for _ in 0..requests {
+                stream.next(&mut scratch, &mut out, &mut keys);
+            }
+            let text = String::from_utf8(out).unwrap();
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let lines = sent(1, 0, 5);
+        assert_eq!(lines[0], "set a 0 0 3");
+        assert_eq!(lines[2..5], ["get a b", "get key-0", "incr n 1"]);
+        assert_eq!((lines[5].as_str(), lines[6].len()), ("set key-0 0 0 5", 5));
+        assert_eq!(sent(2, 1, 2), ["get a b", "incr n 1"]);
+    }
+
+    #[test]
     fn weights_are_kept() {
         let weights = vec![(Command::Get, 3.0), (Command::Delete, 1.0), (Command::Touch, 0.0)];
         let (_, asked) = bytes(&Workload { mix: Mix::Weights(weights), ..Workload::default() }, 5, 0, 20_000);
@@ -574,7 +673,7 @@ mod tests {
             (Workload { mix: Mix::Weights(vec![(Command::Incr, -1.0)]), ..Workload::default() }, "incr"),
             (range(KeyRange { count: 0, ..KeyRange::default() }), "no keys"),
             (range(KeyRange { prefix: "a b".to_owned(), ..KeyRange::default() }), "blanks"),
-            (range(KeyRange { size: 251, ..KeyRange::default() }), "250"),
+            (range(KeyRange { size: KeySize::Fixed(251), ..KeyRange::default() }), "250"),
             (Workload { multi_get: 0, ..Workload::default() }, "multi-get"),
             (Workload { expiry: (5, 4), ..Workload::default() }, "expiry"),
         ] {

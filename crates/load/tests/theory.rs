@@ -22,7 +22,7 @@ fn served(process: Process, rate: f64, requests: usize, mut service: impl FnMut(
     let plan = Plan::new(workload, 5, 1);
     let mut stream = plan.stream(0);
     let mut client = Client::new(5, 0, requests as u32, Think::None, 0, 0);
-    let mut account = Account::new(Measured { from: Stamp(0), to: Stamp(u64::MAX) });
+    let mut account = Account::new(Measured { from: Stamp(0), to: Stamp(u64::MAX) }, 1);
     let mut scratch = Scratch::default();
     let mut idle_from = 0.0;
     // Each answer comes when the server is done; answers are handed over before the next request is due.
@@ -51,7 +51,7 @@ fn served(process: Process, rate: f64, requests: usize, mut service: impl FnMut(
 }
 
 fn response(segment: &Segment) -> &Distribution {
-    segment.histograms.get(Operation::Get, Quantity::Response).unwrap()
+    segment.classes[0].histograms.get(Operation::Get, Quantity::Response).unwrap()
 }
 
 /// M/M/1: the response time is exponential with mean 1/(μ − λ) (Jain 1991, box 31.1), so its quantile q is −ln(1 − q)/(μ − λ).

@@ -113,6 +113,19 @@ impl Conn {
         }
     }
 
+    /// Whether both sides have greeted each other, so that plain bytes can pass: always where nothing is encrypted.
+    pub fn is_greeted(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.is_greeted())
+    }
+
+    /// Asks the kernel to keep no more than about `bytes` that were not read yet.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn keep_little(&self, bytes: usize) -> io::Result<()> {
+        self.stream.socket().set_recv_buffer_size(bytes)
+    }
+
     /// Reads once into `room`.
     #[inline]
     pub fn read(&mut self, room: &mut [u8]) -> Moved {

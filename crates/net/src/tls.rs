@@ -141,6 +141,11 @@ impl Tls {
         Self { session }
     }
 
+    /// Whether both sides have greeted each other.
+    pub(crate) fn is_greeted(&self) -> bool {
+        !self.session.is_handshaking()
+    }
+
     /// Whether encrypted bytes wait for the socket.
     pub(crate) fn is_waiting(&self) -> bool {
         self.session.wants_write()

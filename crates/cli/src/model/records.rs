@@ -83,6 +83,10 @@ fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 fn row(run: &Path, holds: &mut Vec<HoldRow>, windows: &mut Vec<WindowRow>) -> Result<Row, Failure> {
     let path = run.join("load.json");
     let result: LoadResult = json(&path)?;
+    if !result.config.classes.is_empty() {
+        return Err(Failure::usage(format!("{}: the load had several classes of clients", path.display()))
+            .hint("models are calibrated with one class of clients: measure each alone"));
+    }
     let Arrivals::Closed(think) = result.config.arrivals else {
         return Err(Failure::usage(format!("{}: the load was open", path.display()))
             .hint("models of clients and workers are calibrated with clients that wait for their answers: leave --rate out"));

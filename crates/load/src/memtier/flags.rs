@@ -6,7 +6,7 @@ use krarup_net::Address;
 use krarup_units::PerSecond;
 
 use crate::config::{Extent, Load};
-use crate::keys::{KeyLaw, KeyRange};
+use crate::keys::{KeyLaw, KeyRange, KeySize};
 use crate::schedule::{Arrivals, Leg, Open, Process};
 use crate::sizes::SizeLaw;
 use crate::workload::{Mix, Workload};
@@ -417,7 +417,12 @@ impl Given {
             arrivals,
             workload: Workload {
                 mix: Mix::Ratio { sets: self.ratio.0, gets: self.ratio.1 },
-                keys: KeyRange { prefix: self.prefix.clone(), minimum: self.minimum, count, size: 0 },
+                keys: KeyRange {
+                    prefix: self.prefix.clone(),
+                    minimum: self.minimum,
+                    count,
+                    size: KeySize::Fixed(0),
+                },
                 set_law: self.law(self.patterns.0)?,
                 get_law: self.law(self.patterns.1)?,
                 multi_get: self.multi_get.max(1),

@@ -170,7 +170,7 @@ pub fn json(memtier: &Memtier, result: &LoadResult) -> Value {
         "WAIT": [],
     });
     for (name, histogram, operations) in rows(result) {
-        let series = result.series.iter().filter(|row| match name {
+        let series = result.series.iter().filter(|row| row.class.is_empty()).filter(|row| match name {
             "Sets" => row.operation == "set",
             _ => row.operation == "get" || row.operation == "multiget",
         });
@@ -179,7 +179,7 @@ pub fn json(memtier: &Memtier, result: &LoadResult) -> Value {
         all[histogram] =
             buckets.map(|(millis, percent)| json!({ "<=msec": millis, "percent": percent })).collect();
     }
-    let series = result.series.iter().filter(|row| row.operation == "all");
+    let series = result.series.iter().filter(|row| row.class.is_empty() && row.operation == "all");
     all["Totals"] = statistics(memtier, &[&result.overall], result.seconds, series);
     json!({
         "configuration": configuration(memtier),
@@ -282,6 +282,6 @@ fn configuration(memtier: &Memtier) -> Value {
 fn extent_seconds(load: &crate::Load) -> u64 {
     match load.extent {
         crate::Extent::Seconds(seconds) => seconds as u64,
-        crate::Extent::Requests(_) => 0,
+        crate::Extent::Requests(_) | crate::Extent::Trace => 0,
     }
 }

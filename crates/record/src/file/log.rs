@@ -60,8 +60,6 @@ impl<W: Write> LogWriter<W> {
     /// # Errors
     /// As `out` says.
     pub fn interval(&mut self, start: Stamp, length: Nanos, histograms: &Histograms) -> Result<(), Problem> {
-        let mut serializer = V2DeflateSerializer::new();
-        let mut bytes = Vec::new();
         for (operation, quantity, distribution) in histograms.iter() {
             let exact = distribution.exact();
             writeln!(
@@ -69,22 +67,69 @@ impl<W: Write> LogWriter<W> {
                 "#[Krarup {operation}.{quantity} start_ns={} length_ns={} sum_ns={} least_ns={} greatest_ns={} clamped={}]",
                 start.0, length.0, exact.sum.0, exact.least.0, exact.greatest.0, exact.clamped
             )?;
-            bytes.clear();
-            serializer
-                .serialize(distribution.histogram(), &mut bytes)
-                .map_err(|error| std::io::Error::other(error.to_string()))?;
             writeln!(
                 self.out,
                 "Tag={operation}.{quantity},{:.3},{:.3},{:.3},{}",
                 Nanos(start.0).as_seconds(),
                 length.as_seconds(),
                 distribution.histogram().max() as f64 / MAX_VALUE_DIVISOR,
-                STANDARD.encode(&bytes)
+                encode(distribution.histogram())
             )?;
         }
         self.out.flush()?;
         Ok(())
     }
+}
+
+/// A distribution as text within other files: what stands in a line of the log and in the comment before it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Packed {
+    /// The histogram as any HdrHistogram tool reads it (`HISTFAAA…`), values in nanoseconds.
+    pub hdr: String,
+    /// The exact sum of all values, in nanoseconds.
+    pub sum_ns: u64,
+    /// The least value, in nanoseconds.
+    pub least_ns: u64,
+    /// The greatest, in nanoseconds.
+    pub greatest_ns: u64,
+    /// How many values were longer than [`LONGEST`] and stand in the histogram as that.
+    pub clamped: u64,
+}
+
+impl Packed {
+    /// Of a distribution.
+    pub fn of(distribution: &Distribution) -> Self {
+        let exact = distribution.exact();
+        Self {
+            hdr: encode(distribution.histogram()),
+            sum_ns: exact.sum.0,
+            least_ns: exact.least.0,
+            greatest_ns: exact.greatest.0,
+            clamped: exact.clamped,
+        }
+    }
+
+    /// The distribution again, the same in every figure.
+    ///
+    /// # Errors
+    /// Why the text is no histogram of our range.
+    pub fn unpack(&self) -> Result<Distribution, String> {
+        let exact = Exact {
+            sum: Nanos(self.sum_ns),
+            least: Nanos(self.least_ns),
+            greatest: Nanos(self.greatest_ns),
+            clamped: self.clamped,
+        };
+        Ok(Distribution::from_parts(decode(&self.hdr)?, exact))
+    }
+}
+
+/// A histogram of our range as text.
+fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
+    written.expect("a histogram of our range fits, and memory takes what is written to it");
+    STANDARD.encode(&bytes)
 }
 
 /// A log that was read.
@@ -236,6 +281,20 @@ mod tests {
     use crate::visit::tests::any_visit;
 
     const RUN: Run = Run { epoch_unix: Nanos(1_795_000_000_123_456_789) };
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn what_is_packed_is_unpacked(values in prop::collection::vec(any::<u64>(), 0..20)) {
+            let mut distribution = Distribution::new();
+            values.iter().for_each(|&value| distribution.record(Nanos(value)));
+            let packed = Packed::of(&distribution);
+            prop_assert_eq!(packed.unpack().unwrap(), distribution);
+            let cut = Packed { hdr: packed.hdr[1..].to_owned(), ..packed };
+            prop_assert!(cut.unpack().is_err());
+        }
+    }
 
     fn histograms(values: &[u64]) -> Histograms {
         let mut histograms = Histograms::new();

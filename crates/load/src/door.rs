@@ -1,0 +1,162 @@
+//! How a connection to a server is made: the socket, then encryption, then signing in. Ready means that a request may be sent.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use krarup_net::mio::{Registry, Token};
+use krarup_net::tls::{Connector, Identity};
+use krarup_net::{Address, Conn, Moved};
+
+use crate::config::{Load, Login};
+
+/// Room for what the kernel keeps of a slow reader's answers; it takes at least as much as it needs.
+const LITTLE: usize = 4_096;
+/// The longest answer to signing in that is looked at.
+const LONGEST_ANSWER: usize = 1_024;
+
+/// Where connections to one server begin.
+#[derive(Clone, Debug)]
+pub struct Door {
+    place: Place,
+    tls: Option<(Connector, String)>,
+    login: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Tcp(SocketAddr),
+    File(PathBuf),
+}
+
+/// A connection that is being made.
+#[derive(Debug)]
+pub struct Greeting {
+    conn: Conn,
+    connected: bool,
+    /// What is still to be said; none where nothing has to be.
+    unsaid: Option<Vec<u8>>,
+    heard: Vec<u8>,
+}
+
+impl Door {
+    /// The doors to every server of a load, in their order; looks names up.
+    ///
+    /// # Errors
+    /// Which server cannot be found, or which file of certificates cannot be read.
+    pub fn all(load: &Load) -> Result<Vec<Self>, (Address, String)> {
+        let first = load.targets.first().cloned().unwrap_or_else(|| Address { host: String::new(), port: 0 });
+        let connector = match &load.tls {
+            None => None,
+            Some(tls) => {
+                let identity = tls.identity.clone().map(|(certificate, key)| Identity { certificate, key });
+                Some(Connector::new(&tls.authorities, identity.as_ref()).map_err(|why| (first, why))?)
+            }
+        };
+        let name = |target: &Address| {
+            load.tls.as_ref().and_then(|tls| tls.name.clone()).unwrap_or_else(|| target.host.clone())
+        };
+        let door = |target: &Address| {
+            let place = match target.file() {
+                Some(file) => Place::File(file.to_owned()),
+                None => {
+                    let found = target.resolve().map_err(|why| (target.clone(), why))?;
+                    let none = || (target.clone(), "it has no address".to_owned());
+                    Place::Tcp(*found.first().ok_or_else(none)?)
+                }
+            };
+            let tls = connector.clone().map(|connector| (connector, name(target)));
+            Ok(Self { place, tls, login: load.login.as_ref().map(Login::said) })
+        };
+        load.targets.iter().map(door).collect()
+    }
+
+    /// Begins a connection; with `little`, the kernel is to keep little of what comes and is not read.
+    ///
+    /// # Errors
+    /// From the system, when not even the attempt can be made.
+    pub fn knock(&self, registry: &Registry, token: Token, little: bool) -> io::Result<Greeting> {
+        let mut conn = match &self.place {
+            Place::Tcp(address) => Conn::connect(*address, registry, token)?,
+            Place::File(file) => Conn::connect_file(file, registry, token)?,
+        };
+        if little {
+            conn.keep_little(LITTLE)?;
+        }
+        if let Some((connector, name)) = &self.tls {
+            conn.encrypt_to(connector, name)?;
+        }
+        Ok(Greeting { conn, connected: false, unsaid: self.login.clone(), heard: Vec::new() })
+    }
+}
+
+impl Greeting {
+    /// Goes on as far as it goes without waiting: whether requests may be sent.
+    ///
+    /// # Errors
+    /// Why there will be no connection.
+    pub fn advance(&mut self) -> io::Result<bool> {
+        if !self.connected {
+            if !self.conn.connected()? {
+                return Ok(false);
+            }
+            self.connected = true;
+        }
+        if self.conn.is_waiting() {
+            self.conn.flush()?;
+        }
+        if self.conn.is_greeted() && self.unsaid.is_none() {
+            return Ok(true);
+        }
+        self.hear()?;
+        if !self.conn.is_greeted() {
+            return Ok(false);
+        }
+        let Some(unsaid) = &mut self.unsaid else { return Ok(true) };
+        while !unsaid.is_empty() {
+            match self.conn.write(unsaid) {
+                Moved::Some(count) => drop(unsaid.drain(..count)),
+                Moved::None => return Ok(false),
+                Moved::Closed => return Err(ErrorKind::UnexpectedEof.into()),
+                Moved::Failed(error) => return Err(error),
+            }
+        }
+        let Some(end) = self.heard.windows(2).position(|pair| pair == b"\r\n") else {
+            return Ok(false);
+        };
+        match &self.heard[..end] {
+            b"STORED" => Ok(true),
+            other => Err(io::Error::new(
+                ErrorKind::PermissionDenied,
+                format!("the server answered `{}` to the user and password", other.escape_ascii()),
+            )),
+        }
+    }
+
+    fn hear(&mut self) -> io::Result<()> {
+        let mut room = [0; 256];
+        loop {
+            match self.conn.read(&mut room) {
+                Moved::Some(count) => {
+                    self.heard.extend_from_slice(&room[..count]);
+                    if self.heard.len() > LONGEST_ANSWER {
+                        return Err(io::Error::other("the server said what is no answer to signing in"));
+                    }
+                }
+                Moved::None => return Ok(()),
+                Moved::Closed => {
+                    return Err(io::Error::new(
+                        ErrorKind::UnexpectedEof,
+                        "the server closed the connection before a request could be sent",
+                    ));
+                }
+                Moved::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The connection, ready for requests.
+    pub fn into_conn(self) -> Conn {
+        self.conn
+    }
+}

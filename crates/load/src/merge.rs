@@ -1,0 +1,444 @@
+//! Results of several generators become that of all: counts and histograms add up exactly, percentiles come from the sum.
+//!
+//! A merged result is what one generator with all the clients would have reported. Seconds are laid over each other by the
+//! wall clock, to the whole second; generators should begin together, and a warning says when they did not.
+
+use std::collections::BTreeMap;
+
+use krarup_record::file::log::Packed;
+use krarup_record::{Distribution, Operation};
+use krarup_units::{Nanos, PerSecond};
+
+use crate::collect::warnings_of_counts;
+use crate::config::Load;
+use crate::result::{
+    ClassResult, Distributions, Generator, Histogram, LoadResult, OperationResult, RowsKept, SeriesRow,
+    Source, Times, Warning, WholeRun,
+};
+use crate::schedule::Arrivals;
+
+/// Generators that begin further apart than this did not run together, in seconds.
+const TOGETHER: f64 = 0.5;
+
+/// The result of all generators together.
+///
+/// # Errors
+/// Results that cannot be added up, with the reason.
+pub fn merge(results: &[LoadResult]) -> Result<LoadResult, String> {
+    let Some(first) = results.first() else { return Err("there is no result to merge".to_owned()) };
+    let formats = results.iter().map(|one| one.format);
+    if let Some(other) = formats.clone().find(|&format| format != first.format) {
+        return Err(format!("results of the formats {} and {other} do not add up", first.format));
+    }
+    let names = |one: &LoadResult| one.classes.iter().map(|class| class.name.clone()).collect::<Vec<_>>();
+    if let Some(other) = results.iter().find(|one| names(one) != names(first)) {
+        return Err(format!(
+            "one generator has the classes {:?}, another {:?}: they do not add up",
+            names(first),
+            names(other)
+        ));
+    }
+    let every = |part: &dyn Fn(&LoadResult) -> OperationResult| -> Result<OperationResult, String> {
+        let parts: Vec<_> = results.iter().map(|one| (part(one), one.seconds)).collect();
+        operation(&parts.iter().map(|(part, seconds)| (part, *seconds)).collect::<Vec<_>>())
+    };
+    let overall = every(&|one| one.overall.clone())?;
+    let account = account(results);
+    let started = results.iter().map(|one| one.started_unix).fold(f64::INFINITY, f64::min);
+    let latest = results.iter().map(|one| one.started_unix).fold(started, f64::max);
+    let mut classes = Vec::new();
+    for (place, class) in first.classes.iter().enumerate() {
+        classes.push(ClassResult {
+            name: class.name.clone(),
+            connections: results.iter().map(|one| one.classes[place].connections).sum(),
+            answered: results.iter().map(|one| one.classes[place].answered).sum(),
+            overall: every(&|one| one.classes[place].overall.clone())?,
+            operations: operations(results, |one| &one.classes[place].operations)?,
+        });
+    }
+    let mut verified = None;
+    for one in results.iter().filter_map(|one| one.verified.clone()) {
+        verified.get_or_insert_with(crate::account::Verified::default).merge(one);
+    }
+    let kept = results.iter().filter_map(|one| one.rows);
+    let rows = kept.reduce(|sum, one| RowsKept { kept: sum.kept + one.kept, lost: sum.lost + one.lost });
+    let mut warnings = warnings_of_counts(&account, &overall);
+    if latest - started > TOGETHER {
+        warnings.push(Warning::StartedApart { seconds: latest - started });
+    }
+    for warning in results.iter().flat_map(|one| &one.warnings) {
+        let is_its_own = matches!(
+            warning,
+            Warning::GeneratorBusy { .. } | Warning::GeneratorLate { .. } | Warning::GaveUp
+        );
+        if is_its_own && !warnings.contains(warning) {
+            warnings.push(warning.clone());
+        }
+    }
+    Ok(LoadResult {
+        format: first.format,
+        config: config(results),
+        started_unix: started,
+        seconds: results.iter().map(|one| one.seconds).fold(0.0, f64::max),
+        interrupted: results.iter().any(|one| one.interrupted),
+        generator: generator(results, account.sent),
+        account,
+        overall,
+        classes,
+        operations: operations(results, |one| &one.operations)?,
+        series: series(results, started)?,
+        verified,
+        rows,
+        merged_from: results.iter().flat_map(sources).collect(),
+        warnings,
+    })
+}
+
+fn sources(one: &LoadResult) -> Vec<Source> {
+    if !one.merged_from.is_empty() {
+        return one.merged_from.clone();
+    }
+    let (config, throughput) = (one.config.clone(), one.overall.throughput);
+    vec![Source { config, started_unix: one.started_unix, seconds: one.seconds, throughput }]
+}
+
+/// All clients, threads and servers together; what else was asked for is taken from the first.
+fn config(results: &[LoadResult]) -> Load {
+    let mut config = results[0].config.clone();
+    for other in &results[1..] {
+        let other = &other.config;
+        config.connections += other.connections;
+        config.threads += other.threads;
+        for target in &other.targets {
+            if !config.targets.contains(target) {
+                config.targets.push(target.clone());
+            }
+        }
+        add_rate(&mut config.arrivals, &other.arrivals);
+        for (ours, theirs) in config.classes.iter_mut().zip(&other.classes) {
+            ours.connections += theirs.connections;
+            add_rate(&mut ours.arrivals, &theirs.arrivals);
+        }
+    }
+    config
+}
+
+/// Rates that change together add up.
+fn add_rate(ours: &mut Arrivals, theirs: &Arrivals) {
+    if let (Arrivals::Open(ours), Arrivals::Open(theirs)) = (ours, theirs)
+        && ours.legs.iter().map(|leg| leg.seconds).eq(theirs.legs.iter().map(|leg| leg.seconds))
+    {
+        for (leg, other) in ours.legs.iter_mut().zip(&theirs.legs) {
+            leg.from.0 += other.from.0;
+            leg.to.0 += other.to.0;
+        }
+    }
+}
+
+fn account(results: &[LoadResult]) -> WholeRun {
+    let mut sum = WholeRun::default();
+    for one in results {
+        let one = &one.account;
+        let WholeRun {
+            sent,
+            answered,
+            lost,
+            unsent,
+            answers,
+            keys,
+            hits,
+            misses,
+            bytes_sent,
+            bytes_received,
+            connections_lost,
+            connects_failed,
+            connections_renewed,
+        } = one;
+        sum.sent += sent;
+        sum.answered += answered;
+        sum.unsent += unsent;
+        sum.keys += keys;
+        sum.hits += hits;
+        sum.misses += misses;
+        sum.bytes_sent += bytes_sent;
+        sum.bytes_received += bytes_received;
+        sum.connections_lost += connections_lost;
+        sum.connects_failed += connects_failed;
+        sum.connections_renewed += connections_renewed;
+        add(&mut sum.lost, lost);
+        for (operation, kinds) in answers {
+            add(sum.answers.entry(operation.clone()).or_default(), kinds);
+        }
+    }
+    sum
+}
+
+fn add(sum: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
+    for (name, count) in more {
+        *sum.entry(name.clone()).or_default() += count;
+    }
+}
+
+fn generator(results: &[LoadResult], sent: u64) -> Generator {
+    let all = results.iter().map(|one| &one.generator);
+    let cpu: f64 = all.clone().map(|one| one.cpu_seconds).sum();
+    Generator {
+        cpu_seconds: cpu,
+        cpu_per_request: if sent > 0 { cpu / sent as f64 } else { 0.0 },
+        busiest_thread: all.clone().map(|one| one.busiest_thread).fold(0.0, f64::max),
+        elapsed: all.map(|one| one.elapsed).fold(0.0, f64::max),
+    }
+}
+
+fn operations(
+    results: &[LoadResult],
+    of: impl Fn(&LoadResult) -> &BTreeMap<String, OperationResult>,
+) -> Result<BTreeMap<String, OperationResult>, String> {
+    let mut parts: BTreeMap<&str, Vec<(&OperationResult, f64)>> = BTreeMap::new();
+    for one in results {
+        for (name, operation) in of(one) {
+            parts.entry(name).or_default().push((operation, one.seconds));
+        }
+    }
+    parts.into_iter().map(|(name, parts)| Ok((name.to_owned(), operation(&parts)?))).collect()
+}
+
+/// One operation of several generators, each with the length of its measured part.
+fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, String> {
+    let sum = |of: &dyn Fn(&OperationResult) -> u64| parts.iter().map(|(one, _)| of(one)).sum::<u64>();
+    let add_up = |of: &dyn Fn(&Distributions) -> &Packed| -> Result<Distribution, String> {
+        let packed = parts.iter().map(|(one, _)| one.distributions.as_ref().map(of));
+        unpack_all(packed)
+    };
+    let mut errors = BTreeMap::new();
+    parts.iter().for_each(|(one, _)| add(&mut errors, &one.errors));
+    let count = sum(&|one| one.count);
+    let seconds = parts[0].1;
+    // Over one length of time the requests are counted together; over several, each generator has a rate of its own.
+    let throughput = if parts.iter().all(|(_, other)| *other == seconds) {
+        let done = count.saturating_sub(errors.values().sum());
+        PerSecond::over(done, Nanos::from_seconds(seconds))
+    } else {
+        PerSecond(parts.iter().map(|(one, _)| one.throughput.0).sum())
+    };
+    let response = add_up(&|all| &all.response_time)?;
+    let from_sent = add_up(&|all| &all.time_from_sent)?;
+    let lateness = add_up(&|all| &all.lateness)?;
+    Ok(OperationResult {
+        count,
+        throughput,
+        errors,
+        keys: sum(&|one| one.keys),
+        hits: sum(&|one| one.hits),
+        misses: sum(&|one| one.misses),
+        bytes_sent: sum(&|one| one.bytes_sent),
+        bytes_received: sum(&|one| one.bytes_received),
+        response_time: Times::of(&response),
+        time_from_sent: Times::of(&from_sent),
+        lateness: Times::of(&lateness),
+        histogram: Histogram::of(&response),
+        distributions: Some(Distributions {
+            response_time: Packed::of(&response),
+            time_from_sent: Packed::of(&from_sent),
+            lateness: Packed::of(&lateness),
+        }),
+    })
+}
+
+fn unpack_all<'a>(packed: impl Iterator<Item = Option<&'a Packed>>) -> Result<Distribution, String> {
+    let mut sum = Distribution::new();
+    for one in packed {
+        let one = one.ok_or("a result without its histograms cannot be merged; run the generator anew")?;
+        sum.merge(&one.unpack()?);
+    }
+    Ok(sum)
+}
+
+/// Where a row of the series stands: its second, its class, its operation.
+type Place = (u64, usize, usize, bool);
+
+fn series(results: &[LoadResult], started: f64) -> Result<Vec<SeriesRow>, String> {
+    let classes: Vec<&str> = results[0].classes.iter().map(|class| class.name.as_str()).collect();
+    let mut rows: BTreeMap<Place, Vec<SeriesRow>> = BTreeMap::new();
+    for one in results {
+        let shift = (one.started_unix - started).round();
+        for row in &one.series {
+            let start = row.start + shift;
+            let class = classes.iter().position(|&name| name == row.class).map_or(0, |place| place + 1);
+            let operation = Operation::from_name(&row.operation).map_or(0, |operation| operation.index() + 1);
+            let place = (Nanos::from_seconds(start).0, class, operation, row.measured);
+            rows.entry(place).or_default().push(SeriesRow { start, ..row.clone() });
+        }
+    }
+    rows.into_values().map(|parts| row(&parts)).collect()
+}
+
+/// The same second of several generators.
+fn row(parts: &[SeriesRow]) -> Result<SeriesRow, String> {
+    let busy = || parts.iter().filter(|one| one.count > 0);
+    let response = unpack_all(busy().map(|one| one.response_times.as_ref()))?;
+    let sum = |of: &dyn Fn(&SeriesRow) -> u64| parts.iter().map(of).sum::<u64>();
+    let at = |quantile| response.quantile(quantile).map_or(0.0, Nanos::as_seconds);
+    let (count, errors) = (sum(&|one| one.count), sum(&|one| one.errors));
+    let length = parts.iter().map(|one| one.length).fold(0.0, f64::max);
+    // A mean is a whole number of nanoseconds over a count: its sum can be had back.
+    let late = sum(&|one| Nanos::from_seconds(one.lateness * one.count as f64).0);
+    let exact = response.exact();
+    let is_any = count > 0;
+    Ok(SeriesRow {
+        count,
+        errors,
+        length,
+        throughput: PerSecond::over(count.saturating_sub(errors), Nanos::from_seconds(length)),
+        hits: sum(&|one| one.hits),
+        misses: sum(&|one| one.misses),
+        bytes_sent: sum(&|one| one.bytes_sent),
+        bytes_received: sum(&|one| one.bytes_received),
+        mean: response.mean().unwrap_or(0.0),
+        min: if is_any { exact.least.as_seconds() } else { 0.0 },
+        p50: at(0.5),
+        p99: at(0.99),
+        max: exact.greatest.as_seconds(),
+        lateness: if is_any { Nanos(late).as_seconds() / count as f64 } else { 0.0 },
+        response_times: is_any.then(|| Packed::of(&response)),
+        ..parts[0].clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_memcache::Class as Kind;
+    use krarup_net::Clock;
+    use krarup_record::{ServerVisit, Visit};
+    use krarup_units::Stamp;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::account::{Account, Loss, Measured, Segment};
+    use crate::collect::Collected;
+    use crate::config::{Class, Extent};
+    use crate::engine::Done;
+    use crate::run::Phase;
+
+    /// One request: class, operation, due, sent, answered, whether it was lost.
+    type Request = (u16, Operation, u64, u64, u64, bool);
+
+    fn segments(load: &Load, requests: &[Request]) -> Vec<Segment> {
+        let measured = Measured { from: Stamp(1_500_000_000), to: Stamp(3_000_000_000) };
+        let mut account = Account::new(measured, load.parts().len());
+        let mut requests = requests.to_vec();
+        requests.sort_by_key(|one| one.2 + one.3 + one.4);
+        for (class, operation, due, late, took, is_lost) in requests {
+            let mut visit = Visit::at(Stamp(due), operation);
+            visit.station = class;
+            visit.taken = Stamp(due + late);
+            visit.replied = visit.taken + Nanos(took);
+            visit.keys = 1;
+            visit.bytes_in = due % 100;
+            let server = ServerVisit::ok(0, visit.taken, visit.replied);
+            if is_lost {
+                account.lost(Loss::TimedOut, &mut visit, server);
+            } else {
+                account.answered(Kind::Stored, &mut visit, server);
+            }
+        }
+        account.close(Stamp(4_000_000_000));
+        account.over
+    }
+
+    fn done(requests: usize) -> Done {
+        Done {
+            sent: requests as u64,
+            unsent: 1,
+            bytes_sent: 10,
+            bytes_received: 20,
+            verified: crate::account::Verified::default(),
+            last: Stamp(4_000_000_000),
+            cpu: Nanos(1_000),
+            gave_up: false,
+        }
+    }
+
+    /// What a generator reports whose threads had these requests.
+    fn reported(load: &Load, clock: Clock, threads: &[&[Request]]) -> LoadResult {
+        let mut collected = Collected::new(threads.len(), load, Phase::Run, clock);
+        for (number, requests) in threads.iter().enumerate() {
+            for segment in segments(load, requests) {
+                collected.take(number, Some(segment), &mut |_| {});
+            }
+            collected.take(number, None, &mut |_| {});
+        }
+        let done: Vec<_> = threads.iter().map(|requests| done(requests.len())).collect();
+        collected.result(load, &done, false)
+    }
+
+    fn load(connections: u32, threads: u32) -> Load {
+        let class = |name: &str| Class { name: name.to_owned(), connections, ..Class::default() };
+        Load {
+            connections: 2 * connections,
+            threads,
+            classes: vec![class("a"), class("b")],
+            extent: Extent::Seconds(4.0),
+            warm_up: 1.5,
+            cool_down: 1.0,
+            ..Load::default()
+        }
+    }
+
+    fn any_request() -> impl Strategy<Value = Request> {
+        let operation = prop_oneof![Just(Operation::Get), Just(Operation::Set), Just(Operation::Delete)];
+        (
+            0_u16..2,
+            operation,
+            0_u64..3_000_000_000,
+            0_u64..1_000_000,
+            0_u64..900_000_000,
+            prop::bool::weighted(0.1),
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4))]
+
+        /// Two generators merged are one generator with the threads of both, in every figure.
+        #[test]
+        fn a_merged_result_is_that_of_the_whole(
+            left in prop::collection::vec(any_request(), 1..12),
+            right in prop::collection::vec(any_request(), 0..12),
+        ) {
+            let clock = Clock::start();
+            let whole = reported(&load(10, 2), clock, &[&left, &right]);
+            let parts = [reported(&load(5, 1), clock, &[&left]), reported(&load(5, 1), clock, &[&right])];
+            // As files: what is written is what is read.
+            let parts = parts.map(|one| serde_json::from_str::<LoadResult>(&serde_json::to_string(&one).unwrap()).unwrap());
+            let merged = merge(&parts).unwrap();
+            prop_assert_eq!(&merged.account, &whole.account);
+            prop_assert_eq!(&merged.overall, &whole.overall);
+            prop_assert_eq!(&merged.operations, &whole.operations);
+            prop_assert_eq!(&merged.classes, &whole.classes);
+            prop_assert_eq!(&merged.series, &whole.series);
+            prop_assert_eq!(&merged.config, &whole.config);
+            prop_assert_eq!(merged.seconds, whole.seconds);
+            prop_assert_eq!(merged.merged_from.len(), 2);
+        }
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_refused_and_what_is_apart_is_told() {
+        let clock = Clock::start();
+        let one = reported(&load(5, 1), clock, &[&[(0, Operation::Get, 0, 0, 5, false)]]);
+        assert!(merge(&[]).is_err());
+        let other = LoadResult { format: 99, ..one.clone() };
+        assert!(merge(&[one.clone(), other]).unwrap_err().contains("99"));
+        let other = LoadResult { classes: Vec::new(), ..one.clone() };
+        assert!(merge(&[one.clone(), other]).unwrap_err().contains("classes"));
+        let mut later = one.clone();
+        later.started_unix += 2.1;
+        let merged = merge(&[one.clone(), later]).unwrap();
+        assert!(merged.warnings.iter().any(|warning| matches!(warning, Warning::StartedApart { .. })));
+        assert!(merged.series.iter().any(|row| row.start == 2.0 && row.operation == "get" && row.count == 1));
+        let mut bare = one.clone();
+        bare.overall.distributions = None;
+        assert!(merge(&[one, bare]).unwrap_err().contains("histograms"));
+    }
+}

@@ -1,0 +1,242 @@
+//! Who does what: the clients of every class, shared out over threads and servers.
+//!
+//! Clients are numbered through all classes; client g is driven by thread g mod threads and asks server g mod servers first. An open class has one
+//! schedule, of which each thread that has any of its connections takes every so-manieth request. Each class has random
+//! streams of its own, by its name: another class beside it changes nothing in what it sends.
+
+use std::sync::Arc;
+
+use krarup_units::{Nanos, Stamp};
+
+use crate::account::Measured;
+use crate::client::Client;
+use crate::config::{Class, Extent, Load, Spread};
+use crate::door::Door;
+use crate::engine::{Arriving, Due, Group, Owner, Seat, Source, Stop, Task};
+use crate::random::mix;
+use crate::schedule::{Arrivals, Schedule, Think};
+use crate::trace::{Dues, Replay, Speed, Trace};
+use crate::workload::Plan;
+
+/// The traces of those classes that replay one, in the order of the classes.
+pub(crate) type Traces = Vec<Option<Arc<Trace>>>;
+
+/// The seed of a class: that of the run, for the one without a name.
+fn seed(load: &Load, class: &Class) -> u64 {
+    class.name.bytes().fold(load.seed, |seed, byte| mix(seed ^ mix(u64::from(byte))))
+}
+
+/// Every thread's part of a checked load.
+pub(crate) fn tasks(load: &Load, doors: &Arc<[Door]>, traces: &Traces, stop: &Arc<Stop>) -> Vec<Task> {
+    let end = match load.extent {
+        Extent::Seconds(seconds) => Stamp(Nanos::from_seconds(seconds).0),
+        Extent::Requests(_) | Extent::Trace => Stamp(u64::MAX / 2),
+    };
+    let classes = load.parts();
+    let empty = |_| Task {
+        doors: Arc::clone(doors),
+        groups: Vec::new(),
+        owners: Vec::new(),
+        seats: Vec::new(),
+        classes: classes.len(),
+        measured: Measured {
+            from: Stamp(Nanos::from_seconds(load.warm_up).0),
+            to: Stamp(end.0 - Nanos::from_seconds(load.cool_down).0),
+        },
+        end,
+        drain: Nanos::from_seconds(load.drain),
+        request_timeout: Nanos::from_seconds(load.request_timeout),
+        give_up: Nanos::from_seconds(load.give_up),
+        verify: load.verify,
+        stop: Arc::clone(stop),
+    };
+    let mut tasks: Vec<Task> = (0..load.threads).map(empty).collect();
+    let requests = requests(load, &classes);
+    let mut first = 0;
+    for (number, class) in classes.iter().enumerate() {
+        let part = Part { load, class, number: number as u16, first, requests: requests[number] };
+        part.share_out(traces[number].as_ref(), &mut tasks);
+        first += u64::from(class.connections);
+    }
+    tasks
+}
+
+/// How many requests each class may send. Those of a counted run are shared out by connections.
+fn requests(load: &Load, classes: &[Class]) -> Vec<u64> {
+    let Extent::Requests(all) = load.extent else { return vec![u64::MAX; classes.len()] };
+    let connections: u64 = classes.iter().map(|class| u64::from(class.connections)).sum();
+    let until = |count: u64| (u128::from(all) * u128::from(count) / u128::from(connections.max(1))) as u64;
+    let mut before = 0;
+    let share = |class: &Class| {
+        let from = until(before);
+        before += u64::from(class.connections);
+        until(before) - from
+    };
+    classes.iter().map(share).collect()
+}
+
+/// Part `number` of `of`, shared out evenly over `parts`.
+fn share(of: u64, number: u64, parts: u64) -> u64 {
+    if of == u64::MAX { of } else { of / parts + u64::from(number < of % parts) }
+}
+
+/// One class on its way to the threads.
+struct Part<'a> {
+    load: &'a Load,
+    class: &'a Class,
+    number: u16,
+    /// The number of its first client among those of all classes.
+    first: u64,
+    requests: u64,
+}
+
+impl Part<'_> {
+    fn share_out(&self, trace: Option<&Arc<Trace>>, tasks: &mut [Task]) {
+        let (class, threads) = (self.class, tasks.len() as u64);
+        let clients = u64::from(class.connections);
+        let busy = clients.min(threads);
+        let is_closed = class.arrivals.is_closed();
+        let streams = if is_closed { clients } else { busy };
+        let seed = seed(self.load, class);
+        let plan = Plan::replaying(class.workload.clone(), seed, streams, trace.cloned());
+        for turn in 0..busy {
+            let task = &mut tasks[((self.first + turn) % threads) as usize];
+            let source = match self.due(trace, seed) {
+                None => Source::Closed,
+                Some(due) => Source::Open(Box::new(Arriving {
+                    due,
+                    stride: busy,
+                    offset: turn,
+                    budget: share(self.requests, turn, busy),
+                    stream: plan.stream(turn),
+                })),
+            };
+            task.groups.push(Group::new(Arc::clone(&plan), class.habits, source));
+        }
+        for client in 0..clients {
+            let task = &mut tasks[((self.first + client) % threads) as usize];
+            let owner = is_closed.then(|| {
+                let rows = trace.map_or(u64::MAX, |trace| share(trace.len() as u64, client, clients));
+                let budget = share(self.requests, client, clients).min(rows);
+                task.owners.push(Owner { stream: plan.stream(client), budget });
+                task.owners.len() as u32 - 1
+            });
+            self.seat(task, client, seed, owner);
+        }
+    }
+
+    /// When the requests of an open class are due.
+    fn due(&self, trace: Option<&Arc<Trace>>, seed: u64) -> Option<Due> {
+        match (&self.class.arrivals, trace) {
+            (Arrivals::Open(open), _) => Some(Due::Law(Schedule::new(open, seed))),
+            (Arrivals::Replay(Replay { speed: Speed::Times(times), .. }), Some(trace)) => {
+                Some(Due::Trace(Dues::new(Arc::clone(trace), *times)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Gives a client its connection, or one to every server, the first of which has its slots.
+    fn seat(&self, task: &mut Task, client: u64, seed: u64, owner: Option<u32>) {
+        let think = match self.class.arrivals {
+            Arrivals::Closed(think) => think,
+            _ => Think::None,
+        };
+        let doors = task.doors.len() as u64;
+        let connections = if self.load.spread == Spread::Every { doors } else { 1 };
+        let begun = task.seats.len() as u32;
+        for connection in 0..connections {
+            let door = ((self.first + client + connection) % doors) as u16;
+            // In an open load every connection has slots of its own: whichever is free takes the next request.
+            let depth = if connection == 0 || owner.is_none() { self.class.pipeline } else { 0 };
+            let next =
+                (connections > 1 && owner.is_some()).then(|| begun + ((connection + 1) % connections) as u32);
+            task.seats.push(Seat {
+                client: Client::new(seed, client, depth, think, door, self.number),
+                door,
+                group: task.groups.len() as u16 - 1,
+                owner,
+                next,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_units::PerSecond;
+
+    use super::*;
+    use crate::schedule::{Leg, Open, Process};
+
+    fn tasks_of(load: &Load) -> Vec<Task> {
+        assert_eq!(load.check(), Ok(()));
+        let doors: Arc<[Door]> = Door::all(load).unwrap().into();
+        let traces = load.parts().iter().map(|_| None).collect();
+        tasks(load, &doors, &traces, &Arc::new(Stop::default()))
+    }
+
+    fn class(name: &str, connections: u32) -> Class {
+        Class { name: name.to_owned(), connections, ..Class::default() }
+    }
+
+    fn open(rate: f64) -> Arrivals {
+        let legs = vec![Leg { from: PerSecond(rate), to: PerSecond(rate), seconds: 0.0 }];
+        Arrivals::Open(Open { process: Process::Paced, legs })
+    }
+
+    #[test]
+    fn every_client_sits_once_and_every_request_is_somebodys() {
+        let arrivals = open(100.0);
+        let classes = vec![class("a", 5), Class { arrivals, ..class("b", 2) }, class("c", 3)];
+        let load =
+            Load { connections: 10, threads: 4, classes, extent: Extent::Requests(103), ..Load::default() };
+        let tasks = tasks_of(&load);
+        let seats: usize = tasks.iter().map(|task| task.seats.len()).sum();
+        assert_eq!(seats, 10);
+        assert!(tasks.iter().all(|task| (2..=3).contains(&task.seats.len())));
+        let closed: u64 = tasks.iter().flat_map(|task| &task.owners).map(|owner| owner.budget).sum();
+        let opened: u64 = tasks
+            .iter()
+            .flat_map(|task| &task.groups)
+            .map(|group| if let Source::Open(arriving) = &group.source { arriving.budget } else { 0 })
+            .sum();
+        assert_eq!(closed + opened, 103);
+        for task in &tasks {
+            for seat in &task.seats {
+                let is_open = matches!(task.groups[usize::from(seat.group)].source, Source::Open(_));
+                assert_eq!(is_open, seat.owner.is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn a_client_that_asks_every_server_has_a_ring_of_connections() {
+        let targets = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"];
+        let targets = targets.iter().map(|text| text.parse().unwrap()).collect();
+        let load = Load { targets, spread: Spread::Every, connections: 2, ..Load::default() };
+        let tasks = tasks_of(&load);
+        let ring: Vec<_> =
+            tasks[0].seats.iter().map(|seat| (seat.door, seat.next, seat.client.free())).collect();
+        assert_eq!(
+            ring,
+            [
+                (0, Some(1), 1),
+                (1, Some(2), 0),
+                (2, Some(0), 0),
+                (1, Some(4), 1),
+                (2, Some(5), 0),
+                (0, Some(3), 0)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_class_sends_the_same_whatever_stands_beside_it() {
+        let alone = Load { connections: 2, classes: vec![class("a", 2)], ..Load::default() };
+        let beside = Load { connections: 5, classes: vec![class("b", 3), class("a", 2)], ..Load::default() };
+        let other = Load { connections: 2, classes: vec![class("b", 2)], ..Load::default() };
+        assert_eq!(seed(&alone, &alone.classes[0]), seed(&beside, &beside.classes[1]));
+        assert_ne!(seed(&alone, &alone.classes[0]), seed(&other, &other.classes[0]));
+    }
+}

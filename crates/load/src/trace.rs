@@ -1,0 +1,360 @@
+//! A recorded trace to be sent again: when each request came, what it asked, which keys it named, how large its value was.
+//!
+//! Two kinds of file are read. `rows.parquet`, as `krarup proxy --rows`, `krarup load --rows` and simulations write it, knows when requests came, what they
+//! asked, how many keys they named and how many bytes they had; it does not know the keys, so these are drawn by the workload's
+//! laws. A CSV file has a line for each request and knows them all:
+//!
+//! ```text
+//! time,op,key,size
+//! 0.000000,set,user:1,512
+//! 0.000310,get,user:1,
+//! 0.000420,get,user:1 user:2,
+//! ```
+//! `time` is in seconds from any beginning (`time_ms`, `time_us` and `time_ns` say so in the head), `op` a command by its name on the
+//! wire, `key` one key or several with blanks between, `size` the bytes of the value. `key` and `size` may be empty or left out; then they
+//! are drawn.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use krarup_record::Operation;
+use krarup_record::file::rows::Rows;
+use krarup_units::{Nanos, Stamp};
+use serde::{Deserialize, Serialize};
+
+use crate::keys::LONGEST_KEY;
+use crate::workload::{Command, LARGEST_VALUE, MOST_KEYS};
+
+/// A trace and how fast it is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    /// The file.
+    pub trace: PathBuf,
+    /// How fast.
+    pub speed: Speed,
+}
+
+/// How fast a trace is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speed {
+    /// Open: each request is due when it came, so many times as fast; 1 is as it was.
+    Times(f64),
+    /// Closed: each client takes its next one as soon as it has its answer.
+    Fastest,
+}
+
+/// Most requests of a trace: they are all in memory.
+pub const MOST_ROWS: usize = 100_000_000;
+
+/// One request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// When it came, counted from the first.
+    pub at: Nanos,
+    /// What it asked.
+    pub command: Command,
+    /// How many keys it named.
+    pub keys: u32,
+    /// Where these begin in the list of all names; none where they are not known.
+    named: Option<u32>,
+    /// Bytes of the value it stored, where that is known.
+    pub size: Option<u32>,
+}
+
+/// A trace in memory, in the order of time.
+#[derive(Debug, Default)]
+pub struct Trace {
+    rows: Vec<Row>,
+    /// The keys of all rows that name any, as places in `texts`.
+    names: Vec<u32>,
+    texts: Vec<Box<[u8]>>,
+}
+
+impl Trace {
+    /// Reads a file: Parquet or CSV, as its first bytes say.
+    ///
+    /// # Errors
+    /// In words, with the line where there are lines.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let mut file = File::open(path).map_err(|error| error.to_string())?;
+        let mut magic = [0; 4];
+        let is_parquet = file.read_exact(&mut magic).is_ok() && &magic == b"PAR1";
+        if is_parquet {
+            return Self::of_rows(&mut Rows::open(path).map_err(|error| error.problem.to_string())?);
+        }
+        Self::of_csv(File::open(path).map_err(|error| error.to_string())?)
+    }
+
+    fn of_rows(rows: &mut Rows) -> Result<Self, String> {
+        let mut trace = Self::default();
+        let mut too_many = false;
+        let seen = rows.for_each(|visit, _| {
+            let Some(command) = command(visit.operation) else { return };
+            too_many |= trace.rows.len() == MOST_ROWS;
+            if too_many {
+                return;
+            }
+            let keys = visit.keys.clamp(1, MOST_KEYS);
+            let size = stores(command).then(|| value_of(visit.bytes_in));
+            trace.rows.push(Row { at: Nanos(visit.received.0), command, keys, named: None, size });
+        });
+        seen.map_err(|problem| problem.to_string())?;
+        trace.in_order(too_many)
+    }
+
+    /// Reads CSV.
+    ///
+    /// # Errors
+    /// In words, with the line.
+    pub fn of_csv(input: impl Read) -> Result<Self, String> {
+        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(input);
+        let head = reader.headers().map_err(|error| error.to_string())?.clone();
+        let place = |name: &str| head.iter().position(|head| head.eq_ignore_ascii_case(name));
+        let units = [("time", 1e9), ("time_s", 1e9), ("time_ms", 1e6), ("time_us", 1e3), ("time_ns", 1.0)];
+        let time = units.iter().find_map(|&(name, scale)| Some((place(name)?, scale)));
+        let (Some((time, scale)), Some(op)) = (time, place("op")) else {
+            return Err("line 1: the head names no `time` and `op`; it is like time,op,key,size".to_owned());
+        };
+        let (key, size) = (place("key"), place("size"));
+        let mut trace = Self::default();
+        let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
+        for (number, record) in reader.records().enumerate() {
+            let record = record.map_err(|error| error.to_string())?;
+            let line = record.position().map_or(number as u64 + 2, csv::Position::line);
+            let wrong = |why: String| format!("line {line}: {why}");
+            let cell = |place: Option<usize>| place.and_then(|place| record.get(place)).unwrap_or("");
+            let at = nanos(cell(Some(time)), scale).map_err(wrong)?;
+            let name = cell(Some(op)).to_ascii_lowercase();
+            let command =
+                Command::from_name(&name).ok_or_else(|| wrong(format!("`{name}` is no command")))?;
+            let size = match cell(size) {
+                "" => None,
+                text => {
+                    let found = text.parse::<u32>().ok().filter(|&size| u64::from(size) <= LARGEST_VALUE);
+                    Some(found.ok_or_else(|| wrong(format!("`{text}` is no size of a value")))?)
+                }
+            };
+            let begun = trace.names.len();
+            for text in cell(key).split_ascii_whitespace() {
+                let text = text.as_bytes();
+                if text.len() > LONGEST_KEY || text.iter().any(u8::is_ascii_control) {
+                    return Err(wrong(format!("`{}` is no key", text.escape_ascii())));
+                }
+                let next = trace.texts.len() as u32;
+                let place = *known.entry(text.into()).or_insert(next);
+                if place == next {
+                    trace.texts.push(text.into());
+                }
+                trace.names.push(place);
+            }
+            let count = trace.names.len() - begun;
+            if count > MOST_KEYS as usize || (count > 1 && !matches!(command, Command::Get | Command::Mget)) {
+                return Err(wrong(format!("{count} keys are too many for a {name}")));
+            }
+            if trace.rows.len() == MOST_ROWS {
+                return trace.in_order(true);
+            }
+            let named = (count > 0).then_some(begun as u32);
+            trace.rows.push(Row { at, command, keys: (count as u32).max(1), named, size });
+        }
+        trace.in_order(false)
+    }
+
+    /// By time, counted from the first. Rows of a proxy are in the order of their replies.
+    fn in_order(mut self, too_many: bool) -> Result<Self, String> {
+        if too_many {
+            return Err(format!("it has more than {MOST_ROWS} requests"));
+        }
+        self.rows.sort_by_key(|row| row.at);
+        let Some(first) = self.rows.first().map(|row| row.at) else {
+            return Err("there is no request in it".to_owned());
+        };
+        self.rows.iter_mut().for_each(|row| row.at = row.at.saturating_sub(first));
+        Ok(self)
+    }
+
+    /// How many requests there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none; a trace that was read has one at least.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Request `number`, from zero.
+    pub fn row(&self, number: usize) -> Option<Row> {
+        self.rows.get(number).copied()
+    }
+
+    /// The keys a row names, as numbers for [`Self::text`]; none where they are not known.
+    pub fn names(&self, row: &Row) -> Option<&[u32]> {
+        let begin = row.named? as usize;
+        self.names.get(begin..begin + row.keys as usize)
+    }
+
+    /// A key's text.
+    pub fn text(&self, name: u64) -> &[u8] {
+        self.texts.get(name as usize).map_or(b"", |text| text)
+    }
+}
+
+/// When the requests of a trace are due at a speed: at/speed, each by itself, so nothing drifts.
+#[derive(Clone, Debug)]
+pub struct Dues {
+    trace: Arc<Trace>,
+    speed: f64,
+    next: usize,
+}
+
+impl Dues {
+    /// From the first request on; `speed` above 0.
+    pub fn new(trace: Arc<Trace>, speed: f64) -> Self {
+        Self { trace, speed, next: 0 }
+    }
+}
+
+impl Iterator for Dues {
+    type Item = Stamp;
+
+    fn next(&mut self) -> Option<Stamp> {
+        self.nth(0)
+    }
+
+    fn nth(&mut self, skip: usize) -> Option<Stamp> {
+        let row = self.trace.row(self.next.saturating_add(skip))?;
+        self.next += skip + 1;
+        let exact = if self.speed == 1.0 { row.at.0 } else { (row.at.0 as f64 / self.speed).round() as u64 };
+        Some(Stamp(exact))
+    }
+}
+
+fn nanos(text: &str, scale: f64) -> Result<Nanos, String> {
+    let wrong = || format!("`{text}` is no time");
+    if scale == 1.0 {
+        return text.parse().map(Nanos).map_err(|_| wrong());
+    }
+    match text.parse::<f64>() {
+        Ok(value) if value >= 0.0 && value * scale < 9e18 => Ok(Nanos((value * scale).round() as u64)),
+        _ => Err(wrong()),
+    }
+}
+
+/// What is sent for an operation of a record; nothing for those that ask for no key.
+fn command(operation: Operation) -> Option<Command> {
+    Some(match operation {
+        Operation::Get => Command::Get,
+        Operation::MultiGet => Command::Mget,
+        Operation::Set => Command::Set,
+        Operation::Add => Command::Add,
+        Operation::Replace => Command::Replace,
+        Operation::Append => Command::Append,
+        Operation::Prepend => Command::Prepend,
+        // Its unique is not in the record: it is fetched first, and that is no request of the trace.
+        Operation::Cas => Command::Set,
+        Operation::Delete => Command::Delete,
+        Operation::Incr => Command::Incr,
+        Operation::Decr => Command::Decr,
+        Operation::Touch => Command::Touch,
+        Operation::Gat => Command::Gat,
+        _ => return None,
+    })
+}
+
+fn stores(command: Command) -> bool {
+    matches!(
+        command,
+        Command::Set | Command::Add | Command::Replace | Command::Append | Command::Prepend | Command::Cas
+    )
+}
+
+/// How large the value of a request of so many bytes is about: less the line of a short key and the two line ends.
+fn value_of(bytes: u64) -> u32 {
+    const FRAMING: u64 = "set key-0000 0 0 100\r\n\r\n".len() as u64;
+    u32::try_from(bytes.saturating_sub(FRAMING).min(LARGEST_VALUE)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_record::file::Run;
+    use krarup_record::file::rows::RowSink;
+    use krarup_record::{ServerVisit, Visit};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_requests_in_the_order_of_time() {
+        let text = "time_ms,op,key,size\n5,get,a b,\n1,set,a,100\n3.5,delete,b,\n3.5,get,,\n";
+        let trace = Trace::of_csv(text.as_bytes()).unwrap();
+        let rows: Vec<_> = (0..trace.len()).filter_map(|number| trace.row(number)).collect();
+        let seen: Vec<_> =
+            rows.iter().map(|row| (row.at.0 / 100_000, row.command.name(), row.keys, row.size)).collect();
+        assert_eq!(
+            seen,
+            [(0, "set", 1, Some(100)), (25, "delete", 1, None), (25, "get", 1, None), (40, "get", 2, None)]
+        );
+        let keys = |row: &Row| -> Vec<&[u8]> {
+            trace.names(row).into_iter().flatten().map(|&name| trace.text(u64::from(name))).collect()
+        };
+        assert_eq!(keys(&rows[3]), [b"a", b"b"]);
+        assert_eq!(trace.names(&rows[2]), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, words) in [
+            ("op,key\nget,a\n", "line 1"),
+            ("time,op\n", "no request"),
+            ("time,op\n1,get\nx,get\n", "line 3: `x` is no time"),
+            ("time,op\n1,got\n", "line 2: `got`"),
+            ("time,op,key\n1,set,a b\n", "line 2: 2 keys"),
+            ("time,op,size\n1,set,-1\n", "line 2: `-1`"),
+            ("time_ns,op\n-1,get\n", "line 2: `-1`"),
+        ] {
+            let error = Trace::of_csv(text.as_bytes()).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn due_times_are_those_of_the_trace_scaled_each_by_itself() {
+        let trace = Arc::new(Trace::of_csv(&b"time_ns,op\n10,get\n13,get\n20,get\n"[..]).unwrap());
+        let dues = |speed| Dues::new(Arc::clone(&trace), speed).map(|stamp| stamp.0).collect::<Vec<_>>();
+        assert_eq!(dues(1.0), [0, 3, 10]);
+        assert_eq!(dues(0.5), [0, 6, 20]);
+        assert_eq!(dues(2.0), [0, 2, 5]);
+        assert_eq!(Dues::new(Arc::clone(&trace), 1.0).nth(2), Some(Stamp(10)));
+        assert_eq!(Dues::new(trace, 1.0).nth(3), None);
+    }
+
+    #[test]
+    fn rows_of_a_proxy_are_a_trace_without_keys() {
+        let mut sink = RowSink::new(Vec::new(), Run { epoch_unix: Nanos(0) }).unwrap();
+        for (received, operation, keys, bytes) in
+            [(900, Operation::Set, 1, 124), (500, Operation::MultiGet, 3, 40), (700, Operation::Other, 0, 9)]
+        {
+            let mut visit = Visit::at(Stamp(received), operation);
+            (visit.keys, visit.bytes_in) = (keys, bytes);
+            sink.push(&visit, &[ServerVisit::ok(0, Stamp(received), Stamp(received))]).unwrap();
+        }
+        let (bytes, _) = sink.finish().unwrap();
+        let trace = Trace::of_rows(&mut Rows::from_bytes(bytes).unwrap()).unwrap();
+        let first = Row { at: Nanos(0), command: Command::Mget, keys: 3, named: None, size: None };
+        let second = Row { at: Nanos(400), command: Command::Set, keys: 1, named: None, size: Some(100) };
+        assert_eq!(trace.rows, [first, second]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_reader_panic(text in "(time|time_ns),op,key,size\n([0-9.-]{0,4},(get|set|x),[a-c ]{0,4},[0-9]{0,3}\n){0,5}") {
+            let _ = Trace::of_csv(text.as_bytes());
+        }
+    }
+}
