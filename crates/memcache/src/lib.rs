@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod find;
 mod limits;
 mod number;
 pub mod request;

@@ -17,6 +17,14 @@ pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
+/// A blank, the number without sign that follows it, and the rest, which begins with another blank or is empty.
+pub(crate) fn blank_and_unsigned(text: &[u8]) -> Option<(u64, &[u8])> {
+    let text = text.strip_prefix(b" ")?;
+    let length = text.iter().position(|&byte| byte == b' ').unwrap_or(text.len());
+    let (number, rest) = text.split_at(length);
+    Some((unsigned(number)?, rest))
+}
+
 /// Whether every memcached reads these digits alike: later ones take no plus sign and no long row of zeros.
 pub(crate) fn plain(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);

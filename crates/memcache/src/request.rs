@@ -1,8 +1,6 @@
 //! What a client may ask, and how it is read from its bytes.
 
-use memchr::memchr;
-
-use crate::{Limits, Parsed, number};
+use crate::{Limits, Parsed, find, number};
 
 mod meta;
 mod text;

@@ -1,9 +1,7 @@
 //! What a server may answer, and how it is read from its bytes.
 
-use memchr::memchr;
-
 use crate::request::MetaCommand;
-use crate::{Parsed, number};
+use crate::{Parsed, find, number};
 
 mod meta;
 
@@ -177,7 +175,7 @@ fn cut_line(bytes: &[u8], start: usize) -> Line<'_> {
 fn cut_line_within(bytes: &[u8], start: usize, longest: usize) -> Line<'_> {
     let rest = &bytes[start..];
     let within = &rest[..rest.len().min(longest)];
-    match memchr(b'\n', within) {
+    match find::first(b'\n', within) {
         Some(newline) => {
             let text = &within[..newline];
             Line::Whole { text: text.strip_suffix(b"\r").unwrap_or(text), end: start + newline + 1 }
@@ -298,15 +296,15 @@ struct Header<'a> {
 impl<'a> Header<'a> {
     fn of(line: &'a [u8]) -> Option<Self> {
         let line = line.strip_prefix(b"VALUE ")?;
-        let (key, rest) = line.split_at(memchr(b' ', line)?);
-        let mut numbers = rest[1..].split(|&byte| byte == b' ');
-        let flags = number::unsigned_32(numbers.next()?)?;
-        let length = number::unsigned_32(numbers.next()?)? as usize;
-        let unique = match numbers.next() {
-            Some(text) => Some(number::unsigned(text)?),
-            None => None,
+        let (key, rest) = line.split_at(find::first(b' ', line)?);
+        let (flags, rest) = number::blank_and_unsigned(rest)?;
+        let (length, rest) = number::blank_and_unsigned(rest)?;
+        let (unique, rest) = match rest {
+            [] => (None, rest),
+            _ => number::blank_and_unsigned(rest).map(|(unique, rest)| (Some(unique), rest))?,
         };
-        (!key.is_empty() && numbers.next().is_none()).then_some(Self { key, flags, length, unique })
+        let (flags, length) = (u32::try_from(flags).ok()?, u32::try_from(length).ok()? as usize);
+        (!key.is_empty() && rest.is_empty()).then_some(Self { key, flags, length, unique })
     }
 }
 
@@ -355,7 +353,7 @@ impl<'a> Reply<'a> {
 
     /// The one line of an answer that has one, without its end; of others, their first.
     pub fn line(&self) -> &'a [u8] {
-        let end = memchr(b'\n', self.bytes).unwrap_or(self.bytes.len());
+        let end = find::first(b'\n', self.bytes).unwrap_or(self.bytes.len());
         let line = &self.bytes[..end];
         line.strip_suffix(b"\r").unwrap_or(line)
     }

@@ -82,7 +82,7 @@ mod tests {
         while now < Stamp(10_000_000_000) {
             if hold.begins(5, now).is_some() {
                 now = now + each;
-                held = held + each;
+                held += each;
                 hold.ended(each, now);
             } else {
                 now = now + Nanos::from_micros(50);

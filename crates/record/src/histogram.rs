@@ -9,6 +9,7 @@
 use hdrhistogram::Histogram;
 use krarup_units::{Nanos, Seconds};
 
+use crate::counts::Counts;
 use crate::stamps::{self, Definition};
 use crate::tally::add;
 use crate::visit::named;
@@ -63,7 +64,7 @@ impl Quantity {
 /// One quantity's distribution: to three digits, its count, sum, least and greatest value exactly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    histogram: Histogram<u64>,
+    counts: Counts,
     sum: u64,
     least: u64,
     greatest: u64,
@@ -105,14 +106,14 @@ impl Default for Distribution {
 impl Distribution {
     /// Of no value. Takes 230 KB of address space, of which only the pages with values become memory.
     pub fn new() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LONGEST.0, DIGITS).expect("the bounds are constants");
-        Self { histogram, sum: 0, least: u64::MAX, greatest: 0, clamped: 0 }
+        Self { counts: Counts::new(LONGEST.0), sum: 0, least: u64::MAX, greatest: 0, clamped: 0 }
     }
 
     /// From a histogram of the range of all distributions, and what was known exactly beside it.
-    pub(crate) fn from_parts(histogram: Histogram<u64>, exact: Exact) -> Self {
+    pub(crate) fn from_parts(histogram: &Histogram<u64>, exact: Exact) -> Self {
         let Exact { sum, least, greatest, clamped } = exact;
-        Self { histogram, sum: sum.0, least: least.0, greatest: greatest.0, clamped }
+        let counts = Counts::from_histogram(histogram, LONGEST.0);
+        Self { counts, sum: sum.0, least: least.0, greatest: greatest.0, clamped }
     }
 
     /// Counts one value.
@@ -122,12 +123,12 @@ impl Distribution {
         self.least = self.least.min(value.0);
         self.greatest = self.greatest.max(value.0);
         self.clamped += u64::from(value > LONGEST);
-        self.histogram.saturating_record(value.0.min(LONGEST.0));
+        self.counts.add(value.0);
     }
 
     /// Adds what another distribution counted.
     pub fn merge(&mut self, other: &Self) {
-        self.histogram.add(&other.histogram).expect("all distributions have one range");
+        self.counts.merge(&other.counts);
         add(&mut self.sum, other.sum);
         self.least = self.least.min(other.least);
         self.greatest = self.greatest.max(other.greatest);
@@ -136,13 +137,13 @@ impl Distribution {
 
     /// Forgets all values, keeps the memory.
     pub fn reset(&mut self) {
-        self.histogram.reset();
+        self.counts.reset();
         (self.sum, self.least, self.greatest, self.clamped) = (0, u64::MAX, 0, 0);
     }
 
     /// How many values there are.
     pub fn count(&self) -> u64 {
-        self.histogram.len()
+        self.counts.total()
     }
 
     /// What is known exactly.
@@ -162,13 +163,13 @@ impl Distribution {
 
     /// The standard deviation, to the histogram's digits. `None` with fewer than two values.
     pub fn deviation(&self) -> Option<Seconds> {
-        (self.count() > 1).then(|| self.histogram.stdev() / 1e9)
+        (self.count() > 1).then(|| self.counts.deviation() / 1e9)
     }
 
     /// The least value that at least the share `quantile` (0 to 1) of all values does not exceed, to the histogram's
     /// digits, never above the greatest value unless that was clamped. `None` without values.
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
-        let value = || self.histogram.value_at_quantile(quantile).min(self.greatest);
+        let value = || self.counts.quantile(quantile).min(self.greatest);
         (self.count() > 0).then(|| Nanos(value()))
     }
 
@@ -179,10 +180,9 @@ impl Distribution {
         let total = self.count() as f64;
         let mut buckets: Vec<Bucket> = Vec::new();
         let mut below = 0;
-        for step in self.histogram.iter_recorded() {
-            let count = step.count_at_value();
+        for (middle, count) in self.counts.iter() {
             below += count;
-            let from = self.histogram.median_equivalent(step.value_iterated_to()) / width * width;
+            let from = middle / width * width;
             let cumulative = below as f64 / total;
             match buckets.last_mut().filter(|last| last.from.0 == from) {
                 Some(last) => (last.count, last.cumulative) = (last.count + count, cumulative),
@@ -194,9 +194,14 @@ impl Distribution {
         buckets
     }
 
-    /// The histogram itself, for what is not offered here.
-    pub fn histogram(&self) -> &Histogram<u64> {
-        &self.histogram
+    /// For each of `bounds`, which rise, how many values it is not exceeded by, to the histogram's digits.
+    pub fn up_to(&self, bounds: &[u64]) -> Vec<u64> {
+        self.counts.up_to(bounds)
+    }
+
+    /// The same as a histogram of the library, for what is not offered here. It is made anew at each call.
+    pub fn histogram(&self) -> Histogram<u64> {
+        self.counts.histogram()
     }
 }
 

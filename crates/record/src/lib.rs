@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod counts;
 pub mod file;
 pub mod histogram;
 pub mod holds;

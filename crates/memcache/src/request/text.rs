@@ -2,7 +2,7 @@
 
 use super::{
     Arithmetic, BAD_CHUNK, BAD_DELETE, BAD_DELTA, BAD_EXPTIME, BAD_FORMAT, ERROR, Keys, LINE_TOO_LONG,
-    Limits, MetaCommand, NO_BINARY, Parsed, Refusal, Request, Retrieval, Retrieve, Storage, Store, memchr,
+    Limits, MetaCommand, NO_BINARY, Parsed, Refusal, Request, Retrieval, Retrieve, Storage, Store, find,
     meta, number,
 };
 
@@ -12,8 +12,16 @@ pub(super) type Outcome<'a> = Parsed<Request<'a>, Refusal<'a>>;
 const MOST_WORDS: usize = 8;
 
 /// The words of a line. memcached parts them by blanks only: a tab belongs to a word.
-pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|&byte| byte == b' ').filter(|word| !word.is_empty())
+pub(super) fn words(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        while let [b' ', rest @ ..] = line {
+            line = rest;
+        }
+        let end = find::first(b' ', line).unwrap_or(line.len());
+        let (word, rest) = line.split_at(end);
+        line = rest;
+        (end > 0).then_some(word)
+    })
 }
 
 /// A command line, its words found, its line end put aside.
@@ -24,6 +32,8 @@ pub(super) struct Line<'a> {
     pub(super) used: usize,
     /// The line without its end.
     pub(super) text: &'a [u8],
+    /// Whether there is a NUL in it.
+    nul: bool,
 }
 
 /// The words of a line that is not a retrieval.
@@ -64,10 +74,10 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Outcome<'a> {
     };
     // Commands are told apart by their first word; the usual ones have it at the very front.
     let start = line.text.iter().position(|&byte| byte != b' ').unwrap_or(line.text.len());
-    let end = memchr(b' ', &line.text[start..]).map_or(line.text.len(), |length| start + length);
+    let end = find::first(b' ', &line.text[start..]).map_or(line.text.len(), |length| start + length);
     let rest = &line.text[end..];
     let command = &line.text[start..end];
-    if memchr(0, line.text).is_some() {
+    if line.nul {
         // memcached takes a NUL for the line's end, or not, depending on where it stands. Guessing what
         // it would do with the rest is how answers get out of step.
         return line.answer(false, BAD_FORMAT);
@@ -119,17 +129,17 @@ fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Line<'a>, Outcome<'a
     }
     // A line within the common bound is found without asking what it is.
     let bound = limits.line.min(bytes.len().saturating_sub(1));
-    let found = memchr(b'\n', &bytes[..bytes.len().min(bound + 1)]);
-    let newline = match found {
-        Some(newline) => newline,
+    let found = find::line_feed(&bytes[..bytes.len().min(bound + 1)]);
+    let (newline, nul) = match found {
+        Some(found) => found,
         None if bytes.len() <= limits.line => return Err(Parsed::Incomplete { needed: bytes.len() + 1 }),
         None => {
             if !begins_retrieval(bytes, limits) {
                 return Err(Parsed::Invalid(Refusal::Close { reply: b"" }));
             }
             let within = bytes.len().min(limits.retrieval_line + 1);
-            match memchr(b'\n', &bytes[..within]) {
-                Some(newline) => newline,
+            match find::line_feed(&bytes[..within]) {
+                Some(found) => found,
                 None if bytes.len() <= limits.retrieval_line => {
                     return Err(Parsed::Incomplete { needed: bytes.len() + 1 });
                 }
@@ -138,7 +148,7 @@ fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Line<'a>, Outcome<'a
         }
     };
     let text = &bytes[..newline];
-    Ok(Line { bytes, used: newline + 1, text: text.strip_suffix(b"\r").unwrap_or(text) })
+    Ok(Line { bytes, used: newline + 1, text: text.strip_suffix(b"\r").unwrap_or(text), nul })
 }
 
 /// Whether a line that is longer than the common bound is one of those that may be long. There may be some blanks before its

@@ -96,19 +96,8 @@ pub(super) struct Times {
 
 impl Times {
     pub(super) fn of(distribution: &Distribution, buckets: bool) -> Self {
-        let histogram = distribution.histogram();
         let exact = distribution.exact();
-        let mut below = 0;
-        let mut from = 0;
-        let mut up_to = |bound: u64| {
-            // Past the greatest there is nothing to count.
-            if from <= exact.greatest.0 {
-                below += histogram.count_between(from, bound.min(exact.greatest.0));
-                from = histogram.next_non_equivalent(bound);
-            }
-            below
-        };
-        let up_to = if buckets { BOUNDS.iter().map(|bound| up_to(*bound)).collect() } else { Vec::new() };
+        let up_to = if buckets { distribution.up_to(&BOUNDS) } else { Vec::new() };
         Self { up_to, count: distribution.count(), sum: exact.sum }
     }
 }

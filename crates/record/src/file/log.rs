@@ -67,13 +67,14 @@ impl<W: Write> LogWriter<W> {
                 "#[Krarup {operation}.{quantity} start_ns={} length_ns={} sum_ns={} least_ns={} greatest_ns={} clamped={}]",
                 start.0, length.0, exact.sum.0, exact.least.0, exact.greatest.0, exact.clamped
             )?;
+            let histogram = distribution.histogram();
             writeln!(
                 self.out,
                 "Tag={operation}.{quantity},{:.3},{:.3},{:.3},{}",
                 Nanos(start.0).as_seconds(),
                 length.as_seconds(),
-                distribution.histogram().max() as f64 / MAX_VALUE_DIVISOR,
-                encode(distribution.histogram())
+                histogram.max() as f64 / MAX_VALUE_DIVISOR,
+                encode(&histogram)
             )?;
         }
         self.out.flush()?;
@@ -101,7 +102,7 @@ impl Packed {
     pub fn of(distribution: &Distribution) -> Self {
         let exact = distribution.exact();
         Self {
-            hdr: encode(distribution.histogram()),
+            hdr: encode(&distribution.histogram()),
             sum_ns: exact.sum.0,
             least_ns: exact.least.0,
             greatest_ns: exact.greatest.0,
@@ -120,7 +121,7 @@ impl Packed {
             greatest: Nanos(self.greatest_ns),
             clamped: self.clamped,
         };
-        Ok(Distribution::from_parts(decode(&self.hdr)?, exact))
+        Ok(Distribution::from_parts(&decode(&self.hdr)?, exact))
     }
 }
 
@@ -187,7 +188,7 @@ pub fn read(mut input: impl Read) -> Result<Log, Problem> {
                     return Err(wrong("the tag is not that of the exact figures before it"));
                 }
                 let histogram = decode(interval.encoded_histogram()).map_err(|why| wrong(&why))?;
-                entries.push(noted.entry(histogram));
+                entries.push(noted.entry(&histogram));
             }
             Some(Ok(LogEntry::StartTime(_) | LogEntry::BaseTime(_))) | None => {}
             Some(Err(_)) => return Err(wrong("neither a comment nor a histogram")),
@@ -239,7 +240,7 @@ impl Noted {
         format!("{}.{}", self.operation, self.quantity)
     }
 
-    fn entry(self, histogram: Histogram<u64>) -> Entry {
+    fn entry(self, histogram: &Histogram<u64>) -> Entry {
         Entry {
             start: self.start,
             length: self.length,
