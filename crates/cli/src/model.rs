@@ -127,20 +127,27 @@ impl UnitArg {
     }
 }
 
+/// How the times and the workers of a CSV file are meant.
 #[derive(Args)]
-struct CalibrateArgs {
-    /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or folders of runs: load.json (krarup
-    /// load --json) and what krarup proxy --stats-dir wrote, or of many such
-    #[arg(value_name = "ROWS", required = true)]
-    rows: Vec<PathBuf>,
+struct CsvArgs {
     /// Unit of times whose column does not name one
     #[arg(long, value_enum, default_value = "s")]
     unit: UnitArg,
     /// Middlewares, where a column `wt` counts the workers of one
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     middlewares: u64,
-    /// Cores of a middleware: offers the form of curve that knows them
-    #[arg(long, value_name = "COUNT")]
+}
+
+#[derive(Args)]
+struct CalibrateArgs {
+    /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or folders of runs: load.json (krarup
+    /// load --json) and what krarup proxy --stats-dir wrote, or of many such
+    #[arg(value_name = "ROWS", required = true)]
+    rows: Vec<PathBuf>,
+    #[command(flatten)]
+    csv: CsvArgs,
+    /// Cores of a middleware [default: what its records say, or the column `cores` of the CSV]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     cores: Option<u32>,
     /// Also tell what a link of this bandwidth carries of the recorded requests, such as 101Mbit/s
     #[arg(long, value_name = "BANDWIDTH", value_parser = form::parse_bandwidth)]
@@ -193,12 +200,8 @@ struct CompareArgs {
     /// Measured rows: as for calibrate; beside a network, CSV with population, throughput and response suffices
     #[arg(value_name = "ROWS", required = true)]
     rows: Vec<PathBuf>,
-    /// Unit of times whose column does not name one
-    #[arg(long, value_enum, default_value = "s")]
-    unit: UnitArg,
-    /// Middlewares, where a column `wt` counts the workers of one
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    middlewares: u64,
+    #[command(flatten)]
+    csv: CsvArgs,
     #[command(flatten)]
     output: Output,
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::Value;
@@ -17,14 +18,20 @@ fn run(words: &[&str]) -> Ended {
     ended
 }
 
-/// One run: so many clients before a proxy with so many workers; its records in a folder of their own.
-fn measure(store: &Program, folder: &Path, clients: &str, workers: &str, flags: &[&str]) {
+/// One run: so many clients before a proxy with so many workers for so many seconds; its records in a folder of their own.
+fn measure(
+    store: SocketAddr,
+    folder: &Path,
+    (clients, workers): (&str, &str),
+    seconds: &str,
+    flags: &[&str],
+) {
     fs::create_dir_all(folder).unwrap();
     let stats = [&["--workers", workers, "--stats-dir", folder.to_str().unwrap()], flags].concat();
-    let proxy = Program::proxy(&[store.address()], &stats);
+    let proxy = Program::proxy(&[store], &stats);
     let (target, result) = (proxy.address().to_string(), folder.join("load.json"));
     let load = ["load", "--servers", &target, "--connections", clients, "--ratio", "1:1"];
-    let extent = ["--seconds", "0.5", "--warm-up", "100ms", "--json", result.to_str().unwrap()];
+    let extent = ["--seconds", seconds, "--warm-up", "100ms", "--json", result.to_str().unwrap()];
     run(&[&load[..], &extent].concat());
     assert!(proxy.stop().success);
 }
@@ -36,7 +43,8 @@ fn recorded_runs_become_a_model() {
     let store = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
     let configurations = [("1", "2"), ("2", "2"), ("6", "2"), ("12", "4"), ("24", "8")];
     for (clients, workers) in configurations {
-        measure(&store, &runs.join(format!("{clients:0>2}-{workers}")), clients, workers, &["--rows"]);
+        let folder = runs.join(format!("{clients:0>2}-{workers}"));
+        measure(store.address(), &folder, (clients, workers), "0.5", &["--rows"]);
     }
     let (folder, model) = (runs.to_str().unwrap(), here.join("model.json"));
     let model = model.to_str().unwrap();
@@ -68,6 +76,70 @@ fn recorded_runs_become_a_model() {
     assert_eq!(predicted["calibrated_on"].as_array().map(Vec::len), Some(configurations.len()));
     let compared = run(&["model", "compare", model, folder, "--json"]).json();
     assert!(compared["mean_error"].is_null(), "all rows were used: no evidence");
+}
+
+/// Without rows the proxy's windows of one second are what there is: those that lie wholly within what the clients measured.
+#[test]
+fn runs_that_kept_no_rows_become_a_model_by_their_windows() {
+    let here = fresh("recorded-windows");
+    let runs = here.join("runs");
+    let store = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let configurations = [("2", "2"), ("6", "2"), ("12", "4")];
+    // At once, each before its own proxy: a whole window takes more than a second.
+    std::thread::scope(|scope| {
+        for configuration in configurations {
+            let (store, folder) = (store.address(), runs.join(format!("{:0>2}", configuration.0)));
+            scope.spawn(move || measure(store, &folder, configuration, "2.5", &[]));
+        }
+    });
+    let model = here.join("model.json");
+    let words = ["model", "calibrate", runs.to_str().unwrap(), "--out", model.to_str().unwrap(), "--json"];
+    let calibration: Value = run(&words).json();
+    let rows = calibration["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), configurations.len());
+    let cores = std::thread::available_parallelism().unwrap().get() as u64;
+    for (row, (clients, workers)) in rows.iter().zip(configurations) {
+        assert_eq!(
+            (row["population"].to_string(), row["workers"].to_string()),
+            (clients.into(), workers.into())
+        );
+        assert_eq!(row["cores"].as_u64(), Some(cores), "the proxy wrote down what machine it had");
+        let folder = runs.join(format!("{clients:0>2}"));
+        assert!(!folder.join("rows.parquet").exists());
+        let number = |name: &str| row[name].as_f64().unwrap();
+        let found = (number("response"), number("wait"));
+        let possible = means_of_windows(&folder.join("windows.csv"));
+        let same = |(response, wait): &(f64, f64)| {
+            (response / found.0 - 1.0).abs() < 1e-9 && (wait - found.1).abs() < 1e-9 * response
+        };
+        assert!(possible.iter().any(same), "{found:?} is the mean of no windows: {possible:?}");
+    }
+}
+
+/// Response and queue time in seconds, the mean over each stretch of a proxy's windows, computed by hand.
+fn means_of_windows(path: &Path) -> Vec<(f64, f64)> {
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines();
+    let heads: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let columns = ["start_ns", "count", "response_time_ns", "queue_time_ns"];
+    let columns = columns.map(|name| heads.iter().position(|head| *head == name).unwrap());
+    let mut windows: Vec<[u64; 4]> = Vec::new();
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [start, count, response, queue] = columns.map(|column| cells[column].parse::<u64>().unwrap());
+        match windows.last_mut() {
+            Some(last) if last[0] == start => {
+                *last = [start, last[1] + count, last[2] + response, last[3] + queue];
+            }
+            _ => windows.push([start, count, response, queue]),
+        }
+    }
+    let stretches = (0..windows.len()).flat_map(|from| (from + 1..=windows.len()).map(move |to| (from, to)));
+    let mean = |(from, to): (usize, usize)| {
+        let sum = |part: usize| windows[from..to].iter().map(|window| window[part]).sum::<u64>() as f64;
+        (sum(2) / sum(1) / 1e9, sum(3) / sum(1) / 1e9)
+    };
+    stretches.map(mean).filter(|(response, _)| response.is_finite()).collect()
 }
 
 #[test]

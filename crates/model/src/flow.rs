@@ -62,6 +62,8 @@ pub enum Curve {
         /// Number of cores.
         cores: f64,
     },
+    /// The mean of curves with their weights, where it is not known which of them holds.
+    Mean(Vec<(f64, Curve)>),
 }
 
 impl Curve {
@@ -101,6 +103,10 @@ impl Curve {
                 let waking = if idle { *waking } else { 0.0 };
                 constant + slope * busy + (shared + waking) * crowded
             }
+            Self::Mean(curves) => {
+                let weights: f64 = curves.iter().map(|(weight, _)| weight).sum();
+                curves.iter().map(|(weight, curve)| weight * curve.at(busy, idle)).sum::<f64>() / weights
+            }
         }
     }
 
@@ -129,6 +135,7 @@ impl Curve {
                 *shared *= factor;
                 *waking *= factor;
             }
+            Self::Mean(curves) => curves.iter_mut().for_each(|(_, curve)| *curve = curve.scaled(factor)),
         }
         scaled
     }

@@ -42,6 +42,9 @@ pub struct Summary {
     pub histogram: Buckets,
     /// Processor time this process took, user and system, in seconds.
     pub cpu_seconds: Option<Seconds>,
+    /// Processors this process could use; none where nobody looked.
+    #[serde(default)]
+    pub cores: Option<u32>,
 }
 
 /// One operation, or all.
@@ -171,6 +174,7 @@ impl Summary {
             windows: windows(core, stopped),
             histogram: buckets(distributions[place(Quantity::Response)].as_ref()),
             cpu_seconds: None,
+            cores: None,
         }
     }
 }

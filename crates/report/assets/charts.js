@@ -60,7 +60,7 @@ function xRange(panel) {
   if (panel.bucket) return [first, last + panel.bucket];
   if (panel.x.log) return [first / 1.12, last * 1.12];
   if (panel.mark === "points") return [0, (panel.diagonal ? Math.max(last, topOf(panel)) : last) * 1.05];
-  if (panel.x.levels) return [0, last * 1.03];
+  if (panel.x.levels || panel.series.some((series) => series.mark)) return [0, last * 1.03];
   return first === last ? [first - 0.5, last + 0.5] : [first, last];
 }
 
@@ -222,7 +222,7 @@ function build(figure, chart, panel, holder) {
       width: 2,
       spanGaps: Boolean(panel.x.levels), // no measurement at a level is a hole in the plan, in a second it is a fact
       points: { show: false },
-      ...(panel.mark === "line" ? {} : { paths: () => null }),
+      ...(panel.mark === "line" && series.mark !== "points" ? {} : { paths: () => null }),
     }))],
     hooks: {
       draw: [(u) => {

@@ -65,7 +65,8 @@ function drawPoints(u, panel) {
           ctx.lineTo(left + cap, upper);
           ctx.stroke();
         }
-        if (!many) drawMarker(ctx, MARK_SHAPES[index % 4], left, top, (panel.mark === "points" ? 4 : 3.2) * DOTS());
+        if (series.mark === "points" || panel.mark === "points") drawMarker(ctx, MARK_SHAPES[index % 4], left, top, 4 * DOTS());
+        else if (!many && series.mark !== "curve") drawMarker(ctx, MARK_SHAPES[index % 4], left, top, 3.2 * DOTS());
       });
     }
   });
@@ -143,7 +144,10 @@ function drawDiagonal(u) {
 function labelHeights(u, panel) {
   const labels = [];
   let base = 0;
-  for (const { series } of visible(u, panel)) {
+  const shownSeries = visible(u, panel);
+  const named = new Set(shownSeries.filter(({ series }) => series.mark !== "points").map(({ series }) => series.tint));
+  for (const { series } of shownSeries) {
+    if (series.mark === "points" && named.has(series.tint)) continue; // the curve they belong to has its name there
     const [first, last] = u.series[0].idxs;
     let place = last;
     while (place >= first && series.values[place] == null) place -= 1;

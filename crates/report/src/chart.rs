@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::document::Measured;
-use crate::figures::{Axis, Figure, Histogram, Lines, Plot, Scatter, StackedBars, TimeSeries, Tint};
+use crate::figures::{Axis, Figure, Histogram, Lines, Mark, Plot, Scatter, StackedBars, TimeSeries, Tint};
 use crate::quantity::Unit;
 
 /// One figure for `assets/charts.js`. Numbers are in base units; the script chooses what to show them in.
@@ -47,6 +47,9 @@ struct Side {
 struct Series {
     name: String,
     tint: String,
+    /// `curve` or `points`, where it is not both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mark: Option<&'static str>,
     values: Vec<Option<f64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     low: Option<Vec<Option<f64>>>,
@@ -112,6 +115,7 @@ fn estimates(name: &str, colour: Tint, estimates: &[Option<Measured>]) -> Series
     Series {
         name: name.to_owned(),
         tint: tint(colour),
+        mark: None,
         values: estimates.iter().map(|e| e.and_then(|e| short(e.value))).collect(),
         low: end(|(low, _)| low),
         high: end(|(_, high)| high),
@@ -128,7 +132,7 @@ fn line_panels(lines: &Lines) -> Vec<Panel> {
     let panel = |(index, y): (usize, &Axis)| Panel {
         title: y.title.clone(),
         mark: "line",
-        x: Side { levels: true, ..side(&lines.x) },
+        x: Side { levels: lines.series.iter().all(|series| series.mark == Mark::Joined), ..side(&lines.x) },
         y: side(y),
         series: lines
             .series
@@ -137,7 +141,13 @@ fn line_panels(lines: &Lines) -> Vec<Panel> {
                 let at = |x: &f64| {
                     series.points.iter().find(|point| point.x == *x).and_then(|point| *point.y.get(index)?)
                 };
-                estimates(&series.name, series.tint, &xs.iter().map(at).collect::<Vec<_>>())
+                let estimates = estimates(&series.name, series.tint, &xs.iter().map(at).collect::<Vec<_>>());
+                let mark = match series.mark {
+                    Mark::Joined => None,
+                    Mark::Curve => Some("curve"),
+                    Mark::Points => Some("points"),
+                };
+                Series { mark, ..estimates }
             })
             .collect(),
         xs: xs.clone(),

@@ -72,6 +72,18 @@ pub struct Lines {
     pub series: Vec<LineSeries>,
 }
 
+/// What is drawn of a series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mark {
+    /// Estimates at the levels of a factor, joined: they belong together, though nothing was measured between them.
+    #[default]
+    Joined,
+    /// What was computed everywhere: a curve without marks.
+    Curve,
+    /// What was measured here and there, beside a curve of the same colour: marks without a line.
+    Points,
+}
+
 /// One line in each panel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineSeries {
@@ -79,6 +91,8 @@ pub struct LineSeries {
     pub name: String,
     /// Its colour.
     pub tint: Tint,
+    /// What is drawn of it.
+    pub mark: Mark,
     /// Its points, x rising.
     pub points: Vec<Point>,
 }

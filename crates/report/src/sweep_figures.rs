@@ -6,7 +6,7 @@ use krarup_analysis::trial;
 
 use crate::definitions as define;
 use crate::figures::{
-    Axis, Buckets, Figure, Histogram, HistogramPanel, LineSeries, Lines, Plot, Point, StackedBars,
+    Axis, Buckets, Figure, Histogram, HistogramPanel, LineSeries, Lines, Mark, Plot, Point, StackedBars,
     StackedPanel, TimeLine, TimePanel, TimeSeries, Tint,
 };
 use crate::quantity::Unit;
@@ -60,6 +60,7 @@ fn against_clients(results: &Results, y: Vec<Axis>, of: fn(&Cell) -> Vec<Quantit
     let series = workloads(results).into_iter().enumerate().map(|(index, workload)| LineSeries {
         name: workload.to_owned(),
         tint: Tint::Series(index),
+        mark: Mark::Joined,
         points: results
             .workload(workload)
             .map(|cell| Point {

@@ -7,7 +7,8 @@ use krarup_model::solve::{ClassPoint, Solution};
 use krarup_model::{Error, Network, calibrate, limits};
 use krarup_report::document;
 use krarup_report::figures::{
-    Axis, Figure, LineSeries, Lines, Plot, Point, TimeLine, TimePanel, TimeSeries, Tint,
+    Axis, Figure, LineSeries, Lines, Mark, Plot, Point, Scatter, ScatterGroup, TimeLine, TimePanel,
+    TimeSeries, Tint,
 };
 use krarup_report::quantity;
 
@@ -53,6 +54,7 @@ pub(super) fn classes_figure(
             LineSeries {
                 name: name.into(),
                 tint: Tint::Series(tint),
+                mark: Mark::Curve,
                 points: points.filter_map(point).collect(),
             }
         };
@@ -60,7 +62,7 @@ pub(super) fn classes_figure(
         // The worst R, N·D, is so far from any network's that nothing else could be seen beside it.
         series.push(line("worst case", 3, "throughput at least", None));
     }
-    series.push(LineSeries { name: "model".into(), tint: Tint::Series(0), points: model_points(solution) });
+    series.push(curve("model", 0, model_points(solution)));
     if !measured.is_empty() {
         let points = measured
             .iter()
@@ -69,7 +71,12 @@ pub(super) fn classes_figure(
                 y: vec![exactly(m.throughput), m.response.and_then(exactly)],
             })
             .collect();
-        series.push(LineSeries { name: "measured".into(), tint: Tint::Series(2), points });
+        series.push(LineSeries {
+            name: "measured".into(),
+            tint: Tint::Series(2),
+            mark: Mark::Points,
+            points,
+        });
     }
     let caption = "No network of these demands does better than the best case or worse than the worst (asymptotic bounds).";
     lines("throughput-and-response", "Throughput and response against clients", caption, series)
@@ -80,13 +87,13 @@ pub(super) fn before_and_after_figure(before: &Solution, after: &Solution) -> Op
     if before.points.len().min(after.points.len()) < 2 {
         return None;
     }
-    let line = |name: &str, tint, solution: &Solution| LineSeries {
-        name: name.into(),
-        tint: Tint::Series(tint),
-        points: model_points(solution),
-    };
-    let series = vec![line("before", 1, before), line("after", 0, after)];
+    let series = vec![curve("before", 1, model_points(before)), curve("after", 0, model_points(after))];
     Some(lines("before-and-after", "Throughput and response, before and after", "", series))
+}
+
+/// A computed series.
+fn curve(name: &str, tint: usize, points: Vec<Point>) -> LineSeries {
+    LineSeries { name: name.into(), tint: Tint::Series(tint), mark: Mark::Curve, points }
 }
 
 /// X and R at every population that was solved.
@@ -105,6 +112,7 @@ pub(super) fn stations_figure(solution: &Solution, network: &Network) -> Figure 
     let series = stations.iter().enumerate().map(|(index, station)| LineSeries {
         name: station.name.clone(),
         tint: Tint::Series(index),
+        mark: Mark::Curve,
         points: solution
             .points
             .iter()
@@ -147,17 +155,72 @@ pub(super) fn calibration_figure(calibration: &Calibration, rows: &[Row]) -> Res
         let same = rows.iter().filter(|row| row.workers == *workers);
         let mut measured: Vec<_> = same.map(|row| (row.population, row.throughput, row.response)).collect();
         measured.sort_by_key(|row| row.0);
-        let mut line = |name: String, tint: usize, points: Vec<(u64, f64, f64)>| {
+        let mut draw = |name: String, mark: Mark, points: Vec<(u64, f64, f64)>| {
             let point = |(n, x, r): (u64, f64, f64)| Point { x: n as f64, y: vec![exactly(x), exactly(r)] };
             let points = points.into_iter().map(point).collect();
-            series.push(LineSeries { name, tint: Tint::Series(tint), points });
+            series.push(LineSeries { name, tint: Tint::Series(index), mark, points });
         };
-        line(format!("{workers} workers, model"), 2 * index, model.collect());
-        line(format!("{workers} workers, measured"), 2 * index + 1, measured);
+        draw(format!("{workers} workers"), Mark::Curve, model.collect());
+        draw(format!("{workers} workers, measured"), Mark::Points, measured);
     }
-    let caption = "R is at the middleware.";
+    let caption = "Curves: the model. Marks of the same colour: measured. R is at the middleware.";
     Ok(lines("model-and-measured", "Throughput and response: model and measured", caption, series))
 }
+
+/// What the model says of each calibration row against what was measured: of X and of R, in the fit and with the row left out.
+pub(super) fn residual_figures(calibration: &Calibration) -> [Figure; 2] {
+    let rows = || calibration.rows.iter().zip(&calibration.residuals);
+    let place = |row: &Row| format!("{}: {} clients, {} workers", row.place, row.population, row.workers);
+    let scatter = |name: &str,
+                   title: &str,
+                   axis: &str,
+                   unit,
+                   value: fn(&Row) -> f64,
+                   fit: Picked,
+                   left_out: Left| {
+        let point =
+            |row: &Row, error: f64| Some((place(row), value(row), exactly(value(row) * (1.0 + error))?));
+        let group = |name: &str, tint, points: Vec<_>| ScatterGroup {
+            name: name.into(),
+            tint: Tint::Series(tint),
+            points: points.into_iter().flatten().collect(),
+        };
+        let fitted = rows().map(|(row, residual)| point(row, fit(residual))).collect();
+        let without = rows().filter_map(|(row, residual)| Some(point(row, left_out(residual)?))).collect();
+        let plot = Plot::Scatter(Scatter {
+            x: Axis::linear(format!("{axis}, measured"), unit),
+            y: Axis::linear(format!("{axis}, by the model"), unit),
+            diagonal: true,
+            groups: vec![group("in the fit", 0, fitted), group("left out of the fit", 1, without)],
+        });
+        let caption = "A calibration row each. On the dashed line the model says what was measured; a row that was left out is predicted \
+                       from the others.";
+        figure(name, title, caption, plot)
+    };
+    [
+        scatter(
+            "throughput-by-the-model",
+            "Throughput: the model against its rows",
+            "throughput X",
+            quantity::Unit::PerSecond,
+            |row| row.throughput,
+            |residual| residual.throughput,
+            |residual| Some(residual.held_out?.0),
+        ),
+        scatter(
+            "response-by-the-model",
+            "Response time: the model against its rows",
+            "response time R",
+            quantity::Unit::Seconds,
+            |row| row.response,
+            |residual| residual.response,
+            |residual| Some(residual.held_out?.1),
+        ),
+    ]
+}
+
+type Picked = fn(&calibrate::Residual) -> f64;
+type Left = fn(&calibrate::Residual) -> Option<f64>;
 
 /// X, R and the number under way over simulated time, a line for each class.
 pub(super) fn timeline_figure(simulated: &Simulated) -> Figure {

@@ -6,11 +6,13 @@ use krarup_model::calibrate;
 use krarup_model::solve::Method;
 use krarup_model::table::Table;
 use krarup_model::{Error, limits, solve, whatif};
-use krarup_report::figures::{LineSeries, Point, Tint};
+use krarup_report::figures::{LineSeries, Mark, Point, Tint};
 use krarup_report::{document, quantity};
 use serde_json::json;
 
-use super::figures::{before_and_after_figure, calibration_figure, classes_figure, lines, stations_figure};
+use super::figures::{
+    before_and_after_figure, calibration_figure, classes_figure, lines, residual_figures, stations_figure,
+};
 use super::files::{failed, name, parse_network, read, read_calibration, read_network};
 use super::records;
 use super::shown::{selection, thinned};
@@ -82,15 +84,15 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
 
 pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
     let records::Records { rows, holds, windows } =
-        records::read_all(&args.rows, args.unit.seconds(), args.middlewares)?;
+        records::read_all(&args.rows, args.csv.unit.seconds(), args.csv.middlewares)?;
     let fail = |error: Error| failed(&args.rows[0], &error);
     let calibration = calibrate::calibrate(&rows, args.cores, args.seed).map_err(fail)?;
     let json = serde_json::to_string_pretty(&calibration).map_err(|e| Failure::run(e.to_string()))?;
     fs::write(&args.out, json).map_err(|error| Failure::run(format!("{}: {error}", args.out.display())))?;
     eprintln!("model: {}", args.out.display());
     let mut notes = Vec::new();
-    if args.cores.is_none() {
-        notes.push("without --cores the forms that know them are not tried; they predict better where servers are not the limit".into());
+    if calibration.form == calibrate::Form::UnknownCores {
+        notes.push("nobody said how many cores a middleware has: the model is the mean over those that are usual; --cores, or a column `cores`, narrows it".into());
     }
     let mut tables = vec![calibration.forms_table(), calibration.rows_table()];
     tables.extend(holds);
@@ -109,7 +111,8 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
         tables.push(broken);
     }
     let title = format!("{}: calibration", args.rows[0].display());
-    let figures = vec![calibration_figure(&calibration, &rows).map_err(fail)?];
+    let mut figures = vec![calibration_figure(&calibration, &rows).map_err(fail)?];
+    figures.extend(residual_figures(&calibration));
     Ok(Answer { title, notes, tables, full: None, figures, value: json!(calibration) })
 }
 
@@ -125,6 +128,7 @@ pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
     let series = args.workers.iter().enumerate().map(|(index, workers)| LineSeries {
         name: format!("{workers} workers"),
         tint: Tint::Series(index),
+        mark: Mark::Joined,
         points: predictions
             .iter()
             .filter(|p| p.answer.workers == *workers)
@@ -178,7 +182,7 @@ pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
 pub(super) fn compared(args: &CompareArgs) -> Result<Answer, Failure> {
     let source = read(&args.model)?;
     let fail = |error: Error| failed(&args.rows[0], &error);
-    let measured_rows = || records::read_all(&args.rows, args.unit.seconds(), args.middlewares);
+    let measured_rows = || records::read_all(&args.rows, args.csv.unit.seconds(), args.csv.middlewares);
     let mut figures = Vec::new();
     let mut notes = Vec::new();
     let is_calibration = source.trim_start().starts_with('{') && source.contains("\"residuals\"");
@@ -191,7 +195,7 @@ pub(super) fn compared(args: &CompareArgs) -> Result<Answer, Failure> {
         let network = parse_network(&args.model, &source)?;
         let measured = match &args.rows[..] {
             [file] if file.is_file() => {
-                calibrate::read_measured(&read(file)?, args.unit.seconds()).map_err(fail)?
+                calibrate::read_measured(&read(file)?, args.csv.unit.seconds()).map_err(fail)?
             }
             _ => measured_rows()?.rows.iter().map(calibrate::Measured::from).collect(),
         };

@@ -4,6 +4,7 @@
 //! run/load.json           krarup load --json
 //! run/…                   krarup proxy --stats-dir run [--rows]
 //! run/a/…  run/b/…        the same of several middlewares before which the clients were
+//! DIR/trials/…/0/…        what `krarup run` made
 //! ```
 
 use std::fs;
@@ -51,19 +52,24 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
     Ok(Records { rows, holds, windows })
 }
 
-/// The runs in a folder: itself, or those in it, by name.
+/// The runs in a folder: itself, or those in it, however deep, by name.
 fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    if folder.join("load.json").is_file() {
-        return Ok(vec![folder.to_owned()]);
-    }
-    let runs: Vec<_> =
-        folders(folder)?.into_iter().filter(|inner| inner.join("load.json").is_file()).collect();
+    let runs = holding(folder, "load.json")?;
     if runs.is_empty() {
         return Err(Failure::usage(format!("{} holds no run", folder.display())).hint(
             "a run is a folder with load.json (krarup load --json) and what krarup proxy --stats-dir wrote",
         ));
     }
     Ok(runs)
+}
+
+/// The folders that hold this file: itself, or else those in it.
+fn holding(folder: &Path, file: &str) -> Result<Vec<PathBuf>, Failure> {
+    if folder.join(file).is_file() {
+        return Ok(vec![folder.to_owned()]);
+    }
+    let inner = folders(folder)?.into_iter().map(|inner| holding(&inner, file));
+    Ok(inner.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
@@ -99,15 +105,10 @@ fn row(run: &Path, holds: &mut Vec<HoldRow>, windows: &mut Vec<WindowRow>) -> Re
     };
     let from = result.started_unix + result.config.warm_up;
     let mut middlewares = Middlewares::default();
-    let own = run.join("summary.json").is_file();
-    for folder in if own { vec![run.to_owned()] } else { folders(run)? } {
-        if folder.join("summary.json").is_file() {
-            add(&folder, (from, from + result.seconds), &clients, &mut middlewares, windows)?;
-            holds.extend(
-                load(&folder.join("holds.csv"), holds::read)
-                    .map_err(|error| Failure::usage(error.to_string()))?,
-            );
-        }
+    for folder in holding(run, "summary.json")? {
+        add(&folder, (from, from + result.seconds), &clients, &mut middlewares, windows)?;
+        let read = load(&folder.join("holds.csv"), holds::read);
+        holds.extend(read.map_err(|error| Failure::usage(error.to_string()))?);
     }
     middlewares.row(&run.display().to_string(), "", &clients).map_err(|error| failed(run, &error))
 }
@@ -122,6 +123,7 @@ fn add(
 ) -> Result<(), Failure> {
     let summary: Summary = json(&folder.join("summary.json"))?;
     middlewares.workers += summary.workers.map_or(clients.population, u64::from);
+    middlewares.cores = summary.cores.or(middlewares.cores);
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
     let log = load(&folder.join("histograms.hlog"), log::read).map_err(|error| wrong(&error))?;
     let all = load(&folder.join("windows.csv"), windows::read).map_err(|error| wrong(&error))?;

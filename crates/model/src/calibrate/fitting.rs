@@ -25,6 +25,9 @@ pub enum Form {
         /// Number of cores of a middleware.
         cores: u32,
     },
+    /// The same where nobody knows the cores: the mean of that form over the numbers there usually are, each weighted by how well it
+    /// explains the rows (Bayesian model averaging; Hoeting et al. 1999).
+    UnknownCores,
 }
 
 impl Form {
@@ -35,6 +38,7 @@ impl Form {
             Self::Lines => 4,
             Self::Server => 5,
             Self::Cores { .. } => 6,
+            Self::UnknownCores => 7,
         }
     }
 
@@ -42,7 +46,7 @@ impl Form {
     pub fn least_rows(self) -> usize {
         match self {
             Self::Curves | Self::Lines => 3,
-            Self::Server | Self::Cores { .. } => 5,
+            Self::Server | Self::Cores { .. } | Self::UnknownCores => 5,
         }
     }
 
@@ -53,6 +57,7 @@ impl Form {
             Self::Lines => "lines",
             Self::Server => "server and contention",
             Self::Cores { .. } => "cores and contention",
+            Self::UnknownCores => "contention, cores not known",
         }
     }
 }
@@ -81,8 +86,7 @@ pub struct Calibration {
     pub rows: Vec<Row>,
     /// How far each row is from the model.
     pub residuals: Vec<Residual>,
-    /// Mean |error| of X and R over rows left out one at a time, for each form tried; the least number of parameters within
-    /// a tenth of the best was chosen.
+    /// Mean |error| of X and R over rows left out one at a time, for each form tried, in the order of preference.
     pub scores: Vec<(Form, f64)>,
     /// Laws that rows break.
     pub broken: Vec<LawCheck>,
@@ -124,15 +128,36 @@ const ANCHOR_TOLERANCE: f64 = 0.1;
 const SAME_BUSY: f64 = 0.15;
 
 /// Calibrates with the best form: each is tried with one row left out at a time, and one that takes more from the rows must be clearly
-/// better than the one before it: by more than the standard error of the improvement over the rows left out (the rule of
-/// one standard error; Breiman et al. 1984, §3.4.3). `cores` offers the form that knows them, in place of lines: these
-/// are the same without its last two terms, which are tied to small values and so stay there unless rows say otherwise.
+/// better than the one before it: by an improvement over the rows left out that chance explains in less than one case of twenty
+/// (Student's t, one-sided). With five rows that is rare, and meant to be: of few rows a richer form mostly learns the noise. The first is the form that knows the cores of a middleware: as `cores` gives them, else
+/// as the rows do, else the mean over the usual numbers. Its last two terms are tied to small values and stay there unless rows say
+/// otherwise, so that lines are the same without them; these stand in where there are fewer than five rows.
 ///
 /// # Errors
 /// [`Error::Measurements`] where there are fewer than three rows or runs of the same configuration disagree.
 pub fn calibrate(rows: &[Row], cores: Option<u32>, seed: u64) -> Result<Calibration, Error> {
-    let simple = cores.map_or(Form::Lines, |cores| Form::Cores { cores });
+    let known = match cores {
+        Some(cores) => Some(cores),
+        None => written_down(rows)?,
+    };
+    let simple = known.map_or(Form::UnknownCores, |cores| Form::Cores { cores });
+    let simple = if rows.len() < simple.least_rows() { Form::Lines } else { simple };
     calibrate_as(rows, &[simple, Form::Server, Form::Curves], seed)
+}
+
+/// The number of cores that rows have with them, if they have one.
+fn written_down(rows: &[Row]) -> Result<Option<u32>, Error> {
+    let mut known = rows.iter().filter_map(|row| Some((row.place.as_str(), row.cores?)));
+    let Some((first, cores)) = known.next() else { return Ok(None) };
+    match known.find(|(_, other)| *other != cores) {
+        None => Ok(Some(cores)),
+        Some((place, other)) => Err(Error::Measurements {
+            what: format!(
+                "the rows were not measured on one kind of machine: {first} has {cores} cores, {place} {other}"
+            ),
+            hint: "calibrate each kind of machine by itself, or give one number of cores for all".into(),
+        }),
+    }
 }
 
 /// As [`calibrate`], with the forms given, the preferred ones first.
@@ -178,12 +203,14 @@ fn size((x, r): &(f64, f64)) -> f64 {
     (x.abs() + r.abs()) / 2.0
 }
 
-/// Whether errors are smaller than those `before`, row by row, by more than the standard error of the difference.
+/// Whether errors are smaller than those `before`, row by row, by more than chance explains.
 fn clearly_better(errors: &[LeftOut], before: &[LeftOut]) -> bool {
     let pairs = before.iter().zip(errors);
     let gains: Vec<f64> =
         pairs.filter_map(|(before, now)| Some(size(before.as_ref()?) - size(now.as_ref()?))).collect();
-    Summary::of(&gains).is_ok_and(|gain| gain.standard_error().is_ok_and(|error| gain.mean > error))
+    // Both sides of 90 % leave 5 % above.
+    let gain = Summary::of(&gains).and_then(|gain| gain.mean_estimate(0.9));
+    gain.is_ok_and(|gain| gain.interval.low > 0.0)
 }
 
 /// Relative errors of X and R of a row that was left out; none where the others do not suffice for a fit.
@@ -235,19 +262,61 @@ pub fn fit(rows: &[Row], form: Form) -> Result<FlowModel, Error> {
             let [constant, slope] = line(&holds)?;
             let start = [constant.max(1e-9), slope.max(1e-9) / 2.0, slope.max(1e-9) / 2.0];
             let curve = |p: &[f64]| Curve::Server { delay: p[0], server: p[1], slope: p[2] };
-            polish(rows, &outside, &start, curve)
+            curve(&polish(rows, &outside, &start, (&start, STEP), curve).1)
         }
         Form::Cores { cores } => {
-            let cores = f64::from(cores);
             let [constant, slope] = line(&holds)?;
-            let small = constant.max(1e-9) / 4.0;
-            let start = [constant.max(1e-9), slope.max(1e-9), small, small];
-            let curve =
-                |p: &[f64]| Curve::Cores { constant: p[0], slope: p[1], shared: p[2], waking: p[3], cores };
-            polish(rows, &outside, &start, curve)
+            with_cores(rows, &outside, constant, slope, &[cores]).remove(0).1
+        }
+        Form::UnknownCores => {
+            let [constant, slope] = line(&holds)?;
+            let fitted = with_cores(rows, &outside, constant, slope, &USUAL_CORES);
+            let least = fitted.iter().map(|(loss, _)| *loss).fold(f64::INFINITY, f64::min);
+            let weight = |loss: f64| (-(loss - least) / (2.0 * NOISE * NOISE)).exp();
+            let weighed = fitted.into_iter().zip(USUAL_CORES);
+            let weighed = weighed.map(|((loss, curve), cores)| (weight(loss) * usual(cores), curve));
+            // What weighs nothing would only cost time.
+            let heaviest = weighed.clone().map(|(weight, _)| weight).fold(0.0, f64::max);
+            Curve::Mean(weighed.filter(|(weight, _)| *weight > heaviest / 1_000.0).collect())
         }
     };
     Ok(FlowModel { hold, outside })
+}
+
+/// Numbers of cores that are tried where nobody knows them.
+const USUAL_CORES: [u32; 9] = [2, 3, 4, 6, 8, 12, 16, 24, 32];
+
+/// How usual a number of cores is, beside others: two of three machines have from 4 to 16 (log-normal, median 8).
+fn usual(cores: u32) -> f64 {
+    let octaves = (f64::from(cores) / 8.0).log2();
+    (-octaves * octaves / 2.0).exp()
+}
+
+/// The relative error of one measured value: what rows say against a number of cores weighs as much as it is beyond that.
+const NOISE: f64 = 0.0224;
+
+/// The form that knows the cores, for each of several numbers of them, with its loss. Each search begins where the one before ended.
+fn with_cores(
+    rows: &[Row],
+    outside: &Curve,
+    constant: f64,
+    slope: f64,
+    numbers: &[u32],
+) -> Vec<(f64, Curve)> {
+    let small = constant.max(1e-9) / 4.0;
+    let start = [constant.max(1e-9), slope.max(1e-9), small, small];
+    let mut from = start.to_vec();
+    let fit = |(number, cores): (usize, &u32)| {
+        let cores = f64::from(*cores);
+        let curve =
+            |p: &[f64]| Curve::Cores { constant: p[0], slope: p[1], shared: p[2], waking: p[3], cores };
+        let step = if number == 0 { STEP } else { STEP / 4.0 };
+        let (loss, found) = polish(rows, outside, &start, (&from, step), curve);
+        let fitted = curve(&found);
+        from = found;
+        (loss, fitted)
+    };
+    numbers.iter().enumerate().map(fit).collect()
 }
 
 /// A curve through points: sorted, near ones averaged; beyond the first and the last the trend of all points goes on from there,
@@ -298,11 +367,21 @@ fn not_negative([column]: [&[f64]; 1], points: &[(f64, f64)]) -> Result<[f64; 2]
 /// about stays where it is, and with few rows none follows the noise. Moving one by a factor of e costs as much as an error of 4.5 %.
 const STAY: f64 = 0.002;
 
+/// The first steps of a search, in logarithms.
+const STEP: f64 = 0.5;
+
 /// Minimizes the relative errors of X and R over the parameters (all above 0) of a hold-time curve, by the simplex of Nelder and
-/// Mead (1965) in logarithms.
-fn polish(rows: &[Row], outside: &Curve, start: &[f64], curve: impl Fn(&[f64]) -> Curve) -> Curve {
+/// Mead (1965) in logarithms. `start` is where parameters stay that no row says anything about; the search begins at `from` with
+/// steps of a given size. Returns the loss and the parameters.
+fn polish(
+    rows: &[Row],
+    outside: &Curve,
+    start: &[f64],
+    (from, step): (&[f64], f64),
+    curve: impl Fn(&[f64]) -> Curve,
+) -> (f64, Vec<f64>) {
     let of = |logarithms: &[f64]| curve(&logarithms.iter().map(|l| l.exp()).collect::<Vec<_>>());
-    let start: Vec<f64> = start.iter().map(|p| p.ln()).collect();
+    let [start, from] = [start, from].map(|numbers| numbers.iter().map(|p| p.ln()).collect::<Vec<_>>());
     let loss = |logarithms: &[f64]| {
         let model = FlowModel { hold: of(logarithms), outside: outside.clone() };
         let errors: f64 =
@@ -310,15 +389,16 @@ fn polish(rows: &[Row], outside: &Curve, start: &[f64], curve: impl Fn(&[f64]) -
         let moved: f64 = logarithms.iter().zip(&start).map(|(to, from)| (to - from) * (to - from)).sum();
         errors + STAY * moved
     };
-    of(&nelder_mead(&start, loss))
+    let (loss, found) = nelder_mead(&from, step, loss);
+    (loss, found.iter().map(|l| l.exp()).collect())
 }
 
-fn nelder_mead(start: &[f64], loss: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+fn nelder_mead(start: &[f64], step: f64, loss: impl Fn(&[f64]) -> f64) -> (f64, Vec<f64>) {
     let size = start.len();
     let mut simplex: Vec<(f64, Vec<f64>)> = vec![(loss(start), start.to_vec())];
     for i in 0..size {
         let mut corner = start.to_vec();
-        corner[i] += 0.5;
+        corner[i] += step;
         simplex.push((loss(&corner), corner));
     }
     for _ in 0..150 * size {
@@ -353,7 +433,7 @@ fn nelder_mead(start: &[f64], loss: impl Fn(&[f64]) -> f64) -> Vec<f64> {
         };
     }
     simplex.sort_by(|a, b| a.0.total_cmp(&b.0));
-    simplex.swap_remove(0).1
+    simplex.swap_remove(0)
 }
 
 /// Draws of the calibration rows: an interval at 95 % rests on the outer five of each side.
@@ -379,15 +459,35 @@ impl Calibration {
         let draws = bootstrap.rows(self.rows.len()).map_err(statistics)?;
         // A draw of one row again and again has no curve; it is left out.
         let refitted: Vec<FlowModel> = draws
-            .filter_map(|draw| {
+            .enumerate()
+            .filter_map(|(number, draw)| {
                 let rows: Vec<Row> = draw.iter().map(|i| self.rows[*i].clone()).collect();
-                fit(&rows, self.form).ok()
+                fit(&rows, self.form_of_draw(number)).ok()
             })
             .collect();
         configurations
             .iter()
             .map(|(population, workers)| self.predict_with(&refitted, *population, *workers))
             .collect()
+    }
+
+    /// Where the cores are not known, each draw has a number of them, as often as it weighs: what is not known widens the interval.
+    fn form_of_draw(&self, number: usize) -> Form {
+        let (Form::UnknownCores, Curve::Mean(curves)) = (self.form, &self.model.hold) else {
+            return self.form;
+        };
+        // Multiples of the golden section fill 0 to 1 evenly, and go with no other count.
+        let mut left =
+            (number as f64 * 0.618_033_988_749_895).fract() * curves.iter().map(|c| c.0).sum::<f64>();
+        for (weight, curve) in curves {
+            left -= weight;
+            if let Curve::Cores { cores, .. } = curve
+                && left <= 0.0
+            {
+                return Form::Cores { cores: *cores as u32 };
+            }
+        }
+        self.form
     }
 
     fn predict_with(

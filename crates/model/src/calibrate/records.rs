@@ -64,6 +64,8 @@ impl Span {
 pub struct Middlewares {
     /// Workers of all of them together; of one with as many as there are clients, that many.
     pub workers: u64,
+    /// Cores of one of them, where it wrote them down.
+    pub cores: Option<u32>,
     count: u64,
     response: u128,
     queue: u128,
@@ -119,6 +121,7 @@ impl Middlewares {
             wait: mean(self.queue),
             client_response: Some(clients.response),
             think: clients.think,
+            cores: self.cores,
         })
     }
 }

@@ -29,6 +29,9 @@ pub struct Row {
     pub client_response: Option<Seconds>,
     /// Z of the clients, if they think.
     pub think: Seconds,
+    /// Cores of a middleware, where somebody wrote them down.
+    #[serde(default)]
+    pub cores: Option<u32>,
 }
 
 impl Row {
@@ -126,6 +129,20 @@ impl<'a> Sheet<'a> {
         Ok(self.number(line, place)? * place.scale)
     }
 
+    /// A count from 1 up, where the column is there and the cell not empty.
+    fn maybe_count(&self, line: &(usize, Vec<&'a str>), place: Option<Place>) -> Result<Option<u32>, Error> {
+        let Some(place) = place.filter(|place| !self.cell(line, place.column).is_empty()) else {
+            return Ok(None);
+        };
+        let number = self.number(line, place)?;
+        if number < 1.0 || number.fract() > 0.0 || number > f64::from(u32::MAX) {
+            let what =
+                format!("`{number}` in column `{}` is no whole number from 1 up", self.heads[place.column]);
+            return Err(wrong(line.0, what, "leave the cell empty where it is not known"));
+        }
+        Ok(Some(number as u32))
+    }
+
     /// A time, where the column is there and the cell not empty.
     fn maybe_time(
         &self,
@@ -156,6 +173,7 @@ const RESPONSE: [&str; 3] = ["response", "r_act", "r"];
 /// | `client_response` | | optional |
 /// | `think` | | optional |
 /// | `session` | | optional |
+/// | `cores` | | of a middleware; optional |
 ///
 /// Columns of times end in `_s`, `_ms` or `_us`; without, `unit` holds (seconds per unit).
 ///
@@ -174,6 +192,7 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Row>,
     let client_response = sheet.find(&["client_response"]);
     let think = sheet.find(&["think"]);
     let session = sheet.find(&["session"]);
+    let cores = sheet.find(&["cores"]);
     sheet
         .lines
         .iter()
@@ -188,6 +207,7 @@ pub fn read_csv(text: &str, unit: Seconds, middlewares: u64) -> Result<Vec<Row>,
                 wait: sheet.time(line, wait)?,
                 client_response: sheet.maybe_time(line, client_response)?,
                 think: sheet.maybe_time(line, think)?.unwrap_or(0.0),
+                cores: sheet.maybe_count(line, cores)?,
             };
             if row.population == 0 || row.workers == 0 || row.throughput <= 0.0 || row.hold() <= 0.0 {
                 return Err(wrong(
@@ -326,6 +346,7 @@ mod tests {
             wait,
             client_response: None,
             think: 0.0,
+            cores: None,
         }
     }
 
