@@ -12,12 +12,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod broker;
 mod cache;
 mod demo;
+mod experiment;
 mod failure;
 mod load;
 mod memtier;
 mod model;
 mod pages;
 mod proxy;
+mod trials;
 
 use failure::Failure;
 
@@ -38,6 +40,9 @@ enum Job {
     Memtier(memtier::MemtierArgs),
     Model(model::ModelArgs),
     Demo(demo::DemoArgs),
+    Plan(experiment::PlanArgs),
+    Run(experiment::RunArgs),
+    Report(experiment::ReportArgs),
     Man(pages::ManArgs),
     Completions(pages::CompletionsArgs),
 }
@@ -76,6 +81,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Memtier(args) => memtier::run(args),
         Job::Model(args) => model::run(args),
         Job::Demo(args) => demo::run(args),
+        Job::Plan(args) => experiment::plan(args),
+        Job::Run(args) => experiment::run(args),
+        Job::Report(args) => experiment::report(args),
         Job::Man(args) => pages::man(args),
         Job::Completions(args) => {
             pages::completions(args);

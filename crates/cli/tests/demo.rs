@@ -47,7 +47,8 @@ fn assert_reported(ended: &Ended, out: &Path) {
     assert!(ended.success, "{ended:?}");
     // Into a pipe: progress as lines, and no colours.
     assert!(!ended.output.contains('\u{1b}') && !ended.errors.contains('\u{1b}'), "{ended:?}");
-    assert!(ended.errors.contains("8/9 multi-GET of 6, 4 clients, run 1 of 1"), "{ended:?}");
+    assert!(ended.errors.contains("/8 workload multi-GET of 6, clients 4, run 1"), "{ended:?}");
+    assert!(ended.errors.contains("\n8/8 workload "), "{ended:?}");
     for workload in WORKLOADS {
         let rows = ended.output.lines().filter(|line| line.starts_with(workload));
         assert!(rows.count() >= 2, "{workload} with 2 and 4 clients: {}", ended.output);
@@ -92,7 +93,7 @@ fn a_demo_before_running_servers_uses_them_and_leaves_them_running() {
     for server in &servers {
         let mut peer = server.connect();
         assert_eq!(peer.count("curr_items"), 10_000);
-        assert!(peer.count("cmd_set") > 10_000 && peer.count("cmd_get") > 10_000);
+        assert!(peer.count("cmd_set") >= 10_000 && peer.count("cmd_get") > 0);
     }
 }
 
@@ -116,18 +117,14 @@ fn a_demo_that_cannot_write_its_report_says_so_at_once() {
 }
 
 /// Ctrl-C, or a polite end, at some point of a demo that would go on for long: everything it started is ended.
-fn interrupted(name: &str, when: &str, signal: Signal, servers: &str) {
+fn interrupted(name: &str, signal: Signal, servers: &str) {
     let (mut demo, out) = demo(name, &["--servers", servers, "--seconds", "600s"]);
-    demo.says_text(when);
-    let mut started = children(demo.id());
-    if when.starts_with("1/9") {
-        // The load generator of the first run is there as soon as its proxy is ready, and runs for as long.
-        support::until("servers, proxy and load run", || {
-            started = children(demo.id());
-            started.len() == 5
-        });
-    }
-    assert!(started.len() >= 3, "{started:?}");
+    demo.says_text("1/8 ");
+    let mut started = Vec::new();
+    support::until("servers, proxy and load run", || {
+        started = children(demo.id());
+        started.len() == 5
+    });
     // Somebody impatient.
     demo.signal(signal);
     demo.signal(signal);
@@ -141,15 +138,10 @@ fn interrupted(name: &str, when: &str, signal: Signal, servers: &str) {
 
 #[test]
 fn ctrl_c_in_the_middle_of_a_demo_ends_everything_it_started() {
-    interrupted("demo-interrupted", "1/9 ", Signal::INT, "embedded");
-}
-
-#[test]
-fn ctrl_c_while_a_demo_populates_ends_everything_it_started() {
-    interrupted("demo-populating", "0/9 populating", Signal::INT, "memcached");
+    interrupted("demo-interrupted", Signal::INT, "embedded");
 }
 
 #[test]
 fn a_polite_end_in_the_middle_of_a_demo_ends_everything_it_started() {
-    interrupted("demo-terminated", "1/9 ", Signal::TERM, "memcached");
+    interrupted("demo-terminated", Signal::TERM, "memcached");
 }

@@ -2,12 +2,28 @@
 //!
 //! | file | its one idea |
 //! |---|---|
+//! | [`spec`] | what an experiment is asked to be |
+//! | [`change`] | the same, with something changed |
+//! | [`shipped`] | those that come with the program |
+//! | [`gate`] | what a trial must keep to count |
+//! | [`plan`] | which trials that means, and in which order |
+//! | [`campaign`] | all of them, one after the other, taken up where they were left |
+//! | [`ledger`] | what was started can be ended by another |
+//! | [`store`] | a directory of results |
 //! | [`testbed`] | where stations run: processes on this machine |
 //! | [`host`] | what machine it is, and what processes take of it |
 //! | [`stop`] | Ctrl-C ends the work in order, not in the middle |
 
 #![forbid(unsafe_code)]
 
+pub mod campaign;
+pub mod change;
+pub mod gate;
 pub mod host;
+pub mod ledger;
+pub mod plan;
+pub mod shipped;
+pub mod spec;
 pub mod stop;
+pub mod store;
 pub mod testbed;

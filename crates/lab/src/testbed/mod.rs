@@ -1,3 +1,5 @@
 //! Where stations run.
 
 pub mod local;
+pub mod process;
+pub mod stations;

@@ -1,0 +1,333 @@
+//! `krarup plan`, `krarup run` and `krarup report`: an experiment from its spec to its page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use krarup_analysis::results::{Environment, Results};
+use krarup_lab::campaign::{self, CampaignError, Ended, Event, Progress};
+use krarup_lab::change::Changes;
+use krarup_lab::plan::{Plan, least_time};
+use krarup_lab::shipped;
+use krarup_lab::spec::{Spec, SpecError};
+use krarup_lab::stop::Stop;
+use krarup_lab::store::Store;
+use krarup_lab::testbed::local::Local;
+use krarup_lab::testbed::process::StationError;
+use krarup_lab::testbed::stations::{self, Starter};
+use krarup_report::document::{Column, Table, Value};
+use krarup_report::quantity::Unit;
+use krarup_report::{Page, text};
+use krarup_units::Seconds;
+use krarup_units::text::{count, duration, timestamp};
+
+use crate::failure::Failure;
+use crate::trials;
+
+/// Show what a spec means: its cells, the order of the trials, and how long they take.
+#[derive(Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    spec: SpecArgs,
+}
+
+/// Carry out an experiment: every trial of a spec, then analysis and report.
+///
+/// A trial is a folder that gets its name when it is complete. Stop a run when you like: the same command goes on where it was. The
+/// report's path is the last line.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  krarup run demo --quick\n  krarup plan sweep.toml && krarup run sweep.toml --out sweep-results"
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    spec: SpecArgs,
+    /// Where the results go, or are already [default: krarup-NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Write the report of a directory of results anew: from its trials alone, the same bytes for the same trials.
+#[derive(Args)]
+pub(crate) struct ReportArgs {
+    /// The directory, as `krarup run` made it
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+#[derive(Args)]
+struct SpecArgs {
+    /// A TOML file, or the name of a spec that comes with the program: demo
+    #[arg(value_name = "SPEC")]
+    spec: PathBuf,
+    /// The spec's quick form: what its table `quick` says
+    #[arg(long)]
+    quick: bool,
+}
+
+/// A spec and its text.
+pub(crate) struct Source {
+    /// The text that is kept with the results.
+    pub(crate) text: String,
+    pub(crate) spec: Spec,
+}
+
+impl Source {
+    pub(crate) fn of(name: &str, text: String) -> Result<Self, Failure> {
+        let spec = Spec::parse(&text).map_err(|error| wrong(name, &error))?;
+        Ok(Self { text, spec })
+    }
+
+    fn read(args: &SpecArgs) -> Result<Self, Failure> {
+        let name = args.spec.display().to_string();
+        let text = match fs::read_to_string(&args.spec) {
+            Ok(text) => text,
+            Err(error) => shipped::spec(&name).map(str::to_owned).ok_or_else(|| {
+                let names: Vec<&str> = shipped::SPECS.iter().map(|(name, _)| *name).collect();
+                Failure::usage(format!("{name}: {error}")).hint(format!(
+                    "give a file, or one of the specs that come with the program: {}",
+                    names.join(", ")
+                ))
+            })?,
+        };
+        if !args.quick {
+            return Self::of(&name, text);
+        }
+        let mut changes = Changes::of(&text).map_err(|error| wrong(&name, &error))?;
+        changes.quick().map_err(|error| wrong(&name, &error))?;
+        Self::of(&format!("{name} (quick)"), changes.source())
+    }
+}
+
+pub(crate) fn wrong(name: &str, error: &SpecError) -> Failure {
+    let place = error.line.map_or(String::new(), |line| format!(", line {line}"));
+    Failure::usage(format!("{name}{place}: {}", error.what)).hint(error.hint.clone())
+}
+
+/// Shows a plan.
+pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
+    let Source { spec, .. } = Source::read(&args.spec)?;
+    let plan = Plan::of(&spec);
+    print!("{}", text::table(&cells(&spec, &plan)));
+    for repetition in 0..spec.repetitions.min {
+        let order: Vec<String> =
+            plan.block(repetition).iter().map(|cell| (cell.number + 1).to_string()).collect();
+        println!("block {}: {}", repetition + 1, order.join(" "));
+    }
+    let (least, most) = (spec.repetitions.min as usize, spec.repetitions.most() as usize);
+    let trials = plan.cells.len() * least;
+    let more = if most > least {
+        format!(", at most {}", count((plan.cells.len() * most) as f64))
+    } else {
+        String::new()
+    };
+    println!(
+        "{} cells, {} trials{more}, about {}",
+        plan.cells.len(),
+        count(trials as f64),
+        duration(least_time(&spec, &plan))
+    );
+    Ok(())
+}
+
+/// The cells and their levels.
+fn cells(spec: &Spec, plan: &Plan) -> Table {
+    let factors = spec.factors.iter().map(|factor| factor.name.get_ref().as_str());
+    let columns = std::iter::once(Column::new("cell", Unit::Count))
+        .chain(factors.map(|name| Column::new(name, Unit::Text)));
+    let row = |cell: &krarup_lab::plan::Cell| {
+        let levels = cell.levels.iter().map(|(_, level)| Value::from(level.0.as_str()));
+        std::iter::once(Value::from((cell.number + 1) as f64)).chain(levels).collect()
+    };
+    Table {
+        name: "plan".into(),
+        title: spec.title.clone(),
+        caption: String::new(),
+        columns: columns.collect(),
+        rows: plan.cells.iter().map(row).collect(),
+    }
+}
+
+/// Runs what is left of an experiment, and reports.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let source = Source::read(&args.spec)?;
+    let stem = args.spec.spec.with_extension("").to_string_lossy().replace(['/', '\\'], "-");
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("krarup-{stem}")));
+    carry_out(&source, &out)
+}
+
+/// Runs what is left of `source` in the directory `out`, and reports.
+pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
+    let Source { spec, .. } = source;
+    let plan = Plan::of(spec);
+    let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
+    let kind = stations::kind(&spec.stations.servers).map_err(|error| station(&error))?;
+    let unwritable = |error: std::io::Error| {
+        Failure::run(format!("{} cannot be written: {error}", out.display()))
+            .hint("choose another directory with --out")
+    };
+    let made_here = !out.exists();
+    let store = Store::open(out).map_err(unwritable)?;
+    store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
+    let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
+    store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
+    if !out.join(ENVIRONMENT).is_file() {
+        let environment = trials::environment(&kind, timestamp(started as u64));
+        let text = serde_json::to_string_pretty(&environment).expect("an environment is plain data");
+        store.write(ENVIRONMENT, text.as_bytes()).map_err(unwritable)?;
+    }
+    let count = match spec.stations.servers.addresses.len() {
+        0 => spec.stations.servers.count.unwrap_or(stations::SERVERS) as usize,
+        running => running,
+    };
+    eprintln!("servers: {count} × {kind}");
+    let krarup = std::env::current_exe().expect("a running program has a path");
+    let starter = Starter { krarup, stop: stop.clone(), ledger: store.ledger() };
+    let mut testbed = Local::new(spec, starter);
+    let progress = Telling::begin(&plan);
+    let ended =
+        campaign::run(spec, &plan, &store, &mut testbed, &stop, &now, &mut |event| progress.tell(event));
+    progress.end();
+    let closed = testbed.end();
+    store.ledger().settle();
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(CampaignError::Stopped) => {
+            let kept = trials::read(spec, &plan, &store)?.len();
+            if kept == 0 && made_here {
+                let _ = fs::remove_dir_all(out);
+                return Err(Failure::run("stopped on request; everything started was ended"));
+            }
+            let failure = Failure::run(format!(
+                "stopped on request; everything started was ended, {kept} trials are kept"
+            ));
+            return Err(failure.hint("the same command goes on from here"));
+        }
+        Err(CampaignError::Store(error)) => return Err(unwritable(error)),
+    };
+    closed.map_err(|error| station(&error))?;
+    report_on(spec, &plan, &store, &ended)
+}
+
+fn station(error: &StationError) -> Failure {
+    Failure::run(error.to_string())
+}
+
+const ENVIRONMENT: &str = "environment.json";
+
+/// Writes the report of a directory anew.
+pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
+    let path = args.directory.join("spec.toml");
+    let text = fs::read_to_string(&path).map_err(|error| {
+        Failure::usage(format!("{}: {error}", path.display()))
+            .hint("a directory of results is what `krarup run` makes")
+    })?;
+    let source = Source::of(&path.display().to_string(), text)?;
+    let plan = Plan::of(&source.spec);
+    let store = Store::at(&args.directory);
+    report_on(&source.spec, &plan, &store, &Ended::default())
+}
+
+/// Analyses what is complete and writes it down.
+fn report_on(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<(), Failure> {
+    let out = store.directory();
+    let unwritable =
+        |error: std::io::Error| Failure::run(format!("{} cannot be written: {error}", out.display()));
+    for (cell, repetition, why) in &ended.given_up {
+        eprintln!("given up: {cell}, run {}: {why}", repetition + 1);
+    }
+    let trials = trials::read(spec, plan, store)?;
+    if trials.is_empty() {
+        let last = ended.given_up.first().map_or("none was run", |(_, _, why)| why.as_str());
+        return Err(Failure::run(format!("no trial is complete: {last}"))
+            .hint(format!("{} keeps what each station said", out.join("failed").display())));
+    }
+    let environment: Environment = trials::json(&out.join(ENVIRONMENT))?;
+    let results = krarup_analysis::sweep::summarise(&spec.title, environment, &trials)
+        .map_err(|error| Failure::run(error.to_string()))?;
+    print(&results);
+    let text = serde_json::to_string_pretty(&results).expect("results are plain data");
+    store.write("results.json", text.as_bytes()).map_err(unwritable)?;
+    let document = krarup_report::sweep::document(&results, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
+    let page = Page::of(&document).write(out).map_err(unwritable)?;
+    println!("{}", page.canonicalize().unwrap_or(page).display());
+    if ended.given_up.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::run(format!("{} trials were given up", ended.given_up.len())))
+    }
+}
+
+fn print(results: &Results) {
+    println!("{}", text::table(&krarup_report::sweep::table(results)));
+    for verdict in &results.verdicts {
+        println!("{}: {verdict}\n", verdict.at.workload);
+    }
+}
+
+/// The wall clock, in seconds since 1970.
+fn now() -> Seconds {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Tells how far it is: a bar on a terminal, else lines.
+struct Telling<'a> {
+    plan: &'a Plan,
+    bar: ProgressBar,
+    begun: Instant,
+}
+
+impl<'a> Telling<'a> {
+    fn begin(plan: &'a Plan) -> Self {
+        let bar = ProgressBar::new(0);
+        bar.set_style(
+            ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").expect("the template is valid"),
+        );
+        Self { plan, bar, begun: Instant::now() }
+    }
+
+    fn tell(&self, event: &Event<'_>) {
+        match event {
+            Event::Begins(due, progress) => {
+                let again =
+                    if due.attempt > 0 { format!(", attempt {}", due.attempt + 1) } else { String::new() };
+                let levels: Vec<String> =
+                    due.cell.levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
+                self.line(*progress, &format!("{}, run {}{again}", levels.join(", "), due.repetition + 1));
+            }
+            Event::Skipped(..) => {}
+            Event::Complete(_, manifest, progress) => {
+                let figures =
+                    format!("{}/s, {}", count(manifest.throughput.round()), duration(manifest.response));
+                if !self.bar.is_hidden() {
+                    self.line(*progress, &figures);
+                }
+            }
+            Event::Failed(due, why, again) => {
+                let next = if *again { "; trying again" } else { "; given up" };
+                self.bar.suspend(|| {
+                    eprintln!("{}, run {}: {why}{next}", self.plan.label(due.cell), due.repetition + 1);
+                });
+            }
+        }
+    }
+
+    fn line(&self, progress: Progress, what: &str) {
+        let Progress { done, all, run } = progress;
+        let left = self.begun.elapsed().as_secs_f64() / (run.max(1) as f64) * (all - done) as f64;
+        let left = if run < 2 { String::new() } else { format!(", {left:.0} s left") };
+        if self.bar.is_hidden() {
+            eprintln!("{}/{all} {what}{left}", done + 1);
+        } else {
+            self.bar.set_length(all as u64);
+            self.bar.set_position(done as u64);
+            self.bar.set_message(format!("{what}{left}"));
+        }
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,231 @@
+//! All trials of a plan, one after the other: what is done is passed over, what fails is tried again and kept with its reason.
+//!
+//! ```text
+//! block 0: cell cell cell …   each: complete already? ─▶ next
+//! block 1: cell cell cell …         else try, at most 1 + retries times ─▶ complete | failed
+//! block …: only cells whose runs do not agree yet (`until`)
+//! ```
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use krarup_units::Seconds;
+
+use crate::gate::{Until, Varying};
+use crate::plan::{Cell, Plan};
+use crate::spec::Spec;
+use crate::stop::Stop;
+use crate::store::{Manifest, Store};
+
+/// One trial that is to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Due<'a> {
+    /// Which cell.
+    pub cell: &'a Cell,
+    /// Which repetition, from 0.
+    pub repetition: u32,
+    /// Which attempt, from 0.
+    pub attempt: u32,
+}
+
+/// What a trial that was run amounts to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Every command that was run.
+    pub commands: Vec<String>,
+    /// Requests per second, as the clients counted them; 0 where it did not come so far.
+    pub throughput: f64,
+    /// Mean response time at the clients.
+    pub response: Seconds,
+    /// Why it failed; none where it did not.
+    pub failed: Option<String>,
+}
+
+/// Whoever can run a trial: the only one who touches the world.
+pub trait Testbed {
+    /// Runs one trial and writes its records into `folder`.
+    fn run(&mut self, due: &Due<'_>, folder: &Path) -> Outcome;
+}
+
+/// How far a campaign is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Trials that are done, those of earlier runs too.
+    pub done: usize,
+    /// Those that are known to be needed.
+    pub all: usize,
+    /// Those of them that were run now.
+    pub run: usize,
+}
+
+/// What happens, for whoever watches.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A trial begins.
+    Begins(Due<'a>, Progress),
+    /// A trial of an earlier run is there already.
+    Skipped(Due<'a>, Progress),
+    /// A trial is complete.
+    Complete(Due<'a>, &'a Manifest, Progress),
+    /// A trial failed; whether it is tried again.
+    Failed(Due<'a>, &'a str, bool),
+}
+
+/// How a campaign ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Trials that are complete.
+    pub complete: usize,
+    /// Those of them that were there before.
+    pub skipped: usize,
+    /// Cells and repetitions that failed at every attempt, with the last reason.
+    pub given_up: Vec<(String, u32, String)>,
+}
+
+/// Why a campaign could not go on.
+#[derive(Debug)]
+pub enum CampaignError {
+    /// Somebody asked for the end. What is complete is kept.
+    Stopped,
+    /// The directory of results cannot be written.
+    Store(io::Error),
+}
+
+impl fmt::Display for CampaignError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped => write!(f, "stopped on request"),
+            Self::Store(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for CampaignError {}
+
+impl From<io::Error> for CampaignError {
+    fn from(error: io::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Runs what is left of a plan. `now` tells the wall clock, in seconds since 1970.
+///
+/// # Errors
+/// Where it was stopped, or the directory cannot be written. A trial that fails is no error.
+pub fn run(
+    spec: &Spec,
+    plan: &Plan,
+    store: &Store,
+    testbed: &mut dyn Testbed,
+    stop: &Stop,
+    now: &dyn Fn() -> Seconds,
+    tell: &mut dyn FnMut(&Event<'_>),
+) -> Result<Ended, CampaignError> {
+    let mut ended = Ended::default();
+    let mut values: Vec<Vec<(f64, Seconds)>> = vec![Vec::new(); plan.cells.len()];
+    let mut progress = Progress { done: 0, all: plan.cells.len() * spec.repetitions.min as usize, run: 0 };
+    for repetition in 0..spec.repetitions.most() {
+        let needed: Vec<&Cell> = plan
+            .block(repetition)
+            .into_iter()
+            .filter(|cell| {
+                repetition < spec.repetitions.min || !agree(spec.repetitions.until, &values[cell.number])
+            })
+            .collect();
+        if repetition >= spec.repetitions.min {
+            progress.all += needed.len();
+        }
+        for cell in needed {
+            let identity = cell.identity(spec, repetition);
+            let manifest = if let Some((_, manifest)) = store.complete(cell, repetition, &identity) {
+                ended.skipped += 1;
+                progress.done += 1;
+                tell(&Event::Skipped(Due { cell, repetition, attempt: manifest.attempt }, progress));
+                Some(manifest)
+            } else {
+                let tried = Trying { spec, store, stop, now, identity };
+                let found = tried.run(cell, repetition, testbed, &mut progress, tell)?;
+                found.map_err(|why| ended.given_up.push((plan.label(cell), repetition, why))).ok()
+            };
+            if let Some(manifest) = manifest {
+                ended.complete += 1;
+                values[cell.number].push((manifest.throughput, manifest.response));
+            }
+        }
+    }
+    Ok(ended)
+}
+
+/// Whether the runs of a cell agree; without a condition they always do.
+fn agree(until: Option<Until>, values: &[(f64, Seconds)]) -> bool {
+    until.is_none_or(|until| {
+        let values = values.iter().map(|(throughput, response)| match until.of {
+            Varying::Throughput => *throughput,
+            Varying::Response => *response,
+        });
+        until.holds(&values.collect::<Vec<_>>())
+    })
+}
+
+/// One trial, tried until it is complete or given up.
+struct Trying<'a> {
+    spec: &'a Spec,
+    store: &'a Store,
+    stop: &'a Stop,
+    now: &'a dyn Fn() -> Seconds,
+    identity: String,
+}
+
+impl Trying<'_> {
+    /// The manifest of the complete trial, or the reason of the last failure.
+    fn run(
+        &self,
+        cell: &Cell,
+        repetition: u32,
+        testbed: &mut dyn Testbed,
+        progress: &mut Progress,
+        tell: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<Result<Manifest, String>, CampaignError> {
+        let mut last = String::new();
+        for attempt in 0..=self.spec.retries {
+            if self.stop.asked() {
+                return Err(CampaignError::Stopped);
+            }
+            let due = Due { cell, repetition, attempt };
+            tell(&Event::Begins(due, *progress));
+            let folder = self.store.begin()?;
+            let started_unix = (self.now)();
+            let outcome = testbed.run(&due, &folder);
+            if self.stop.asked() && outcome.failed.is_some() {
+                // Not its fault.
+                return Err(CampaignError::Stopped);
+            }
+            let manifest = Manifest {
+                identity: self.identity.clone(),
+                levels: cell.levels.iter().map(|(name, level)| (name.clone(), level.0.clone())).collect(),
+                repetition,
+                attempt,
+                started_unix,
+                commands: outcome.commands,
+                throughput: outcome.throughput,
+                response: outcome.response,
+                failed: outcome.failed,
+            };
+            self.store.end(cell, &manifest)?;
+            progress.run += 1;
+            match &manifest.failed {
+                None => {
+                    progress.done += 1;
+                    tell(&Event::Complete(due, &manifest, *progress));
+                    return Ok(Ok(manifest));
+                }
+                Some(why) => {
+                    tell(&Event::Failed(due, why, attempt < self.spec.retries));
+                    last.clone_from(why);
+                }
+            }
+        }
+        Ok(Err(last))
+    }
+}

@@ -1,0 +1,144 @@
+//! A spec with something changed, still a spec that can be read again: its quick form, or other levels from a command line.
+
+use toml::{Table, Value};
+
+use crate::spec::SpecError;
+
+fn wrong(what: String, hint: &str) -> SpecError {
+    SpecError { line: None, what, hint: hint.to_owned() }
+}
+
+/// A spec as a tree of values.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    table: Table,
+}
+
+impl Changes {
+    /// Begins with a spec as it was written.
+    ///
+    /// # Errors
+    /// Where it is no TOML.
+    pub fn of(source: &str) -> Result<Self, SpecError> {
+        let table = source.parse::<Table>().map_err(|error| SpecError {
+            line: error.span().map(|span| crate::spec::line_at(source, span.start)),
+            what: error.message().to_owned(),
+            hint: "a spec is a TOML file".into(),
+        })?;
+        Ok(Self { table })
+    }
+
+    /// What its table `quick` says in place of the same keys elsewhere; `quick.levels` has levels by the names of factors.
+    ///
+    /// # Errors
+    /// Where it has no such table, or that speaks of a factor there is not.
+    pub fn quick(&mut self) -> Result<(), SpecError> {
+        let Some(Value::Table(mut quick)) = self.table.remove("quick") else {
+            return Err(wrong(
+                "the spec has no quick form".into(),
+                "run it as it is, or give it a table [quick]",
+            ));
+        };
+        if let Some(levels) = quick.remove("levels") {
+            let Value::Table(levels) = levels else {
+                return Err(wrong("quick.levels is no table".into(), "write levels = { clients = [1, 2] }"));
+            };
+            for (factor, levels) in levels {
+                self.levels(&factor, levels)?;
+            }
+        }
+        merge(&mut self.table, quick);
+        Ok(())
+    }
+
+    /// Other levels for a factor.
+    ///
+    /// # Errors
+    /// Where there is no such factor.
+    pub fn levels(&mut self, factor: &str, levels: Value) -> Result<(), SpecError> {
+        let factors = self.table.get_mut("factor").and_then(Value::as_array_mut).into_iter().flatten();
+        let mut found = factors.filter_map(Value::as_table_mut);
+        let Some(found) = found.find(|found| found.get("name").and_then(Value::as_str) == Some(factor))
+        else {
+            return Err(wrong(
+                format!("there is no factor `{factor}`"),
+                "levels are given to factors of the spec",
+            ));
+        };
+        found.insert("levels".into(), levels);
+        Ok(())
+    }
+
+    /// Another value at `path`, whose tables are made where they are not there.
+    pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
+        let Some((last, tables)) = path.split_last() else { return };
+        let mut table = &mut self.table;
+        for name in tables {
+            let inner = table.entry(*name).or_insert_with(|| Value::Table(Table::new()));
+            if !inner.is_table() {
+                *inner = Value::Table(Table::new());
+            }
+            table = inner.as_table_mut().expect("it is one, or was made one");
+        }
+        table.insert((*last).to_owned(), value.into());
+    }
+
+    /// Takes away what is at `path`.
+    pub fn remove(&mut self, path: &[&str]) {
+        let Some((last, tables)) = path.split_last() else { return };
+        let inner =
+            tables.iter().try_fold(&mut self.table, |table, name| table.get_mut(*name)?.as_table_mut());
+        inner.and_then(|table| table.remove(*last));
+    }
+
+    /// The spec, to be read again.
+    pub fn source(&self) -> String {
+        toml::to_string(&self.table).expect("a tree of TOML values is TOML")
+    }
+}
+
+/// Tables are merged key by key, all else is replaced.
+fn merge(into: &mut Table, from: Table) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Table(inner)), Value::Table(value)) => merge(inner, value),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shipped;
+    use crate::spec::Spec;
+
+    #[test]
+    fn a_quick_form_changes_what_it_names_and_nothing_else() {
+        let source = shipped::spec("demo").unwrap();
+        let whole = Spec::parse(source).unwrap();
+        let mut changes = Changes::of(source).unwrap();
+        changes.quick().unwrap();
+        let quick = Spec::parse(&changes.source()).unwrap();
+        assert_eq!((quick.repetitions.min, quick.phases.measure), (1, 0.6));
+        assert_eq!(quick.phases.warm_up, whole.phases.warm_up);
+        assert_eq!(quick.factor("clients").unwrap().levels.len(), 3);
+        assert_eq!(quick.factor("workload").unwrap().levels, whole.factor("workload").unwrap().levels);
+        assert!(changes.quick().unwrap_err().what.contains("no quick form"));
+    }
+
+    #[test]
+    fn values_are_set_and_taken_away_by_their_path() {
+        let mut changes = Changes::of(shipped::spec("demo").unwrap()).unwrap();
+        changes.set(&["phases", "measure"], "3s");
+        changes.set(&["stations", "servers", "addresses"], vec!["127.0.0.1:1"]);
+        changes.remove(&["stations", "servers", "program"]);
+        changes.levels("clients", Value::from(vec![7])).unwrap();
+        let spec = Spec::parse(&changes.source()).unwrap();
+        assert_eq!((spec.phases.measure, spec.stations.servers.addresses.len()), (3.0, 1));
+        assert_eq!(spec.factor("clients").unwrap().levels[0].words, ["7"]);
+        assert!(changes.levels("nobody", Value::from(1)).unwrap_err().what.contains("`nobody`"));
+    }
+}

@@ -1,0 +1,319 @@
+//! Which trials a spec means, and in which order: pure, and the same for ever under the same seed.
+//!
+//! Cells are the combinations of levels. Each repetition is a block in which every cell comes once, in an order drawn from the seed
+//! (Montgomery 2017, chapter 4: blocking and randomisation), so that a slow drift of the machine meets all cells alike.
+
+use std::collections::BTreeMap;
+
+use krarup_load::random;
+use krarup_units::Seconds;
+use toml::Spanned;
+
+use crate::spec::{LevelName, Spec, Station, names_in};
+
+/// One combination of levels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Its number, from 0, in the order of the factors and their levels.
+    pub number: usize,
+    /// Its level of each factor, in the order of the spec.
+    pub levels: Vec<(String, LevelName)>,
+    /// Its folder's name: its levels in plain letters, nothing that a shell or a file system minds.
+    pub folder: String,
+    /// The words that stand for each factor.
+    words: BTreeMap<String, Vec<String>>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// All cells.
+    pub cells: Vec<Cell>,
+    /// Factors with several levels, in the order of the spec, without that of the population.
+    distinguishing: Vec<String>,
+    seed: u64,
+}
+
+impl Plan {
+    /// The cells of a spec: all combinations of levels, zipped factors together, exceptions left out.
+    pub fn of(spec: &Spec) -> Self {
+        // Each group is what moves by itself: one factor, or several zipped ones.
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let place = |name: &str| spec.factors.iter().position(|factor| factor.name.get_ref() == name);
+        let zipped = |index: usize| {
+            let name = spec.factors[index].name.get_ref();
+            spec.zip.iter().find(|zip| zip.get_ref().contains(name))
+        };
+        for index in 0..spec.factors.len() {
+            match zipped(index) {
+                None => groups.push(vec![index]),
+                Some(zip) => {
+                    let members: Vec<usize> = zip.get_ref().iter().filter_map(|name| place(name)).collect();
+                    if !groups.contains(&members) {
+                        groups.push(members);
+                    }
+                }
+            }
+        }
+        let mut combinations: Vec<Vec<(usize, usize)>> = vec![Vec::new()];
+        for group in &groups {
+            let levels = spec.factors[group[0]].levels.len();
+            combinations = combinations
+                .into_iter()
+                .flat_map(|chosen| {
+                    (0..levels).map(move |level| {
+                        let more = group.iter().map(|factor| (*factor, level));
+                        chosen.iter().copied().chain(more).collect()
+                    })
+                })
+                .collect();
+        }
+        let mut cells = Vec::new();
+        for mut chosen in combinations {
+            chosen.sort_unstable();
+            let pairs: Vec<_> =
+                chosen.iter().map(|&(factor, level)| (&spec.factors[factor], level)).collect();
+            let levels: Vec<(String, LevelName)> = pairs
+                .iter()
+                .map(|(factor, level)| (factor.name.get_ref().clone(), factor.levels[*level].name.clone()))
+                .collect();
+            let left_out = spec.except.iter().any(|except| {
+                except
+                    .get_ref()
+                    .iter()
+                    .all(|(name, level)| levels.iter().any(|(n, l)| (n, l) == (name, level)))
+            });
+            if !left_out {
+                let words = pairs.iter().map(|(factor, level)| {
+                    (factor.name.get_ref().clone(), factor.levels[*level].words.clone())
+                });
+                let (number, words) = (cells.len(), words.collect());
+                let mut folder = folder(&levels);
+                if cells.iter().any(|other: &Cell| other.folder == folder) {
+                    folder = format!("{folder}~{number}");
+                }
+                cells.push(Cell { number, folder, levels, words });
+            }
+        }
+        let distinguishing = spec.factors.iter().filter(|factor| factor.levels.len() > 1);
+        let distinguishing = distinguishing.map(|factor| factor.name.get_ref().clone());
+        let distinguishing = distinguishing.filter(|name| *name != spec.population).collect();
+        Self { cells, distinguishing, seed: spec.seed }
+    }
+
+    /// The cells in the order of one repetition.
+    pub fn block(&self, repetition: u32) -> Vec<&Cell> {
+        let mut order: Vec<&Cell> = self.cells.iter().collect();
+        let mut random = random::stream(self.seed, "order of the cells", u64::from(repetition));
+        // Fisher and Yates: each order is equally likely.
+        for end in (1..order.len()).rev() {
+            order.swap(end, random::below(&mut random, end as u64 + 1) as usize);
+        }
+        order
+    }
+
+    /// What a report calls a cell, apart from its population: its level of each factor that has several.
+    pub fn label(&self, cell: &Cell) -> String {
+        let parts = cell.levels.iter().filter(|(name, _)| self.distinguishing.contains(name));
+        let parts = parts.map(|(name, level)| match level.0.parse::<f64>() {
+            Ok(_) => format!("{name} {level}"),
+            Err(_) if matches!(level.0.as_str(), "true" | "false") => format!("{name} {level}"),
+            Err(_) => level.to_string(),
+        });
+        let label = parts.collect::<Vec<_>>().join(", ");
+        if label.is_empty() { "all".into() } else { label }
+    }
+}
+
+impl Cell {
+    /// The level of a factor.
+    pub fn level(&self, factor: &str) -> Option<&LevelName> {
+        self.levels.iter().find(|(name, _)| name == factor).map(|(_, level)| level)
+    }
+
+    /// A station's words with its levels in place of `$factor`.
+    pub fn render(&self, words: &[Spanned<String>]) -> Vec<String> {
+        words.iter().flat_map(|word| self.word(word.get_ref())).collect()
+    }
+
+    /// A word that is a factor becomes all the words of its level; inside of others they are joined by spaces.
+    fn word(&self, word: &str) -> Vec<String> {
+        let names = names_in(word);
+        if let [name] = names[..]
+            && (word == format!("${name}") || word == format!("${{{name}}}"))
+        {
+            return self.words[name].clone();
+        }
+        let mut text = word.to_owned();
+        // Longer names first: `$clients_each` is not `$clients` and a rest.
+        let mut names = names;
+        names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
+        for name in names {
+            let words = self.words[name].join(" ");
+            text = text.replace(&format!("${{{name}}}"), &words).replace(&format!("${name}"), &words);
+        }
+        vec![text]
+    }
+
+    /// A number that is another exactly when a trial of this cell would be: it is kept with the trial, so that a run that is taken up
+    /// again knows what is done already.
+    pub fn identity(&self, spec: &Spec, repetition: u32) -> String {
+        let station = |station: &Station| {
+            format!(
+                "{:?} {:?} {:?} {:?} {:?}",
+                station.program,
+                self.render(&station.command),
+                station.addresses,
+                station.count,
+                self.render(&station.flags)
+            )
+        };
+        let gates: Vec<_> = spec.gates.iter().map(Spanned::get_ref).collect();
+        let text = format!(
+            "{:?} {} {} {} {:?} {:?} {:?} {:?} {} {repetition}",
+            self.levels,
+            station(&spec.stations.servers),
+            spec.stations.middleware.as_ref().map(station).unwrap_or_default(),
+            station(&spec.stations.clients),
+            self.render(&spec.data),
+            spec.populate.as_ref().map(|populate| self.render(&populate.flags)),
+            spec.phases,
+            gates,
+            spec.seed,
+        );
+        // Two streams of the same mixing step: nobody forges these, they only must not meet by chance.
+        let hash = |start: u64| text.bytes().fold(start, |hash, byte| random::mix(hash ^ u64::from(byte)));
+        format!("{:016x}{:016x}", hash(1), hash(2))
+    }
+}
+
+fn folder(levels: &[(String, LevelName)]) -> String {
+    let plain = |text: &str| -> String {
+        text.chars()
+            .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') { c } else { '-' })
+            .collect()
+    };
+    let parts: Vec<_> =
+        levels.iter().map(|(name, level)| format!("{}={}", plain(name), plain(&level.0))).collect();
+    if parts.is_empty() { "all".into() } else { parts.join(",") }
+}
+
+/// About how long all trials at least take: their phases, and what starting and ending them costs.
+pub fn least_time(spec: &Spec, plan: &Plan) -> Seconds {
+    const AROUND: Seconds = 0.4;
+    plan.cells.len() as f64 * f64::from(spec.repetitions.min) * (spec.phases.total() + AROUND)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spec(head: &str) -> Spec {
+        let used: String = ["workload", "clients", "workers", "threads"]
+            .iter()
+            .filter(|name| head.contains(&format!("name = \"{name}\"")))
+            .map(|name| format!("\"${name}\", "))
+            .collect();
+        let text = format!(
+            "title = \"t\"\n{head}\n[stations.servers]\nprogram = \"cache\"\n[stations.clients]\nprogram = \"load\"\nflags = [{used}]\n"
+        );
+        Spec::parse(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
+    }
+
+    const TWO: &str = "[[factor]]\nname = \"workload\"\nlevels = [{ name = \"read\", words = [\"--ratio\", \"0:1\"] }, \"write\"]\n\
+                       [[factor]]\nname = \"clients\"\nlevels = [1, 2, 4]";
+
+    #[test]
+    fn cells_are_all_combinations() {
+        let plan = Plan::of(&spec(TWO));
+        let names: Vec<&str> = plan.cells.iter().map(|cell| cell.folder.as_str()).collect();
+        assert_eq!(
+            (names.len(), names[0], names[5]),
+            (6, "workload=read,clients=1", "workload=write,clients=4")
+        );
+        assert_eq!(plan.label(&plan.cells[0]), "read");
+    }
+
+    #[test]
+    fn levels_that_differ_in_signs_only_have_folders_of_their_own() {
+        let plan = Plan::of(&spec("[[factor]]\nname = \"workload\"\nlevels = [\"a b\", \"a/b\"]"));
+        let names: Vec<&str> = plan.cells.iter().map(|cell| cell.folder.as_str()).collect();
+        assert_eq!(names, ["workload=a-b", "workload=a-b~1"]);
+    }
+
+    #[test]
+    fn zipped_factors_move_together_and_exceptions_are_left_out() {
+        let head = format!(
+            "zip = [[\"workers\", \"threads\"]]\nexcept = [{{ workload = \"write\", clients = 4 }}]\n{TWO}\n\
+             [[factor]]\nname = \"workers\"\nlevels = [8, 16]\n[[factor]]\nname = \"threads\"\nlevels = [1, 2]"
+        );
+        let plan = Plan::of(&spec(&head));
+        assert_eq!(plan.cells.len(), (6 - 1) * 2);
+        for cell in &plan.cells {
+            let pair = (cell.level("workers").unwrap().0.as_str(), cell.level("threads").unwrap().0.as_str());
+            assert!(pair == ("8", "1") || pair == ("16", "2"), "{pair:?}");
+        }
+        assert_eq!(plan.label(&plan.cells[0]), "read, workers 8, threads 1");
+    }
+
+    #[test]
+    fn a_factor_stands_for_its_words() {
+        let plan = Plan::of(&spec(TWO));
+        let word = |text: &str| plan.cells[0].word(text);
+        assert_eq!(word("$workload"), ["--ratio", "0:1"]);
+        assert_eq!(word("x=${clients},$clients$"), ["x=1,1$"]);
+        assert_eq!(word("plain"), ["plain"]);
+    }
+
+    #[test]
+    fn the_order_of_a_seed_is_the_same_for_ever() {
+        let plan = Plan::of(&spec(TWO));
+        let order = |repetition| plan.block(repetition).iter().map(|cell| cell.number).collect::<Vec<_>>();
+        assert_eq!([order(0), order(1)], [ORDER_0, ORDER_1]);
+    }
+
+    const ORDER_0: [usize; 6] = [5, 2, 1, 4, 3, 0];
+    const ORDER_1: [usize; 6] = [3, 1, 5, 2, 0, 4];
+
+    #[test]
+    fn a_trial_has_another_identity_when_anything_about_it_changes() {
+        let one = spec(TWO);
+        let plan = Plan::of(&one);
+        let first = plan.cells[0].identity(&one, 0);
+        assert_eq!(first, plan.cells[0].identity(&one, 0));
+        let mut others = vec![plan.cells[0].identity(&one, 1), plan.cells[1].identity(&one, 0)];
+        for change in [
+            "seed = 2",
+            "phases = { measure = \"3s\" }",
+            "gates = [\"errors == 0\"]",
+            "populate = { flags = [\"--verify\"] }",
+        ] {
+            let changed = spec(&format!("{change}\n{TWO}"));
+            others.push(Plan::of(&changed).cells[0].identity(&changed, 0));
+        }
+        others.push(first);
+        let count = others.len();
+        others.sort_unstable();
+        others.dedup();
+        assert_eq!(others.len(), count);
+        let more = spec(&TWO.replace("[1, 2, 4]", "[1, 2, 4, 8]"));
+        let same = Plan::of(&more).cells[0].identity(&more, 0);
+        assert!(others.contains(&same), "a further level leaves the others as they were");
+    }
+
+    proptest! {
+        /// Every block holds every cell once, whatever the seed.
+        #[test]
+        fn a_block_is_a_permutation(seed in any::<u64>(), repetition in any::<u32>(), a in 1_usize..6, b in 1_usize..6) {
+            let levels = |count: usize| (0..count).map(|l| l.to_string()).collect::<Vec<_>>().join(", ");
+            let mut spec = spec(&format!("[[factor]]\nname = \"clients\"\nlevels = [{}]\n[[factor]]\nname = \"workers\"\nlevels = [{}]", levels(a), levels(b)));
+            spec.seed = seed;
+            let plan = Plan::of(&spec);
+            let mut seen: Vec<usize> = plan.block(repetition).iter().map(|cell| cell.number).collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..a * b).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Specs that come with the program, by their names.
+
+/// Name and text of each.
+pub const SPECS: &[(&str, &str)] = &[("demo", include_str!("../specs/demo.toml"))];
+
+/// The spec of this name.
+pub fn spec(name: &str) -> Option<&'static str> {
+    SPECS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Changes;
+    use crate::plan::Plan;
+    use crate::spec::Spec;
+
+    #[test]
+    fn every_shipped_spec_can_be_planned_and_so_can_its_quick_form() {
+        for (name, text) in SPECS {
+            let whole = Spec::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(!Plan::of(&whole).cells.is_empty(), "{name}");
+            let mut changes = Changes::of(text).unwrap();
+            changes.quick().unwrap_or_else(|error| panic!("{name}: {error}"));
+            let quick =
+                Spec::parse(&changes.source()).unwrap_or_else(|error| panic!("{name}, quick: {error}"));
+            assert!(!Plan::of(&quick).cells.is_empty(), "{name}, quick");
+        }
+    }
+}

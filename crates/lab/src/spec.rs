@@ -1,0 +1,625 @@
+//! What an experiment is asked to be: a file for people, with errors that name the line.
+//!
+//! ```text
+//! factors ─┐                    stations: how each program is started, `$factor` where a level goes
+//! zip      ├─▶ cells ─▶ trials  phases:   warm-up, then what is measured
+//! except   ┘     repetitions    gates:    what a trial must keep to count
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use krarup_units::Seconds;
+use krarup_units::text::parse_duration;
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+
+use crate::gate::{Gate, Until};
+
+/// What is wrong with a spec, where, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError {
+    /// The line, from 1, where one can be told.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.what),
+            None => write!(f, "{}", self.what),
+        }
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+/// An experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// What is examined: the title of the report.
+    pub title: String,
+    /// Decides the order of the trials, and keys and values of each.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// What is varied; the cells are all combinations of their levels.
+    #[serde(default, rename = "factor")]
+    pub factors: Vec<Factor>,
+    /// Factors that move together: their first levels meet, their second, and so on.
+    #[serde(default)]
+    pub zip: Vec<Spanned<Vec<String>>>,
+    /// Combinations that are left out: factor = level, for some of the factors.
+    #[serde(default)]
+    pub except: Vec<Spanned<BTreeMap<String, LevelName>>>,
+    /// The factor that sets the number of clients: the x axis of the report.
+    #[serde(default = "clients")]
+    pub population: String,
+    /// How often each cell is run.
+    #[serde(default)]
+    pub repetitions: Repetitions,
+    /// How long each trial is.
+    #[serde(default)]
+    pub phases: Phases,
+    /// What a trial must keep, or it has failed.
+    #[serde(default)]
+    pub gates: Vec<Spanned<Gate>>,
+    /// How often a trial that failed is tried again.
+    #[serde(default = "two")]
+    pub retries: u32,
+    /// Words for the load generator whenever it runs: what keys and values there are.
+    #[serde(default)]
+    pub data: Vec<Spanned<String>>,
+    /// How the keys are stored before anything is measured; without, they are not.
+    pub populate: Option<Populate>,
+    /// What runs.
+    pub stations: Stations,
+    /// What is different with `--quick`; see [`crate::change::Changes::quick`].
+    #[serde(default)]
+    pub quick: Option<toml::Table>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn two() -> u32 {
+    2
+}
+
+fn clients() -> String {
+    "clients".into()
+}
+
+/// Something that is varied.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Factor {
+    /// Its name; `$name` stands for its level in the words of the stations.
+    pub name: Spanned<String>,
+    /// Its levels.
+    pub levels: Vec<Level>,
+}
+
+/// One level of a factor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// Its name in tables, and in folder names.
+    pub name: LevelName,
+    /// The words that stand for it on a command line.
+    pub words: Vec<String>,
+}
+
+/// A level as people write it: a number or a text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LevelName(pub String);
+
+impl fmt::Display for LevelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A plain value, or one with words of its own.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a level is a number, a text, or { name = \"…\", words = [\"--flag\", \"…\"] }"
+)]
+enum Written {
+    Whole(i64),
+    Number(f64),
+    Truth(bool),
+    Text(String),
+    Worded { name: String, words: Vec<String> },
+}
+
+impl Written {
+    fn level(self) -> Level {
+        let plain = |text: String| Level { words: vec![text.clone()], name: LevelName(text) };
+        match self {
+            Self::Whole(number) => plain(number.to_string()),
+            Self::Number(number) => plain(number.to_string()),
+            Self::Truth(truth) => plain(truth.to_string()),
+            Self::Text(text) => plain(text),
+            Self::Worded { name, words } => Level { name: LevelName(name), words },
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Level {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Written::deserialize(deserializer).map(Written::level)
+    }
+}
+
+impl<'de> Deserialize<'de> for LevelName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Written::deserialize(deserializer).map(|written| written.level().name)
+    }
+}
+
+/// How often each cell is run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repetitions {
+    /// At least so often.
+    #[serde(default = "three")]
+    pub min: u32,
+    /// At most so often; without, as `min`.
+    pub max: Option<u32>,
+    /// Cells that do not keep this are run again, up to `max` times.
+    pub until: Option<Until>,
+}
+
+fn three() -> u32 {
+    3
+}
+
+impl Default for Repetitions {
+    fn default() -> Self {
+        Self { min: three(), max: None, until: None }
+    }
+}
+
+impl Repetitions {
+    /// The most runs of a cell.
+    pub fn most(&self) -> u32 {
+        self.max.unwrap_or(self.min)
+    }
+}
+
+/// How long each trial is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phases {
+    /// Load that nobody looks at, before.
+    #[serde(default = "warm_up", deserialize_with = "time")]
+    pub warm_up: Seconds,
+    /// What is measured. The clients begin and end together, so there is nothing to cut at its end.
+    #[serde(default = "measure", deserialize_with = "time")]
+    pub measure: Seconds,
+}
+
+fn warm_up() -> Seconds {
+    2.0
+}
+
+fn measure() -> Seconds {
+    10.0
+}
+
+impl Default for Phases {
+    fn default() -> Self {
+        Self { warm_up: warm_up(), measure: measure() }
+    }
+}
+
+impl Phases {
+    /// All of them together.
+    pub fn total(&self) -> Seconds {
+        self.warm_up + self.measure
+    }
+}
+
+/// A time as `10s`, `600ms`, or a number of seconds.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a time is a text as \"10s\" or \"600ms\", or a number of seconds")]
+    enum Time {
+        Number(f64),
+        Text(String),
+    }
+    let seconds = match Time::deserialize(deserializer)? {
+        Time::Number(seconds) => seconds,
+        Time::Text(text) => parse_duration(&text).map_err(serde::de::Error::custom)?,
+    };
+    if (0.0..=86_400.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(serde::de::Error::custom(format!("{seconds} s is not from 0 to a day")))
+    }
+}
+
+/// How the keys are stored.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Populate {
+    /// Words for `krarup load --populate-only`, beside those of `data`.
+    #[serde(default)]
+    pub flags: Vec<Spanned<String>>,
+}
+
+/// What runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stations {
+    /// memcached, or what speaks its protocol.
+    pub servers: Station,
+    /// What stands between; without, the clients ask the servers themselves.
+    pub middleware: Option<Station>,
+    /// The load.
+    pub clients: Station,
+}
+
+/// One kind of program and how it is started.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Station {
+    /// A program we know how to start.
+    pub program: Option<Program>,
+    /// Any other: its words, with `{port}` where it is told where to listen and `{servers}` where it is told whom to ask.
+    #[serde(default)]
+    pub command: Vec<Spanned<String>>,
+    /// Those that run already, as HOST:PORT.
+    #[serde(default)]
+    pub addresses: Vec<String>,
+    /// How many are started.
+    pub count: Option<u32>,
+    /// Further words, after those that we give.
+    #[serde(default)]
+    pub flags: Vec<Spanned<String>>,
+}
+
+/// A program we know how to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Program {
+    /// memcached where it is installed, else `krarup cache`.
+    Auto,
+    /// The installed memcached, one thread.
+    Memcached,
+    /// `krarup cache`.
+    Cache,
+    /// `krarup proxy`.
+    Proxy,
+    /// `krarup load`.
+    Load,
+}
+
+impl Spec {
+    /// Reads a spec.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line.
+    pub fn parse(source: &str) -> Result<Self, SpecError> {
+        let spec: Self = toml::from_str(source).map_err(|error| SpecError {
+            line: error.span().map(|span| line_at(source, span.start)),
+            what: error.message().to_owned(),
+            hint: "docs/reference/spec.md lists every key".into(),
+        })?;
+        Check { spec: &spec, source }.all()?;
+        Ok(spec)
+    }
+
+    /// The factor of this name.
+    pub fn factor(&self, name: &str) -> Option<&Factor> {
+        self.factors.iter().find(|factor| factor.name.get_ref() == name)
+    }
+
+    /// Every word that may hold a `$factor`.
+    fn words(&self) -> impl Iterator<Item = &Spanned<String>> {
+        let stations =
+            [Some(&self.stations.servers), self.stations.middleware.as_ref(), Some(&self.stations.clients)];
+        let words =
+            stations.into_iter().flatten().flat_map(|station| station.command.iter().chain(&station.flags));
+        words.chain(self.populate.iter().flat_map(|populate| &populate.flags)).chain(&self.data)
+    }
+}
+
+/// The line, from 1, of a place in the text.
+pub(crate) fn line_at(source: &str, offset: usize) -> usize {
+    source[..offset.min(source.len())].matches('\n').count() + 1
+}
+
+/// The factors that a word names, as `$name` or `${name}`.
+pub(crate) fn names_in(word: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for part in word.split('$').skip(1) {
+        let (name, braced) = match part.strip_prefix('{') {
+            Some(rest) => (rest, true),
+            None => (part, false),
+        };
+        let end = name.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(name.len());
+        if end > 0 && (!braced || name[end..].starts_with('}')) {
+            names.push(&name[..end]);
+        }
+    }
+    names
+}
+
+/// What a spec must keep beyond its grammar.
+struct Check<'a> {
+    spec: &'a Spec,
+    source: &'a str,
+}
+
+impl Check<'_> {
+    fn wrong<T>(&self, at: Option<usize>, what: String, hint: &str) -> Result<T, SpecError> {
+        Err(SpecError { line: at.map(|at| line_at(self.source, at)), what, hint: hint.to_owned() })
+    }
+
+    fn all(&self) -> Result<(), SpecError> {
+        self.factors()?;
+        self.zips()?;
+        self.exceptions()?;
+        self.words()?;
+        self.lengths()?;
+        self.stations()
+    }
+
+    fn known(&self) -> String {
+        let names: Vec<&str> =
+            self.spec.factors.iter().map(|factor| factor.name.get_ref().as_str()).collect();
+        format!("factors are: {}", names.join(", "))
+    }
+
+    fn factors(&self) -> Result<(), SpecError> {
+        for (index, factor) in self.spec.factors.iter().enumerate() {
+            let (name, at) = (factor.name.get_ref(), Some(factor.name.span().start));
+            if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+                return self.wrong(
+                    at,
+                    format!("`{name}` is no name for a factor"),
+                    "use letters, digits and _",
+                );
+            }
+            if self.spec.factors[..index].iter().any(|other| other.name.get_ref() == name) {
+                return self.wrong(
+                    at,
+                    format!("the factor `{name}` is there twice"),
+                    "give each a name of its own",
+                );
+            }
+            if factor.levels.is_empty() {
+                return self.wrong(
+                    at,
+                    format!("the factor `{name}` has no level"),
+                    "write levels = [1, 2, 4]",
+                );
+            }
+            for (place, level) in factor.levels.iter().enumerate() {
+                if factor.levels[..place].iter().any(|other| other.name == level.name) {
+                    return self.wrong(
+                        at,
+                        format!("the factor `{name}` has the level `{}` twice", level.name),
+                        "leave one out",
+                    );
+                }
+            }
+            let used = self.spec.words().any(|word| names_in(word.get_ref()).contains(&name.as_str()));
+            if !used {
+                let hint = format!("write \"${name}\" in the flags of a station, or remove the factor");
+                return self.wrong(at, format!("factor `{name}` is never used"), &hint);
+            }
+        }
+        Ok(())
+    }
+
+    fn zips(&self) -> Result<(), SpecError> {
+        let mut seen: Vec<&str> = Vec::new();
+        for zip in &self.spec.zip {
+            let at = Some(zip.span().start);
+            let mut levels = None;
+            for name in zip.get_ref() {
+                let Some(factor) = self.spec.factor(name) else {
+                    return self.wrong(at, format!("there is no factor `{name}` to zip"), &self.known());
+                };
+                if seen.contains(&name.as_str()) {
+                    return self.wrong(
+                        at,
+                        format!("the factor `{name}` is zipped twice"),
+                        "name it in one zip",
+                    );
+                }
+                seen.push(name);
+                if *levels.get_or_insert(factor.levels.len()) != factor.levels.len() {
+                    let what = format!(
+                        "zipped factors have different numbers of levels: {}",
+                        zip.get_ref().join(", ")
+                    );
+                    return self.wrong(at, what, "give each the same number");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn exceptions(&self) -> Result<(), SpecError> {
+        for except in &self.spec.except {
+            let at = Some(except.span().start);
+            for (name, level) in except.get_ref() {
+                let Some(factor) = self.spec.factor(name) else {
+                    return self.wrong(
+                        at,
+                        format!("there is no factor `{name}` to leave out"),
+                        &self.known(),
+                    );
+                };
+                if !factor.levels.iter().any(|other| other.name == *level) {
+                    let levels: Vec<String> =
+                        factor.levels.iter().map(|level| level.name.to_string()).collect();
+                    let hint = format!("levels are: {}", levels.join(", "));
+                    return self.wrong(at, format!("the factor `{name}` has no level `{level}`"), &hint);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn words(&self) -> Result<(), SpecError> {
+        for word in self.spec.words() {
+            for name in names_in(word.get_ref()) {
+                if self.spec.factor(name).is_none() {
+                    let what = format!("`${name}` stands for no factor");
+                    return self.wrong(Some(word.span().start), what, &self.known());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lengths(&self) -> Result<(), SpecError> {
+        let Repetitions { min, max, until } = &self.spec.repetitions;
+        if *min == 0 || max.is_some_and(|max| max < *min) {
+            return self.wrong(
+                None,
+                "repetitions.min must be from 1 to repetitions.max".into(),
+                "write repetitions = { min = 3, max = 6 }",
+            );
+        }
+        if until.is_some() && *min < 2 {
+            return self.wrong(
+                None,
+                "repetitions.until compares runs: it needs min = 2 or more".into(),
+                "raise repetitions.min",
+            );
+        }
+        if self.spec.phases.measure < 0.1 {
+            return self.wrong(
+                None,
+                "phases.measure must be 100 ms or more".into(),
+                "write phases.measure = \"10s\"",
+            );
+        }
+        Ok(())
+    }
+
+    fn stations(&self) -> Result<(), SpecError> {
+        let Stations { servers, middleware, clients } = &self.spec.stations;
+        let allowed: [(&str, Option<&Station>, &[Program]); 3] = [
+            ("servers", Some(servers), &[Program::Auto, Program::Memcached, Program::Cache]),
+            ("middleware", middleware.as_ref(), &[Program::Proxy]),
+            ("clients", Some(clients), &[Program::Load]),
+        ];
+        for (name, station, programs) in allowed {
+            let Some(station) = station else { continue };
+            let ways = usize::from(station.program.is_some())
+                + usize::from(!station.command.is_empty())
+                + usize::from(!station.addresses.is_empty());
+            if ways != 1 {
+                let what =
+                    format!("stations.{name} needs one of program, command and addresses, and has {ways}");
+                return self.wrong(None, what, "docs/reference/spec.md says what each is for");
+            }
+            if station.program.is_some_and(|program| !programs.contains(&program)) {
+                let what = format!("stations.{name} cannot be this program");
+                return self.wrong(
+                    None,
+                    what,
+                    "servers are memcached, cache or auto, the middleware proxy, the clients load",
+                );
+            }
+            if station.count == Some(0) {
+                return self.wrong(None, format!("stations.{name} has none"), "count is 1 or more");
+            }
+        }
+        if clients.program.is_none() {
+            return self.wrong(
+                None,
+                "stations.clients can only be program = \"load\" yet".into(),
+                "write program = \"load\"",
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+title = "small"
+[[factor]]
+name = "clients"
+levels = [1, 2]
+[stations.servers]
+program = "cache"
+[stations.clients]
+program = "load"
+flags = ["--connections", "$clients"]
+"#;
+
+    fn wrong(change: &str, to: &str) -> SpecError {
+        let source = SMALL.replace(change, to);
+        assert_ne!(source, SMALL, "`{change}` is there");
+        Spec::parse(&source).expect_err("it is wrong")
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_usual_value() {
+        let spec = Spec::parse(SMALL).unwrap();
+        assert_eq!((spec.seed, spec.repetitions.min, spec.repetitions.most(), spec.retries), (1, 3, 3, 2));
+        assert_eq!(spec.phases.total(), 12.0);
+        assert_eq!(spec.factors[0].levels[1].words, ["2"]);
+    }
+
+    #[test]
+    fn levels_are_numbers_texts_or_words() {
+        let spec =
+            Spec::parse(&SMALL.replace("[1, 2]", r#"[4, 0.5, "x", { name = "many", words = ["-a", "b"] }]"#))
+                .unwrap();
+        let names: Vec<&str> = spec.factors[0].levels.iter().map(|level| level.name.0.as_str()).collect();
+        assert_eq!(names, ["4", "0.5", "x", "many"]);
+        assert_eq!(spec.factors[0].levels[3].words, ["-a", "b"]);
+    }
+
+    #[test]
+    fn an_error_names_the_line_and_what_there_is() {
+        let error = wrong("$clients", "$client");
+        assert_eq!(error.line, Some(4), "the factor is never used: {error}");
+        let error = wrong("\"--connections\", ", "\"--workers\", \"$workers\", \"--connections\", ");
+        assert_eq!((error.line, error.what.as_str()), (Some(10), "`$workers` stands for no factor"));
+        assert_eq!(error.hint, "factors are: clients");
+        let error = wrong("program = \"load\"", "program = \"loda\"");
+        assert_eq!(error.line, Some(9), "{error}");
+        assert!(error.what.contains("loda"), "{error}");
+    }
+
+    #[test]
+    fn unknown_keys_are_not_passed_over() {
+        let error = wrong("title = \"small\"", "title = \"small\"\nrepetition = 3");
+        assert_eq!(error.line, Some(3));
+        assert!(error.what.contains("repetition"), "{error}");
+    }
+
+    #[test]
+    fn zips_and_exceptions_name_factors_and_levels_that_there_are() {
+        let error = wrong("title = \"small\"", "title = \"small\"\nzip = [[\"clients\", \"threads\"]]");
+        assert!(error.what.contains("`threads`") && error.line == Some(3), "{error:?}");
+        let error = wrong("title = \"small\"", "title = \"small\"\nexcept = [{ clients = 3 }]");
+        assert_eq!((error.line, error.hint.as_str()), (Some(3), "levels are: 1, 2"));
+    }
+
+    #[test]
+    fn names_are_found_in_words() {
+        assert_eq!(names_in("$a"), ["a"]);
+        assert_eq!(names_in("x${a}y=$b,$c_d"), ["a", "b", "c_d"]);
+        assert_eq!(names_in("100$ and ${"), Vec::<&str>::new());
+    }
+}

@@ -1,0 +1,190 @@
+//! A directory of results: a trial is a folder that gets its name when it is complete, so that one that was cut off is none.
+//!
+//! ```text
+//! DIR/spec.toml  plan.csv                      what was asked for
+//! DIR/trials/workload=read,clients=8/0/        trial.json and what each station said
+//! DIR/failed/workload=read,clients=8/0-1/      the same of a trial that failed, with its reason
+//! DIR/unfinished/                              what is being run, or was when somebody pulled the plug
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::Ledger;
+use crate::plan::Cell;
+
+/// What a trial was, kept with its records.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`Cell::identity`].
+    pub identity: String,
+    /// Factor and level.
+    pub levels: Vec<(String, String)>,
+    /// Which repetition of its cell, from 0.
+    pub repetition: u32,
+    /// Which attempt, from 0.
+    pub attempt: u32,
+    /// When it began, in seconds since 1970 (UTC).
+    pub started_unix: Seconds,
+    /// Every command that was run, in the order in which they were started.
+    pub commands: Vec<String>,
+    /// Requests per second, as the clients counted them.
+    pub throughput: f64,
+    /// Mean response time at the clients.
+    pub response: Seconds,
+    /// Why it failed; none where it did not.
+    pub failed: Option<String>,
+}
+
+/// A directory of results.
+#[derive(Debug)]
+pub struct Store {
+    directory: PathBuf,
+}
+
+/// A file and what the system said about it.
+fn named<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+impl Store {
+    /// A directory that is there already, to be read.
+    pub fn at(directory: &Path) -> Self {
+        Self { directory: directory.to_owned() }
+    }
+
+    /// Opens a directory; makes it where there is none. What an earlier run left unfinished is thrown away, what it left running is
+    /// ended.
+    ///
+    /// # Errors
+    /// From the system, with the path.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        let store = Self::at(directory);
+        store.ledger().settle();
+        let unfinished = store.unfinished();
+        if unfinished.exists() {
+            named(&unfinished, fs::remove_dir_all(&unfinished))?;
+        }
+        for folder in [&store.directory, &store.trials()] {
+            named(folder, fs::create_dir_all(folder))?;
+        }
+        Ok(store)
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What was started for these results.
+    pub fn ledger(&self) -> Ledger {
+        Ledger::at(&self.directory.join("processes"))
+    }
+
+    /// Where complete trials are.
+    pub fn trials(&self) -> PathBuf {
+        self.directory.join("trials")
+    }
+
+    fn unfinished(&self) -> PathBuf {
+        self.directory.join("unfinished")
+    }
+
+    fn place(&self, cell: &Cell, repetition: u32) -> PathBuf {
+        self.trials().join(&cell.folder).join(repetition.to_string())
+    }
+
+    /// Writes a file of the directory, whole or not at all.
+    ///
+    /// # Errors
+    /// From the system, with the path.
+    pub fn write(&self, name: &str, contents: &[u8]) -> io::Result<()> {
+        let (path, beside) = (self.directory.join(name), self.directory.join(format!(".{name}.new")));
+        named(&beside, fs::write(&beside, contents))?;
+        named(&path, fs::rename(&beside, &path))
+    }
+
+    /// The complete trial of this cell and repetition, if it is the one that is meant: of this identity.
+    pub fn complete(&self, cell: &Cell, repetition: u32, identity: &str) -> Option<(PathBuf, Manifest)> {
+        let folder = self.place(cell, repetition);
+        let manifest = read(&folder).ok()?;
+        (manifest.identity == identity).then_some((folder, manifest))
+    }
+
+    /// An empty folder for a trial that begins.
+    ///
+    /// # Errors
+    /// From the system, with the path.
+    pub fn begin(&self) -> io::Result<PathBuf> {
+        let folder = self.unfinished();
+        if folder.exists() {
+            named(&folder, fs::remove_dir_all(&folder))?;
+        }
+        named(&folder, fs::create_dir_all(&folder))?;
+        Ok(folder)
+    }
+
+    /// Gives the trial that was begun its name: among the complete ones, or among those that failed. A complete trial of another
+    /// identity in its place is replaced: it belongs to a spec that is no longer asked for.
+    ///
+    /// # Errors
+    /// From the system, with the path.
+    pub fn end(&self, cell: &Cell, manifest: &Manifest) -> io::Result<PathBuf> {
+        let from = self.unfinished();
+        let text = serde_json::to_string_pretty(manifest).expect("a manifest is plain data");
+        let file = from.join("trial.json");
+        named(&file, fs::write(&file, text))?;
+        let to = match manifest.failed {
+            None => self.place(cell, manifest.repetition),
+            Some(_) => self.failure(cell, manifest.repetition),
+        };
+        if let Some(parent) = to.parent() {
+            named(parent, fs::create_dir_all(parent))?;
+        }
+        if to.exists() {
+            named(&to, fs::remove_dir_all(&to))?;
+        }
+        named(&to, fs::rename(&from, &to))?;
+        Ok(to)
+    }
+
+    /// The first free place for a failed trial: failures of earlier runs are kept, too.
+    fn failure(&self, cell: &Cell, repetition: u32) -> PathBuf {
+        let folder = self.directory.join("failed").join(&cell.folder);
+        let free = (0..u32::MAX).map(|number| folder.join(format!("{repetition}-{number}")));
+        free.into_iter().find(|path| !path.exists()).expect("some number is free")
+    }
+
+    /// Trials that failed, with their manifests, by name.
+    pub fn failures(&self) -> Vec<(PathBuf, Manifest)> {
+        let mut found = Vec::new();
+        for cell in folders(&self.directory.join("failed")) {
+            for trial in folders(&cell) {
+                found.extend(read(&trial).ok().map(|manifest| (trial.clone(), manifest)));
+            }
+        }
+        found
+    }
+}
+
+/// The folders in a folder, by name; none where there is no such folder.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    found.sort();
+    found
+}
+
+/// The manifest of a trial's folder.
+///
+/// # Errors
+/// From the system, or where it is not readable, with the path.
+pub fn read(folder: &Path) -> io::Result<Manifest> {
+    let path = folder.join("trial.json");
+    let text = named(&path, fs::read_to_string(&path))?;
+    named(&path, serde_json::from_str(&text).map_err(io::Error::other))
+}

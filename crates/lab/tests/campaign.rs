@@ -1,0 +1,193 @@
+//! A campaign that is cut off anywhere and taken up again ends with the same trials as one that was left alone.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use krarup_lab::campaign::{self, CampaignError, Due, Ended, Event, Outcome, Testbed};
+use krarup_lab::plan::Plan;
+use krarup_lab::spec::Spec;
+use krarup_lab::stop::Stop;
+use krarup_lab::store::{Store, read};
+
+fn spec(head: &str) -> Spec {
+    Spec::parse(&format!(
+        r#"
+title = "made up"
+{head}
+[[factor]]
+name = "workload"
+levels = ["read", "write"]
+[[factor]]
+name = "clients"
+levels = [1, 2, 4]
+[stations.servers]
+program = "cache"
+[stations.clients]
+program = "load"
+flags = ["$workload", "$clients"]
+"#
+    ))
+    .unwrap()
+}
+
+/// A folder of its own, empty.
+fn fresh(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    folder
+}
+
+/// A testbed whose trials cost nothing: what they find depends on cell and repetition alone.
+struct Made<'a> {
+    stop: &'a Stop,
+    /// After so many trials somebody presses Ctrl-C.
+    until: usize,
+    run: usize,
+    fails: fn(&Due<'_>) -> bool,
+    spread: f64,
+}
+
+impl<'a> Made<'a> {
+    fn new(stop: &'a Stop) -> Self {
+        Self { stop, until: usize::MAX, run: 0, fails: |_| false, spread: 0.0 }
+    }
+}
+
+impl Testbed for Made<'_> {
+    fn run(&mut self, due: &Due<'_>, folder: &Path) -> Outcome {
+        fs::write(folder.join("said"), format!("{:?} {}", due.cell.levels, due.repetition)).unwrap();
+        if self.run == self.until {
+            self.stop.ask();
+            return Outcome { failed: Some("interrupted".into()), ..Outcome::default() };
+        }
+        self.run += 1;
+        let throughput = 100.0 + self.spread * f64::from(due.repetition);
+        let failed = (self.fails)(due).then(|| format!("no luck in attempt {}", due.attempt));
+        Outcome { commands: vec!["nothing".into()], throughput, response: 0.01, failed }
+    }
+}
+
+fn run(spec: &Spec, folder: &Path, testbed: &mut Made<'_>) -> Result<Ended, CampaignError> {
+    let stop = testbed.stop.clone();
+    let store = Store::open(folder).unwrap();
+    campaign::run(spec, &Plan::of(spec), &store, testbed, &stop, &|| 0.0, &mut |_| {})
+}
+
+/// Every file of the results, by its path.
+fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).unwrap().map(Result::unwrap) {
+            if entry.path().is_dir() {
+                open.push(entry.path());
+            } else {
+                let name = entry.path().strip_prefix(folder).unwrap().to_owned();
+                found.insert(name, fs::read_to_string(entry.path()).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn wherever_it_is_stopped_it_ends_with_the_same_trials() {
+    let spec = spec("repetitions = { min = 2 }");
+    let straight = fresh("campaign-straight");
+    let stop = Stop::default();
+    let ended = run(&spec, &straight, &mut Made::new(&stop)).unwrap();
+    assert_eq!(ended, Ended { complete: 12, skipped: 0, given_up: Vec::new() });
+    let expected = files(&straight.join("trials"));
+    assert_eq!(expected.len(), 2 * 12);
+    for cut in 0..12 {
+        let folder = fresh(&format!("campaign-cut-{cut}"));
+        let stop = Stop::default();
+        let cut_off = run(&spec, &folder, &mut Made { until: cut, ..Made::new(&stop) });
+        assert!(matches!(cut_off, Err(CampaignError::Stopped)));
+        // What a killed runner leaves: a trial without its name, and half a file.
+        fs::create_dir_all(folder.join("unfinished")).unwrap();
+        fs::write(folder.join("unfinished/load.json"), "{ half").unwrap();
+        let stop = Stop::default();
+        let mut testbed = Made::new(&stop);
+        let ended = run(&spec, &folder, &mut testbed).unwrap();
+        assert_eq!((ended.complete, ended.skipped, testbed.run), (12, cut, 12 - cut));
+        assert_eq!(files(&folder.join("trials")), expected, "cut after {cut}");
+        assert!(!folder.join("unfinished").exists());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn what_fails_is_tried_again_and_kept_with_its_reason() {
+    let spec = spec("repetitions = { min = 1 }\nretries = 2");
+    let folder = fresh("campaign-failing");
+    let stop = Stop::default();
+    let fails = |due: &Due<'_>| match due.cell.level("clients").unwrap().0.as_str() {
+        "1" => due.attempt == 0,
+        "2" => due.cell.level("workload").unwrap().0 == "write",
+        _ => false,
+    };
+    let ended = run(&spec, &folder, &mut Made { fails, ..Made::new(&stop) }).unwrap();
+    assert_eq!(ended.complete, 5);
+    let [(cell, repetition, why)] = &ended.given_up[..] else { panic!("{ended:?}") };
+    assert_eq!((cell.as_str(), *repetition, why.as_str()), ("write", 0, "no luck in attempt 2"));
+    let failures = Store::at(&folder).failures();
+    assert_eq!(failures.len(), 2 + 3);
+    assert!(failures.iter().all(|(place, manifest)| {
+        place.join("said").is_file()
+            && manifest.failed.as_deref() == Some(&format!("no luck in attempt {}", manifest.attempt))
+    }));
+    let again = run(&spec, &folder, &mut Made::new(&stop)).unwrap();
+    assert_eq!((again.complete, again.skipped), (6, 5), "another day it works");
+}
+
+#[test]
+fn cells_whose_runs_do_not_agree_are_run_more_often() {
+    let spec = spec("repetitions = { min = 2, max = 5, until = \"cov(throughput) <= 5 %\" }");
+    let stop = Stop::default();
+    let ended = run(&spec, &fresh("campaign-steady"), &mut Made::new(&stop)).unwrap();
+    assert_eq!(ended.complete, 6 * 2);
+    let wide = Made { spread: 40.0, ..Made::new(&stop) };
+    let ended = run(&spec, &fresh("campaign-wide"), &mut { wide }).unwrap();
+    assert_eq!(ended.complete, 6 * 5, "never agreed, and not for ever");
+}
+
+#[test]
+fn a_changed_spec_runs_what_it_changed() {
+    let folder = fresh("campaign-changed");
+    let stop = Stop::default();
+    let first = spec("repetitions = { min = 1 }");
+    run(&first, &folder, &mut Made::new(&stop)).unwrap();
+    let more =
+        Spec { repetitions: krarup_lab::spec::Repetitions { min: 2, max: None, until: None }, ..first };
+    let ended = run(&more, &folder, &mut Made::new(&stop)).unwrap();
+    assert_eq!((ended.complete, ended.skipped), (12, 6));
+    let mut testbed = Made::new(&stop);
+    let other = Spec { seed: 2, ..more };
+    let ended = run(&other, &folder, &mut testbed).unwrap();
+    assert_eq!((ended.skipped, testbed.run), (0, 12), "another seed, other trials");
+    let manifest = read(&folder.join("trials/workload=read,clients=1/0")).unwrap();
+    let plan = Plan::of(&other);
+    assert_eq!(manifest.identity, plan.cells[0].identity(&other, 0));
+}
+
+#[test]
+fn whoever_watches_is_told_what_happens() {
+    let spec = spec("repetitions = { min = 1 }");
+    let store = Store::open(&fresh("campaign-told")).unwrap();
+    let stop = Stop::default();
+    let mut told = Vec::new();
+    let mut tell = |event: &Event<'_>| match event {
+        Event::Begins(due, progress) => told.push((due.cell.number, progress.done, progress.all)),
+        Event::Complete(..) => {}
+        other => panic!("{other:?}"),
+    };
+    let plan = Plan::of(&spec);
+    campaign::run(&spec, &plan, &store, &mut Made::new(&stop), &stop, &|| 0.0, &mut tell).unwrap();
+    let order: Vec<usize> = plan.block(0).iter().map(|cell| cell.number).collect();
+    assert_eq!(told.iter().map(|one| one.0).collect::<Vec<_>>(), order);
+    assert_eq!(told.last().map(|one| (one.1, one.2)), Some((5, 6)));
+}
