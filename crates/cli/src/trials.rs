@@ -75,7 +75,7 @@ fn trial(folder: &Path, workload: String, repetition: u32) -> Result<Trial, Fail
     }
     let think = match load.config.arrivals {
         Arrivals::Closed(think) => think.mean(),
-        Arrivals::Open(_) => 0.0,
+        Arrivals::Open(_) | Arrivals::Replay(_) => 0.0,
     };
     let servers = proxies.iter().flat_map(|(proxy, _)| &proxy.servers).map(|server| ServerSide {
         name: server.name.clone(),
