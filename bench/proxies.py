@@ -106,6 +106,12 @@ def memcached_proxy(program, servers, folder):
     return Station(command + (["-u", "nobody"] if os.geteuid() == 0 else []), port)
 
 
+def cache(binary):
+    """Our own server, asked without a proxy: one read and one write for each request, and hardly anything else (--floor)."""
+    port = free_port()
+    return Station([binary, "cache", "--listen", f"127.0.0.1:{port}", "-m", "256"], port)
+
+
 def twemproxy(servers, folder):
     port = free_port()
     lines = ["bench:", f"  listen: 127.0.0.1:{port}", "  hash: fnv1a_64", "  distribution: ketama", "  servers:"]
@@ -148,6 +154,7 @@ def main():
     arguments.add_argument("--json", help="write every figure here")
     arguments.add_argument("--threads", type=int, metavar="W", help="also measure our engine of threads with W workers")
     arguments.add_argument("--memcached-proxy", metavar="PROGRAM", help="also measure this memcached's own proxy")
+    arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself: what the system calls cost")
     options = arguments.parse_args()
     everything = {}
     print(f"{'workload':52} {'proxy us':>17} {'ratio':>6} {'server us':>13} {'rate/s':>15} {'p99 ms':>13}")
@@ -155,9 +162,11 @@ def main():
     for name, count, flags in WORKLOADS:
         if options.only not in name:
             continue
-        others = ["threads"] * bool(options.threads) + ["memcached"] * bool(options.memcached_proxy)
+        others = ["threads"] * bool(options.threads) + ["memcached"] * bool(options.memcached_proxy) + ["floor"] * options.floor
         runs = {side: [] for side in ["krarup", "twemproxy", *others]}
         with tempfile.TemporaryDirectory() as folder:
+            # memcached gives up root before it reads its file.
+            os.chmod(folder, 0o755)
             stations = []
             try:
                 # Each proxy has its own servers: their copies and shards of the data differ.
@@ -172,6 +181,8 @@ def main():
                     sides["threads"] = krarup_proxy(options.binary, backends["threads"], flags_of_ours)
                 if options.memcached_proxy:
                     sides["memcached"] = memcached_proxy(options.memcached_proxy, backends["memcached"], folder)
+                if options.floor:
+                    sides["floor"] = cache(options.binary)
                 stations += sides.values()
                 for proxy in sides.values():
                     load(options.binary, proxy.port, flags, ["--populate-only"])
