@@ -5,7 +5,8 @@ use krarup_net::http::{Answer, Method, respond};
 /// The head of a request over HTTP.
 pub fn check(bytes: &[u8]) {
     let told = respond(bytes, |method, path| {
-        assert!(path.len() <= bytes.len());
+        // What is no text is shown as such, in three bytes for one.
+        assert!(path.len() <= 3 * bytes.len());
         match method {
             Method::Get => Answer::text(200, "numbers\n"),
             Method::Post => Answer::text(409, "why\n"),

@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::thread;
 
 use proptest::prelude::*;
 use support::conversation::{answers, cases, converse, memcached, meta_requests, requests, runner};
@@ -137,16 +138,25 @@ fn level(alone: &mut Asked, proxied: &mut Asked) {
     }
 }
 
-/// Every command in every malformed form, on fresh and on used connections: the same answers, the same left behind, and
-/// neither on the same connection nor on another an answer that belongs to somebody else.
-#[test]
-fn every_malformed_form_is_answered_as_memcached_alone_answers_it() {
-    let Proxied { proxy, servers } = proxied(1, &[]);
+/// How many pairs of memcached and proxy share the malformed forms.
+const PARTS: usize = 6;
+
+/// What came of some cases.
+#[derive(Default)]
+struct Compared {
+    differences: Vec<String>,
+    /// Cases that keep the connection.
+    kept: usize,
+    /// Cases that are left out because we answer them otherwise on purpose.
+    otherwise: usize,
+}
+
+/// Each case to a memcached alone and through a proxy before another.
+fn compare(cases: &[Vec<u8>]) -> Compared {
+    let Proxied { proxy, servers: _servers } = proxied(1, &[]);
     let (mut alone, mut proxied) = (Asked::new(memcached()), Asked::new(proxy));
-    let mut differences = Vec::new();
-    let (mut kept, mut otherwise) = (0, 0);
-    let cases = malformed();
-    for case in &cases {
+    let Compared { mut differences, mut kept, mut otherwise } = Compared::default();
+    for case in cases {
         let mut tries = 0;
         let different = loop {
             let (theirs, ours) = (alone.on_a_fresh_connection(case), proxied.on_a_fresh_connection(case));
@@ -181,15 +191,35 @@ fn every_malformed_form_is_answered_as_memcached_alone_answers_it() {
             differences.push(format!("  {case}\n    memcached: {theirs}\n        proxy: {ours}"));
         }
     }
+    let ended = proxied.program.stop();
+    assert!(ended.output.contains(" 0 server connections lost"), "{ended:?}");
+    Compared { differences, kept, otherwise }
+}
+
+/// Every command in every malformed form, on fresh and on used connections: the same answers, the same left behind, and
+/// neither on the same connection nor on another an answer that belongs to somebody else.
+#[test]
+fn every_malformed_form_is_answered_as_memcached_alone_answers_it() {
+    let cases = malformed();
+    let mut all = Compared::default();
+    // Most of the time everybody waits for the network.
+    thread::scope(|scope| {
+        let parts: Vec<_> =
+            cases.chunks(cases.len().div_ceil(PARTS)).map(|part| scope.spawn(|| compare(part))).collect();
+        for part in parts {
+            let Compared { differences, kept, otherwise } = part.join().unwrap();
+            all.differences.extend(differences);
+            all.kept += kept;
+            all.otherwise += otherwise;
+        }
+    });
+    let Compared { differences, kept, otherwise } = all;
     let (count, all) = (differences.len(), cases.len());
     assert!(differences.is_empty(), "{count} of {all} answers differ:\n{}", differences.join("\n"));
     assert!(
         kept > 15_000 && otherwise < 700,
         "{all} cases, {kept} keep the connection, {otherwise} are left out"
     );
-    let ended = proxied.program.stop();
-    assert!(ended.output.contains(" 0 server connections lost"), "{ended:?}");
-    drop(servers);
 }
 
 /// What is answered otherwise on purpose:

@@ -38,6 +38,27 @@ pub fn store(out: &mut Vec<u8>, request: &Store<'_>) {
     }
 }
 
+/// The line of a storage request alone: what follows is the value, of `length` bytes, and a line end.
+pub fn storage_line(
+    out: &mut Vec<u8>,
+    command: Storage,
+    key: &[u8],
+    flags: u32,
+    exptime: i32,
+    unique: u64,
+    length: usize,
+) {
+    out.extend_from_slice(command.word().as_bytes());
+    word(out, key);
+    number(out, flags);
+    number(out, exptime);
+    number(out, length);
+    if command == Storage::Cas {
+        number(out, unique);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
 /// `set key flags exptime length\r\n…\r\n`, and so on for the others.
 pub fn storage(
     out: &mut Vec<u8>,
@@ -48,15 +69,7 @@ pub fn storage(
     unique: u64,
     data: &[u8],
 ) {
-    out.extend_from_slice(command.word().as_bytes());
-    word(out, key);
-    number(out, flags);
-    number(out, exptime);
-    number(out, data.len());
-    if command == Storage::Cas {
-        number(out, unique);
-    }
-    out.extend_from_slice(b"\r\n");
+    storage_line(out, command, key, flags, exptime, unique, data.len());
     out.extend_from_slice(data);
     out.extend_from_slice(b"\r\n");
 }
@@ -118,6 +131,21 @@ pub fn meta_changed(
     more: Option<(u8, i32)>,
     change: impl Fn(u8, &[u8]) -> Change,
 ) {
+    meta_line(out, request, key, more, change);
+    if request.command == MetaCommand::Set {
+        out.extend_from_slice(request.data);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The same without a set's value: what follows is that and a line end.
+pub fn meta_line(
+    out: &mut Vec<u8>,
+    request: &Meta<'_>,
+    key: &[u8],
+    more: Option<(u8, i32)>,
+    change: impl Fn(u8, &[u8]) -> Change,
+) {
     out.extend_from_slice(request.command.word().as_bytes());
     word(out, key);
     if request.command == MetaCommand::Set {
@@ -140,10 +168,6 @@ pub fn meta_changed(
         flag(out, letter, number);
     }
     out.extend_from_slice(b"\r\n");
-    if request.command == MetaCommand::Set {
-        out.extend_from_slice(request.data);
-        out.extend_from_slice(b"\r\n");
-    }
 }
 
 /// `md key [b]`: what removes an item whose key may be written in base64.
@@ -196,15 +220,20 @@ pub fn verbosity(out: &mut Vec<u8>, level: u32) {
 
 /// One value of a retrieval's reply: `VALUE key flags length [unique]\r\n…\r\n`. The reply ends with `END\r\n`.
 pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, data: &[u8]) {
+    value_line(out, key, flags, unique, data.len());
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The line of it alone: what follows is the value, of `length` bytes, and a line end.
+pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, length: usize) {
     out.extend_from_slice(b"VALUE");
     word(out, key);
     number(out, flags);
-    number(out, data.len());
+    number(out, length);
     if let Some(unique) = unique {
         number(out, unique);
     }
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(data);
     out.extend_from_slice(b"\r\n");
 }
 

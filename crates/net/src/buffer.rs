@@ -1,5 +1,9 @@
 //! Bytes that have come but are not understood yet, and bytes that wait to leave.
 
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
 /// What has been received and not consumed. Reads go to the end, messages are taken from the front.
 ///
 /// The memory is given back to its floor when it is empty, so that one large message does not cost
@@ -35,9 +39,11 @@ impl Inbox {
     /// Room to read into, at least `least` bytes; say with [`Self::filled`] how many came.
     pub fn room(&mut self, least: usize) -> &mut [u8] {
         if self.bytes.len() - self.end < least {
-            self.bytes.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
+            if self.start > 0 {
+                self.bytes.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            }
             if self.bytes.len() - self.end < least {
                 self.bytes.resize(self.end + least, 0);
             }
@@ -58,6 +64,27 @@ impl Inbox {
         if self.start == self.end {
             self.start = 0;
             self.end = 0;
+        }
+    }
+
+    /// Hands out what has come together with its memory, so that pieces of it can be lent; [`Self::give_back`] is to be called next.
+    /// Nothing is copied.
+    pub fn hand_out(&mut self) -> (Arc<Vec<u8>>, Range<usize>) {
+        let unread = self.start..self.end;
+        self.clear();
+        (Arc::new(std::mem::take(&mut self.bytes)), unread)
+    }
+
+    /// The memory comes back, or what is still to be understood of it, where somebody keeps a piece.
+    pub fn give_back(&mut self, memory: Arc<Vec<u8>>, unread: Range<usize>) {
+        match Arc::try_unwrap(memory) {
+            Ok(bytes) => {
+                self.bytes = bytes;
+                if !unread.is_empty() {
+                    (self.start, self.end) = (unread.start, unread.end);
+                }
+            }
+            Err(lent) => self.append(&lent[unread]),
         }
     }
 
@@ -82,13 +109,51 @@ impl Inbox {
     }
 }
 
+/// A piece of memory that several may have at once, as a large value that goes to many.
+#[derive(Clone, Debug)]
+pub struct Lent {
+    whole: Arc<Vec<u8>>,
+    from: usize,
+    to: usize,
+}
+
+impl Lent {
+    /// The piece of `whole` that `bytes` are; none if they lie elsewhere.
+    pub fn of(whole: &Arc<Vec<u8>>, bytes: &[u8]) -> Option<Self> {
+        let from = (bytes.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+        let to = from.checked_add(bytes.len()).filter(|&to| to <= whole.len())?;
+        Some(Self { whole: Arc::clone(whole), from, to })
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.whole[self.from..self.to]
+    }
+
+    /// The same with so many bytes more behind it, if there are these.
+    pub fn longer(self, more: usize) -> Option<Self> {
+        let to = self.to + more;
+        (to <= self.whole.len()).then_some(Self { to, ..self })
+    }
+
+    /// All of the memory that it is a piece of.
+    pub fn whole(&self) -> &Arc<Vec<u8>> {
+        &self.whole
+    }
+}
+
 /// What waits to be sent. Bytes are counted from the connection's first, so that a message's end can be
-/// recognised when it leaves.
+/// recognised when it leaves. Large pieces may be lent instead of copied.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
     sent: usize,
+    /// The position of the first of `bytes`, were there nothing lent between what is unsent.
     base: u64,
+    /// What is lent, and where in `bytes` it stands, in order.
+    lent: VecDeque<(usize, Lent)>,
+    /// Bytes lent that have not left.
+    lent_bytes: usize,
 }
 
 impl Outbox {
@@ -97,29 +162,41 @@ impl Outbox {
         &mut self.bytes
     }
 
-    /// What has not left yet.
+    /// Appends a piece without copying it.
+    pub fn lend(&mut self, piece: Lent) {
+        if piece.from < piece.to {
+            self.lent_bytes += piece.to - piece.from;
+            self.lent.push_back((self.bytes.len(), piece));
+        }
+    }
+
+    /// What is to be sent next: all that has not left, unless something lent stands between.
     pub fn unsent(&self) -> &[u8] {
-        &self.bytes[self.sent..]
+        match self.lent.front() {
+            None => &self.bytes[self.sent..],
+            Some((place, piece)) if *place == self.sent => piece.bytes(),
+            Some((place, _)) => &self.bytes[self.sent..*place],
+        }
     }
 
     /// Whether all has left.
     pub fn is_empty(&self) -> bool {
-        self.sent == self.bytes.len()
+        self.sent == self.bytes.len() && self.lent.is_empty()
     }
 
     /// Bytes that have not left yet.
     pub fn len(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.bytes.len() - self.sent + self.lent_bytes
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory held, those lent left out.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
     /// The position of the next byte to be appended, counted from the connection's first.
     pub fn end(&self) -> u64 {
-        self.base + self.bytes.len() as u64
+        self.base + (self.bytes.len() + self.lent_bytes) as u64
     }
 
     /// The position up to which everything has left.
@@ -129,17 +206,51 @@ impl Outbox {
 
     /// The first `count` unsent bytes have left.
     pub fn advance(&mut self, count: usize) {
-        assert!(self.sent + count <= self.bytes.len(), "more bytes sent than there were");
-        self.sent += count;
-        if self.sent == self.bytes.len() {
+        assert!(count <= self.len(), "more bytes sent than there were");
+        let mut left = count;
+        while let Some((place, piece)) = self.lent.front_mut() {
+            let before = left.min(*place - self.sent);
+            self.sent += before;
+            left -= before;
+            let of_it = left.min(piece.to - piece.from);
+            if self.sent < *place || of_it == 0 {
+                break;
+            }
+            piece.from += of_it;
+            left -= of_it;
+            self.lent_bytes -= of_it;
+            self.base += of_it as u64;
+            if piece.from < piece.to {
+                break;
+            }
+            self.lent.pop_front();
+        }
+        self.sent += left;
+        if self.sent == self.bytes.len() && self.lent.is_empty() {
             self.base += self.sent as u64;
             self.bytes.clear();
             self.sent = 0;
         } else if self.sent >= 1 << 16 && self.sent * 2 >= self.bytes.len() {
             // A reader that never catches up must not make the buffer grow behind it.
             self.bytes.drain(..self.sent);
+            self.lent.iter_mut().for_each(|(place, _)| *place -= self.sent);
             self.base += self.sent as u64;
             self.sent = 0;
+        }
+    }
+
+    /// Takes back what was appended since [`Self::end`] was `end`, none of which has left.
+    pub fn take_back(&mut self, end: u64) {
+        while let surplus = (self.end() - end) as usize
+            && surplus > 0
+        {
+            let last = self.lent.back().map_or(self.sent, |(place, _)| *place);
+            let owned = (self.bytes.len() - last).min(surplus);
+            self.bytes.truncate(self.bytes.len() - owned);
+            if owned < surplus {
+                let (_, piece) = self.lent.pop_back().expect("what is not kept here is lent");
+                self.lent_bytes -= piece.to - piece.from;
+            }
         }
     }
 
@@ -161,8 +272,10 @@ impl Outbox {
 
     /// Forgets everything that has not left, as when the peer is gone. Positions go on from there.
     pub fn clear(&mut self) {
-        self.base += self.bytes.len() as u64;
+        self.base = self.end();
         self.bytes.clear();
+        self.lent.clear();
+        self.lent_bytes = 0;
         self.sent = 0;
     }
 }
@@ -213,6 +326,77 @@ mod tests {
                 prop_assert_eq!((outbox.end(), outbox.position()), (appended, left));
             }
         }
+    }
+
+    proptest! {
+        /// Whether a piece is copied or lent makes no difference to what leaves and how it is counted.
+        #[test]
+        fn what_is_lent_stands_in_its_place(steps in proptest::collection::vec((0_u8..5, 0_usize..40_000), 0..20)) {
+            let whole = Arc::new((0..100_000_u32).map(|at| (at * 7) as u8).collect::<Vec<u8>>());
+            let (mut outbox, mut plain) = (Outbox::default(), VecDeque::<u8>::new());
+            let (mut appended, mut left) = (0_u64, 0_u64);
+            for (what, size) in steps {
+                match what {
+                    0 => {
+                        outbox.tail().extend_from_slice(&whole[..size]);
+                        plain.extend(&whole[..size]);
+                        appended += size as u64;
+                    }
+                    1 => {
+                        let piece = Lent::of(&whole, &whole[5..size + 5]).unwrap();
+                        prop_assert_eq!(piece.bytes(), &whole[5..size + 5]);
+                        outbox.lend(piece);
+                        plain.extend(&whole[5..size + 5]);
+                        appended += size as u64;
+                    }
+                    2 => {
+                        let before = outbox.end();
+                        outbox.tail().extend_from_slice(b"head");
+                        outbox.lend(Lent::of(&whole, &whole[..size]).unwrap());
+                        outbox.tail().extend_from_slice(b"tail");
+                        outbox.take_back(before);
+                    }
+                    _ => {
+                        let mut to_go = size;
+                        while to_go > 0 && !outbox.is_empty() {
+                            let unsent = outbox.unsent();
+                            let count = unsent.len().min(to_go);
+                            prop_assert!(count > 0);
+                            prop_assert!(plain.drain(..count).eq(unsent[..count].iter().copied()));
+                            outbox.advance(count);
+                            left += count as u64;
+                            to_go -= count;
+                        }
+                    }
+                }
+                prop_assert_eq!(outbox.len(), plain.len());
+                prop_assert_eq!((outbox.end(), outbox.position()), (appended, left));
+                prop_assert_eq!(outbox.is_empty(), plain.is_empty());
+            }
+            let mut rest = outbox.len();
+            outbox.advance(rest);
+            prop_assert!(outbox.is_empty());
+            rest += left as usize;
+            prop_assert_eq!(outbox.position(), rest as u64);
+        }
+    }
+
+    #[test]
+    fn memory_handed_out_comes_back_unless_a_piece_is_kept() {
+        let mut inbox = Inbox::default();
+        inbox.append(b"onetwothree");
+        inbox.consume(3);
+        let (memory, unread) = inbox.hand_out();
+        assert_eq!(&memory[unread.clone()], b"twothree");
+        let kept = Lent::of(&memory, &memory[unread.start..unread.start + 3]).unwrap();
+        assert!(Lent::of(&memory, b"elsewhere").is_none());
+        inbox.give_back(memory, unread.start + 3..unread.end);
+        assert_eq!((inbox.unread(), kept.bytes()), (&b"three"[..], &b"two"[..]));
+        drop(kept);
+        let (memory, unread) = inbox.hand_out();
+        let place = memory.as_ptr();
+        inbox.give_back(memory, unread);
+        assert_eq!((inbox.unread(), inbox.bytes.as_ptr()), (&b"three"[..], place));
     }
 
     #[test]

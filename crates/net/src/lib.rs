@@ -35,7 +35,7 @@ pub mod timer;
 pub mod tls;
 
 pub use address::Address;
-pub use buffer::{Inbox, Outbox};
+pub use buffer::{Inbox, Lent, Outbox};
 pub use clock::Clock;
 pub use conn::{Conn, Moved};
 pub use mio;

@@ -14,9 +14,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
+use krarup_net::Lent;
 use krarup_record::{Operation, Outcome, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 
@@ -36,11 +38,13 @@ mod answer;
 mod ask;
 pub(crate) mod crew;
 mod elsewhere;
+mod large;
 pub mod ledger;
 mod meta;
 mod reload;
 mod reply;
 
+pub(crate) use large::LARGE;
 pub use reload::Reconfigured;
 
 /// Memory kept for the replies of a client that has read them all, in bytes.
@@ -175,6 +179,10 @@ pub struct Core {
     /// Whether it is one of several, so that statistics are not its own alone.
     in_crew: bool,
     inquiries: Vec<crew::Inquiry>,
+    /// The memory in which what is being read lies, where pieces of it may be kept.
+    lent: Option<Arc<Vec<u8>>>,
+    /// The value that stands behind the line of the request that is being asked, where it is not copied.
+    value: Option<Lent>,
     /// How many loops' books these are, and what the others have at work.
     loops: usize,
     besides: crew::Besides,
@@ -225,6 +233,8 @@ impl Core {
             runnable: Vec::new(),
             in_crew: false,
             inquiries: Vec::new(),
+            lent: None,
+            value: None,
             loops: 1,
             besides: crew::Besides::default(),
         }
@@ -548,7 +558,7 @@ impl Core {
             }
             self.carry_out(number, request, raw, taken, arrival.now);
         } else {
-            self.exchanges[number].request.extend_from_slice(raw);
+            self.keep_words(number, raw);
             self.queued_bytes += raw.len();
             self.dispatch.enqueue(number);
         }

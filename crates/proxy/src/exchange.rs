@@ -1,6 +1,7 @@
 //! One request on its way through: who asked, where its answers are, what its stamps say.
 
 use krarup_memcache::{MetaCommand, Retrieval};
+use krarup_net::Lent;
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::Stamp;
 
@@ -107,6 +108,8 @@ pub(crate) struct Exchange {
     pub(crate) holds_worker: bool,
     /// The request's bytes, where they are needed later: it waits in the queue, is a `cas`, or may be asked again elsewhere.
     pub(crate) request: Vec<u8>,
+    /// The same where it is large: not copied.
+    pub(crate) lent: Option<Lent>,
 }
 
 impl Default for Exchange {
@@ -139,6 +142,7 @@ impl Default for Exchange {
             quiet: None,
             holds_worker: false,
             request: Vec::new(),
+            lent: None,
         }
     }
 }
@@ -176,6 +180,7 @@ impl Exchange {
         );
         self.generation = self.generation.wrapping_add(1);
         self.request.clear();
+        self.lent = None;
         self.entry = entry;
         self.home = entry;
         self.key = 0;
@@ -211,6 +216,7 @@ impl Exchange {
             self.request = Vec::new();
         }
         self.request.clear();
+        self.lent = None;
         self.keys.clear(KEEP);
         self.merge.end();
     }

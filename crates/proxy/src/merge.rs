@@ -1,7 +1,11 @@
 //! How the answers of several servers become one. Pure: bytes in, bytes out.
 
-use krarup_memcache::{Class, Reply, write};
+use std::sync::Arc;
 
+use krarup_memcache::{Class, Reply, write};
+use krarup_net::{Lent, Outbox};
+
+use crate::core::LARGE;
 use crate::keys::KeyList;
 
 /// What the answer to the client is made of.
@@ -37,14 +41,18 @@ pub(crate) struct Merge {
     disagreed: bool,
 }
 
-/// One part's answer within the bytes.
-#[derive(Clone, Copy, Debug)]
+/// One part's answer, within the bytes or within the memory that was lent for it.
+#[derive(Clone, Debug)]
 struct Piece {
     part: u16,
     class: Class,
     start: usize,
     end: usize,
+    lent: Option<Lent>,
 }
+
+/// The memory that an answer lies in, where a piece of it may be kept.
+pub(crate) type Memory<'a> = Option<&'a Arc<Vec<u8>>>;
 
 /// What kind of answer it became.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +69,7 @@ const KEEP: usize = 16 << 10;
 impl Merge {
     /// Forgets the last request's answers, and gives back the memory of unusually large ones.
     pub(crate) fn end(&mut self) {
+        self.pieces.clear();
         // All of it: what is left of a block that shrinks stands in the way of the next large one.
         if self.bytes.capacity() > KEEP {
             self.bytes = Vec::new();
@@ -93,17 +102,17 @@ impl Merge {
     }
 
     /// A server has answered its part; parts are numbered from zero in the order of the request.
-    pub(crate) fn add(&mut self, part: u16, reply: &Reply<'_>) {
+    pub(crate) fn add(&mut self, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
         match self.how {
             How::InOrder if reply.class == Class::Values => {
                 self.hits += reply.hits;
-                self.push(part, reply.class, reply.blocks());
+                self.keep(part, reply.class, reply.blocks(), memory);
             }
             How::Fixed(_) => {}
             How::Worst => self.weigh(part, reply.class, reply.hits, reply.bytes),
             How::One | How::InOrder | How::Enough(_) | How::ByKey => {
                 self.hits += reply.hits;
-                self.push(part, reply.class, reply.bytes);
+                self.keep(part, reply.class, reply.bytes, memory);
             }
         }
     }
@@ -148,7 +157,7 @@ impl Merge {
 
     /// Keeps the worst answer, so that the memory needed is that of one.
     fn weigh(&mut self, part: u16, class: Class, hits: u32, bytes: &[u8]) {
-        if let Some(kept) = self.pieces.first().copied() {
+        if let Some(kept) = self.pieces.first().cloned() {
             self.disagreed |= kept.class != class || !alike(class, &self.bytes[kept.start..kept.end], bytes);
             let worse = (class.severity(), kept.part) > (kept.class.severity(), part);
             if !worse {
@@ -164,21 +173,29 @@ impl Merge {
     fn push(&mut self, part: u16, class: Class, bytes: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        self.pieces.push(Piece { part, class, start, end: self.bytes.len() });
+        self.pieces.push(Piece { part, class, start, end: self.bytes.len(), lent: None });
+    }
+
+    /// The same for what may be large: that is not copied.
+    fn keep(&mut self, part: u16, class: Class, bytes: &[u8], memory: Memory<'_>) {
+        match memory.filter(|_| bytes.len() >= LARGE).and_then(|memory| Lent::of(memory, bytes)) {
+            Some(lent) => {
+                self.pieces.push(Piece { part, class, start: 0, end: bytes.len(), lent: Some(lent) });
+            }
+            None => self.push(part, class, bytes),
+        }
     }
 
     /// Appends the one answer to `out` and says what it is; `keys` are those of [`How::ByKey`].
-    pub(crate) fn render(&mut self, keys: &KeyList, out: &mut Vec<u8>) -> Merged {
+    pub(crate) fn render(&mut self, keys: &KeyList, out: &mut Outbox) -> Merged {
         if let How::Fixed(bytes) = self.how {
-            out.extend_from_slice(bytes);
+            out.tail().extend_from_slice(bytes);
             return Merged { class: Class::ServerError, hits: 0, disagreed: false };
         }
         if let How::Enough(enough) = self.how {
             self.disagreed = self.pieces.windows(2).any(|pair| pair[0].class != pair[1].class);
-            if let Some(piece) =
-                self.pieces.iter().find(|piece| self.alike(piece) >= usize::from(enough)).copied()
-            {
-                out.extend_from_slice(&self.bytes[piece.start..piece.end]);
+            if let Some(piece) = self.pieces.iter().find(|piece| self.alike(piece) >= usize::from(enough)) {
+                piece.put(&self.bytes, out);
                 return Merged { class: piece.class, hits: 0, disagreed: self.disagreed };
             }
         }
@@ -186,7 +203,6 @@ impl Merge {
         let worst = self
             .pieces
             .iter()
-            .copied()
             .reduce(|kept, next| {
                 let worse = (next.class.severity(), kept.part) > (kept.class.severity(), next.part);
                 if worse { next } else { kept }
@@ -195,16 +211,16 @@ impl Merge {
         if self.how == How::InOrder && !worst.class.is_error() {
             self.pieces.sort_by_key(|piece| piece.part);
             for piece in &self.pieces {
-                out.extend_from_slice(&self.bytes[piece.start..piece.end]);
+                piece.put(&self.bytes, out);
             }
-            out.extend_from_slice(b"END\r\n");
+            out.tail().extend_from_slice(b"END\r\n");
             return Merged { class: Class::Values, hits: self.hits, disagreed: false };
         }
         if self.how == How::ByKey && !worst.class.is_error() {
             let hits = self.by_key(keys, out);
             return Merged { class: Class::Values, hits, disagreed: false };
         }
-        out.extend_from_slice(&self.bytes[worst.start..worst.end]);
+        worst.put(&self.bytes, out);
         let hits = if worst.class == Class::Values { self.hits } else { 0 };
         Merged { class: worst.class, hits, disagreed: self.disagreed }
     }
@@ -213,27 +229,46 @@ impl Merge {
 impl Merge {
     /// The values in the order of the keys, under the keys as the client wrote them. Each server answers in the order it was
     /// asked in and leaves out what it does not have.
-    fn by_key(&mut self, keys: &KeyList, out: &mut Vec<u8>) -> u32 {
+    fn by_key(&mut self, keys: &KeyList, out: &mut Outbox) -> u32 {
         // From here on a piece's start moves on from value to value.
         self.pieces.sort_by_key(|piece| piece.part);
         let mut hits = 0;
         for key in keys.iter() {
             let Ok(place) = self.pieces.binary_search_by_key(&key.part, |piece| piece.part) else { continue };
             let piece = &mut self.pieces[place];
-            let bytes = &self.bytes[piece.start..piece.end];
+            let bytes = &piece.lent.as_ref().map_or(&self.bytes[..], Lent::bytes)[piece.start..piece.end];
             let next = Reply { class: piece.class, hits: 0, bytes }.values().next();
             if let Some(value) = next.filter(|value| value.key == key.sent) {
+                let length = value.block.len();
                 if key.sent == key.asked {
-                    out.extend_from_slice(value.block);
+                    put(value.block, piece.lent.as_ref(), out);
                 } else {
-                    write::value(out, key.asked, value.flags, value.unique, value.data);
+                    write::value_line(out.tail(), key.asked, value.flags, value.unique, value.data.len());
+                    put(value.data, piece.lent.as_ref(), out);
+                    out.tail().extend_from_slice(b"\r\n");
                 }
                 hits += 1;
-                piece.start += value.block.len();
+                piece.start += length;
             }
         }
-        out.extend_from_slice(b"END\r\n");
+        out.tail().extend_from_slice(b"END\r\n");
         hits
+    }
+}
+
+impl Piece {
+    /// Appends it to `out`; `bytes` are those that were copied.
+    fn put(&self, bytes: &[u8], out: &mut Outbox) {
+        let bytes = self.lent.as_ref().map_or(bytes, Lent::bytes);
+        put(&bytes[self.start..self.end], self.lent.as_ref(), out);
+    }
+}
+
+/// Appends bytes, lent where they are large and lie in lent memory.
+fn put(bytes: &[u8], lent: Option<&Lent>, out: &mut Outbox) {
+    match lent.filter(|_| bytes.len() >= LARGE).and_then(|lent| Lent::of(lent.whole(), bytes)) {
+        Some(piece) => out.lend(piece),
+        None => out.tail().extend_from_slice(bytes),
     }
 }
 
@@ -267,11 +302,11 @@ mod tests {
         let mut merge = Merge::default();
         merge.begin(how);
         for &(part, text) in answers {
-            merge.add(part, &reply(text, expect));
+            merge.add(part, &reply(text, expect), None);
         }
-        let mut out = Vec::new();
+        let mut out = Outbox::default();
         let merged = merge.render(&KeyList::default(), &mut out);
-        (String::from_utf8(out).unwrap(), merged)
+        (String::from_utf8(out.unsent().to_vec()).unwrap(), merged)
     }
 
     #[test]

@@ -74,6 +74,15 @@ pub(crate) fn forgets(meta: &Meta<'_>) -> bool {
 
 /// Writes the request for one of its holders, with the key as that one sees it and the lifetimes the pool allows.
 pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, key: &[u8], role: Role, lifetimes: Lifetimes) {
+    write_line(out, meta, key, role, lifetimes);
+    if meta.command == MetaCommand::Set && !(role == Role::Follows && forgets(meta)) {
+        out.extend_from_slice(meta.data);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The same without a set's value.
+pub(crate) fn write_line(out: &mut Vec<u8>, meta: &Meta<'_>, key: &[u8], role: Role, lifetimes: Lifetimes) {
     if role == Role::Follows && forgets(meta) {
         return write::meta_delete(out, key, meta.base64);
     }
@@ -81,10 +90,17 @@ pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, key: &[u8], role: Role, 
     let capped = lifetimes.of(0);
     let more = (stores && capped != 0).then_some((b'T', capped));
     if role == Role::Answers && lifetimes.cap.is_none() && key == meta.key {
-        return write::meta(out, meta);
+        return match meta.verbatim {
+            // All but the value and its line end.
+            Some(bytes) if meta.command == MetaCommand::Set => {
+                out.extend_from_slice(&bytes[..bytes.len() - meta.data.len() - 2]);
+            }
+            Some(bytes) => out.extend_from_slice(bytes),
+            None => write::meta_line(out, meta, key, None, |_, _| Change::Keep),
+        };
     }
     let adds_to = matches!(meta.storage(), Storage::Append | Storage::Prepend);
-    write::meta_changed(out, meta, key, more, |letter, token| match (role, letter) {
+    write::meta_line(out, meta, key, more, |letter, token| match (role, letter) {
         (Role::Told, _) if !b"bNRTEu".contains(&letter) => Change::LeaveOut,
         (Role::Follows, b'C') => Change::LeaveOut,
         // Whether it may be stored has been decided.

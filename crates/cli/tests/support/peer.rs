@@ -63,15 +63,19 @@ impl Peer {
     pub(crate) fn expect(&mut self, expected: &[u8]) -> Result<(), String> {
         let mut got = Vec::with_capacity(expected.len());
         let mut ended = "";
+        let mut alike = true;
         let mut buffer = vec![0; expected.len().clamp(1, 1 << 16)];
-        while got.len() < expected.len() && expected.starts_with(&got) {
+        while got.len() < expected.len() && alike {
             let room = buffer.len().min(expected.len() - got.len());
             match self.stream.read(&mut buffer[..room]) {
                 Ok(0) => {
                     ended = ", then the end";
                     break;
                 }
-                Ok(count) => got.extend_from_slice(&buffer[..count]),
+                Ok(count) => {
+                    alike = expected[got.len()..].starts_with(&buffer[..count]);
+                    got.extend_from_slice(&buffer[..count]);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                     ended = ", then a reset";
@@ -102,6 +106,7 @@ impl Peer {
                 Ok(_) => {
                     return Err(format!("a line was expected, but after `{}` came the end", shown(&line)));
                 }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     return Err(format!("a line was expected, but after `{}`: {error}", shown(&line)));
                 }

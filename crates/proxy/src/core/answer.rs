@@ -214,7 +214,7 @@ impl Core {
         if pending.follows {
             exchange.merge.follow(pending.part, reply);
         } else {
-            exchange.merge.add(pending.part, reply);
+            exchange.merge.add(pending.part, reply, self.lent.as_ref());
         }
         let copies = std::mem::take(&mut exchange.copies);
         // What is gone at the first goes at the others too.

@@ -1,9 +1,12 @@
 //! A worker takes a request: who is asked for it, and what.
 
+use std::sync::Arc;
+
 use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::{
     Class, Expect, MetaCommand, Parsed, Request, Retrieval, Retrieve, Storage, Store, request, write,
 };
+use krarup_net::Lent;
 use krarup_record::Outcome;
 use krarup_units::Stamp;
 
@@ -186,13 +189,21 @@ impl Core {
     }
 
     fn store(&mut self, number: u32, store: &Store<'_>, raw: &[u8], now: Stamp) {
+        self.value = self.lent_value(store.data);
+        let copies = self.value.is_none();
         self.write_key(number, store.key, Expect::Stored, raw, now, &mut |out, key, lifetimes| {
             let exptime = lifetimes.of(store.exptime);
-            if exptime == store.exptime && key == store.key {
+            if copies && exptime == store.exptime && key == store.key {
                 return write::store(out, store);
             }
-            write::storage(out, store.command, key, store.flags, exptime, store.unique, store.data);
+            let Store { command, flags, unique, data, .. } = *store;
+            write::storage_line(out, command, key, flags, exptime, unique, data.len());
+            if copies {
+                out.extend_from_slice(data);
+                out.extend_from_slice(b"\r\n");
+            }
         });
+        self.value = None;
     }
 
     /// A request that changes what is kept under one key: all its holders are asked, when depends on what it is.
@@ -219,11 +230,11 @@ impl Core {
         let writes = self.pools[place.pool].spec.writes;
         if place.holders.len() > 1 && (one_decides || writes == Writes::Async) {
             exchange.copies = if one_decides { Copies::Awaited } else { Copies::Behind };
-            if exchange.request.is_empty() {
-                exchange.request.extend_from_slice(raw);
-            }
             exchange.others.clear();
             exchange.others.extend_from_slice(&place.holders[1..]);
+            if exchange.request.is_empty() {
+                self.keep_words(number, raw);
+            }
             self.ask(place.holders[0], number, 0, false, expect, &mut request);
         } else {
             exchange.merge.begin(match (place.holders.len(), writes) {
@@ -264,8 +275,19 @@ impl Core {
     /// The first holder has stored what a `cas` or a write with copies behind it brought: the others get it.
     pub(super) fn copy_to_others(&mut self, number: u32, copies: Copies, now: Stamp) {
         let raw = std::mem::take(&mut self.exchanges[number].request);
+        let large = self.exchanges[number].lent.take();
+        // What is being read now lies elsewhere.
+        let reading = self.lent.take();
+        self.lent = large.as_ref().map(|piece| Arc::clone(piece.whole()));
+        let words = large.as_ref().map_or(&raw[..], Lent::bytes);
         let others = std::mem::take(&mut self.exchanges[number].others);
-        if let Parsed::Complete { message, .. } = request::parse(&raw, &self.settings.limits) {
+        if let Parsed::Complete { message, .. } = request::parse(words, &self.settings.limits) {
+            let value = match &message {
+                Request::Store(store) => self.lent_value(store.data),
+                Request::Meta(meta) if !meta::forgets(meta) => self.lent_value(meta.data),
+                _ => None,
+            };
+            let copies_value = value.is_none();
             let mut buffer = [0; LONGEST_NAME];
             let (key, expect) = match &message {
                 Request::Store(store) => (store.key, Expect::Stored),
@@ -290,14 +312,22 @@ impl Core {
                         Storage::Append | Storage::Prepend => store.command,
                         _ => Storage::Set,
                     };
-                    write::storage(out, command, sent, flags, exptime, 0, store.data);
+                    write::storage_line(out, command, sent, flags, exptime, 0, store.data.len());
+                    if copies_value {
+                        out.extend_from_slice(store.data);
+                        out.extend_from_slice(b"\r\n");
+                    }
                 }
                 Request::Delete { .. } => write::delete(out, sent),
                 Request::Arithmetic { command, delta, .. } => write::arithmetic(out, *command, sent, *delta),
                 Request::Touch { exptime, .. } => write::touch(out, sent, lifetimes.of(*exptime)),
                 Request::Meta(meta) => {
                     let sent = if meta.base64 { meta.key } else { sent };
-                    meta::write(out, meta, sent, Role::Follows, lifetimes);
+                    if copies_value {
+                        meta::write(out, meta, sent, Role::Follows, lifetimes);
+                    } else {
+                        meta::write_line(out, meta, sent, Role::Follows, lifetimes);
+                    }
                 }
                 _ => unreachable!("only writes have copies"),
             };
@@ -305,6 +335,7 @@ impl Core {
                 self.exchanges[number].merge.widen();
             }
             let home = place.home;
+            self.value = value;
             for (place, &server) in others.iter().enumerate() {
                 match copies {
                     Copies::Awaited => {
@@ -313,8 +344,10 @@ impl Core {
                     _ => self.ask_aside(home, server, expect, &mut request),
                 }
             }
+            self.value = None;
             self.put_back(place);
         }
+        self.lent = reading;
         self.exchanges[number].request = raw;
         self.exchanges[number].others = others;
     }
@@ -350,6 +383,9 @@ impl Core {
         self.in_flight += 1;
         link.expect(number, part, follows, expect);
         request(link.out.tail());
+        if let Some(value) = &self.value {
+            link.out.lend(value.clone());
+        }
         self.touch_server(server);
     }
 

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 
 use krarup_memcache::{Class, Expect, Reply, Retrieval, Storage, write};
+use krarup_net::Outbox;
 use krarup_units::Stamp;
 
 use super::Core;
@@ -235,6 +236,9 @@ impl Core {
         self.in_flight += 1;
         link.expect(DETACHED, 0, false, expect);
         request(link.out.tail());
+        if let Some(value) = &self.value {
+            link.out.lend(value.clone());
+        }
         self.touch_server(server);
     }
 
@@ -326,8 +330,13 @@ impl Core {
             return;
         }
         let mut followers = std::mem::take(&mut exchange.followers);
-        let mut bytes = Vec::new();
-        let merged = exchange.merge.render(&exchange.keys, &mut bytes);
+        let mut out = Outbox::default();
+        let merged = exchange.merge.render(&exchange.keys, &mut out);
+        let mut bytes = Vec::with_capacity(out.len());
+        while !out.is_empty() {
+            bytes.extend_from_slice(out.unsent());
+            out.advance(out.unsent().len());
+        }
         let (class, hits, failure) = (merged.class, merged.hits, exchange.failure);
         exchange.merge.known(class, hits, &bytes);
         if exchange.as_meta && meta::is_stale(&Reply { class, hits, bytes: &bytes }) {

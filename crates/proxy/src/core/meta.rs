@@ -29,10 +29,18 @@ impl Core {
         }
         let rule = meta::rule(request);
         if matches!(rule, Rule::Everyone | Rule::FirstDecides) {
-            return self.write_key(number, key, request.expect(), raw, now, &mut |out, sent, lifetimes| {
+            self.value = self.lent_value(request.data);
+            let copies = self.value.is_none();
+            self.write_key(number, key, request.expect(), raw, now, &mut |out, sent, lifetimes| {
                 let sent = if request.base64 { request.key } else { sent };
-                meta::write(out, request, sent, Role::Answers, lifetimes);
+                if copies {
+                    meta::write(out, request, sent, Role::Answers, lifetimes);
+                } else {
+                    meta::write_line(out, request, sent, Role::Answers, lifetimes);
+                }
             });
+            self.value = None;
+            return;
         }
         let home = route.map_or(self.exchanges[number].entry, |route| route.pool);
         if self.pools[home].needs_a_second_look() {
@@ -192,9 +200,9 @@ impl Core {
         let exchange = &mut self.exchanges[number];
         if exchange.parts[usize::from(part)].asks_for_flags && reply.class == Class::MetaValue {
             let bytes = meta::without_flags(reply);
-            return exchange.merge.add(part, &Reply { bytes: &bytes, ..*reply });
+            return exchange.merge.add(part, &Reply { bytes: &bytes, ..*reply }, None);
         }
-        exchange.merge.add(part, reply);
+        exchange.merge.add(part, reply, self.lent.as_ref());
     }
 
     /// A server says that the client has won. Unless it is the key's first holder, that one gives this out, once; whether it has yet

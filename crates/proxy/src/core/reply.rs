@@ -1,6 +1,9 @@
 //! The reply: its turn in the client's outbox, and what is done when it has left.
 
+use std::sync::Arc;
+
 use krarup_memcache::{Class, Parsed, Reply, request, response};
+use krarup_net::Lent;
 use krarup_record::{Operation, Outcome};
 use krarup_units::Stamp;
 
@@ -45,12 +48,10 @@ impl Core {
             }
             let exchange = &mut self.exchanges[number];
             let start = client.out.end();
-            let merged = exchange.merge.render(&exchange.keys, client.out.tail());
+            let merged = exchange.merge.render(&exchange.keys, &mut client.out);
             let quiet = exchange.quiet.is_some_and(|command| response::suppressed(command, merged.class));
             if exchange.noreply || quiet {
-                let written = (client.out.end() - start) as usize;
-                let tail = client.out.tail();
-                tail.truncate(tail.len() - written);
+                client.out.take_back(start);
             }
             self.rendered(id, number, start, merged);
         }
@@ -61,9 +62,13 @@ impl Core {
 
     /// The one answer of a request whose turn it is goes straight into the client's outbox: the usual case.
     pub(super) fn render_directly(&mut self, id: u32, number: u32, reply: &Reply<'_>) {
+        let piece = self.lent_piece(reply.bytes);
         let out = &mut self.clients[id].out;
         let start = out.end();
-        out.tail().extend_from_slice(reply.bytes);
+        match piece {
+            Some(piece) => out.lend(piece),
+            None => out.tail().extend_from_slice(reply.bytes),
+        }
         self.rendered(id, number, start, Merged { class: reply.class, hits: reply.hits, disagreed: false });
     }
 
@@ -161,11 +166,17 @@ impl Core {
         while let Some((number, taken)) = self.dispatch.take_next() {
             // Taken out while it is read, and put back with its memory: a `cas` needs it once more.
             let raw = std::mem::take(&mut self.exchanges[number].request);
-            self.queued_bytes -= raw.len();
-            match request::parse(&raw, &self.settings.limits) {
-                Parsed::Complete { message, .. } => self.carry_out(number, &message, &raw, taken, now),
+            let large = self.exchanges[number].lent.take();
+            let words = large.as_ref().map_or(&raw[..], Lent::bytes);
+            self.queued_bytes -= words.len();
+            // What is being read now may lie elsewhere.
+            let reading = self.lent.take();
+            self.lent = large.as_ref().map(|piece| Arc::clone(piece.whole()));
+            match request::parse(words, &self.settings.limits) {
+                Parsed::Complete { message, .. } => self.carry_out(number, &message, words, taken, now),
                 other => unreachable!("what was a request when it was queued is none now: {other:?}"),
             }
+            self.lent = reading;
             let exchange = &mut self.exchanges[number];
             if exchange.request.is_empty() {
                 exchange.request = raw;

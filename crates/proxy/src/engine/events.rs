@@ -802,8 +802,17 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.knock(id);
         let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
         if !link.inbox.is_empty() && link.admitted {
-            let used = self.core.client_bytes(id, link.inbox.unread(), link.received, self.clock.now());
-            link.inbox.consume(used);
+            let now = self.clock.now();
+            let used = if self.core.begins_large(link.inbox.unread()) {
+                let (memory, unread) = link.inbox.hand_out();
+                let used = self.core.client_bytes_lent(id, &memory, unread.clone(), link.received, now);
+                link.inbox.give_back(memory, unread.start + used..unread.end);
+                used
+            } else {
+                let used = self.core.client_bytes(id, link.inbox.unread(), link.received, now);
+                link.inbox.consume(used);
+                used
+            };
             if link.inbox.is_empty() && !self.core.client_swallows(id) {
                 link.begun = None;
             } else if used > 0 || link.begun.is_none() {
@@ -960,8 +969,16 @@ impl<N: FnMut(Notice)> Engine<N> {
                     self.since_counted += count;
                     link.inbox.filled(count);
                     let now = self.clock.now();
-                    match self.core.server_bytes(server, link.inbox.unread(), now) {
-                        Ok(used) => link.inbox.consume(used),
+                    let used = if self.core.answers_large(server, link.inbox.unread()) {
+                        let (memory, unread) = link.inbox.hand_out();
+                        let used = self.core.server_bytes_lent(server, &memory, unread.clone(), now);
+                        used.map(|used| link.inbox.give_back(memory, unread.start + used..unread.end))
+                    } else {
+                        let used = self.core.server_bytes(server, link.inbox.unread(), now);
+                        used.map(|used| link.inbox.consume(used))
+                    };
+                    match used {
+                        Ok(()) => {}
                         Err(why) => {
                             self.lose(server, &why, Outcome::ServerError);
                             return;

@@ -12,6 +12,8 @@
 
 use std::fmt::Write;
 
+use crate::config::Config;
+
 mod comments;
 mod mcrouter;
 #[cfg(test)]
@@ -82,10 +84,15 @@ impl Imported {
     /// With the line or the route handle, where something cannot be understood, or could only be translated so that keys are lost.
     pub fn read(text: &str) -> Result<Self, String> {
         let begins = text.trim_start();
-        if ["{", "//", "/*"].iter().any(|json| begins.starts_with(json)) {
-            mcrouter::import(text)
+        let imported = if ["{", "//", "/*"].iter().any(|json| begins.starts_with(json)) {
+            mcrouter::import(text)?
         } else {
-            twemproxy::import(text)
+            twemproxy::import(text)?
+        };
+        // An address or a number that is none there is none here.
+        match Config::parse(&imported.toml(), "translated") {
+            Ok(_) => Ok(imported),
+            Err(why) => Err(format!("it makes no configuration of ours: {why}")),
         }
     }
 

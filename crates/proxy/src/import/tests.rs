@@ -241,6 +241,13 @@ fn no_text_however_broken_makes_the_reader_fall_over() {
     }
 }
 
+#[test]
+fn an_address_that_is_none_is_refused() {
+    let text = "a:\n  listen: 127.0.0.1:2212/*1\n  servers:\n  - 127.0.0.1:2212:1\n";
+    let why = Imported::read(text).unwrap_err();
+    assert!(why.contains("is not an address") && !why.contains('\n'), "{why}");
+}
+
 /// What twemproxy answered, written down by `scripts/golden-placement.py`.
 #[derive(Deserialize)]
 struct Golden {
