@@ -41,9 +41,12 @@ pub(crate) struct LoadArgs {
     /// Print the configuration that would be used, as a commented file, and end
     #[arg(long)]
     print_config: bool,
-    /// Print what a script or command line written for memtier_benchmark is in our configuration, and end
+    /// Print every call of memtier_benchmark in a script as a call of krarup load, and end; --print-config makes files of these
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config"])]
     from_memtier: Option<PathBuf>,
+    /// Print what memtier_benchmark wrote, its table or its JSON, as JSON in seconds and per second, and end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "from_memtier"])]
+    memtier_result: Option<PathBuf>,
     /// Merge results that several generators wrote with --json into that of all, and end
     #[arg(long, value_name = "FILE", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["config", "print_config", "from_memtier"])]
     merge: Vec<PathBuf>,
@@ -123,6 +126,21 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if !args.merge.is_empty() {
         return merge(args);
     }
+    if let Some(path) = &args.from_memtier {
+        let calls = krarup_load::memtier::script::calls(&text(path)?).map_err(|why| at(path, &why))?;
+        for call in &calls {
+            for note in &call.memtier.notes {
+                eprintln!("note: line {}: {note}", call.line);
+            }
+        }
+        let lines: String = calls.iter().map(|call| format!("{}\n", call.command())).collect();
+        return write(Path::new("-"), |out| out.write_all(lines.as_bytes()));
+    }
+    if let Some(path) = &args.memtier_result {
+        let read = krarup_load::memtier::read::read(&text(path)?).map_err(|why| at(path, &why))?;
+        let json = serde_json::to_string_pretty(&read).map_err(|error| Failure::run(error.to_string()))?;
+        return write(Path::new("-"), |out| writeln!(out, "{json}"));
+    }
     let mut settings = args.settings()?;
     if args.print_config {
         return write(Path::new("-"), |out| out.write_all(settings.commented().as_bytes()));
@@ -154,6 +172,15 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     records.finish()?;
     report(args, &result)?;
     verdict(&result)
+}
+
+/// A file's text.
+fn text(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| at(path, &error.to_string()))
+}
+
+fn at(path: &Path, why: &str) -> Failure {
+    Failure::usage(format!("{}: {why}", path.display()))
 }
 
 /// Merges the results of several generators.

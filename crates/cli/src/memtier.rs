@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use krarup_load::memtier::{self, Memtier, output};
+use krarup_load::memtier::{self, output};
 use krarup_load::{Conductor, LoadError, LoadResult};
 
 use crate::failure::Failure;
@@ -30,6 +30,7 @@ Usage: krarup memtier -s HOST -p PORT -P memcache_text [flags of memtier_benchma
   -n --requests (per client, or allkeys)  --test-time  --ratio=SETS:GETS  --pipeline  --rate-limiting  -x --run-count
   -d --data-size  --data-size-range  --data-size-list  --expiry-range  --multi-key-get
   --key-prefix  --key-minimum  --key-maximum  --key-pattern (R G Z S P)  --key-stddev  --key-median  --key-zipf-exp
+  -S --unix-socket  -a --authenticate=USER:PASSWORD  --tls --cacert --cert --key --sni  --reconnect-interval  --print-all-runs
   --randomize  --distinct-client-seed  -o --out-file  --json-out-file  --hide-histogram  --print-percentiles
 
 krarup load --help shows what krarup's own command can do beyond that.
@@ -61,8 +62,7 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
     }
     krarup_net::files::allow_many();
     let mut conductor = Conductor::new(true).map_err(|error| Failure::run(error.to_string()))?;
-    let mut text = String::new();
-    let mut last = None;
+    let mut results: Vec<LoadResult> = Vec::new();
     for number in 1..=memtier.runs {
         if memtier.randomize {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -76,26 +76,15 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
         for warning in &result.warnings {
             eprintln!("warning: {warning}");
         }
-        if memtier.runs > 1 {
-            text.push_str(&format!("RUN #{number}\n"));
-        }
-        text.push_str(&output::table(&memtier, &result));
         let interrupted = result.interrupted;
-        last = Some(result);
+        results.push(result);
         if interrupted {
             break;
         }
     }
-    put(memtier.out_file.as_deref(), &text)?;
-    match &last {
-        Some(result) => json(&memtier, result),
-        None => Ok(()),
-    }
-}
-
-fn json(memtier: &Memtier, result: &LoadResult) -> Result<(), Failure> {
+    put(memtier.out_file.as_deref(), &output::table(&memtier, &results))?;
     let Some(path) = &memtier.json_out_file else { return Ok(()) };
-    put(Some(path), &format!("{:#}\n", output::json(memtier, result)))
+    put(Some(path), &format!("{:#}\n", output::json(&memtier, &results)))
 }
 
 /// Writes to a file, or to stdout.

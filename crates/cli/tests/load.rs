@@ -475,6 +475,25 @@ fn a_line_written_for_memtier_runs_unchanged_and_its_outputs_are_there() {
         assert_eq!(number(&read, "/ALL STATS/Totals/Time-Serie/0/Count"), 100);
         assert_eq!(read["configuration"]["ratio"], "1:4");
     }
+    // Several runs are the best, the worst and the average, in the form that is read back.
+    let several = ["-x", "3", "--print-all-runs"];
+    let output = Command::new(&link).args(line).args(several).arg(&json_flag).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let table = krarup_load::memtier::read::read(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    let read = krarup_load::memtier::read::read(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let runs = ["RUN #1 RESULTS", "RUN #2 RESULTS", "RUN #3 RESULTS"];
+    let all = [&runs[..], &["BEST RUN RESULTS", "WORST RUN RESULTS", "AGGREGATED AVERAGE RESULTS (3 runs)"]]
+        .concat();
+    assert_eq!(table.blocks.iter().map(|block| block.title.as_str()).collect::<Vec<_>>(), all);
+    for block in &table.blocks {
+        let same = read.blocks.iter().find(|other| other.title == block.title).unwrap();
+        let [ours, theirs] = [block, same].map(|block| block.rows["Totals"].throughput.unwrap().0);
+        assert!((ours - theirs).abs() < 0.01, "{}", block.title);
+        assert!((block.rows["Gets"].mean.unwrap() - same.rows["Gets"].mean.unwrap()).abs() < 1e-8);
+        assert_eq!(block.histograms.len(), 2);
+    }
+    let average = read.blocks.iter().find(|block| block.title.starts_with("AGGREGATED")).unwrap();
+    assert_eq!(average.rows["Sets"].count, Some(60));
     let wrong = Command::new(&link).arg("--test-tme=3").output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("--test-time"));
@@ -790,4 +809,26 @@ fn targets_may_be_encrypted_and_want_a_password() {
     assert!(code == 1 && stderr.contains("authentication failure") && !stderr.contains("wrong"), "{stderr}");
     let (code, _, stderr) = run("stranger", "anna:secret\n");
     assert!(code == 1 && stderr.contains("cannot connect"), "{stderr}");
+}
+
+#[test]
+fn scripts_and_results_of_memtier_are_read() {
+    let script = file_with(
+        "memtier.sh",
+        "VC=3\nmemtier_benchmark -s h -p 1 -c $VC -t 2 --ratio=1:9 --test-time=5 # load\n",
+    );
+    let (code, line, stderr) = finished(&["--from-memtier", text(&script)]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(line.starts_with("krarup load --servers h:1 --threads 2 --connections 6 "), "{line}");
+    // What it prints is a command line of ours.
+    let words: Vec<&str> = line.split_whitespace().skip(2).collect();
+    let (code, config, stderr) = finished(&[&words[..], &["--print-config"]].concat());
+    assert!(code == 0 && config.contains("\nratio = \"1:9\"\n"), "{stderr}{config}");
+    let table = format!("{}/../load/tests/memtier/one.txt", env!("CARGO_MANIFEST_DIR"));
+    let (code, json, stderr) = finished(&["--memtier-result", &table]);
+    assert_eq!(code, 0, "{stderr}");
+    let read: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(read["blocks"][0]["rows"]["Gets"]["throughput"], 17_751.39);
+    let (code, _, stderr) = finished(&["--from-memtier", &table]);
+    assert!(code == 2 && stderr.contains("one.txt"), "{stderr}");
 }

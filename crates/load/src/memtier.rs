@@ -6,5 +6,7 @@
 
 pub mod flags;
 pub mod output;
+pub mod read;
+pub mod script;
 
 pub use flags::{Memtier, parse};

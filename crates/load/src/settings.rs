@@ -339,6 +339,16 @@ impl Settings {
         Ok(made.into_iter().map(share_out).collect())
     }
 
+    /// The flags that say the same as the top level, as a shell reads them.
+    pub fn flags(&self) -> String {
+        let said = KEYS.iter().filter_map(|key| Some((key, self.top.get(key.name)?)));
+        let flag = |(key, said): (&Key, &Said)| match key.value {
+            "" => format!("--{}", key.flag()),
+            _ => format!("--{} {}", key.flag(), for_a_shell(&said.text)),
+        };
+        said.map(flag).collect::<Vec<_>>().join(" ")
+    }
+
     /// All keys with their meaning, as a file that says the same.
     pub fn commented(&self) -> String {
         let mut out = String::from(
@@ -366,6 +376,16 @@ impl Settings {
             }
         }
         out
+    }
+}
+
+/// A word as a shell reads it: in quotes where it would read more into it.
+fn for_a_shell(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:,=+@%".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

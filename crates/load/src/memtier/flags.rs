@@ -2,22 +2,24 @@
 
 use std::path::PathBuf;
 
-use krarup_net::Address;
 use krarup_units::PerSecond;
 
-use crate::config::{Extent, Load};
-use crate::keys::{KeyLaw, KeyRange, KeySize};
-use crate::schedule::{Arrivals, Leg, Open, Process};
-use crate::sizes::SizeLaw;
-use crate::workload::{Mix, Workload};
+use crate::config::{Load, Login};
+use crate::settings::Settings;
 
 /// A command line that was understood.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memtier {
     /// What is to be run.
     pub load: Load,
+    /// The same as it would be said to `krarup load`.
+    pub settings: Settings,
+    /// `SETS:GETS`, as it was given.
+    pub ratio: String,
     /// How often.
     pub runs: u32,
+    /// Whether every one of several runs is shown, beside the best, the worst and the average.
+    pub print_all_runs: bool,
     /// Threads, connections per thread, requests per client (where not timed), as the output shows them.
     pub clients_per_thread: u32,
     /// See above.
@@ -83,6 +85,14 @@ const FLAGS: &[(&str, &str, Takes)] = &[
     ("reconnect-on-error", "", Takes::Nothing),
     ("ipv4", "4", Takes::Nothing),
     ("ipv6", "6", Takes::Nothing),
+    ("unix-socket", "S", Takes::Value),
+    ("authenticate", "a", Takes::Value),
+    ("tls", "", Takes::Nothing),
+    ("cert", "", Takes::Value),
+    ("key", "", Takes::Value),
+    ("cacert", "", Takes::Value),
+    ("sni", "", Takes::Value),
+    ("reconnect-interval", "", Takes::Value),
     ("debug", "D", Takes::Nothing),
     ("show-config", "", Takes::Nothing),
     ("help", "", Takes::Nothing),
@@ -100,16 +110,14 @@ const REFUSED: &[(&str, &str)] = &[
     ("num-slaves", "it is for Redis"),
     ("wait-timeout", "it is for Redis"),
     ("uri", "write --server and --port"),
-    ("unix-socket", "only TCP is spoken yet"),
-    ("authenticate", "memcached's text protocol is spoken without authentication"),
-    ("tls", "connections are not encrypted yet"),
+    ("tls-skip-verify", "who is at the other end of an encrypted connection is always checked, by --cacert"),
+    ("tls-protocols", "TLS 1.2 and 1.3 are spoken, as the server likes"),
     ("data-import", "values are made from their keys, so that they can be verified"),
     ("data-verify", "see `krarup load --verify`"),
     ("verify-only", "see `krarup load --verify`"),
     ("data-offset", "it is for Redis"),
     ("client-stats", "see `krarup load --csv`"),
     ("hdr-file-prefix", "see `krarup load --hlog`"),
-    ("reconnect-interval", "connections are kept; they are made anew when lost"),
     ("generate-keys", "keys are a prefix and a number"),
     ("no-expiry", "there is no imported data"),
     ("data-size-pattern", "sizes are drawn at random"),
@@ -220,6 +228,12 @@ struct Given {
     host: String,
     port: u16,
     port_given: bool,
+    unix: Option<String>,
+    login: Option<Login>,
+    tls: bool,
+    files: [Option<String>; 3],
+    sni: Option<String>,
+    reconnect: u64,
     clients: u32,
     threads: u32,
     test_time: Option<u64>,
@@ -227,7 +241,7 @@ struct Given {
     ratio: (u32, u32),
     pipeline: u32,
     rate: u64,
-    size: SizeLaw,
+    size: String,
     expiry: (i32, i32),
     prefix: String,
     minimum: u64,
@@ -239,6 +253,7 @@ struct Given {
     multi_get: u32,
     randomize: bool,
     runs: u32,
+    print_all_runs: bool,
     out_file: Option<PathBuf>,
     json_out_file: Option<PathBuf>,
     hide_histogram: bool,
@@ -259,6 +274,12 @@ impl Default for Given {
             host: "localhost".to_owned(),
             port: 11_211,
             port_given: false,
+            unix: None,
+            login: None,
+            tls: false,
+            files: [None, None, None],
+            sni: None,
+            reconnect: 0,
             clients: 50,
             threads: 4,
             test_time: None,
@@ -266,7 +287,7 @@ impl Default for Given {
             ratio: (1, 10),
             pipeline: 1,
             rate: 0,
-            size: SizeLaw::Fixed(32),
+            size: "32".to_owned(),
             expiry: (0, 0),
             prefix: "memtier-".to_owned(),
             minimum: 0,
@@ -278,6 +299,7 @@ impl Default for Given {
             multi_get: 0,
             randomize: false,
             runs: 1,
+            print_all_runs: false,
             out_file: None,
             json_out_file: None,
             hide_histogram: false,
@@ -308,6 +330,16 @@ impl Given {
                 "memcache_text" => {}
                 other => return Err(format!("--protocol={other} is not supported; memcache_text is")),
             },
+            "unix-socket" => self.unix = Some(text.to_owned()),
+            "authenticate" => {
+                self.login = Some(Login::parse(text).map_err(|why| format!("--{name}: {why}"))?);
+            }
+            "tls" => self.tls = true,
+            "cacert" => self.files[0] = Some(text.to_owned()),
+            "cert" => self.files[1] = Some(text.to_owned()),
+            "key" => self.files[2] = Some(text.to_owned()),
+            "sni" => self.sni = Some(text.to_owned()),
+            "reconnect-interval" => self.reconnect = number(name, text)?,
             "clients" => self.clients = number(name, text)?,
             "threads" => self.threads = number(name, text)?,
             "test-time" => self.test_time = Some(number(name, text)?),
@@ -316,15 +348,16 @@ impl Given {
             "ratio" => self.ratio = pair(name, text, ':')?,
             "pipeline" => self.pipeline = number(name, text)?,
             "rate-limiting" => self.rate = number(name, text)?,
-            "data-size" => self.size = SizeLaw::Fixed(number(name, text)?),
+            "data-size" => self.size = number::<u64>(name, text)?.to_string(),
             "data-size-range" => {
-                let (from, to) = pair(name, text, '-')?;
-                self.size = SizeLaw::Uniform { from, to };
+                let (from, to) = pair::<u64>(name, text, '-')?;
+                self.size = format!("{from}-{to}");
             }
             "data-size-list" => {
-                let sizes = text.split(',').map(|one| pair::<u32>(name, one, ':'));
-                let sizes = sizes.map(|one| one.map(|(size, weight)| (u64::from(size), f64::from(weight))));
-                self.size = SizeLaw::Listed(sizes.collect::<Result<_, _>>()?);
+                for one in text.split(',') {
+                    pair::<u32>(name, one, ':')?;
+                }
+                self.size = text.to_owned();
             }
             "expiry-range" => self.expiry = pair(name, text, '-')?,
             "key-prefix" => self.prefix = text.to_owned(),
@@ -337,6 +370,7 @@ impl Given {
             "multi-key-get" => self.multi_get = number(name, text)?,
             "randomize" => self.randomize = true,
             "run-count" => self.runs = number(name, text)?,
+            "print-all-runs" => self.print_all_runs = true,
             "out-file" => self.out_file = Some(text.into()),
             "json-out-file" => self.json_out_file = Some(text.into()),
             "hide-histogram" => self.hide_histogram = true,
@@ -354,20 +388,36 @@ impl Given {
         Ok(())
     }
 
-    fn law(&self, letter: char) -> Result<KeyLaw, String> {
+    /// The law that a letter stands for, as `krarup load` has it.
+    fn law(&self, letter: char) -> Result<String, String> {
         let count = (self.maximum - self.minimum + 1) as f64;
         Ok(match letter {
-            'R' => KeyLaw::Uniform,
-            'S' => KeyLaw::Sequential,
-            'P' => KeyLaw::Parted,
-            'Z' => KeyLaw::Zipf { exponent: self.zipf },
-            'G' => KeyLaw::Gaussian {
-                mean: if self.median > 0.0 { (self.median - self.minimum as f64) / count } else { 0.5 },
+            'R' => "uniform".to_owned(),
+            'S' => "sequential".to_owned(),
+            'P' => "parted".to_owned(),
+            'Z' => format!("zipf:{}", self.zipf),
+            'G' => {
+                let mean = if self.median > 0.0 { (self.median - self.minimum as f64) / count } else { 0.5 };
                 // memtier_benchmark's own default: the range is six standard deviations wide.
-                deviation: if self.deviation > 0.0 { self.deviation / count } else { 1.0 / 6.0 },
-            },
+                let deviation = if self.deviation > 0.0 { self.deviation / count } else { 1.0 / 6.0 };
+                format!("gaussian:{mean}:{deviation}")
+            }
             other => return Err(format!("--key-pattern: `{other}` is none of R, G, Z, S, P")),
         })
+    }
+
+    /// How many requests each client sends; none where the run is timed.
+    fn per_client(&self, connections: u32) -> Option<u64> {
+        let count = self.maximum - self.minimum + 1;
+        match (self.test_time, self.requests) {
+            (Some(_), _) => None,
+            (None, None) => Some(10_000),
+            (None, Some(Requests::Count(requests))) => Some(requests),
+            (None, Some(Requests::AllKeys)) if self.patterns.0 == 'P' => {
+                Some(count.div_ceil(u64::from(connections.max(1))))
+            }
+            (None, Some(Requests::AllKeys)) => Some(count),
+        }
     }
 
     fn finish(self) -> Result<Memtier, String> {
@@ -380,66 +430,61 @@ impl Given {
         if self.runs == 0 {
             return Err("--run-count is 0: nothing would be run".to_owned());
         }
-        let count = self.maximum - self.minimum + 1;
+        if self.tls && self.files[0].is_none() {
+            return Err("--tls needs --cacert, the file that says whom to trust".to_owned());
+        }
         let connections = self.clients.checked_mul(self.threads).ok_or("too many clients")?;
-        let per_client = match (self.test_time, self.requests) {
-            (Some(_), _) => None,
-            (None, None) => Some(10_000),
-            (None, Some(Requests::Count(requests))) => Some(requests),
-            (None, Some(Requests::AllKeys)) if self.patterns.0 == 'P' => {
-                Some(count.div_ceil(u64::from(connections.max(1))))
-            }
-            (None, Some(Requests::AllKeys)) => Some(count),
-        };
-        let extent = match per_client {
-            Some(requests) => Extent::Requests(requests.saturating_mul(u64::from(connections))),
-            None => Extent::Seconds(self.test_time.unwrap_or(0) as f64),
-        };
+        let per_client = self.per_client(connections);
         let mut notes = Vec::new();
-        if !self.port_given {
+        if !self.port_given && self.unix.is_none() {
             notes.push("no --port was given: 11211 is taken, memcached's own, where memtier_benchmark takes Redis' 6379".to_owned());
         }
-        let arrivals = if self.rate > 0 {
+        let mut said = vec![
+            (
+                "servers",
+                self.unix.as_ref().map_or_else(|| at(&self.host, self.port), |path| format!("unix:{path}")),
+            ),
+            ("connections", connections.to_string()),
+            ("threads", self.threads.to_string()),
+            ("pipeline", self.pipeline.to_string()),
+            ("ratio", format!("{}:{}", self.ratio.0, self.ratio.1)),
+            ("multi_get", self.multi_get.max(1).to_string()),
+            ("data_size", self.size.clone()),
+            ("keys", (self.maximum - self.minimum).saturating_add(1).to_string()),
+            ("key_minimum", self.minimum.to_string()),
+            ("key_prefix", self.prefix.clone()),
+            ("key_law", self.law(self.patterns.1)?),
+            ("write_key_law", self.law(self.patterns.0)?),
+            ("expiry", format!("{}-{}", self.expiry.0, self.expiry.1)),
+            ("reconnect_after", self.reconnect.to_string()),
+            match per_client {
+                Some(requests) => ("requests", requests.saturating_mul(u64::from(connections)).to_string()),
+                None => ("seconds", self.test_time.unwrap_or(0).to_string()),
+            },
+        ];
+        if self.connection_timeout > 0.0 {
+            said.push(("connect_timeout", self.connection_timeout.to_string()));
+        }
+        if self.rate > 0 {
             let rate = PerSecond(self.rate as f64 * f64::from(connections));
             notes.push(format!("--rate-limiting is an open load here: {rate} over all connections, timed from when each request was due"));
-            Arrivals::Open(Open {
-                process: Process::Paced,
-                legs: vec![Leg { from: rate, to: rate, seconds: 0.0 }],
-            })
-        } else {
-            Arrivals::default()
-        };
-        let load = Load {
-            targets: vec![Address { host: self.host.clone(), port: self.port }],
-            connections,
-            threads: self.threads,
-            pipeline: self.pipeline,
-            arrivals,
-            workload: Workload {
-                mix: Mix::Ratio { sets: self.ratio.0, gets: self.ratio.1 },
-                keys: KeyRange {
-                    prefix: self.prefix.clone(),
-                    minimum: self.minimum,
-                    count,
-                    size: KeySize::Fixed(0),
-                },
-                set_law: self.law(self.patterns.0)?,
-                get_law: self.law(self.patterns.1)?,
-                multi_get: self.multi_get.max(1),
-                value_size: self.size.clone(),
-                expiry: self.expiry,
-                ..Workload::default()
-            },
-            extent,
-            connect_timeout: if self.connection_timeout > 0.0 { self.connection_timeout } else { 1.0 },
-            ..Load::default()
-        };
-        if !self.help {
-            load.check()?;
+            said.push(("rate", rate.0.to_string()));
+            said.push(("arrivals", "paced".to_owned()));
         }
+        if self.tls {
+            let names = ["tls_authorities", "tls_certificate", "tls_key"].into_iter();
+            said.extend(names.zip(&self.files).filter_map(|(name, file)| Some((name, file.clone()?))));
+            said.extend(self.sni.clone().map(|name| ("tls_name", name)));
+        }
+        let settings = Settings::default().with_flags(said)?;
+        let mut load = if self.help { Load::default() } else { settings.load()? };
+        load.login = self.login;
         Ok(Memtier {
             load,
+            settings,
+            ratio: format!("{}:{}", self.ratio.0, self.ratio.1),
             runs: self.runs,
+            print_all_runs: self.print_all_runs,
             clients_per_thread: self.clients,
             requests_per_client: per_client,
             out_file: self.out_file,
@@ -453,11 +498,20 @@ impl Given {
     }
 }
 
+/// A host and a port, with brackets around an address of IPv6.
+fn at(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::Extent;
+    use crate::keys::KeyLaw;
+    use crate::sizes::SizeLaw;
+    use crate::workload::Mix;
 
     fn read(line: &str) -> Result<Memtier, String> {
         parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())

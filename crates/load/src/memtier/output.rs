@@ -1,253 +1,348 @@
 //! The table and the JSON, in the shape that scripts written for memtier_benchmark read.
+//!
+//! A run is a block named `ALL STATS`; several runs (`-x`) are the best, the worst and the average of all, and each by itself where that is asked for.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use krarup_record::Distribution;
+use krarup_units::Nanos;
 use serde_json::{Value, json};
 
 use super::Memtier;
-use crate::result::{LoadResult, OperationResult, SeriesRow, Times};
+use crate::result::{LoadResult, OperationResult, SeriesRow};
 
-/// A row of the table: its name, the name of its histogram, and what it sums up.
-fn rows(result: &LoadResult) -> [(&'static str, &'static str, Vec<&OperationResult>); 2] {
-    let of = |names: &[&str]| names.iter().filter_map(|name| result.operations.get(*name)).collect();
-    [("Sets", "SET", of(&["set"])), ("Gets", "GET", of(&["get", "multiget"]))]
+/// Percentiles of a histogram come in steps that halve their distance to 100 % after so many, as memtier_benchmark has them.
+const STEPS: u32 = 10;
+
+/// What is shown of a run, or of several on average.
+struct Block {
+    title: String,
+    started_millis: f64,
+    duration_millis: f64,
+    interrupted: bool,
+    sets: Row,
+    gets: Row,
+    totals: Row,
 }
 
-/// The table of one run. Times are in milliseconds.
-pub fn table(memtier: &Memtier, result: &LoadResult) -> String {
-    let mut out = String::new();
-    let mut line = |text: String| {
-        out.push_str(&text);
-        out.push('\n');
-    };
-    line(format!("{:<9} Threads", memtier.load.threads));
-    line(format!("{:<9} Connections per thread", memtier.clients_per_thread));
-    match memtier.requests_per_client {
-        Some(requests) => line(format!("{requests:<9} Requests per client")),
-        None => line(format!("{:<9.0} Seconds", result.seconds)),
-    }
-    line(String::new());
-    line(String::new());
-    line("ALL STATS".to_owned());
-    let names: String = memtier
-        .percentiles
-        .iter()
-        .map(|percentile| format!("{:>16}", format!("p{percentile} Latency")))
-        .collect();
-    let head = format!(
-        "{:<6}{:>13}{:>13}{:>13}{:>16}{names}{:>13} ",
-        "Type", "Ops/sec", "Hits/sec", "Misses/sec", "Avg. Latency", "KB/sec"
-    );
-    line("=".repeat(head.len()));
-    line(head.clone());
-    line("-".repeat(head.len()));
-    for (name, _, operations) in rows(result) {
-        let keys = name == "Gets";
-        line(row(memtier, name, &Sum::of(&operations, result.seconds), keys));
-    }
-    let dashes: String = memtier.percentiles.iter().map(|_| format!("{:>16}", "---")).collect();
-    line(format!(
-        "{:<6}{:>13}{:>13}{:>13}{:>16}{dashes}{:>13} ",
-        "Waits", "0.00", "---", "---", "---", "---"
-    ));
-    line(row(memtier, "Totals", &Sum::of(&[&result.overall], result.seconds), true));
-    if !memtier.hide_histogram {
-        line("\n\nRequest Latency Distribution".to_owned());
-        line("Type     <= msec         Percent".to_owned());
-        line("-".repeat(72));
-        for (_, name, operations) in rows(result) {
-            for (millis, percent) in cumulative(&operations) {
-                line(format!("{name}    {millis:>9.3}    {percent:>9.3}"));
-            }
-            line("---".to_owned());
-        }
-    }
-    out
-}
-
-/// What a row shows, over one or more operations.
-struct Sum {
+/// One row: rates per second, and how long requests took.
+#[derive(Default)]
+struct Row {
+    count: u64,
     per_second: f64,
     hits: f64,
     misses: f64,
-    times: Times,
-    /// Where several operations are one row, their percentiles come from the buckets of 100 µs.
-    buckets: Vec<(f64, f64)>,
-    kilobytes: f64,
-    several: bool,
+    kilobytes_received: f64,
+    kilobytes_sent: f64,
+    response_times: Distribution,
+    series: Vec<Second>,
 }
 
-impl Sum {
-    fn of(operations: &[&OperationResult], seconds: f64) -> Self {
-        let per = |value: u64| if seconds > 0.0 { value as f64 / seconds } else { 0.0 };
-        let sum = |value: fn(&OperationResult) -> u64| operations.iter().map(|one| value(one)).sum::<u64>();
-        let count = sum(|one| one.response_time.count);
-        let mean =
-            operations.iter().map(|one| one.response_time.mean * one.response_time.count as f64).sum::<f64>();
-        let min = operations.iter().map(|one| one.response_time.min).fold(f64::INFINITY, f64::min);
-        let max = operations.iter().map(|one| one.response_time.max).fold(0.0, f64::max);
-        let times = match operations {
-            [] => Times::default(),
-            [one] => one.response_time,
-            [first, ..] => Times { count, mean: mean / count.max(1) as f64, min, max, ..first.response_time },
+/// One second of a row.
+#[derive(Clone, Copy)]
+struct Second {
+    number: u64,
+    count: u64,
+    received: u64,
+    sent: u64,
+    total: f64,
+    least: f64,
+    greatest: f64,
+}
+
+impl Row {
+    fn of(result: &LoadResult, operations: &[&OperationResult], names: &[&str]) -> Self {
+        let per = |of: fn(&OperationResult) -> u64| {
+            let sum: u64 = operations.iter().map(|one| of(one)).sum();
+            if result.seconds > 0.0 { sum as f64 / result.seconds } else { 0.0 }
         };
+        let mut response_times = Distribution::new();
+        let packed = operations.iter().filter_map(|one| one.distributions.as_ref());
+        for one in packed.filter_map(|all| all.response_time.unpack().ok()) {
+            response_times.merge(&one);
+        }
+        let mut seconds: BTreeMap<u64, Second> = BTreeMap::new();
+        let is_of_row = |row: &&SeriesRow| row.class.is_empty() && names.contains(&row.operation.as_str());
+        for row in result.series.iter().filter(is_of_row) {
+            let number = row.start as u64;
+            let empty = Second {
+                number,
+                count: 0,
+                received: 0,
+                sent: 0,
+                total: 0.0,
+                least: f64::INFINITY,
+                greatest: 0.0,
+            };
+            let second = seconds.entry(number).or_insert(empty);
+            second.count += row.count;
+            second.received += row.bytes_received;
+            second.sent += row.bytes_sent;
+            second.total += row.mean * row.count as f64;
+            second.least = second.least.min(if row.count > 0 { row.min } else { f64::INFINITY });
+            second.greatest = second.greatest.max(row.max);
+        }
         Self {
-            per_second: per(sum(|one| one.count)),
-            hits: per(sum(|one| one.hits)),
-            misses: per(sum(|one| one.misses)),
-            times,
-            buckets: cumulative(operations),
-            kilobytes: per(sum(|one| one.bytes_sent + one.bytes_received)) / 1_024.0,
-            several: operations.len() > 1,
+            count: operations.iter().map(|one| one.count).sum(),
+            per_second: per(|one| one.count),
+            hits: per(|one| one.hits),
+            misses: per(|one| one.misses),
+            kilobytes_received: per(|one| one.bytes_received) / 1_024.0,
+            kilobytes_sent: per(|one| one.bytes_sent) / 1_024.0,
+            response_times,
+            series: seconds.into_values().collect(),
         }
     }
 
-    /// A percentile in milliseconds: to three digits where it is kept, otherwise the upper edge of its bucket.
-    fn percentile(&self, percent: f64) -> f64 {
-        let kept = [
-            (50.0, self.times.p50),
-            (90.0, self.times.p90),
-            (95.0, self.times.p95),
-            (99.0, self.times.p99),
-            (99.9, self.times.p999),
-        ];
-        let kept = kept.iter().find(|(known, _)| *known == percent && !self.several);
-        kept.map(|(_, seconds)| seconds * 1e3)
-            .or_else(|| self.buckets.iter().find(|(_, below)| *below >= percent).map(|(millis, _)| *millis))
-            .unwrap_or(0.0)
+    fn add(&mut self, other: &Self, share: f64) {
+        self.count += other.count;
+        self.per_second += other.per_second * share;
+        self.hits += other.hits * share;
+        self.misses += other.misses * share;
+        self.kilobytes_received += other.kilobytes_received * share;
+        self.kilobytes_sent += other.kilobytes_sent * share;
+        self.response_times.merge(&other.response_times);
+    }
+
+    fn mean_millis(&self) -> f64 {
+        self.response_times.mean().unwrap_or(0.0) * 1e3
+    }
+
+    fn percentile_millis(&self, percent: f64) -> f64 {
+        self.response_times.quantile(percent / 100.0).map_or(0.0, millis)
+    }
+
+    fn kilobytes(&self) -> f64 {
+        self.kilobytes_received + self.kilobytes_sent
+    }
+
+    /// Values in milliseconds, and the percentage of requests up to there.
+    fn cumulative(&self) -> Vec<(f64, f64)> {
+        let histogram = self.response_times.histogram();
+        if histogram.is_empty() {
+            return Vec::new();
+        }
+        let steps = histogram.iter_quantiles(STEPS);
+        steps
+            .map(|step| (step.value_iterated_to() as f64 / 1e6, 100.0 * step.quantile_iterated_to()))
+            .collect()
     }
 }
 
-fn row(memtier: &Memtier, name: &str, sum: &Sum, keys: bool) -> String {
-    let mut out = format!("{name:<6}{:>13.2}", sum.per_second);
-    for value in [sum.hits, sum.misses] {
-        let text = if keys { format!("{value:.2}") } else { "---".to_owned() };
-        write!(out, "{text:>13}").expect("a string takes everything");
+impl Block {
+    fn of(title: String, result: &LoadResult) -> Self {
+        let of = |names: &[&str]| {
+            let operations: Vec<_> = names.iter().filter_map(|name| result.operations.get(*name)).collect();
+            Row::of(result, &operations, names)
+        };
+        Self {
+            title,
+            started_millis: (result.started_unix * 1e3).round(),
+            duration_millis: (result.generator.elapsed * 1e3).round(),
+            interrupted: result.interrupted,
+            sets: of(&["set"]),
+            gets: of(&["get", "multiget"]),
+            totals: Row::of(result, &[&result.overall], &["all"]),
+        }
     }
-    let times = std::iter::once(sum.times.mean * 1e3)
-        .chain(memtier.percentiles.iter().map(|percent| sum.percentile(*percent)));
-    for time in times {
-        let text = if sum.times.count > 0 { format!("{time:.5}") } else { "---".to_owned() };
-        write!(out, "{text:>16}").expect("a string takes everything");
+
+    /// The average of several runs: rates are averaged, times are those of all requests together.
+    fn average(runs: &[LoadResult]) -> Self {
+        let mut sum = Self {
+            title: format!("AGGREGATED AVERAGE RESULTS ({} runs)", runs.len()),
+            started_millis: 0.0,
+            duration_millis: 0.0,
+            interrupted: runs.iter().any(|run| run.interrupted),
+            sets: Row::default(),
+            gets: Row::default(),
+            totals: Row::default(),
+        };
+        let share = 1.0 / runs.len() as f64;
+        for run in runs {
+            let run = Self::of(String::new(), run);
+            sum.started_millis += run.started_millis * share;
+            sum.duration_millis += run.duration_millis * share;
+            sum.sets.add(&run.sets, share);
+            sum.gets.add(&run.gets, share);
+            sum.totals.add(&run.totals, share);
+        }
+        sum
     }
-    write!(out, "{:>13.2} ", sum.kilobytes).expect("a string takes everything");
+
+    /// What is shown of all runs.
+    fn all(memtier: &Memtier, runs: &[LoadResult]) -> Vec<Self> {
+        if let [only] = runs {
+            return vec![Self::of("ALL STATS".to_owned(), only)];
+        }
+        let rate = |run: &&LoadResult| run.overall.throughput.0;
+        let best = runs.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)));
+        let worst = runs.iter().min_by(|one, other| rate(one).total_cmp(&rate(other)));
+        let (Some(best), Some(worst)) = (best, worst) else { return Vec::new() };
+        let mut blocks = Vec::new();
+        if memtier.print_all_runs {
+            let one = |(place, run)| Self::of(format!("RUN #{} RESULTS", place + 1), run);
+            blocks.extend(runs.iter().enumerate().map(one));
+        }
+        blocks.push(Self::of("BEST RUN RESULTS".to_owned(), best));
+        blocks.push(Self::of("WORST RUN RESULTS".to_owned(), worst));
+        blocks.push(Self::average(runs));
+        blocks
+    }
+
+    fn rows(&self) -> [(&'static str, &'static str, &Row); 2] {
+        [("Sets", "SET", &self.sets), ("Gets", "GET", &self.gets)]
+    }
+
+    fn table(&self, memtier: &Memtier) -> String {
+        let mut out = format!("\n\n{}\n", self.title);
+        let mut line = |text: String| {
+            out.push_str(&text);
+            out.push('\n');
+        };
+        let names =
+            memtier.percentiles.iter().map(|percentile| format!("{:>16}", format!("p{percentile} Latency")));
+        let names: String = names.collect();
+        let head = format!(
+            "{:<6}{:>13}{:>13}{:>13}{:>16}{names}{:>13} ",
+            "Type", "Ops/sec", "Hits/sec", "Misses/sec", "Avg. Latency", "KB/sec"
+        );
+        line("=".repeat(head.len()));
+        line(head.clone());
+        line("-".repeat(head.len()));
+        for (name, _, row) in self.rows() {
+            line(text_row(memtier, name, row, name == "Gets"));
+        }
+        let dashes: String = memtier.percentiles.iter().map(|_| format!("{:>16}", "---")).collect();
+        line(format!(
+            "{:<6}{:>13}{:>13}{:>13}{:>16}{dashes}{:>13} ",
+            "Waits", "0.00", "---", "---", "---", "---"
+        ));
+        line(text_row(memtier, "Totals", &self.totals, true));
+        if !memtier.hide_histogram {
+            line("\n\nRequest Latency Distribution".to_owned());
+            line(format!("{:<6} {:>12} {:>12}", "Type", "<= msec   ", "Percent"));
+            line("-".repeat(72));
+            for (_, name, row) in self.rows() {
+                for (millis, percent) in row.cumulative() {
+                    line(format!("{name:<6} {millis:>8.3} {percent:>12.3}"));
+                }
+                line("---".to_owned());
+            }
+        }
+        out
+    }
+
+    fn json(&self, memtier: &Memtier) -> Value {
+        let mut all = json!({
+            "Runtime": {
+                "Start time": self.started_millis as u64,
+                "Finish time": (self.started_millis + self.duration_millis) as u64,
+                "Total duration": self.duration_millis as u64,
+                "Time unit": "MILLISECONDS",
+                "Interrupted": self.interrupted.to_string(),
+            },
+            "Waits": { "Count": 0, "Ops/sec": 0.0 },
+        });
+        for (name, histogram, row) in self.rows() {
+            all[name] = json_row(memtier, row);
+            if !memtier.hide_histogram {
+                let steps = row.cumulative().into_iter();
+                all[histogram] =
+                    steps.map(|(millis, percent)| json!({ "<=msec": millis, "percent": percent })).collect();
+            }
+        }
+        if !memtier.hide_histogram {
+            all["WAIT"] = json!([]);
+        }
+        all["Totals"] = json_row(memtier, &self.totals);
+        all
+    }
+}
+
+/// The tables of all runs. Times are in milliseconds.
+pub fn table(memtier: &Memtier, runs: &[LoadResult]) -> String {
+    let mut out = format!(
+        "{:<9} Threads\n{:<9} Connections per thread\n",
+        memtier.load.threads, memtier.clients_per_thread
+    );
+    let extent = match memtier.requests_per_client {
+        Some(requests) => format!("{requests:<9} Requests per client\n"),
+        None => format!("{:<9} Seconds\n", extent_seconds(&memtier.load)),
+    };
+    out.push_str(&extent);
+    Block::all(memtier, runs).iter().for_each(|block| out.push_str(&block.table(memtier)));
     out
 }
 
-/// Upper edges of the buckets that hold requests, in milliseconds, and the percentage of requests up to there.
-fn cumulative(operations: &[&OperationResult]) -> Vec<(f64, f64)> {
-    let mut buckets: BTreeMap<u64, u64> = BTreeMap::new();
-    for operation in operations {
-        for &(bucket, count) in &operation.histogram.buckets {
-            *buckets.entry(bucket).or_default() += count;
-        }
+fn text_row(memtier: &Memtier, name: &str, row: &Row, keys: bool) -> String {
+    let mut out = format!("{name:<6}{:>13.2}", row.per_second);
+    for value in [row.hits, row.misses] {
+        let text = if keys { format!("{value:.2}") } else { "---".to_owned() };
+        write!(out, "{text:>13}").expect("a string takes everything");
     }
-    let total: u64 = buckets.values().sum();
-    let mut below = 0;
-    buckets
-        .into_iter()
-        .map(|(bucket, count)| {
-            below += count;
-            ((bucket + 1) as f64 / 10.0, 100.0 * below as f64 / total as f64)
-        })
-        .collect()
+    let times = std::iter::once(row.mean_millis())
+        .chain(memtier.percentiles.iter().map(|percent| row.percentile_millis(*percent)));
+    for time in times {
+        let text = if row.response_times.count() > 0 { format!("{time:.5}") } else { "---".to_owned() };
+        write!(out, "{text:>16}").expect("a string takes everything");
+    }
+    write!(out, "{:>13.2} ", row.kilobytes()).expect("a string takes everything");
+    out
 }
 
-/// The JSON of a run.
-pub fn json(memtier: &Memtier, result: &LoadResult) -> Value {
-    let start = (result.started_unix * 1e3).round();
-    let duration = (result.generator.elapsed * 1e3).round();
-    let mut all = json!({
-        "Runtime": {
-            "Start time": start as u64,
-            "Finish time": (start + duration) as u64,
-            "Total duration": duration as u64,
-            "Time unit": "MILLISECONDS",
-            "Interrupted": result.interrupted.to_string(),
-        },
-        "Waits": { "Count": 0, "Ops/sec": 0.0 },
-        "WAIT": [],
-    });
-    for (name, histogram, operations) in rows(result) {
-        let series = result.series.iter().filter(|row| row.class.is_empty()).filter(|row| match name {
-            "Sets" => row.operation == "set",
-            _ => row.operation == "get" || row.operation == "multiget",
-        });
-        all[name] = statistics(memtier, &operations, result.seconds, series);
-        let buckets = cumulative(&operations).into_iter();
-        all[histogram] =
-            buckets.map(|(millis, percent)| json!({ "<=msec": millis, "percent": percent })).collect();
-    }
-    let series = result.series.iter().filter(|row| row.class.is_empty() && row.operation == "all");
-    all["Totals"] = statistics(memtier, &[&result.overall], result.seconds, series);
-    json!({
+/// The JSON of all runs.
+pub fn json(memtier: &Memtier, runs: &[LoadResult]) -> Value {
+    let mut out = json!({
         "configuration": configuration(memtier),
         "run information": {
             "Threads": memtier.load.threads,
             "Connections per thread": memtier.clients_per_thread,
             (if memtier.requests_per_client.is_some() { "Requests per client" } else { "Seconds" }):
-                memtier.requests_per_client.unwrap_or(result.seconds as u64),
+                memtier.requests_per_client.unwrap_or(extent_seconds(&memtier.load)),
             "Format version": 2,
         },
-        "ALL STATS": all,
-    })
+    });
+    for block in Block::all(memtier, runs) {
+        out[block.title.as_str()] = block.json(memtier);
+    }
+    out
 }
 
-fn statistics<'a>(
-    memtier: &Memtier,
-    operations: &[&OperationResult],
-    seconds: f64,
-    series: impl Iterator<Item = &'a SeriesRow>,
-) -> Value {
-    let sum = Sum::of(operations, seconds);
-    let millis = |value: f64| value * 1e3;
-    let rate = |value: fn(&OperationResult) -> u64| {
-        let bytes: u64 = operations.iter().map(|one| value(one)).sum();
-        if seconds > 0.0 { bytes as f64 / 1_024.0 / seconds } else { 0.0 }
-    };
+fn json_row(memtier: &Memtier, row: &Row) -> Value {
+    let exact = row.response_times.exact();
+    let is_any = row.response_times.count() > 0;
     let mut percentiles = json!({});
     for percent in &memtier.percentiles {
-        percentiles[format!("p{percent:.2}")] = sum.percentile(*percent).into();
+        percentiles[format!("p{percent:.2}")] = row.percentile_millis(*percent).into();
     }
-    let mut by_second: BTreeMap<u64, (u64, f64, f64, f64, u64, u64)> = BTreeMap::new();
-    for row in series {
-        let second = by_second.entry(row.start as u64).or_insert((0, 0.0, f64::INFINITY, 0.0, 0, 0));
-        second.0 += row.count;
-        second.1 += row.mean * row.count as f64;
-        second.2 = second.2.min(if row.count > 0 { row.min } else { f64::INFINITY });
-        second.3 = second.3.max(row.max);
-        second.4 += row.bytes_received;
-        second.5 += row.bytes_sent;
-    }
-    let mut time_series = json!({});
-    for (second, (count, total, min, max, received, sent)) in by_second {
-        time_series[second.to_string()] = if count == 0 {
+    let mut series = json!({});
+    for second in &row.series {
+        series[second.number.to_string()] = if second.count == 0 {
             json!({ "Count": 0 })
         } else {
             json!({
-                "Count": count, "Bytes RX": received, "Bytes TX": sent,
-                "Average Latency": millis(total / count as f64), "Accumulated Latency": millis(total),
-                "Min Latency": millis(min), "Max Latency": millis(max),
+                "Count": second.count, "Bytes RX": second.received, "Bytes TX": second.sent,
+                "Average Latency": 1e3 * second.total / second.count as f64, "Accumulated Latency": 1e3 * second.total,
+                "Min Latency": 1e3 * second.least, "Max Latency": 1e3 * second.greatest,
             })
         };
     }
-    let count: u64 = operations.iter().map(|one| one.count).sum();
     json!({
-        "Count": count,
-        "Ops/sec": sum.per_second,
-        "Hits/sec": sum.hits,
-        "Misses/sec": sum.misses,
-        "Latency": millis(sum.times.mean),
-        "Average Latency": millis(sum.times.mean),
-        "Accumulated Latency": millis(sum.times.mean * sum.times.count as f64),
-        "Min Latency": if count > 0 { millis(sum.times.min) } else { 0.0 },
-        "Max Latency": millis(sum.times.max),
-        "KB/sec": sum.kilobytes,
-        "KB/sec RX/TX": sum.kilobytes,
-        "KB/sec RX": rate(|one| one.bytes_received),
-        "KB/sec TX": rate(|one| one.bytes_sent),
-        "Time-Serie": time_series,
+        "Count": row.count,
+        "Ops/sec": row.per_second,
+        "Hits/sec": row.hits,
+        "Misses/sec": row.misses,
+        "Latency": row.mean_millis(),
+        "Average Latency": row.mean_millis(),
+        "Accumulated Latency": millis(exact.sum),
+        "Min Latency": if is_any { millis(exact.least) } else { 0.0 },
+        "Max Latency": millis(exact.greatest),
+        "KB/sec": row.kilobytes(),
+        "KB/sec RX/TX": row.kilobytes(),
+        "KB/sec RX": row.kilobytes_received,
+        "KB/sec TX": row.kilobytes_sent,
+        "Time-Serie": series,
         "Percentile Latencies": percentiles,
     })
 }
@@ -255,10 +350,6 @@ fn statistics<'a>(
 fn configuration(memtier: &Memtier) -> Value {
     let load = &memtier.load;
     let keys = &load.workload.keys;
-    let ratio = match load.workload.mix {
-        crate::workload::Mix::Ratio { sets, gets } => format!("{sets}:{gets}"),
-        crate::workload::Mix::Weights(_) => String::new(),
-    };
     json!({
         "server": load.targets[0].host,
         "port": load.targets[0].port,
@@ -268,13 +359,14 @@ fn configuration(memtier: &Memtier) -> Value {
         "clients": memtier.clients_per_thread,
         "threads": load.threads,
         "test_time": if memtier.requests_per_client.is_some() { 0 } else { extent_seconds(load) },
-        "ratio": ratio,
+        "ratio": memtier.ratio,
         "pipeline": load.pipeline,
         "data_size": load.workload.value_size.most(),
         "expiry_range": format!("{}:{}", load.workload.expiry.0, load.workload.expiry.1),
         "key_prefix": keys.prefix,
         "key_minimum": keys.minimum,
         "key_maximum": keys.minimum + keys.count - 1,
+        "reconnect_interval": load.habits.reconnect_after,
         "multi_key_get": if load.workload.multi_get > 1 { load.workload.multi_get } else { 0 },
     })
 }
@@ -284,4 +376,8 @@ fn extent_seconds(load: &crate::Load) -> u64 {
         crate::Extent::Seconds(seconds) => seconds as u64,
         crate::Extent::Requests(_) | crate::Extent::Trace => 0,
     }
+}
+
+fn millis(time: Nanos) -> f64 {
+    time.as_seconds() * 1e3
 }

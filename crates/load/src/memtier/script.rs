@@ -1,0 +1,228 @@
+//! Scripts that call memtier_benchmark: the command lines in them, each as one of ours.
+//!
+//! Enough of the shell is understood for the scripts people keep: comments, quotes, lines that go on after a backslash, `NAME=value` and
+//! `$NAME`, and several commands in a line. What a name stands for only when the script runs cannot be known, and is named.
+
+use std::collections::BTreeMap;
+
+use super::flags;
+
+/// A call of memtier_benchmark in a script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The line it begins in, from one.
+    pub line: usize,
+    /// What it was understood as.
+    pub memtier: flags::Memtier,
+}
+
+impl Call {
+    /// The command of ours that does the same.
+    pub fn command(&self) -> String {
+        format!("krarup load {}", self.memtier.settings.flags())
+    }
+}
+
+/// Finds every call in a script, or reads bare flags.
+///
+/// # Errors
+/// With the line: a name that is not known, a flag that is not understood, or no call at all.
+pub fn calls(text: &str) -> Result<Vec<Call>, String> {
+    let mut names = BTreeMap::new();
+    let mut found = Vec::new();
+    for (line, text) in logical_lines(text) {
+        let told = |why: String| format!("line {line}: {why}");
+        for command in commands(&text).map_err(told)? {
+            let words = command.iter().map(|word| word.resolve(&names)).collect::<Vec<_>>();
+            let place = words.iter().position(|word| word.as_ref().is_ok_and(|word| is_memtier(word)));
+            let bare =
+                words.first().is_some_and(|word| word.as_ref().is_ok_and(|word| word.starts_with('-')));
+            if place.is_none() && !bare {
+                // Assignments before anything else of the command.
+                for word in words.into_iter().map_while(Result::ok) {
+                    let word = word.strip_prefix("export ").unwrap_or(&word).to_owned();
+                    let Some((name, value)) = word.split_once('=').filter(|(name, _)| is_name(name)) else {
+                        break;
+                    };
+                    names.insert(name.to_owned(), value.to_owned());
+                }
+                continue;
+            }
+            let args = words.into_iter().skip(place.map_or(0, |place| place + 1));
+            let args = args.collect::<Result<Vec<_>, _>>().map_err(told)?;
+            let memtier = flags::parse(&args).map_err(told)?;
+            found.push(Call { line, memtier });
+        }
+    }
+    if found.is_empty() { Err("memtier_benchmark is not called in it".to_owned()) } else { Ok(found) }
+}
+
+fn is_memtier(word: &str) -> bool {
+    word.rsplit('/').next() == Some("memtier_benchmark")
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Lines, those that end in a backslash with the next one, each with the number of its first.
+fn logical_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut goes_on = false;
+    for (number, line) in text.lines().enumerate() {
+        let (body, next) = match line.strip_suffix('\\') {
+            Some(body) => (body, true),
+            None => (line, false),
+        };
+        match lines.last_mut().filter(|_| goes_on) {
+            Some((_, before)) => *before = format!("{before} {body}"),
+            None => lines.push((number + 1, body.to_owned())),
+        }
+        goes_on = next;
+    }
+    lines
+}
+
+/// A word in parts: text, and names that stand for text.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Word(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Part {
+    Text(String),
+    Name(String),
+}
+
+impl Word {
+    fn push(&mut self, letter: char) {
+        match self.0.last_mut() {
+            Some(Part::Text(text)) => text.push(letter),
+            _ => self.0.push(Part::Text(letter.to_string())),
+        }
+    }
+
+    fn resolve(&self, names: &BTreeMap<String, String>) -> Result<String, String> {
+        let part = |part: &Part| match part {
+            Part::Text(text) => Ok(text.clone()),
+            Part::Name(name) => names.get(name).cloned().ok_or_else(|| {
+                format!("what ${name} stands for is not known before the script runs; write it out")
+            }),
+        };
+        self.0.iter().map(part).collect()
+    }
+}
+
+/// The commands of a line, each as its words; redirections are left out.
+fn commands(line: &str) -> Result<Vec<Vec<Word>>, String> {
+    let mut commands = vec![Vec::new()];
+    let mut word: Option<Word> = None;
+    let mut letters = line.chars().peekable();
+    let mut quote = None;
+    let mut skips = false;
+    while let Some(letter) = letters.next() {
+        let begun = word.is_some();
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None | Some('"'), '$') => {
+                let braces = letters.next_if_eq(&'{').is_some();
+                let mut name = String::new();
+                while let Some(next) = letters.next_if(|next| next.is_ascii_alphanumeric() || *next == '_') {
+                    name.push(next);
+                }
+                if name.is_empty() || (braces && letters.next_if_eq(&'}').is_none()) {
+                    return Err("more than a plain $NAME stands there; write it out".to_owned());
+                }
+                word.get_or_insert_default().0.push(Part::Name(name));
+            }
+            (None | Some('"'), '\\') => {
+                if let Some(next) = letters.next() {
+                    word.get_or_insert_default().push(next);
+                }
+            }
+            (Some(_), _) => word.get_or_insert_default().push(letter),
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, '#') if !begun => break,
+            (None, '>' | '<') => {
+                // A number before it says which stream; the word after it is a file.
+                let is_stream = word.as_ref().is_some_and(|word| matches!(word.0.as_slice(), [Part::Text(text)] if text.bytes().all(|byte| byte.is_ascii_digit())));
+                let ended = word.take().filter(|_| !is_stream);
+                push(&mut commands, ended, &mut skips);
+                while letters.next_if(|next| matches!(next, '>' | '&')).is_some() {}
+                skips = true;
+            }
+            (None, ';' | '&' | '|' | '(' | ')') => {
+                push(&mut commands, word.take(), &mut skips);
+                skips = false;
+                commands.push(Vec::new());
+            }
+            (None, _) if letter.is_whitespace() => push(&mut commands, word.take(), &mut skips),
+            (None, _) => word.get_or_insert_default().push(letter),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed".to_owned());
+    }
+    push(&mut commands, word, &mut skips);
+    commands.retain(|command| !command.is_empty());
+    Ok(commands)
+}
+
+/// Adds a word that is at its end, unless it is the file of a redirection.
+fn push(commands: &mut [Vec<Word>], word: Option<Word>, skips: &mut bool) {
+    if let (Some(word), Some(command)) = (word, commands.last_mut())
+        && !std::mem::take(skips)
+    {
+        command.push(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_call_of_a_script_becomes_a_command_of_ours() {
+        let script = "#!/bin/bash\nHOST=10.0.0.5  # the server\nVC=32\n\n\
+                      # populate\n/opt/memtier_benchmark -s $HOST -p 11211 -P memcache_text \\\n  \
+                      --ratio=1:0 -n 10001 -c 1 -t 1 --key-maximum=10000 > /dev/null 2>&1 && echo done\n\
+                      sleep 3; memtier_benchmark -s \"${HOST}\" -p 11211 -c ${VC} -t 2 --test-time=80 --key-prefix='a b' &\n";
+        let error = calls(script).unwrap_err();
+        assert!(error.contains("line 8") && error.contains("a b"), "{error}");
+        let calls = calls(&script.replace("'a b'", "'a-b'")).unwrap();
+        assert_eq!(calls.iter().map(|call| call.line).collect::<Vec<_>>(), [6, 8]);
+        assert_eq!((calls[0].memtier.load.connections, calls[1].memtier.load.connections), (1, 64));
+        let command = calls[1].command();
+        assert!(
+            command.starts_with("krarup load --servers 10.0.0.5:11211 --threads 2 --connections 64 "),
+            "{command}"
+        );
+        assert!(command.contains("--key-prefix a-b") && command.contains("--seconds 80"), "{command}");
+    }
+
+    #[test]
+    fn bare_flags_are_a_call_and_what_cannot_be_known_is_named() {
+        assert_eq!(calls("-p 11211 -c 3 -t 1\n").unwrap()[0].memtier.load.connections, 3);
+        for (text, words) in [
+            ("memtier_benchmark -c $1\n", "line 1"),
+            ("memtier_benchmark -c $VC\n", "$VC"),
+            ("memtier_benchmark --key-prefix='a\n", "quote"),
+            ("echo hello\n", "not called"),
+            ("memtier_benchmark -c $(nproc)\n", "write it out"),
+        ] {
+            let error = calls(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_script_makes_the_reader_panic(text in "(memtier_benchmark)?[ -~\\n]{0,60}") {
+            let _ = calls(&text);
+        }
+    }
+}
