@@ -3,10 +3,12 @@
 
 All put the same load on the same memcached, in turn, round after round, each with one thread where it can be told
 (memcslap has a thread per connection). CPU time is the kernel's account of the whole process at its end (wait4), start and
-report included; requests are those that the generator itself says it sent. Also shown: the highest throughput of
-one generator thread, and how busy it was, which says whether the generator or memcached was the bottleneck.
+report included; requests are those that the generator itself says it sent. Beside it stands what the same request cost
+memcached (its own clock ticks, so to 10 ms of a run): a generator that is cheaper than memcached on each request can, on a core of its own,
+keep a memcached thread busy all the time. Last, what one clock read and one accounted request cost, as a share of that.
 
-    cargo build --release && bench/generators.py [--memtier PATH] [--rounds 5] [--seconds 3]
+    cargo build --release && cargo build --release -p krarup-load --example stamps
+    bench/generators.py [--memtier PATH] [--rounds 5] [--seconds 3] [--only TEXT]
 
 Needs memcached; memtier_benchmark and memcslap (Debian's libmemcached-tools) are left out where they are missing.
 """
@@ -25,13 +27,16 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# name, connections, SETs:GETs, size of values
+# name, connections, SETs:GETs, size of values, requests under way on each connection
 WORKLOADS = [
-    ("32 B GET, 16 connections", 16, "0:1", 32),
-    ("32 B GET, 96 connections", 96, "0:1", 32),
-    ("32 B SET, 96 connections", 96, "1:0", 32),
-    ("4096 B GET, 96 connections", 96, "0:1", 4096),
-    ("4096 B SET, 96 connections", 96, "1:0", 4096),
+    ("32 B GET, 16 connections", 16, "0:1", 32, 1),
+    ("32 B GET, 96 connections", 96, "0:1", 32, 1),
+    ("32 B SET, 96 connections", 96, "1:0", 32, 1),
+    ("32 B 1:10, 96 connections", 96, "1:10", 32, 1),
+    ("1024 B GET, 96 connections", 96, "0:1", 1024, 1),
+    ("4096 B GET, 96 connections", 96, "0:1", 4096, 1),
+    ("4096 B SET, 96 connections", 96, "1:0", 4096, 1),
+    ("32 B GET, 96 conn., pipeline 8", 96, "0:1", 32, 8),
 ]
 KEYS = 10_000
 
@@ -51,9 +56,10 @@ def run(command):
 
 
 def krarup(binary, port, workload, seconds):
-    _, connections, ratio, size = workload
+    _, connections, ratio, size, pipeline = workload
     cpu, _, text = run(
         [binary, "load", "-s", f"127.0.0.1:{port}", "-c", connections, "-t", 1, "--ratio", ratio, "-d", size,
+         "--pipeline", pipeline,
          "--seconds", seconds, "--keys", KEYS, "--key-prefix", "memtier-", "--json", "-"]
     )
     result = json.loads(text)
@@ -62,20 +68,26 @@ def krarup(binary, port, workload, seconds):
 
 
 def memtier(binary, port, workload, seconds):
-    _, connections, ratio, size = workload
+    _, connections, ratio, size, pipeline = workload
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         cpu, _, _ = run(
             [binary, "-s", "127.0.0.1", "-p", port, "-P", "memcache_text", "-c", connections, "-t", 1,
              f"--ratio={ratio}", f"--data-size={size}", f"--test-time={seconds}", f"--key-maximum={KEYS - 1}",
-             "--hide-histogram", f"--json-out-file={out.name}"]
+             f"--pipeline={pipeline}", "--hide-histogram", f"--json-out-file={out.name}"]
         )
         stats = json.load(open(out.name))["ALL STATS"]
     return cpu, stats["Totals"]["Count"], stats["Runtime"]["Total duration"] / 1e3
 
 
+def ticks(pid):
+    """Processor time a process has used so far, in seconds."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def memcslap(binary, port, workload, seconds):
     # It counts requests instead of seconds and has no size of values; it stores its keys first, which are requests too.
-    _, connections, ratio, _ = workload
+    _, connections, ratio, *_ = workload
     each, loaded = 400 * seconds, 1_000
     cpu, wall, _ = run(
         [binary, f"--servers=127.0.0.1:{port}", f"--concurrency={connections}", f"--execute-number={each}",
@@ -89,6 +101,8 @@ def main():
     arguments.add_argument("--krarup", default=ROOT / "target/release/krarup")
     arguments.add_argument("--memtier", default=shutil.which("memtier_benchmark"))
     arguments.add_argument("--memcslap", default=shutil.which("memcslap"))
+    arguments.add_argument("--stamps", default=ROOT / "target/release/examples/stamps")
+    arguments.add_argument("--only", default="", help="only workloads whose name has this in it")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seconds", type=int, default=3)
     arguments = arguments.parse_args()
@@ -107,25 +121,37 @@ def main():
                 break
             except OSError:
                 time.sleep(0.01)
-        print(f"{'workload':<28} {'generator':<12} {'µs/request':>10} {'krarup is':>22} {'requests/s':>11}")
-        for workload in WORKLOADS:
+        print(f"{'workload':<31} {'generator':<12} {'µs/request':>10} {'krarup is':>22} {'memcached µs':>13} {'memcached busy':>14} {'requests/s':>11}")
+        cheapest = float("inf")
+        for workload in (one for one in WORKLOADS if arguments.only in one[0]):
             here = list(generators)
-            if arguments.memcslap and workload[3] == 32:
+            if arguments.memcslap and workload[3:] == (32, 1):
                 here.append(("memcslap", memcslap, arguments.memcslap))
             run([arguments.krarup, "load", "-s", f"127.0.0.1:{port}", "--populate-only", "--keys", KEYS,
                  "--key-prefix", "memtier-", "-d", workload[3]])
-            costs = {name: [] for name, _, _ in here}
-            rates = {name: [] for name, _, _ in here}
+            costs, theirs, busy, rates = ({name: [] for name, _, _ in here} for _ in range(4))
             for _ in range(arguments.rounds):
                 for name, generator, binary in here:
+                    before = ticks(server.pid)
                     cpu, requests, seconds = generator(binary, port, workload, arguments.seconds)
+                    spent = ticks(server.pid) - before
                     costs[name].append(cpu / requests * 1e6)
+                    theirs[name].append(spent / requests * 1e6)
+                    busy[name].append(spent / seconds)
                     rates[name].append(requests / seconds)
+            cheapest = min(cheapest, statistics.median(costs["krarup load"]))
             for name in costs:
-                ratios = [ours / theirs for ours, theirs in zip(costs["krarup load"], costs[name])]
+                ratios = [ours / others for ours, others in zip(costs["krarup load"], costs[name])]
                 compared = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-                print(f"{workload[0]:<28} {name:<12} {statistics.median(costs[name]):>10.2f} "
-                      f"{'' if name == 'krarup load' else compared:>22} {statistics.median(rates[name]):>11,.0f}", flush=True)
+                print(f"{workload[0]:<31} {name:<12} {statistics.median(costs[name]):>10.2f} "
+                      f"{'' if name == 'krarup load' else compared:>22} {statistics.median(theirs[name]):>13.2f} "
+                      f"{statistics.median(busy[name]):>13.0%} {statistics.median(rates[name]):>11,.0f}", flush=True)
+        if pathlib.Path(arguments.stamps).exists():
+            _, _, text = run([arguments.stamps])
+            cost = json.loads(text)
+            share = {name: value / 1e3 / cheapest for name, value in cost.items()}
+            print(f"a clock read: {cost['stamp_ns']} ns, {share['stamp_ns']:.1%} of the cheapest request above; "
+                  f"accounting for a request: {cost['account_ns']} ns, {share['account_ns']:.1%}")
     finally:
         server.terminate()
         server.wait()

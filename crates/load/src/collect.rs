@@ -205,3 +205,26 @@ pub(crate) fn warnings_of_counts(account: &WholeRun, overall: &OperationResult) 
     }
     warnings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::Share;
+
+    #[test]
+    fn a_generator_that_is_itself_the_bottleneck_is_told_with_the_evidence() {
+        let mut overall = Share::default().overall_result(Nanos::from_secs(1));
+        let mut generator = Generator { busiest_thread: 0.97, elapsed: 5.0, ..Generator::default() };
+        let busy = warnings_of_generator(true, &overall, &generator);
+        assert_eq!(busy, [Warning::GeneratorBusy { share: 0.97 }]);
+        assert!(busy[0].to_string().contains("97 %") && busy[0].to_string().contains("--threads"));
+        generator.busiest_thread = 0.5;
+        assert_eq!(warnings_of_generator(true, &overall, &generator), []);
+        overall.lateness.p99 = 0.01;
+        overall.response_time.p50 = 0.02;
+        let late = Warning::GeneratorLate { p99: 0.01, response_p50: 0.02 };
+        assert_eq!(warnings_of_generator(true, &overall, &generator), [late]);
+        // In a closed load nobody has a time to be late for.
+        assert_eq!(warnings_of_generator(false, &overall, &generator), []);
+    }
+}

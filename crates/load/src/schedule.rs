@@ -381,6 +381,76 @@ mod tests {
         assert!(bursty > 20.0, "{bursty}");
     }
 
+    /// The largest distance between the shares that were seen and a distribution (Kolmogorov and Smirnov), times √n.
+    fn distance(mut seen: Vec<f64>, distribution: impl Fn(f64) -> f64) -> f64 {
+        seen.sort_by(f64::total_cmp);
+        let n = seen.len() as f64;
+        let steps = seen.iter().enumerate().map(|(place, &value)| {
+            let share = distribution(value);
+            f64::max(share - place as f64 / n, (place + 1) as f64 / n - share)
+        });
+        steps.fold(0.0, f64::max) * n.sqrt()
+    }
+
+    /// What chance exceeds once in a million: 2 exp(−2 d²).
+    const UNLIKELY: f64 = 2.7;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn poisson_arrivals_have_exponential_gaps_at_any_rate(seed: u64, rate in 1.0_f64..1e6) {
+            let due: Vec<f64> = Schedule::new(&level(rate, Process::Poisson), seed).take(4_001).map(|due| due.0 as f64 / 1e9).collect();
+            let gaps: Vec<f64> = due.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            // A gap is cut to whole nanoseconds: half of one either way is no more than 0.05 % of the mean at these rates.
+            let far = distance(gaps, |gap| 1.0 - (-(gap + 0.5e-9) * rate).exp());
+            prop_assert!(far < UNLIKELY, "{far}");
+        }
+
+        /// Given how many there are, Poisson arrivals are spread over Λ as if each were thrown there by itself: through ramps and steps too.
+        #[test]
+        fn through_ramps_poisson_arrivals_are_uniform_over_the_area(seed: u64, from in 10.0_f64..2_000.0, to in 10.0_f64..2_000.0, step in 10.0_f64..2_000.0) {
+            let legs = vec![
+                Leg { from: PerSecond(from), to: PerSecond(to), seconds: 2.0 },
+                Leg { from: PerSecond(step), to: PerSecond(step), seconds: 1.0 },
+            ];
+            let area = |t: f64| if t < 2.0 { from * t + (to - from) * t * t / 4.0 } else { from + to + step * (t - 2.0) };
+            let due = seconds(&Open { process: Process::Poisson, legs }, seed, 3.0);
+            let count = due.len() as f64;
+            let mean = area(3.0);
+            prop_assert!((count - mean).abs() < 6.0 * mean.sqrt() + 1.0, "{count} not {mean}");
+            let far = distance(due, |t| area(t) / mean);
+            prop_assert!(far < UNLIKELY, "{far}");
+        }
+
+        #[test]
+        fn paced_arrivals_are_a_whole_number_of_gaps_apart(rate in 1.0_f64..1e6) {
+            for (k, due) in Schedule::new(&level(rate, Process::Paced), 1).take(1_000).enumerate() {
+                let exact = k as f64 / rate * 1e9;
+                prop_assert!((due.0 as f64 - exact).abs() <= 1.0, "request {k}: {due:?} not {exact}");
+            }
+        }
+
+        /// A burst is Poisson of its own rate: within bursts and between them gaps are those of two exponentials, as often as asked.
+        #[test]
+        fn bursts_take_their_share_of_the_requests(seed: u64, factor in 2.0_f64..5.0) {
+            let share = 0.15;
+            // So long a burst, so high a rate that hardly a gap spans two states: then a state is told by its rate.
+            let process = Process::Bursty { factor, share, length: 1.0 };
+            let due = seconds(&level(2_000.0, process), seed, 600.0);
+            let mut windows = vec![0.0_f64; 600 * 20];
+            due.iter().for_each(|&one| windows[(one * 20.0) as usize] += 1.0);
+            let calm = (1.0 - factor * share) / (1.0 - share);
+            let between = 100.0 * f64::midpoint(factor, calm);
+            let bursting: Vec<_> = windows.iter().filter(|&&count| count > between).collect();
+            let time = bursting.len() as f64 / windows.len() as f64;
+            let rate = bursting.iter().copied().sum::<f64>() / bursting.len() as f64 / 100.0;
+            // Some ninety bursts and as many pauses: the share of time varies by a tenth or so of itself.
+            prop_assert!((time / share - 1.0).abs() < 0.7, "{time}");
+            prop_assert!((rate / factor - 1.0).abs() < 0.1, "{rate} not {factor}");
+        }
+    }
+
     #[test]
     fn loads_that_make_no_sense_are_refused() {
         let bursty = |factor, share, length| level(1.0, Process::Bursty { factor, share, length });
