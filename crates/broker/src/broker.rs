@@ -10,9 +10,9 @@
 //!                       └────────────── taken, sent ──── answered ──────────┘
 //! ```
 //!
-//! Each client's requests are carried out one after the other and answered in their order. Puts and what names a message by its
-//! number may be carried out while earlier ones of the same client wait for their commit; whatever asks what there is waits
-//! until they are committed, so that everybody sees what he has put.
+//! Each client's requests are carried out one after the other and answered in their order. Puts, and what names another message by
+//! its number, may be carried out while earlier puts of the same client wait for their commit; whatever asks what there is
+//! waits until they are committed, so that everybody sees what he has put.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -341,7 +341,7 @@ impl Broker {
                 Parsed::Endless => dialog.endless = true,
                 Parsed::Invalid { why, swallow } => dialog.swallow = Some((swallow, why)),
                 Parsed::Complete { request, used } => {
-                    if dialog.put_with > Some(self.committed) && !goes_beside_puts(&request) {
+                    if dialog.put_with > Some(self.committed) && !goes_beside_puts(&request, &self.queues) {
                         dialog.stuck = true;
                         break;
                     }
@@ -606,20 +606,16 @@ impl Dialog {
     }
 }
 
-/// Whether a request says nothing about what puts before it have changed.
-fn goes_beside_puts(request: &Request<'_>) -> bool {
-    matches!(
-        request,
-        Request::Put(_)
-            | Request::Delete(_)
-            | Request::Release { .. }
-            | Request::Bury { .. }
-            | Request::Touch(_)
-            | Request::Use(_)
-            | Request::Watch(_)
-            | Request::Ignore(_)
-            | Request::Quit
-    )
+/// Whether a request says nothing about what uncommitted puts before it have changed.
+fn goes_beside_puts(request: &Request<'_>, queues: &Queues) -> bool {
+    match *request {
+        Request::Put(_) | Request::Use(_) | Request::Watch(_) | Request::Ignore(_) | Request::Quit => true,
+        // Somebody may guess the number that his put will have.
+        Request::Delete(id) | Request::Release { id, .. } | Request::Bury { id, .. } | Request::Touch(id) => {
+            !queues.is_pending(id)
+        }
+        _ => false,
+    }
 }
 
 /// How a request ended, by its answer's first word.

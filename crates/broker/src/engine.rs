@@ -18,6 +18,9 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::broker::Broker;
 use crate::job::ClientId;
+use crate::journal::{Journal, News};
+use crate::postgres::{Laid, Owned};
+use crate::request::Put;
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
@@ -37,6 +40,10 @@ const KEEP: usize = 4 << 10;
 const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
 /// How soon to try again after the system would give no more sockets.
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(50);
+/// How often it is looked what applications have laid down.
+const SWEEP: Nanos = Nanos::from_millis(250);
+/// How long to wait before a store that has refused a batch is offered the next.
+const RELUCTANT: Nanos = Nanos::from_millis(100);
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -66,6 +73,14 @@ pub enum Notice {
     Draining,
     /// Clients cannot be accepted, and why.
     NotAccepting(String),
+    /// The store has refused what was to be written, and why; told when it changes.
+    Refused(String),
+    /// The store is out of reach, and why: requests that change something wait.
+    Lost(String),
+    /// The store is there again.
+    Back,
+    /// Another broker has taken the queues over: this one ends, and answers nothing more.
+    Deposed,
 }
 
 /// How the loop ended.
@@ -77,22 +92,30 @@ pub struct Ended {
     pub started: Stamp,
     /// When it ended.
     pub stopped: Stamp,
+    /// Whether it ended because another has taken the queues over.
+    pub deposed: bool,
 }
 
-/// Serves until SIGINT or SIGTERM; at SIGUSR1 no more messages are accepted.
+/// Serves until SIGINT or SIGTERM; at SIGUSR1 no more messages are accepted. What changes is written to `store`, if there is one, before
+/// it is answered.
 ///
 /// # Errors
 /// Before the first client is accepted: the port cannot be had, the system refuses.
 pub fn run(
     settings: Settings,
     broker: Broker,
+    store: Option<Owned>,
     clock: Clock,
     notice: impl FnMut(Notice),
 ) -> Result<Ended, String> {
     let started = clock.now();
-    let mut engine = Engine::start(settings, broker, clock, notice)?;
+    let mut engine = Engine::start(settings, broker, store, clock, notice)?;
     engine.run().map_err(|error| format!("the event loop failed: {error}"))?;
-    Ok(Ended { broker: engine.broker, started, stopped: clock.now() })
+    let next_id = engine.broker.queues().next_id();
+    if let Some(journal) = engine.journal.take() {
+        journal.end(next_id);
+    }
+    Ok(Ended { broker: engine.broker, started, stopped: clock.now(), deposed: engine.deposed })
 }
 
 struct Engine<N> {
@@ -103,8 +126,14 @@ struct Engine<N> {
     poll: Poll,
     signals: Signals,
     drain: Heard,
-    /// For those who have news from other threads.
-    _waker: Arc<Waker>,
+    journal: Option<Journal>,
+    /// The batch with what applications had laid down, until it is committed.
+    taking_in: Option<u64>,
+    sweep_at: Stamp,
+    /// The store has refused something: when it is offered more.
+    write_at: Stamp,
+    reluctant: Option<String>,
+    deposed: bool,
     listener: Option<Listener>,
     /// When to try again to accept; none: the listener will tell.
     accept_again: Option<Stamp>,
@@ -129,12 +158,22 @@ struct Link {
 }
 
 impl<N: FnMut(Notice)> Engine<N> {
-    fn start(settings: Settings, broker: Broker, clock: Clock, mut notice: N) -> Result<Self, String> {
+    fn start(
+        settings: Settings,
+        broker: Broker,
+        store: Option<Owned>,
+        clock: Clock,
+        mut notice: N,
+    ) -> Result<Self, String> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         let poll = Poll::new().map_err(system)?;
         let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
         let drain = Heard::user_one(poll.registry(), DRAIN).map_err(system)?;
         let waker = Arc::new(Waker::new(poll.registry(), WOKEN).map_err(system)?);
+        let next_id = broker.queues().next_id();
+        // A loop that cannot be woken hears the news at its next pass.
+        let journal =
+            store.map(|owned| Journal::begin(owned, next_id, clock, move || _ = waker.wake())).transpose()?;
         let options = listen::Options { mode: settings.socket_mode, share: false };
         let mut listener = match listen::inherited().into_iter().next() {
             Some(listener) => listener,
@@ -154,7 +193,12 @@ impl<N: FnMut(Notice)> Engine<N> {
             poll,
             signals,
             drain,
-            _waker: waker,
+            journal,
+            taking_in: None,
+            sweep_at: clock.now(),
+            write_at: clock.now(),
+            reluctant: None,
+            deposed: false,
             listener: Some(listener),
             accept_again: None,
             links: Vec::new(),
@@ -178,6 +222,10 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
             // What is due by now comes before what comes now.
             self.broker.tick(self.clock.now());
+            self.hear();
+            if self.deposed {
+                return Ok(());
+            }
             let mut accept = false;
             for event in &events {
                 match event.token() {
@@ -218,6 +266,72 @@ impl<N: FnMut(Notice)> Engine<N> {
             for id in std::mem::take(&mut self.ready) {
                 self.read(id);
             }
+        }
+    }
+
+    // ---- the store --------------------------------------------------------------------------------------
+
+    /// Hears what the store has done.
+    fn hear(&mut self) {
+        while let Some(news) = self.journal.as_mut().and_then(Journal::news) {
+            match news {
+                News::Committed { number, sent, answered } => {
+                    self.broker.committed(number, sent, answered);
+                    self.taking_in.take_if(|batch| *batch <= number);
+                    self.reluctant = None;
+                }
+                News::Refused { number, batch, why } => {
+                    let now = self.clock.now();
+                    self.broker.refused(number, *batch, now);
+                    self.taking_in.take_if(|batch| *batch <= number);
+                    self.write_at = now + RELUCTANT;
+                    if self.reluctant.as_ref() != Some(&why) {
+                        (self.notice)(Notice::Refused(why.clone()));
+                        self.reluctant = Some(why);
+                    }
+                }
+                News::Swept(laid) => self.take_in(&laid),
+                News::Lost(why) => (self.notice)(Notice::Lost(why)),
+                News::Back => (self.notice)(Notice::Back),
+                News::Deposed => {
+                    (self.notice)(Notice::Deposed);
+                    self.deposed = true;
+                }
+            }
+        }
+    }
+
+    /// What applications have laid down goes into the queues, as far as there is room; it is looked for again when that is committed.
+    fn take_in(&mut self, laid: &[Laid]) {
+        let now = self.clock.now();
+        let queues = self.broker.queues_mut();
+        for one in laid {
+            if !queues.has_room(one.body.len()) {
+                break;
+            }
+            let &Laid { number, ref tube, priority, delay, ttr, ref body } = one;
+            let put =
+                Put { tube: None, receiver: None, key: None, strict: false, priority, delay, ttr, body };
+            queues.take_in(number, tube, &put, now);
+            self.taking_in = Some(queues.next_batch());
+        }
+        if laid.len() >= 1_000 {
+            self.sweep_at = now;
+        }
+    }
+
+    /// Gives the store something to do if it has nothing.
+    fn feed(&mut self) {
+        let now = self.clock.now();
+        let Some(journal) = self.journal.as_mut().filter(|journal| !journal.busy && self.write_at <= now)
+        else {
+            return;
+        };
+        if self.sweep_at <= now && self.taking_in.is_none() {
+            journal.sweep();
+            self.sweep_at = now + SWEEP;
+        } else if let Some((number, batch)) = self.broker.take_batch(now) {
+            journal.write(number, batch);
         }
     }
 
@@ -389,7 +503,10 @@ impl<N: FnMut(Notice)> Engine<N> {
         if self.accept_again.is_some_and(|again| again <= now) {
             self.accept();
         }
+        self.feed();
         self.flush();
+        // What those did who could go on.
+        self.feed();
     }
 
     /// How long there is nothing to do unless something happens; none: for ever.
@@ -397,7 +514,11 @@ impl<N: FnMut(Notice)> Engine<N> {
         if !self.ready.is_empty() {
             return Some(std::time::Duration::ZERO);
         }
-        let next = self.broker.due().into_iter().chain(self.stop_by).chain(self.accept_again).min()?;
+        let idle = self.journal.as_ref().is_some_and(|journal| !journal.busy);
+        let store =
+            idle.then_some(if self.broker.queues().has_batch() { self.write_at } else { self.sweep_at });
+        let next =
+            self.broker.due().into_iter().chain(self.stop_by).chain(self.accept_again).chain(store).min()?;
         // One nanosecond more than nothing, so that what is due at an instant is due when it is looked at.
         Some(Nanos(next.0.saturating_sub(self.clock.now().0) + 1).as_duration())
     }
@@ -432,7 +553,9 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// Whether a stop was asked for and everything is done, or the time for it is over.
     fn finished(&mut self) -> bool {
         let Some(stop_by) = self.stop_by else { return false };
-        if self.broker.clients() == 0 {
+        let written =
+            !self.broker.queues().has_batch() && self.journal.as_ref().is_none_or(|journal| !journal.busy);
+        if self.broker.clients() == 0 && written {
             return true;
         }
         if stop_by > self.clock.now() {

@@ -13,6 +13,8 @@
 //! | `owner` | requests to queues that this process owns |
 //! | [`broker`] | the life of a request, without sockets or a clock |
 //! | [`statistics`] | the answers to `stats` |
+//! | [`postgres`] | queues in PostgreSQL: who owns them, what is there, how a batch is written |
+//! | `journal` | a thread that writes batches and tells what came of each |
 //! | [`engine`] | one event loop: every client on one thread |
 
 #![forbid(unsafe_code)]
@@ -21,8 +23,10 @@ pub mod broker;
 pub mod changes;
 pub mod engine;
 pub mod job;
+mod journal;
 pub mod names;
 mod owner;
+pub mod postgres;
 pub mod queues;
 pub mod reply;
 pub mod request;

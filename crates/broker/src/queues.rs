@@ -337,7 +337,7 @@ impl Queues {
             None => None,
             Some(name) => Some(self.registered.get(name).cloned().ok_or(Refused::UnknownClient)?),
         };
-        if self.used + put.body.len() as u64 + OVERHEAD > self.settings.memory {
+        if !self.has_room(put.body.len()) {
             return Err(Refused::OutOfMemory);
         }
         let tube = match put.tube {
@@ -359,6 +359,16 @@ impl Queues {
         self.totals.producers += u64::from(!std::mem::replace(&mut known.producer, true));
         let id = self.add(tube, sender, receiver, put, now);
         Ok((id, self.after()))
+    }
+
+    /// Whether there is memory for a body of this length.
+    pub fn has_room(&self, length: usize) -> bool {
+        self.used + length as u64 + OVERHEAD <= self.settings.memory
+    }
+
+    /// Ids from here on were never given.
+    pub fn next_id(&self) -> Id {
+        self.next_id
     }
 
     /// Messages that applications had laid down beside the queues come in, each under its number there.

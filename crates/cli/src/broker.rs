@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use krarup_broker::engine::{self, Notice};
+use krarup_broker::postgres::{Owned, Place, Problem};
 use krarup_broker::statistics::About;
 use krarup_broker::{Broker, Queues, broker, queues};
 use krarup_net::{Address, Clock};
@@ -13,6 +14,7 @@ use krarup_units::{Bytes, Nanos, text};
 
 use crate::failure::Failure;
 
+mod embedded;
 mod ending;
 
 /// Keep messages in queues and hand them out, by beanstalkd's protocol: any beanstalkd client works unchanged.
@@ -24,9 +26,13 @@ pub(crate) struct BrokerArgs {
     /// Where clients connect: HOST:PORT or unix:/PATH; port 0 asks the system for a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:11300")]
     listen: Address,
-    /// Where messages are kept: `memory`, from which nothing survives an end
-    #[arg(long, value_name = "STORE", default_value = "memory", value_parser = store)]
-    store: Store,
+    /// Where messages are kept: `memory`, from which nothing survives an end, or postgres://USER@HOST/DATABASE, where every answer
+    /// means that the message is on disk [default: memory]
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// Keep messages in a PostgreSQL of our own in this directory, made, started and stopped with the broker
+    #[arg(long, value_name = "DIR", conflicts_with = "store")]
+    postgres_embedded: Option<PathBuf>,
     /// Memory for all messages, each with 320 bytes beside its body; beyond it a put is answered with OUT_OF_MEMORY
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Bytes,
@@ -50,19 +56,6 @@ pub(crate) struct BrokerArgs {
     stats_dir: Option<PathBuf>,
 }
 
-/// Where messages are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Store {
-    Memory,
-}
-
-fn store(text: &str) -> Result<Store, String> {
-    match text {
-        "memory" => Ok(Store::Memory),
-        _ => Err("there is only `memory`".into()),
-    }
-}
-
 pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     let largest = u32::try_from(args.max_message_size.0)
         .ok()
@@ -77,15 +70,25 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     }
     krarup_net::files::allow_many();
     let clock = Clock::start();
-    let queues = Queues::new(queues::Settings {
-        memory: args.memory.0,
-        durable: false,
-        wall: clock.wall_epoch(),
-        remember_keys: Nanos::from_seconds(args.remember_keys),
-    });
+    let embedded = args.postgres_embedded.as_deref().map(embedded::Cluster::start).transpose()?;
+    let url = match (&embedded, args.store.as_deref()) {
+        (Some(cluster), _) => Some(cluster.url()),
+        (None, None | Some("memory")) => None,
+        (None, Some(url)) => Some(url.to_owned()),
+    };
+    let (queues, store) = match &url {
+        None => {
+            eprintln!("messages are kept in memory: none of them survives the end of this process");
+            (Queues::new(args.queues(&clock, false)), None)
+        }
+        Some(url) => {
+            let (queues, owned) = owned(args, url, &clock)?;
+            (queues, Some(owned))
+        }
+    };
     let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
     let settings = broker::Settings {
-        about: about(&clock, largest),
+        about: about(&clock, largest, store.is_some()),
         largest,
         secret: args.secret.as_deref().map(secret).transpose()?,
         processor: krarup_net::cpu::process,
@@ -97,9 +100,8 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         connections: args.connections as usize,
         patience: Nanos::from_seconds(args.patience),
     };
-    eprintln!("messages are kept in memory: none of them survives the end of this process");
     let asks = args.secret.is_some();
-    let ended = engine::run(settings, broker, clock, |notice| tell(notice, asks)).map_err(|why| {
+    let ended = engine::run(settings, broker, store, clock, |notice| tell(notice, asks)).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11300, needs no name service")
     })?;
     print!("{}", ending::statistics(&ended));
@@ -109,7 +111,65 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
             .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
         eprintln!("statistics in {}", folder.display());
     }
+    if ended.deposed {
+        return Err(Failure::run("another broker has taken the queues over")
+            .hint("start this one again: it then waits for its turn"));
+    }
     Ok(())
+}
+
+impl BrokerArgs {
+    fn queues(&self, clock: &Clock, durable: bool) -> queues::Settings {
+        queues::Settings {
+            memory: self.memory.0,
+            durable,
+            wall: clock.wall_epoch(),
+            remember_keys: Nanos::from_seconds(self.remember_keys),
+        }
+    }
+}
+
+/// The queues as they are in the database, once nobody else owns them.
+fn owned(args: &BrokerArgs, url: &str, clock: &Clock) -> Result<(Queues, Owned), Failure> {
+    let wrong = |problem: Problem| {
+        let hint = match problem {
+            Problem::Address(_) => "write it like postgres://user:password@127.0.0.1:5432/database",
+            Problem::Database(_) => {
+                "is the server running, and may this user make a schema in this database?"
+            }
+            Problem::Deposed => "start this one again: it then waits for its turn",
+        };
+        Failure::run(problem.to_string()).hint(hint)
+    };
+    let place = Place::parse(url).map_err(|problem| {
+        Failure::usage(problem.to_string())
+            .hint("write it like postgres://user:password@127.0.0.1:5432/database, or memory")
+    })?;
+    let address = args.listen.to_string();
+    let waits = |owner: &str| eprintln!("waiting: the broker at {owner} owns the queues");
+    let mut owned = Owned::take(place, &address, waits).map_err(wrong)?;
+    let mut queues = Queues::new(args.queues(clock, true));
+    let begun = clock.now();
+    let mut messages = 0;
+    let contents = owned
+        .load(|row| {
+            queues.load(row, begun);
+            messages += 1;
+        })
+        .map_err(wrong)?;
+    for (name, row) in contents.tubes {
+        queues.load_tube(&name, row);
+    }
+    for name in contents.clients {
+        queues.load_client(&name);
+    }
+    for (tube, key, row) in contents.keys {
+        queues.load_key(&tube, &key, row);
+    }
+    queues.ids_from(contents.next_id);
+    let took = text::duration((clock.now() - begun).as_seconds());
+    eprintln!("{messages} messages were there, read in {took}; this is owner number {}", owned.epoch());
+    Ok((queues, owned))
 }
 
 fn secret(path: &std::path::Path) -> Result<String, Failure> {
@@ -125,7 +185,7 @@ fn secret(path: &std::path::Path) -> Result<String, Failure> {
 }
 
 /// What `stats` tells of this process and its machine.
-fn about(clock: &Clock, largest: u32) -> About {
+fn about(clock: &Clock, largest: u32, lasts: bool) -> About {
     let kernel = |name: &str| {
         fs::read_to_string(format!("/proc/sys/kernel/{name}"))
             .map_or_else(|_| String::new(), |text| text.trim().to_owned())
@@ -137,7 +197,7 @@ fn about(clock: &Clock, largest: u32) -> About {
         host: kernel("hostname"),
         os: kernel("version"),
         platform: std::env::consts::ARCH.to_owned(),
-        store: "memory".to_owned(),
+        store: if lasts { "owned" } else { "memory" }.to_owned(),
         largest,
     }
 }
@@ -157,6 +217,16 @@ fn tell(notice: Notice, asks: bool) {
             eprintln!("warning: {requests} requests were not finished within the limit");
         }
         Notice::Draining => eprintln!("draining: no more messages are accepted"),
+        Notice::Refused(why) => {
+            eprintln!(
+                "warning: the database refuses what is to be written: {why}; puts are answered with OUT_OF_MEMORY"
+            );
+        }
+        Notice::Lost(why) => {
+            eprintln!("warning: the database is out of reach: {why}; requests that change something wait");
+        }
+        Notice::Back => eprintln!("the database is there again"),
+        Notice::Deposed => eprintln!("warning: another broker has taken the queues over; this one ends"),
         Notice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
     }
 }

@@ -95,6 +95,11 @@ impl Queues {
         Some(Arc::clone(&job.body))
     }
 
+    /// Whether it was put and is not committed yet.
+    pub fn is_pending(&self, id: Id) -> bool {
+        self.jobs.get(&id).is_some_and(|job| job.state == State::Pending)
+    }
+
     fn found(&self, id: Id) -> (Id, Arc<[u8]>) {
         (id, Arc::clone(&self.jobs[&id].body))
     }

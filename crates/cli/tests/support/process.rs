@@ -129,7 +129,8 @@ impl Program {
         Self::begin(arguments).listening()
     }
 
-    fn listening(mut self) -> Self {
+    /// Waits until it says where it listens.
+    pub(crate) fn listening(mut self) -> Self {
         self.address = Some(self.says(|line| line.strip_prefix("listening on ")?.trim().parse().ok()));
         self.said.clear();
         self

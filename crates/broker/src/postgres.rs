@@ -1,0 +1,575 @@
+//! Queues in PostgreSQL: who owns them, what is there, and how a batch is written. The SQL stands in `.sql` files beside this one.
+//!
+//! **One owner.** The owner holds an advisory lock in the session that writes. Nobody else can hold it, and no other session
+//! writes: as long as the session stands, nothing is written by anybody else; when it ends, whatever it had begun has been committed
+//! or undone. So another who gets the lock finds a table at rest, and an owner whose session broke in the middle of a commit
+//! and who gets the lock back may write the same batch again: what is there already is left as it is.
+//!
+//! **An owner that hangs.** He renews one row twice a second. A broker that waits ends his session when the row is older than
+//! [`LEASE`] by the database's own clock; what he writes afterwards goes nowhere.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use krarup_units::Nanos;
+use postgres::fallible_iterator::FallibleIterator;
+use postgres::{Client, Config, Error, NoTls, Statement};
+
+use crate::changes::{Batch, Change, KeyRow, Row, Standing, TubeRow};
+use crate::job::{Happened, Id};
+
+/// How long an owner may be silent before another takes over.
+pub const LEASE: Duration = Duration::from_millis(1_500);
+/// How often it is looked whether somebody else has become the owner, or no longer is.
+const LOOK: Duration = Duration::from_millis(100);
+/// Ids that may be given before the number of the next one is written again.
+const IDS_AHEAD: Id = 1_000_000;
+
+const MIGRATIONS: [&str; 1] = [include_str!("postgres/migrations/0001.sql")];
+const WRITE: &str = include_str!("postgres/write.sql");
+const CHANGE: &str = include_str!("postgres/change.sql");
+const LOAD: &str = include_str!("postgres/load.sql");
+const SWEEP: &str =
+    "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming ORDER BY number LIMIT 1000";
+
+/// The two numbers of our advisory locks: ours, and what is locked.
+const MIGRATING: &str = "SELECT pg_advisory_xact_lock(1802658162, 1)";
+const OWN: &str = "SELECT pg_try_advisory_lock(1802658162, 2)";
+
+/// What stops a broker before a database. Addresses are told, passwords are not.
+#[derive(Debug)]
+pub enum Problem {
+    /// The text after `--store` is no address of a database.
+    Address(String),
+    /// The database cannot be reached, or refuses.
+    Database(String),
+    /// Somebody else has become the owner.
+    Deposed,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Address(why) => write!(f, "the address of the database is not understood: {why}"),
+            Self::Database(why) => write!(f, "the database: {why}"),
+            Self::Deposed => write!(f, "another broker has taken the queues over"),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Database(words(&error))
+    }
+}
+
+/// An error in the server's own words, without the statement.
+pub fn words(error: &Error) -> String {
+    match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(told), _) => told.message().to_owned(),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// Where the queues are, and how to get there.
+#[derive(Clone, Debug)]
+pub struct Place {
+    config: Config,
+}
+
+impl Place {
+    /// Reads `postgres://user:password@host:port/database?option=…`.
+    ///
+    /// # Errors
+    /// Without the password.
+    pub fn parse(url: &str) -> Result<Self, Problem> {
+        let mut config: Config = url.parse().map_err(|error: Error| Problem::Address(words(&error)))?;
+        config.application_name("krarup broker");
+        config.connect_timeout(Duration::from_secs(5));
+        // A database that vanished without a word is noticed.
+        config.keepalives_idle(Duration::from_secs(5)).tcp_user_timeout(Duration::from_secs(10));
+        Ok(Self { config })
+    }
+
+    fn connect(&self) -> Result<Client, Error> {
+        let mut client = self.config.connect(NoTls)?;
+        // An answer means that the message is on disk, whatever the default of this database.
+        let durable: String = client.query_one("SHOW synchronous_commit", &[])?.get(0);
+        if durable == "off" {
+            client.batch_execute("SET synchronous_commit = on")?;
+        }
+        Ok(client)
+    }
+}
+
+/// The queues, owned.
+pub struct Owned {
+    place: Place,
+    client: Client,
+    write: Statement,
+    change: Statement,
+    sweep: Statement,
+    address: String,
+    epoch: i64,
+    process: i32,
+}
+
+/// What was in the database when this owner began, besides its messages.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Tubes by name.
+    pub tubes: Vec<(String, TubeRow)>,
+    /// Who is registered.
+    pub clients: Vec<String>,
+    /// Keys by tube and key, in the order of their ends.
+    pub keys: Vec<(String, String, KeyRow)>,
+    /// Ids from here on were never given.
+    pub next_id: Id,
+}
+
+/// A message that an application has laid down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as the columns of krarup.incoming")]
+pub struct Laid {
+    pub number: i64,
+    pub tube: String,
+    pub priority: u32,
+    pub delay: u32,
+    pub ttr: u32,
+    pub body: Vec<u8>,
+}
+
+impl std::fmt::Debug for Owned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Owned").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+impl Owned {
+    /// Makes the tables if they are not there, and waits until nobody else owns the queues; `waits` is told once who does.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses.
+    pub fn take(place: Place, address: &str, mut waits: impl FnMut(&str)) -> Result<Self, Problem> {
+        let mut client = place.connect()?;
+        migrate(&mut client)?;
+        let mut told = false;
+        while !client.query_one(OWN, &[])?.get::<_, bool>(0) {
+            let owner = client.query_one(
+                "SELECT coalesce(address, ''), process, renewed < clock_timestamp() - make_interval(secs => $1) FROM krarup.owner",
+                &[&LEASE.as_secs_f64()],
+            )?;
+            if !std::mem::replace(&mut told, true) {
+                waits(owner.get(0));
+            }
+            if let (Some(process), true) = (owner.get::<_, Option<i32>>(1), owner.get(2)) {
+                client.execute("SELECT pg_terminate_backend($1)", &[&process])?;
+            }
+            thread::sleep(LOOK);
+        }
+        let row = client.query_one(
+            "UPDATE krarup.owner SET epoch = epoch + 1, address = $1, process = pg_backend_pid(), renewed = clock_timestamp() \
+             RETURNING epoch, process",
+            &[&address],
+        )?;
+        let (epoch, process) = (row.get(0), row.get(1));
+        let (write, change, sweep) = prepare(&mut client)?;
+        Ok(Self { place, client, write, change, sweep, address: address.to_owned(), epoch, process })
+    }
+
+    /// How many owners there have been.
+    pub fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    /// Everything that is there, each message handed to `message` in the order of the ids.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses.
+    pub fn load(&mut self, mut message: impl FnMut(Row)) -> Result<Contents, Problem> {
+        let mut contents = Contents::default();
+        for row in self.client.query("SELECT name, created, most, dead FROM krarup.tube", &[])? {
+            let dead: Option<String> = row.get(3);
+            let kept = TubeRow {
+                created: row.get(1),
+                most: row.get::<_, i32>(2) as u32,
+                dead: dead.map(Into::into),
+            };
+            contents.tubes.push((row.get(0), kept));
+        }
+        for row in self.client.query("SELECT name FROM krarup.client", &[])? {
+            contents.clients.push(row.get(0));
+        }
+        self.client.execute("DELETE FROM krarup.key WHERE until <= clock_timestamp()", &[])?;
+        for row in self.client.query("SELECT tube, key, id, until FROM krarup.key ORDER BY until", &[])? {
+            let kept = KeyRow { id: row.get::<_, i64>(2) as Id, until: since_1970(row.get(3)) };
+            contents.keys.push((row.get(0), row.get(1), kept));
+        }
+        let next: i64 = self.client.query_one("SELECT next_id FROM krarup.owner", &[])?.get(0);
+        contents.next_id = next as Id;
+        let mut names = Names::default();
+        let mut rows = self.client.query_raw(LOAD, std::iter::empty::<i32>())?;
+        while let Some(row) = rows.next()? {
+            let row = read(&row, &mut names);
+            contents.next_id = contents.next_id.max(row.id + 1);
+            message(row);
+        }
+        drop(rows);
+        self.renew(contents.next_id)?;
+        Ok(contents)
+    }
+
+    /// Says that the owner is there, and which id it will give next.
+    ///
+    /// # Errors
+    /// The session is broken, or the database refuses.
+    pub fn renew(&mut self, next_id: Id) -> Result<(), Error> {
+        self.set_next_id(next_id + IDS_AHEAD)
+    }
+
+    /// The owner goes, and has given all ids below this one; whoever waits may take over at once.
+    ///
+    /// # Errors
+    /// As [`Self::renew`].
+    pub fn set_down(&mut self, next_id: Id) -> Result<(), Error> {
+        self.set_next_id(next_id)?;
+        self.client.execute("SELECT pg_advisory_unlock_all()", &[]).map(drop)
+    }
+
+    fn set_next_id(&mut self, next_id: Id) -> Result<(), Error> {
+        let statement = "UPDATE krarup.owner SET renewed = clock_timestamp(), next_id = $1";
+        self.client.execute(statement, &[&(next_id as i64)]).map(drop)
+    }
+
+    /// What applications have laid down, the oldest thousand.
+    ///
+    /// # Errors
+    /// As [`Self::renew`].
+    pub fn sweep(&mut self) -> Result<Vec<Laid>, Error> {
+        let rows = self.client.query(&self.sweep, &[])?;
+        let laid = rows.into_iter().map(|row| Laid {
+            number: row.get(0),
+            tube: row.get(1),
+            priority: row.get::<_, i64>(2) as u32,
+            delay: row.get::<_, i32>(3) as u32,
+            ttr: row.get::<_, i32>(4) as u32,
+            body: row.get(5),
+        });
+        Ok(laid.collect())
+    }
+
+    /// Writes a batch and commits it.
+    ///
+    /// # Errors
+    /// If the session still stands ([`Self::is_over`]), nothing of it was written; otherwise nobody knows, and it is to be written
+    /// again after [`Self::mend`].
+    pub fn write(&mut self, batch: &Batch) -> Result<(), Error> {
+        let lists = Lists::of(batch);
+        let more = !(batch.tubes.is_empty()
+            && batch.clients.is_empty()
+            && batch.keys.is_empty()
+            && batch.taken_in.is_empty());
+        if lists.changed.is_empty() && !more {
+            return lists
+                .write(&self.write, |statement, values| self.client.execute(statement, values).map(drop));
+        }
+        let mut transaction = self.client.transaction()?;
+        if !lists.new.is_empty() || !lists.gone.is_empty() {
+            lists.write(&self.write, |statement, values| transaction.execute(statement, values).map(drop))?;
+        }
+        if !lists.changed.is_empty() {
+            lists
+                .change(&self.change, |statement, values| transaction.execute(statement, values).map(drop))?;
+        }
+        for (name, row) in &batch.tubes {
+            match row {
+                None => transaction.execute("DELETE FROM krarup.tube WHERE name = $1", &[&&**name])?,
+                Some(row) => transaction.execute(
+                    "INSERT INTO krarup.tube VALUES ($1, $2, $3, $4) \
+                     ON CONFLICT (name) DO UPDATE SET created = excluded.created, most = excluded.most, dead = excluded.dead",
+                    &[&&**name, &row.created, &(row.most as i32), &row.dead.as_deref()],
+                )?,
+            };
+        }
+        for (name, registered) in &batch.clients {
+            let statement = if *registered {
+                "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING"
+            } else {
+                "DELETE FROM krarup.client WHERE name = $1"
+            };
+            transaction.execute(statement, &[&&**name])?;
+        }
+        if !batch.keys.is_empty() {
+            let (names, rows): (Vec<_>, Vec<&KeyRow>) = batch.keys.iter().unzip();
+            let (tubes, keys): (Vec<&str>, Vec<&str>) =
+                names.iter().map(|(tube, key)| (&**tube, &**key)).unzip();
+            let (ids, ends): (Vec<i64>, Vec<SystemTime>) =
+                rows.iter().map(|row| (row.id as i64, wall(row.until))).unzip();
+            transaction.execute(
+                "INSERT INTO krarup.key SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[]) \
+                 ON CONFLICT (tube, key) DO UPDATE SET id = excluded.id, until = excluded.until",
+                &[&tubes, &keys, &ids, &ends],
+            )?;
+        }
+        if !batch.taken_in.is_empty() {
+            transaction.execute("DELETE FROM krarup.incoming WHERE number = ANY ($1)", &[&batch.taken_in])?;
+        }
+        transaction.commit()
+    }
+
+    /// Forgets keys whose time is over.
+    ///
+    /// # Errors
+    /// As [`Self::renew`].
+    pub fn forget_keys(&mut self) -> Result<(), Error> {
+        self.client.execute("DELETE FROM krarup.key WHERE until <= clock_timestamp()", &[]).map(drop)
+    }
+
+    /// Whether this error is the session's last: whatever it had begun has been committed, or will be, or is undone. Only an error
+    /// that the server tells, and goes on, means that nothing was written.
+    pub fn is_over(&self, error: &Error) -> bool {
+        use postgres::error::Severity;
+        let fatal = |told: &postgres::error::DbError| {
+            matches!(told.parsed_severity(), None | Some(Severity::Fatal | Severity::Panic))
+        };
+        self.client.is_closed() || error.as_db_error().is_none_or(fatal)
+    }
+
+    /// Tries once to have the session back.
+    ///
+    /// # Errors
+    /// [`Problem::Deposed`] is the last word; after others it can be tried again.
+    pub fn mend(&mut self) -> Result<(), Problem> {
+        let mut client = self.place.connect()?;
+        let epoch: i64 = client.query_one("SELECT epoch FROM krarup.owner", &[])?.get(0);
+        if epoch != self.epoch {
+            return Err(Problem::Deposed);
+        }
+        if !client.query_one(OWN, &[])?.get::<_, bool>(0) {
+            // The session before has not noticed its end yet: it shall not do anything any more.
+            client.execute(
+                "SELECT pg_terminate_backend(process) FROM krarup.owner WHERE process = $1 AND epoch = $2",
+                &[&self.process, &self.epoch],
+            )?;
+            return Err(Problem::Database("the lock of the session before is still held".into()));
+        }
+        let row = client.query_opt(
+            "UPDATE krarup.owner SET address = $1, process = pg_backend_pid(), renewed = clock_timestamp() WHERE epoch = $2 \
+             RETURNING process",
+            &[&self.address, &self.epoch],
+        )?;
+        self.process = row.ok_or(Problem::Deposed)?.get(0);
+        (self.write, self.change, self.sweep) = prepare(&mut client)?;
+        self.client = client;
+        Ok(())
+    }
+}
+
+fn prepare(client: &mut Client) -> Result<(Statement, Statement, Statement), Error> {
+    Ok((client.prepare(WRITE)?, client.prepare(CHANGE)?, client.prepare(SWEEP)?))
+}
+
+fn migrate(client: &mut Client) -> Result<(), Error> {
+    let mut transaction = client.transaction()?;
+    transaction.execute(MIGRATING, &[])?;
+    let there: bool =
+        transaction.query_one("SELECT to_regclass('krarup.migration') IS NOT NULL", &[])?.get(0);
+    if !there {
+        transaction.batch_execute(
+            "CREATE SCHEMA IF NOT EXISTS krarup; \
+             CREATE TABLE krarup.migration (version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())",
+        )?;
+    }
+    let done: i32 =
+        transaction.query_one("SELECT coalesce(max(version), 0) FROM krarup.migration", &[])?.get(0);
+    for (version, script) in (1..).zip(MIGRATIONS).skip(done as usize) {
+        transaction.batch_execute(script)?;
+        transaction.execute("INSERT INTO krarup.migration (version) VALUES ($1)", &[&version])?;
+    }
+    transaction.commit()
+}
+
+/// Names that occur again and again are kept once.
+#[derive(Default)]
+struct Names(std::collections::HashSet<Arc<str>>);
+
+impl Names {
+    fn one(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.0.insert(Arc::clone(&name));
+        name
+    }
+}
+
+fn read(row: &postgres::Row, names: &mut Names) -> Row {
+    let due: Option<SystemTime> = row.get(4);
+    let standing = match (row.get::<_, i16>(2), due) {
+        (1, Some(due)) => Standing::Delayed(since_1970(due)),
+        (2, _) => Standing::Buried(row.get::<_, Option<i64>>(5).unwrap_or(0) as u64),
+        _ => Standing::Ready,
+    };
+    let count = |column: usize| row.get::<_, i32>(column) as u32;
+    let seconds = |column: usize| Nanos::from_secs(u64::from(row.get::<_, i32>(column) as u32));
+    Row {
+        id: row.get::<_, i64>(0) as Id,
+        tube: names.one(row.get(1)),
+        sender: row.get::<_, Option<&str>>(9).map(|name| names.one(name)),
+        receiver: row.get::<_, Option<&str>>(10).map(|name| names.one(name)),
+        priority: row.get::<_, i64>(3) as u32,
+        delay: seconds(6),
+        ttr: seconds(7),
+        created: since_1970(row.get(8)),
+        standing,
+        happened: Happened {
+            reserves: count(11),
+            timeouts: count(12),
+            releases: count(13),
+            buries: count(14),
+            kicks: count(15),
+        },
+        body: row.get::<_, &[u8]>(16).into(),
+    }
+}
+
+fn since_1970(time: SystemTime) -> Nanos {
+    time.duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from)
+}
+
+fn wall(time: Nanos) -> SystemTime {
+    UNIX_EPOCH + time.as_duration()
+}
+
+/// A batch as the columns of its statements.
+struct Lists<'a> {
+    new: Vec<&'a Row>,
+    changed: Vec<&'a Row>,
+    gone: Vec<i64>,
+}
+
+type Values<'v> = &'v [&'v (dyn postgres::types::ToSql + Sync)];
+
+impl<'a> Lists<'a> {
+    fn of(batch: &'a Batch) -> Self {
+        let mut lists = Self { new: Vec::new(), changed: Vec::new(), gone: Vec::new() };
+        for (id, change) in &batch.messages {
+            match change {
+                Change::Insert(row) => lists.new.push(row),
+                Change::Update(row) => lists.changed.push(row),
+                Change::Delete => lists.gone.push(*id as i64),
+            }
+        }
+        // Neighbours in the table are written together, and two batches never lock rows in opposite orders.
+        lists.new.sort_unstable_by_key(|row| row.id);
+        lists.changed.sort_unstable_by_key(|row| row.id);
+        lists.gone.sort_unstable();
+        lists
+    }
+
+    fn write<E>(
+        &self,
+        statement: &Statement,
+        execute: impl FnOnce(&Statement, Values<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let new = &self.new;
+        let ids: Vec<i64> = new.iter().map(|row| row.id as i64).collect();
+        let tubes: Vec<&str> = new.iter().map(|row| &*row.tube).collect();
+        let states: Vec<i16> = new.iter().map(|row| state(row)).collect();
+        let priorities: Vec<i64> = new.iter().map(|row| row.priority.into()).collect();
+        let dues: Vec<Option<SystemTime>> = new.iter().map(|row| due(row)).collect();
+        let delays: Vec<i32> = new.iter().map(|row| seconds(row.delay)).collect();
+        let ttrs: Vec<i32> = new.iter().map(|row| seconds(row.ttr)).collect();
+        let created: Vec<SystemTime> = new.iter().map(|row| wall(row.created)).collect();
+        let senders: Vec<Option<&str>> = new.iter().map(|row| row.sender.as_deref()).collect();
+        let receivers: Vec<Option<&str>> = new.iter().map(|row| row.receiver.as_deref()).collect();
+        let bodies: Vec<&[u8]> = new.iter().map(|row| &*row.body).collect();
+        execute(
+            statement,
+            &[
+                &ids,
+                &tubes,
+                &states,
+                &priorities,
+                &dues,
+                &delays,
+                &ttrs,
+                &created,
+                &senders,
+                &receivers,
+                &bodies,
+                &self.gone,
+            ],
+        )
+    }
+
+    fn change<E>(
+        &self,
+        statement: &Statement,
+        execute: impl FnOnce(&Statement, Values<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let rows = &self.changed;
+        let ids: Vec<i64> = rows.iter().map(|row| row.id as i64).collect();
+        let tubes: Vec<&str> = rows.iter().map(|row| &*row.tube).collect();
+        let states: Vec<i16> = rows.iter().map(|row| state(row)).collect();
+        let priorities: Vec<i64> = rows.iter().map(|row| row.priority.into()).collect();
+        let dues: Vec<Option<SystemTime>> = rows.iter().map(|row| due(row)).collect();
+        let buried: Vec<Option<i64>> = rows.iter().map(|row| place_aside(row)).collect();
+        let delays: Vec<i32> = rows.iter().map(|row| seconds(row.delay)).collect();
+        let count = |what: fn(&Happened) -> u32| -> Vec<i32> {
+            rows.iter().map(|row| what(&row.happened).try_into().unwrap_or(i32::MAX)).collect()
+        };
+        let (reserves, timeouts) = (count(|happened| happened.reserves), count(|happened| happened.timeouts));
+        let (releases, buries) = (count(|happened| happened.releases), count(|happened| happened.buries));
+        let kicks = count(|happened| happened.kicks);
+        execute(
+            statement,
+            &[
+                &ids,
+                &tubes,
+                &states,
+                &priorities,
+                &dues,
+                &buried,
+                &delays,
+                &reserves,
+                &timeouts,
+                &releases,
+                &buries,
+                &kicks,
+            ],
+        )
+    }
+}
+
+fn state(row: &Row) -> i16 {
+    match row.standing {
+        Standing::Ready => 0,
+        Standing::Delayed(_) => 1,
+        Standing::Buried(_) => 2,
+    }
+}
+
+fn due(row: &Row) -> Option<SystemTime> {
+    match row.standing {
+        Standing::Delayed(until) => Some(wall(until)),
+        Standing::Ready | Standing::Buried(_) => None,
+    }
+}
+
+fn place_aside(row: &Row) -> Option<i64> {
+    match row.standing {
+        Standing::Buried(order) => Some(order as i64),
+        Standing::Ready | Standing::Delayed(_) => None,
+    }
+}
+
+/// Whole seconds, as the protocol has them; those beyond the column's range come back negative and are read as what they were.
+fn seconds(time: Nanos) -> i32 {
+    (time.0 / 1_000_000_000) as u32 as i32
+}

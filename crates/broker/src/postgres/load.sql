@@ -1,0 +1,4 @@
+SELECT id, tube, state, priority, due, buried, delay, ttr, created, sender, receiver,
+       reserves, timeouts, releases, buries, kicks, body
+FROM krarup.message
+ORDER BY id

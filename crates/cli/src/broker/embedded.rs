@@ -1,0 +1,135 @@
+//! A PostgreSQL of our own: made in a directory where there is none, started and stopped with the broker.
+//!
+//! It listens on a socket in that directory and nowhere else. PostgreSQL refuses to run as root; started by root, it runs as the
+//! user `postgres`, to whom the directory is given.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::failure::Failure;
+
+/// A running cluster. It is stopped when this value goes.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    programs: PathBuf,
+    folder: PathBuf,
+    data: PathBuf,
+    as_other: bool,
+}
+
+impl Cluster {
+    /// Makes the cluster if it is not there, and starts it.
+    pub(super) fn start(folder: &Path) -> Result<Self, Failure> {
+        let programs = programs().ok_or_else(|| {
+            Failure::run("PostgreSQL is not installed: there is no `initdb`")
+                .hint("apt-get install postgresql")
+        })?;
+        let wrong = |error: std::io::Error| {
+            Failure::usage(format!("{} cannot be used: {error}", folder.display()))
+                .hint("choose another directory with --postgres-embedded")
+        };
+        fs::create_dir_all(folder).map_err(wrong)?;
+        let folder = fs::canonicalize(folder).map_err(wrong)?;
+        if folder.as_os_str().len() > 80 {
+            // The kernel keeps 108 bytes for the name of a socket.
+            return Err(Failure::usage(format!(
+                "the path {} is too long for a socket in it",
+                folder.display()
+            ))
+            .hint("choose a directory whose path has at most 80 bytes"));
+        }
+        let as_other = rustix::process::geteuid().is_root();
+        if as_other {
+            let ids = user("postgres").ok_or_else(|| {
+                Failure::run("PostgreSQL does not run as root, and there is no user `postgres`")
+                    .hint("run krarup as another user")
+            })?;
+            chown(&folder, Some(ids.0), Some(ids.1)).map_err(wrong)?;
+        }
+        let cluster = Self { programs, data: folder.join("data"), folder, as_other };
+        if !cluster.data.join("PG_VERSION").exists() {
+            let data = cluster.data.to_string_lossy().into_owned();
+            cluster
+                .run("initdb", &["-D", &data, "-U", "krarup", "-A", "trust", "-E", "UTF8", "--locale=C"])?;
+        }
+        let options = format!(
+            "-c listen_addresses= -c unix_socket_directories={} -c max_connections=60",
+            cluster.folder.display()
+        );
+        let data = cluster.data.to_string_lossy().into_owned();
+        if cluster.run("pg_ctl", &["-D", &data, "status"]).is_ok() {
+            // A broker that was killed could not stop it.
+            eprintln!("PostgreSQL still runs in {}", cluster.folder.display());
+            return Ok(cluster);
+        }
+        let log = cluster.folder.join("log").to_string_lossy().into_owned();
+        cluster.run("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", "start"])?;
+        eprintln!("PostgreSQL runs in {}", cluster.folder.display());
+        Ok(cluster)
+    }
+
+    /// Where it is reached.
+    pub(super) fn url(&self) -> String {
+        format!("host={} user=krarup dbname=postgres", self.folder.display())
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> Result<(), Failure> {
+        let output = self.command(program, arguments).output();
+        match output {
+            Ok(Output { status, .. }) if status.success() => Ok(()),
+            Ok(Output { stderr, stdout, .. }) => {
+                let said = if stderr.is_empty() { stdout } else { stderr };
+                let said = String::from_utf8_lossy(&said).trim().replace('\n', "; ");
+                Err(Failure::run(format!("{program} failed: {said}"))
+                    .hint(format!("see {}", self.folder.join("log").display())))
+            }
+            Err(error) => Err(Failure::run(format!("{program} cannot be started: {error}"))),
+        }
+    }
+
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let path = self.programs.join(program);
+        let mut command = if self.as_other {
+            let mut command = Command::new("runuser");
+            command.args(["-u", "postgres", "--"]).arg(path);
+            command
+        } else {
+            Command::new(path)
+        };
+        // A directory that this user may not read is no place to start from.
+        command.args(arguments).current_dir("/").stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let data = self.data.to_string_lossy().into_owned();
+        if let Err(failure) = self.run("pg_ctl", &["-D", &data, "-m", "fast", "-w", "stop"]) {
+            eprintln!("warning: {}", failure.message());
+        }
+    }
+}
+
+/// Where PostgreSQL's programs are: on the path, or where Debian keeps those of each version.
+fn programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).find(|folder| folder.join("initdb").exists());
+    let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
+    let newest = versions
+        .filter_map(|entry| {
+            Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path().join("bin")))
+        })
+        .filter(|(_, folder)| folder.join("initdb").exists())
+        .max();
+    on_path.or(newest.map(|(_, folder)| folder))
+}
+
+/// The numbers of a user and of his group.
+fn user(name: &str) -> Option<(u32, u32)> {
+    let users = fs::read_to_string("/etc/passwd").ok()?;
+    let mut fields = users.lines().find(|line| line.split(':').next() == Some(name))?.split(':').skip(2);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}

@@ -1,0 +1,115 @@
+//! A PostgreSQL for one test, that can be made to crash.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use crate::support::fresh;
+use crate::{program_of, said};
+
+/// Where PostgreSQL's programs are.
+pub(crate) fn programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).find(|folder| folder.join("initdb").exists());
+    let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
+    on_path.or(versions
+        .map(|entry| entry.path().join("bin"))
+        .filter(|folder| folder.join("initdb").exists())
+        .max())
+}
+
+pub(crate) struct Cluster {
+    programs: PathBuf,
+    folder: PathBuf,
+}
+
+impl Cluster {
+    /// None where PostgreSQL is not installed.
+    pub(crate) fn start(name: &str) -> Option<Self> {
+        let cluster = Self { programs: programs()?, folder: fresh(name) };
+        fs::create_dir_all(&cluster.folder).unwrap();
+        if rustix::process::geteuid().is_root() {
+            said(&Command::new("chown").arg("postgres").arg(&cluster.folder).output().unwrap());
+        }
+        let data = cluster.data();
+        said(
+            &cluster
+                .program("initdb")
+                .args(["-D", &data, "-U", "krarup", "-A", "trust", "--locale=C", "-E", "UTF8", "-N"])
+                .output()
+                .unwrap(),
+        );
+        cluster.up();
+        Some(cluster)
+    }
+
+    fn data(&self) -> String {
+        self.folder.join("data").to_string_lossy().into_owned()
+    }
+
+    fn program(&self, name: &str) -> Command {
+        program_of(&self.programs, name)
+    }
+
+    fn up(&self) {
+        let options = format!("-c listen_addresses= -c unix_socket_directories={}", self.folder.display());
+        let log = self.folder.join("log").to_string_lossy().into_owned();
+        let mut command = self.program("pg_ctl");
+        command.args(["-D", &self.data(), "-l", &log, "-o", &options, "-w", "start"]);
+        // Its children would keep a pipe open.
+        assert!(
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// A database of this name, and where it is.
+    pub(crate) fn database(&self, name: &str) -> String {
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        format!("host={} user=krarup dbname={name}", self.folder.display())
+    }
+
+    pub(crate) fn try_sql(&self, database: &str, statements: &str) -> Output {
+        // Debian keeps the client elsewhere.
+        let beside = self.programs.join("psql");
+        let mut command = Command::new(if beside.exists() { beside } else { "psql".into() });
+        command
+            .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-U", "krarup", "-h"])
+            .arg(&self.folder);
+        command.args(["-d", database, "-c", statements]).output().unwrap()
+    }
+
+    pub(crate) fn sql(&self, database: &str, statements: &str) -> String {
+        said(&self.try_sql(database, statements))
+    }
+
+    /// All its processes end at once, as in a crash; then it is started again and recovers.
+    pub(crate) fn crash_and_restart(&self) {
+        said(
+            &self
+                .program("pg_ctl")
+                .args(["-D", &self.data(), "-m", "immediate", "-w", "stop"])
+                .output()
+                .unwrap(),
+        );
+        self.up();
+    }
+
+    /// From now on the broker's session may not write, or may again.
+    pub(crate) fn read_only(&self, database: &str, only: bool) {
+        self.sql(database, &format!("ALTER SYSTEM SET default_transaction_read_only = {only}"));
+        self.sql(database, "SELECT pg_reload_conf()");
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.program("pg_ctl").args(["-D", &self.data(), "-m", "immediate", "stop"]).output();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,138 @@
+//! Clients that put, reserve and delete as fast as they can and write down what they were answered; then what was answered must be true.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use crate::support::peer::Peer;
+use crate::support::until;
+
+/// What one client was answered, and what it does not know.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// Bodies whose put was answered.
+    put: Vec<String>,
+    /// Bodies whose put was sent and not answered.
+    perhaps_put: Vec<String>,
+    /// Bodies whose message was deleted.
+    done: Vec<String>,
+    /// Bodies whose delete was sent and not answered.
+    perhaps_done: Vec<String>,
+    /// Clients whose connection ended.
+    pub(crate) lost_connections: usize,
+}
+
+pub(crate) struct Storm {
+    clients: Vec<JoinHandle<History>>,
+    answered: Arc<AtomicUsize>,
+    over: Arc<AtomicBool>,
+}
+
+impl Storm {
+    pub(crate) fn begin(address: SocketAddr, clients: usize) -> Self {
+        let (answered, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let clients = (0..clients).map(|number| {
+            let (answered, over) = (Arc::clone(&answered), Arc::clone(&over));
+            thread::spawn(move || client(address, number, &answered, &over))
+        });
+        Self { clients: clients.collect(), answered, over }
+    }
+
+    /// Goes on until so many requests have been answered.
+    pub(crate) fn wait_for(&self, requests: usize) {
+        until("requests are answered", || {
+            thread::yield_now();
+            self.answered.load(Ordering::Relaxed) >= requests
+        });
+    }
+
+    pub(crate) fn end(self) -> History {
+        self.over.store(true, Ordering::Relaxed);
+        let mut all = History::default();
+        for client in self.clients {
+            let one = client.join().unwrap();
+            all.put.extend(one.put);
+            all.perhaps_put.extend(one.perhaps_put);
+            all.done.extend(one.done);
+            all.perhaps_done.extend(one.perhaps_done);
+            all.lost_connections += one.lost_connections;
+        }
+        all
+    }
+}
+
+fn client(address: SocketAddr, number: usize, answered: &AtomicUsize, over: &AtomicBool) -> History {
+    let mut history = History::default();
+    let mut peer = Peer::connect(address);
+    for turn in 0.. {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        if one_turn(&mut peer, &format!("{number}-{turn}"), turn, &mut history).is_err() {
+            history.lost_connections = 1;
+            break;
+        }
+        answered.fetch_add(1, Ordering::Relaxed);
+    }
+    history
+}
+
+/// A put; every other time also a reserve and a delete, so that some messages stay.
+fn one_turn(peer: &mut Peer, body: &str, turn: usize, history: &mut History) -> Result<(), String> {
+    history.perhaps_put.push(body.to_owned());
+    peer.send(format!("put 1 0 60 {}\r\n{body}\r\n", body.len()).as_bytes())?;
+    let line = peer.line()?;
+    assert!(line.starts_with(b"INSERTED "), "{}", String::from_utf8_lossy(&line));
+    history.perhaps_put.pop();
+    history.put.push(body.to_owned());
+    if turn.is_multiple_of(2) {
+        return Ok(());
+    }
+    peer.send(b"reserve-with-timeout 0\r\n")?;
+    let line = String::from_utf8(peer.line()?).unwrap();
+    let Some(rest) = line.strip_prefix("RESERVED ") else { return Ok(()) };
+    let id = rest.split(' ').next().unwrap().to_owned();
+    let body = String::from_utf8(peer.line()?).unwrap().trim_end().to_owned();
+    history.perhaps_done.push(body.clone());
+    peer.send(format!("delete {id}\r\n").as_bytes())?;
+    let line = peer.line()?;
+    assert_eq!(line, b"DELETED\r\n", "it was reserved for a minute");
+    history.perhaps_done.pop();
+    history.done.push(body);
+    Ok(())
+}
+
+impl History {
+    /// Takes everything that is left at `address` and compares: each message that was put has been deleted or is there, those that were deleted
+    /// are not, nothing is there twice or came from nowhere, and what is left comes in the order of its ids.
+    pub(crate) fn check(&self, address: SocketAddr) {
+        let mut peer = Peer::connect(address);
+        let mut left = Vec::new();
+        let mut last = 0;
+        loop {
+            peer.send(b"pop\r\n").unwrap();
+            let line = String::from_utf8(peer.line().unwrap()).unwrap();
+            let Some(rest) = line.strip_prefix("POPPED ") else {
+                assert_eq!(line, "TIMED_OUT\r\n");
+                break;
+            };
+            let id: u64 = rest.split(' ').next().unwrap().parse().unwrap();
+            assert!(id > last, "{id} after {last}");
+            last = id;
+            left.push(String::from_utf8(peer.line().unwrap()).unwrap().trim_end().to_owned());
+        }
+        let set = |list: &[String]| list.iter().cloned().collect::<HashSet<String>>();
+        let (done, there) = (set(&self.done), set(&left));
+        assert_eq!(done.len(), self.done.len(), "a message was deleted twice");
+        assert_eq!(there.len(), left.len(), "a message is there twice");
+        assert!(done.is_disjoint(&there), "a deleted message is there again");
+        let known = &set(&self.put) | &set(&self.perhaps_put);
+        assert!(there.is_subset(&known) && done.is_subset(&known), "a message came from nowhere");
+        let accounted = &(&done | &there) | &set(&self.perhaps_done);
+        let lost: Vec<_> = self.put.iter().filter(|body| !accounted.contains(*body)).collect();
+        assert!(lost.is_empty(), "{} of {} answered messages are lost: {lost:?}", lost.len(), self.put.len());
+        assert!(self.put.len() > 100 && !done.is_empty(), "something happened");
+    }
+}
