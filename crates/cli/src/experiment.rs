@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -11,10 +12,11 @@ use krarup_lab::campaign::{self, CampaignError, Ended, Event, Progress};
 use krarup_lab::change::Changes;
 use krarup_lab::plan::{Plan, least_time};
 use krarup_lab::shipped;
-use krarup_lab::spec::{Spec, SpecError};
+use krarup_lab::spec::{Spec, SpecError, Testbed};
 use krarup_lab::stop::Stop;
 use krarup_lab::store::Store;
 use krarup_lab::testbed::local::Local;
+use krarup_lab::testbed::netns::Network;
 use krarup_lab::testbed::process::StationError;
 use krarup_lab::testbed::stations::{self, Starter};
 use krarup_report::document::{Column, Table, Value};
@@ -59,7 +61,7 @@ pub(crate) struct ReportArgs {
 
 #[derive(Args)]
 struct SpecArgs {
-    /// A TOML file, or the name of a spec that comes with the program: demo
+    /// A TOML file, or the name of a spec that comes with the program, as demo or asl2018/2.1
     #[arg(value_name = "SPEC")]
     spec: PathBuf,
     /// The spec's quick form: what its table `quick` says
@@ -153,7 +155,8 @@ fn cells(spec: &Spec, plan: &Plan) -> Table {
 /// Runs what is left of an experiment, and reports.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let source = Source::read(&args.spec)?;
-    let stem = args.spec.spec.with_extension("").to_string_lossy().replace(['/', '\\'], "-");
+    let name = args.spec.spec.to_string_lossy();
+    let stem = name.strip_suffix(".toml").unwrap_or(&name).trim_matches(['/', '.']).replace('/', "-");
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("krarup-{stem}")));
     carry_out(&source, &out)
 }
@@ -184,13 +187,21 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     };
     eprintln!("servers: {count} × {kind}");
     let krarup = std::env::current_exe().expect("a running program has a path");
-    let starter = Starter { krarup, stop: stop.clone(), ledger: store.ledger() };
+    let network = match spec.testbed {
+        Testbed::Local => None,
+        Testbed::Netns => {
+            Some(Network::new(&stations::kinds(spec), &store.ledger()).map_err(|error| station(&error))?)
+        }
+    };
+    let starter =
+        Starter { krarup, stop: stop.clone(), ledger: store.ledger(), network: network.map(Arc::new) };
     let mut testbed = Local::new(spec, starter);
     let progress = Telling::begin(&plan);
     let ended =
         campaign::run(spec, &plan, &store, &mut testbed, &stop, &now, &mut |event| progress.tell(event));
     progress.end();
     let closed = testbed.end();
+    drop(testbed);
     store.ledger().settle();
     let ended = match ended {
         Ok(ended) => ended,

@@ -12,7 +12,7 @@ use krarup_lab::host::Host;
 use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
 use krarup_lab::store::Store;
-use krarup_lab::testbed::local::Busy;
+use krarup_lab::testbed::local::{Busy, result_files};
 use krarup_load::LoadResult;
 use krarup_load::schedule::Arrivals;
 use krarup_proxy::{Summary, summary};
@@ -30,7 +30,8 @@ pub(crate) fn read(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Trial>
         for repetition in 0..spec.repetitions.most() {
             let identity = cell.identity(spec, repetition);
             if let Some((folder, _)) = store.complete(cell, repetition, &identity) {
-                trials.push(trial(&folder, plan.label(cell), repetition)?);
+                let clients = spec.stations.clients.count.unwrap_or(1);
+                trials.push(trial(&folder, clients, plan.label(cell), repetition)?);
             }
         }
     }
@@ -62,8 +63,10 @@ pub(crate) fn json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
         .map_err(|error| Failure::usage(format!("{}, line {}: {error}", path.display(), error.line())))
 }
 
-fn trial(folder: &Path, workload: String, repetition: u32) -> Result<Trial, Failure> {
-    let load: LoadResult = json(&folder.join("load.json"))?;
+fn trial(folder: &Path, clients: u32, workload: String, repetition: u32) -> Result<Trial, Failure> {
+    let files = result_files(folder, clients);
+    let loads = files.iter().map(|file| json(file)).collect::<Result<Vec<LoadResult>, _>>()?;
+    let load = &loads[0];
     let busy: Vec<Busy> = json(&folder.join("cpu.json"))?;
     let mut proxies = Vec::new();
     for number in 1.. {
@@ -83,11 +86,14 @@ fn trial(folder: &Path, workload: String, repetition: u32) -> Result<Trial, Fail
         errors: server.errors,
     });
     Ok(Trial {
-        levels: Levels { workload, clients: load.config.connections * load.config.pipeline },
+        levels: Levels {
+            workload,
+            clients: loads.iter().map(|load| load.config.connections * load.config.pipeline).sum(),
+        },
         repetition,
-        length: load.seconds,
+        length: loads.iter().map(|load| load.seconds).sum::<f64>() / loads.len() as f64,
         think,
-        client: client_side(&load),
+        client: if loads.len() == 1 { client_side(load) } else { all_clients(&loads) },
         servers: servers.collect(),
         middleware: match &proxies[..] {
             [] => None,
@@ -156,6 +162,57 @@ fn middleware_side(proxy: &Summary) -> MiddlewareSide {
         queue_length: proxy.queue_length,
         windows: proxy.windows.iter().map(window).collect(),
         histogram: Histogram { width: proxy.histogram.width, counts: proxy.histogram.counts.clone() },
+    }
+}
+
+/// Several load generators as one: counts are summed, windows too where all have them; percentiles come from the buckets of all.
+fn all_clients(loads: &[LoadResult]) -> ClientSide {
+    let sides: Vec<ClientSide> = loads.iter().map(client_side).collect();
+    let sum = |of: fn(&ClientSide) -> u64| sides.iter().map(of).sum::<u64>();
+    let mean_over = |parts: &[(u64, f64)]| {
+        let count: u64 = parts.iter().map(|part| part.0).sum();
+        let waited: f64 = parts.iter().map(|part| part.0 as f64 * part.1).sum();
+        if count > 0 { waited / count as f64 } else { 0.0 }
+    };
+    let mut histogram = Histogram::default();
+    for side in &sides {
+        // All of ours have buckets of one width.
+        let _ = histogram.merge(&side.histogram);
+    }
+    let total: u64 = histogram.counts.iter().map(|(_, count)| count).sum();
+    let quantile = |share: f64| {
+        let mut seen = 0;
+        let bucket = histogram.counts.iter().find(|(_, count)| {
+            seen += count;
+            seen as f64 >= share * total as f64
+        });
+        // The middle of the bucket: nobody knows better.
+        bucket.map_or(0.0, |(number, _)| (*number as f64 + 0.5) * histogram.width)
+    };
+    let response = Times {
+        mean: mean_over(&sides.iter().map(|side| (side.completed, side.response.mean)).collect::<Vec<_>>()),
+        p50: quantile(0.5),
+        p90: quantile(0.9),
+        p99: quantile(0.99),
+    };
+    let windows = sides.iter().map(|side| side.windows.len()).min().unwrap_or(0);
+    let window = |place: usize| {
+        let parts: Vec<_> = sides.iter().map(|side| side.windows[place]).collect();
+        let times: Vec<_> = parts.iter().filter_map(|part| Some((part.completed, part.response?))).collect();
+        ClientWindow {
+            completed: parts.iter().map(|part| part.completed).sum(),
+            response: (!times.is_empty()).then(|| mean_over(&times)),
+            ..parts[0]
+        }
+    };
+    ClientSide {
+        completed: sum(|side| side.completed),
+        errors: sum(|side| side.errors),
+        hits: sum(|side| side.hits),
+        misses: sum(|side| side.misses),
+        response,
+        windows: (0..windows).map(window).collect(),
+        histogram,
     }
 }
 

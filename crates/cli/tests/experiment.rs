@@ -182,3 +182,65 @@ fn a_plan_shows_cells_order_and_time_and_an_error_its_line() {
     let nowhere = Program::begin(&["plan", "no-such-spec"]).ended();
     assert!(nowhere.errors.contains("No such file") && nowhere.errors.contains("demo"), "{nowhere:?}");
 }
+
+/// Two clients before one server whose link carries 8 Mbit/s: 4096-byte values in packets with their headers.
+const LINKED: &str = r#"
+title = "a thin link"
+testbed = "netns"
+repetitions = { min = 1 }
+phases = { warm_up = "300ms", measure = "2s" }
+gates = ["errors == 0", "misses == 0"]
+data = ["--keys", "100", "--data-size", "4096"]
+
+[populate]
+[stations.servers]
+program = "cache"
+count = 1
+link = "8Mbit/s"
+[stations.clients]
+program = "load"
+count = 2
+flags = ["--ratio", "0:1", "--connections", "4"]
+"#;
+
+/// The namespaces that programs of ours have made.
+fn namespaces(of: u32) -> Vec<String> {
+    let names = fs::read_dir("/run/netns").into_iter().flatten().filter_map(Result::ok);
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&format!("krarup-{of}-"))).collect()
+}
+
+#[test]
+fn hosts_have_links_of_their_own_and_are_taken_away_again() {
+    let probe = format!("krarup-probe-{}", std::process::id());
+    let ip = |words: &[&str]| {
+        std::process::Command::new("ip").args(words).output().is_ok_and(|output| output.status.success())
+    };
+    if !ip(&["netns", "add", &probe]) {
+        println!("skipped: no network namespaces here (they need Linux, root and iproute2)");
+        return;
+    }
+    assert!(ip(&["netns", "del", &probe]));
+    let (spec, out) = place("experiment-netns", LINKED);
+    let mut killed = begin(&spec, &out);
+    killed.says_text("1/1 ");
+    killed.signal(Signal::KILL);
+    let number = killed.id();
+    killed.ended();
+    assert_eq!(namespaces(number).len(), 4, "the bridge, two clients, a server");
+    let mut second = begin(&spec, &out);
+    second.says_text("1/1 ");
+    assert!(namespaces(number).is_empty(), "whoever comes next takes them away");
+    let number = second.id();
+    let ended = second.ended();
+    assert!(ended.success, "{ended:?}");
+    assert!(namespaces(number).is_empty());
+    let results: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap();
+    let cell = &results["cells"][0];
+    assert_eq!(cell["levels"]["clients"], 8);
+    // A value comes with its line and in three packets: 4,129 bytes of answer and 3 × 66 of headers.
+    let carried = 8e6 / 8.0 / (4_129.0 + 3.0 * 66.0);
+    let throughput = cell["throughput"]["value"].as_f64().unwrap();
+    assert!((0.8 * carried..1.05 * carried).contains(&throughput), "{throughput} of {carried}");
+}

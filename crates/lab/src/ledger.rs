@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::testbed::netns;
+
+/// The first word of a line that is no process.
+const SPACE: &str = "netns";
+
 /// A file with a line for each process: its number, and when it began, since numbers are given again.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -26,12 +31,23 @@ impl Ledger {
         }
     }
 
-    /// Kills those that still run, and forgets all. Returns how many there were.
+    /// Writes a network namespace down, before it is made.
+    pub fn note_space(&self, name: &str) {
+        if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(&self.path) {
+            let _ = writeln!(file, "{SPACE} {name}");
+        }
+    }
+
+    /// Kills those that still run, takes namespaces away that are still there, and forgets all. Returns how many there were.
     pub fn settle(&self) -> usize {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         let mut ended = 0;
         for line in text.lines() {
             let Some((process, noted)) = line.split_once(' ') else { continue };
+            if process == SPACE {
+                ended += usize::from(netns::remove(noted));
+                continue;
+            }
             let (Ok(process), Ok(noted)) = (process.parse::<u32>(), noted.parse::<u64>()) else { continue };
             let number = i32::try_from(process).ok().and_then(Pid::from_raw);
             if let Some(number) = number.filter(|_| begun(process) == Some(noted)) {

@@ -160,7 +160,8 @@ impl Cell {
     pub fn identity(&self, spec: &Spec, repetition: u32) -> String {
         let station = |station: &Station| {
             format!(
-                "{:?} {:?} {:?} {:?} {:?}",
+                "{:?} {:?} {:?} {:?} {:?} {:?}",
+                station.link,
                 station.program,
                 self.render(&station.command),
                 station.addresses,
@@ -170,7 +171,8 @@ impl Cell {
         };
         let gates: Vec<_> = spec.gates.iter().map(Spanned::get_ref).collect();
         let text = format!(
-            "{:?} {} {} {} {:?} {:?} {:?} {:?} {} {repetition}",
+            "{:?} {:?} {} {} {} {:?} {:?} {:?} {:?} {} {repetition}",
+            spec.testbed,
             self.levels,
             station(&spec.stations.servers),
             spec.stations.middleware.as_ref().map(station).unwrap_or_default(),

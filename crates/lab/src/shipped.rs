@@ -1,7 +1,15 @@
 //! Specs that come with the program, by their names.
 
 /// Name and text of each.
-pub const SPECS: &[(&str, &str)] = &[("demo", include_str!("../specs/demo.toml"))];
+pub const SPECS: &[(&str, &str)] = &[
+    ("demo", include_str!("../specs/demo.toml")),
+    ("asl2018/2.1", include_str!("../specs/asl2018-2.1.toml")),
+    ("asl2018/2.2", include_str!("../specs/asl2018-2.2.toml")),
+    ("asl2018/3.1", include_str!("../specs/asl2018-3.1.toml")),
+    ("asl2018/3.2", include_str!("../specs/asl2018-3.2.toml")),
+    ("asl2018/4", include_str!("../specs/asl2018-4.toml")),
+    ("asl2018/5", include_str!("../specs/asl2018-5.toml")),
+];
 
 /// The spec of this name.
 pub fn spec(name: &str) -> Option<&'static str> {

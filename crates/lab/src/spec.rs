@@ -65,6 +65,9 @@ pub struct Spec {
     /// How long each trial is.
     #[serde(default)]
     pub phases: Phases,
+    /// Where it runs.
+    #[serde(default)]
+    pub testbed: Testbed,
     /// What a trial must keep, or it has failed.
     #[serde(default)]
     pub gates: Vec<Spanned<Gate>>,
@@ -266,6 +269,17 @@ pub struct Stations {
     pub clients: Station,
 }
 
+/// Where stations run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Testbed {
+    /// As processes on this machine.
+    #[default]
+    Local,
+    /// The same, each in a network namespace of its own, behind a link of its own.
+    Netns,
+}
+
 /// One kind of program and how it is started.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -280,9 +294,23 @@ pub struct Station {
     pub addresses: Vec<String>,
     /// How many are started.
     pub count: Option<u32>,
+    /// Bits per second that the host of each may send: only where it has one, in `netns`.
+    #[serde(default, deserialize_with = "bandwidth")]
+    pub link: Option<f64>,
     /// Further words, after those that we give.
     #[serde(default)]
     pub flags: Vec<Spanned<String>>,
+}
+
+/// A bandwidth as `101Mbit/s`.
+fn bandwidth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let bits = krarup_model::form::parse_bandwidth(&text).map_err(serde::de::Error::custom)?;
+    if bits >= 1e4 {
+        Ok(Some(bits))
+    } else {
+        Err(serde::de::Error::custom(format!("{text} is below 10 kbit/s")))
+    }
 }
 
 /// A program we know how to start.
@@ -492,7 +520,7 @@ impl Check<'_> {
                 "write repetitions = { min = 3, max = 6 }",
             );
         }
-        if until.is_some() && *min < 2 {
+        if until.is_some() && *min < 2 && self.spec.repetitions.most() > *min {
             return self.wrong(
                 None,
                 "repetitions.until compares runs: it needs min = 2 or more".into(),
@@ -534,8 +562,20 @@ impl Check<'_> {
                     "servers are memcached, cache or auto, the middleware proxy, the clients load",
                 );
             }
-            if station.count == Some(0) {
-                return self.wrong(None, format!("stations.{name} has none"), "count is 1 or more");
+            if self.spec.testbed == Testbed::Local && station.link.is_some() {
+                let what = format!("stations.{name} has a link, and no host of its own");
+                return self.wrong(None, what, "write testbed = \"netns\"");
+            }
+            if self.spec.testbed == Testbed::Netns && !station.addresses.is_empty() {
+                let what = format!("stations.{name} runs already, and cannot be reached from a namespace");
+                return self.wrong(None, what, "let it be started, or use testbed = \"local\"");
+            }
+            if station.count.is_some_and(|count| !(1..=200).contains(&count)) {
+                return self.wrong(
+                    None,
+                    format!("stations.{name} has too many, or none"),
+                    "count is from 1 to 200",
+                );
             }
         }
         if clients.program.is_none() {

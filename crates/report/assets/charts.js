@@ -170,7 +170,9 @@ function readout(u, panel, tip) {
 // Room for the names beside the chart, where the chart stays wide enough; else the switches name the series.
 function labelRoom(panel, width) {
   if (panel.mark === "steps" || panel.mark === "points" || panel.series.length < 2) return 0;
-  const widest = Math.max(...panel.series.map((series) => textWidth(series.name, 600)));
+  const named = panel.series.filter((series) => series.mark !== "points"); // these are marks of a curve that has its name there
+  if (named.length < 1) return 0;
+  const widest = Math.max(...named.map((series) => textWidth(series.name, 600)));
   return width - widest < 300 || width < 420 ? 0 : Math.ceil(widest) + 28;
 }
 

@@ -83,8 +83,10 @@ impl Scale {
             text::three_digits(scaled)
         } else if size >= 0.099_95 {
             format!("{scaled:.3}")
-        } else {
+        } else if size >= 0.000_05 {
             format!("{scaled:.4}")
+        } else {
+            "≈ 0".into()
         }
     }
 
@@ -130,6 +132,7 @@ mod tests {
         assert_eq!(scale.show(0.000_12), "0.120");
         assert_eq!(scale.show(0.000_001_24), "0.0012");
         assert_eq!(scale.show(0.0), "0");
+        assert_eq!(scale.show(-1e-9), "≈ 0");
         assert_eq!(scale.show(0.0981), "98.1");
         assert_eq!(scale.show(3.2), "3,200");
     }

@@ -88,7 +88,7 @@ pub(super) fn before_and_after_figure(before: &Solution, after: &Solution) -> Op
         return None;
     }
     let series = vec![curve("before", 1, model_points(before)), curve("after", 0, model_points(after))];
-    Some(lines("before-and-after", "Throughput and response, before and after", "", series))
+    Some(lines("sweep-before-and-after", "Throughput and response, before and after", "", series))
 }
 
 /// A computed series.

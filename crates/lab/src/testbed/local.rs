@@ -1,9 +1,7 @@
 //! Trials by processes on this machine: servers that stay, a middleware made anew for each trial, one load generator.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use krarup_load::LoadResult;
@@ -14,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::process::StationError;
-use super::stations::{PATIENCE, Running, Starter, words};
+use super::stations::{PATIENCE, Running, Starter, ask, words};
 use crate::campaign::{Due, Outcome, Testbed};
 use crate::gate::Watched;
 use crate::host::cpu_time;
 use crate::plan::Cell;
-use crate::spec::{Program, Spec};
+use crate::spec::{Phases, Program, Spec};
 
 /// What one process took of the processors while a trial was measured; `cpu.json` is a list of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,114 +84,141 @@ impl<'a> Local<'a> {
         Ok(())
     }
 
-    fn trial(
-        &mut self,
-        cell: &Cell,
-        repetition: u32,
-        folder: &Path,
-        outcome: &mut Outcome,
-    ) -> Result<(), StationError> {
+    fn trial(&mut self, cell: &Cell, folder: &Path, outcome: &mut Outcome) -> Result<(), StationError> {
         self.servers(cell)?;
         let (spec, starter) = (self.spec, &self.starter);
         let servers = self.servers.as_mut().expect("they were started above");
-        outcome.commands.extend(servers.commands.iter().cloned());
+        let commands = &mut outcome.commands;
+        commands.extend(servers.commands.iter().cloned());
         let asked: Vec<Address> = servers.running.iter().map(|server| server.address.clone()).collect();
-        let seed = spec.seed.to_string();
-        let data = [vec!["--seed".to_owned(), seed], cell.render(&spec.data)].concat();
-        let common = [&data[..], &cell.render(&spec.stations.clients.flags)].concat();
-        let own =
-            spec.stations.middleware.as_ref().is_some_and(|station| station.program == Some(Program::Proxy));
-        let records = folder.join("middleware");
         let through: Vec<String> =
             spec.stations.middleware.iter().flat_map(|station| words(station, cell)).collect();
+        let records = folder.join("middleware");
         let begin = |commands: &mut Vec<String>| match &spec.stations.middleware {
             Some(station) => starter.middleware(station, cell, &asked, &records, commands),
             None => Ok(Vec::new()),
         };
-        let targets = |middleware: &[Running]| -> Vec<Address> {
-            let stations = if middleware.is_empty() { &asked[..] } else { &[] };
-            middleware.iter().map(|one| one.address.clone()).chain(stations.iter().cloned()).collect()
+        let targets = |middleware: &[Running]| match middleware {
+            [] => asked.clone(),
+            some => some.iter().map(|one| one.address.clone()).collect(),
         };
+        let clients = Clients::of(spec, cell);
         if let Some(populate) = &spec.populate
             && servers.populated.as_ref() != Some(&through)
         {
-            let mut middleware = begin(&mut outcome.commands)?;
-            let words = [&data[..], &cell.render(&populate.flags), &["--populate-only".to_owned()]].concat();
-            starter.load(&targets(&middleware), &words, POPULATING, &mut outcome.commands)?;
+            let mut middleware = begin(commands)?;
+            let words =
+                [clients.data(1), cell.render(&populate.flags), vec!["--populate-only".into()]].concat();
+            starter.load(&targets(&middleware), &[words], POPULATING, commands)?;
             end(&mut middleware)?;
             servers.populated = Some(through);
         }
-        let mut middleware = begin(&mut outcome.commands)?;
+        let mut middleware = begin(commands)?;
         let targets = targets(&middleware);
-        let timed = |seconds: Seconds, more: &[&str]| {
-            let more = more.iter().map(|&word| word.to_owned());
-            common
-                .iter()
-                .cloned()
-                .chain(["--seconds".to_owned(), format!("{seconds}s")])
-                .chain(more)
-                .collect::<Vec<_>>()
-        };
-        let phases = &spec.phases;
-        if phases.warm_up > 0.0 {
-            starter.load(
-                &targets,
-                &timed(phases.warm_up, &[]),
-                length(phases.warm_up),
-                &mut outcome.commands,
-            )?;
+        let Phases { warm_up, measure } = spec.phases;
+        if warm_up > 0.0 {
+            let words = clients.words(warm_up, &|_| Vec::new());
+            starter.load(&targets, &words, Duration::from_secs_f64(warm_up), commands)?;
         }
-        if own {
-            for one in &middleware {
-                forget(&one.address)?;
-            }
+        if spec.stations.middleware.as_ref().is_some_and(|station| station.program == Some(Program::Proxy)) {
+            middleware.iter().try_for_each(forget)?;
         }
-        let result = folder.join("load.json");
-        let file = result.to_string_lossy().into_owned();
+        let results = result_files(folder, clients.count);
+        for parent in results.iter().filter_map(|file| file.parent()) {
+            fs::create_dir_all(parent).map_err(|error| unreadable(parent, &error))?;
+        }
+        let words = clients.words(measure, &|client| {
+            vec!["--json".to_owned(), results[client as usize - 1].to_string_lossy().into_owned()]
+        });
         let before = busy(&middleware, &servers.running);
-        starter.load(
-            &targets,
-            &timed(phases.measure, &["--json", &file]),
-            length(phases.measure),
-            &mut outcome.commands,
-        )?;
+        starter.load(&targets, &words, Duration::from_secs_f64(measure), commands)?;
         let after = busy(&middleware, &servers.running);
         end(&mut middleware)?;
-        let broken = |why: String| StationError { name: "load".into(), why, said: Vec::new() };
-        let text = fs::read_to_string(&result).map_err(|error| broken(format!("{file}: {error}")))?;
-        let load: LoadResult = serde_json::from_str(&text)
-            .map_err(|error| broken(format!("its result is not readable: {error}")))?;
-        let mut spent = vec![Busy {
-            station: "clients".into(),
-            name: "load".into(),
-            seconds: load.generator.cpu_seconds,
-            cores: f64::from(load.config.threads),
-        }];
+        let loads = results.iter().map(|file| read(file)).collect::<Result<Vec<LoadResult>, _>>()?;
+        let mut spent: Vec<Busy> = loads.iter().enumerate().map(generator(loads.len())).collect();
         spent.extend(before.into_iter().zip(after).filter_map(|(before, after)| {
             let seconds = after.1?.saturating_sub(before.1?).as_seconds();
             Some(Busy { seconds, ..before.0 })
         }));
-        let text = serde_json::to_string_pretty(&spent).expect("plain data");
-        fs::write(folder.join("cpu.json"), text).map_err(|error| broken(format!("cpu.json: {error}")))?;
-        outcome.throughput = load.overall.throughput.0;
-        outcome.response = load.overall.response_time.mean;
-        outcome.failed = refused(spec, &load);
-        let _ = repetition;
+        let (file, text) =
+            (folder.join("cpu.json"), serde_json::to_string_pretty(&spent).expect("plain data"));
+        fs::write(&file, text).map_err(|error| unreadable(&file, &error))?;
+        let count: u64 = loads.iter().map(|load| load.overall.count).sum();
+        let waited: f64 =
+            loads.iter().map(|load| load.overall.count as f64 * load.overall.response_time.mean).sum();
+        outcome.throughput = loads.iter().map(|load| load.overall.throughput.0).sum();
+        outcome.response = waited / count.max(1) as f64;
+        outcome.failed = loads.iter().find_map(|load| refused(spec, load));
         Ok(())
+    }
+}
+
+fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StationError {
+    StationError { name: "load".into(), why: format!("{}: {error}", path.display()), said: Vec::new() }
+}
+
+fn read(file: &Path) -> Result<LoadResult, StationError> {
+    let text = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
+    serde_json::from_str(&text).map_err(|error| unreadable(file, &error))
+}
+
+/// What the load generators are told.
+struct Clients {
+    count: u32,
+    seed: u64,
+    data: Vec<String>,
+    flags: Vec<String>,
+}
+
+impl Clients {
+    fn of(spec: &Spec, cell: &Cell) -> Self {
+        Self {
+            count: spec.stations.clients.count.unwrap_or(1),
+            seed: spec.seed,
+            data: cell.render(&spec.data),
+            flags: cell.render(&spec.stations.clients.flags),
+        }
+    }
+
+    /// Each client draws keys of its own; what a key holds is the same for all.
+    fn data(&self, client: u32) -> Vec<String> {
+        let seed = self.seed.wrapping_mul(1_000).wrapping_add(u64::from(client));
+        [&["--seed".to_owned(), seed.to_string()], &self.data[..]].concat()
+    }
+
+    /// A command line for each client.
+    fn words(&self, seconds: Seconds, more: &dyn Fn(u32) -> Vec<String>) -> Vec<Vec<String>> {
+        let length = ["--seconds".to_owned(), format!("{seconds}s")];
+        let line = |client| [&self.data(client)[..], &self.flags, &length, &more(client)].concat();
+        (1..=self.count).map(line).collect()
+    }
+}
+
+/// Where each client writes its result: `load.json`, or `clients/1.json` and so on where there are several.
+pub fn result_files(folder: &Path, clients: u32) -> Vec<PathBuf> {
+    match clients {
+        1 => vec![folder.join("load.json")],
+        several => (1..=several).map(|client| folder.join(format!("clients/{client}.json"))).collect(),
+    }
+}
+
+/// What a load generator took of the processors, by its place among so many.
+fn generator(clients: usize) -> impl Fn((usize, &LoadResult)) -> Busy {
+    move |(place, load)| Busy {
+        station: "clients".into(),
+        name: if clients == 1 { "load".into() } else { format!("load {}", place + 1) },
+        seconds: load.generator.cpu_seconds,
+        cores: f64::from(load.config.threads),
     }
 }
 
 /// How long storing all keys may take, beside the usual patience.
 const POPULATING: Duration = Duration::from_secs(600);
 
-fn length(seconds: Seconds) -> Duration {
-    Duration::from_secs_f64(seconds)
-}
-
 impl Testbed for Local<'_> {
     fn run(&mut self, due: &Due<'_>, folder: &Path) -> Outcome {
         let mut outcome = Outcome::default();
-        if let Err(error) = self.trial(due.cell, due.repetition, folder, &mut outcome) {
+        if let Err(error) = self.trial(due.cell, folder, &mut outcome) {
             outcome.failed = Some(error.to_string());
             // Whatever was wrong with them: the next attempt begins with servers of its own.
             let _ = self.end();
@@ -254,22 +279,12 @@ fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, Option<Nanos>
 }
 
 /// Asks our proxy to forget what it counted.
-fn forget(proxy: &Address) -> Result<(), StationError> {
-    let ask = || -> std::io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect((proxy.host.as_str(), proxy.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"stats reset\r\nquit\r\n")?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        Ok(answer)
-    };
-    let wrong = |why: String| StationError { name: format!("proxy {proxy}"), why, said: Vec::new() };
-    match ask() {
-        Ok(answer) if answer == b"RESET\r\n" => Ok(()),
-        Ok(answer) => Err(wrong(format!(
-            "`stats reset` was answered with `{}`",
-            String::from_utf8_lossy(&answer).trim_end()
-        ))),
+fn forget(proxy: &Running) -> Result<(), StationError> {
+    let wrong =
+        |why: String| StationError { name: format!("proxy {}", proxy.address), why, said: Vec::new() };
+    match ask(&proxy.host, &proxy.address, "stats reset\r\nquit\r\n") {
+        Ok(answer) if answer == "RESET" => Ok(()),
+        Ok(answer) => Err(wrong(format!("`stats reset` was answered with `{answer}`"))),
         Err(error) => Err(wrong(format!("`stats reset` could not be asked: {error}"))),
     }
 }

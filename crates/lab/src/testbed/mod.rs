@@ -1,5 +1,6 @@
 //! Where stations run.
 
 pub mod local;
+pub mod netns;
 pub mod process;
 pub mod stations;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::netns::Host;
 use crate::stop::Stop;
 
 /// How often a waiting one looks whether it shall stop.
@@ -144,18 +145,19 @@ impl Process {
         }
     }
 
-    /// Waits until it accepts connections at `address`: for programs that say nothing when they are ready.
+    /// Waits until it accepts connections at `address` of its `host`: for programs that say nothing when they are ready.
     ///
     /// # Errors
     /// When it ends before, the time is over, or a stop was asked for.
     pub fn accepts(
         &mut self,
+        host: &Host,
         address: SocketAddr,
         within: Duration,
         stop: &Stop,
     ) -> Result<(), StationError> {
         let until = Instant::now() + within;
-        while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
+        while host.connect(address, Duration::from_millis(200)).is_err() {
             self.listen();
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(self.error(format!("ended before it was ready ({status})")));

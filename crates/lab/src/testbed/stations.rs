@@ -1,17 +1,19 @@
 //! Servers, middleware and clients as processes: how each is started, and how one knows that it is ready.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use krarup_net::Address;
 
+use super::netns::{Host, Kind, Network};
 use super::process::{Process, StationError, free_port};
 use crate::ledger::Ledger;
 use crate::plan::Cell;
-use crate::spec::{Program, Station};
+use crate::spec::{Program, Spec, Station};
 use crate::stop::Stop;
 
 /// How long a station may take to be ready or to end.
@@ -22,6 +24,8 @@ pub const SERVERS: u32 = 3;
 /// A station that can be asked. A process started here ends with this value.
 #[derive(Debug)]
 pub struct Running {
+    /// The host it runs on.
+    pub host: Host,
     /// Where it listens.
     pub address: Address,
     /// Its process, where it was started here.
@@ -37,6 +41,8 @@ pub struct Starter {
     pub stop: Stop,
     /// Where it is written down what was started, so that it can be ended by another when we cannot.
     pub ledger: Ledger,
+    /// The hosts; none: all is on this machine as it is.
+    pub network: Option<Arc<Network>>,
 }
 
 /// What a kind of server is, in words for the report.
@@ -83,10 +89,31 @@ pub fn words(station: &Station, cell: &Cell) -> Vec<String> {
     [cell.render(&station.command), cell.render(&station.flags)].concat()
 }
 
+/// The hosts that a spec asks for.
+pub fn kinds(spec: &Spec) -> [Kind; 3] {
+    let kind = |letter, station: Option<&Station>, usual| Kind {
+        letter,
+        count: station.map_or(0, |station| station.count.unwrap_or(usual)),
+        link: station.and_then(|station| station.link),
+    };
+    let stations = &spec.stations;
+    [
+        kind('c', Some(&stations.clients), 1),
+        kind('m', stations.middleware.as_ref(), 1),
+        kind('s', Some(&stations.servers), SERVERS),
+    ]
+}
+
 impl Starter {
+    /// The host of a kind and number, from 1.
+    fn host(&self, letter: char, number: u32) -> Host {
+        let host = self.network.as_ref().and_then(|network| network.host(letter, number));
+        host.cloned().unwrap_or_else(Host::here)
+    }
+
     /// This program, for one of its subcommands.
-    pub fn krarup(&self, subcommand: &str) -> Command {
-        let mut command = Command::new(&self.krarup);
+    fn krarup(&self, host: &Host, subcommand: &str) -> Command {
+        let mut command = host.command(&self.krarup);
         command.arg(subcommand);
         command
     }
@@ -103,7 +130,7 @@ impl Starter {
     ) -> Result<Vec<Running>, StationError> {
         if !station.addresses.is_empty() {
             let addresses = parse(&station.addresses)?;
-            return Ok(addresses.into_iter().map(|address| Running { address, process: None }).collect());
+            return Ok(addresses.into_iter().map(running).collect());
         }
         let program = match station.program {
             Some(Program::Auto) if version().is_some() => Some(Program::Memcached),
@@ -113,15 +140,22 @@ impl Starter {
         let flags = cell.render(&station.flags);
         (1..=station.count.unwrap_or(SERVERS))
             .map(|number| {
-                let name = format!("server {number}");
+                let (name, host) = (format!("server {number}"), self.host('s', number));
                 match program {
-                    Some(Program::Memcached) => self.memcached(&name, &flags, commands),
+                    Some(Program::Memcached) => self.memcached(&name, host, &flags, commands),
                     Some(_) => {
-                        let mut command = self.krarup("cache");
-                        command.args(["--listen", "127.0.0.1:0", "--memory", "128MiB"]).args(&flags);
-                        self.that_tells(&name, command, commands)
+                        let mut command = self.krarup(&host, "cache");
+                        let listen = format!("{}:0", host.address);
+                        command.args(["--listen", &listen, "--memory", "128MiB"]).args(&flags);
+                        self.that_tells(&name, host, command, commands)
                     }
-                    None => self.that_is_told(&name, &cell.render(&station.command), &flags, &[], commands),
+                    None => self.that_is_told(
+                        &name,
+                        host,
+                        &[cell.render(&station.command), flags.clone()].concat(),
+                        &[],
+                        commands,
+                    ),
                 }
             })
             .collect()
@@ -142,57 +176,70 @@ impl Starter {
         let flags = cell.render(&station.flags);
         if !station.addresses.is_empty() {
             let addresses = parse(&station.addresses)?;
-            return Ok(addresses.into_iter().map(|address| Running { address, process: None }).collect());
+            return Ok(addresses.into_iter().map(running).collect());
         }
         let start = |number: u32| {
-            let name = format!("middleware {number}");
+            let (name, host) = (format!("middleware {number}"), self.host('m', number));
             if station.program.is_none() {
-                return self.that_is_told(&name, &cell.render(&station.command), &flags, servers, commands);
+                let words = [cell.render(&station.command), flags.clone()].concat();
+                return self.that_is_told(&name, host, &words, servers, commands);
             }
-            let mut command = self.krarup("proxy");
-            command.args(["--listen", "127.0.0.1:0", "--json", "--servers", &joined(servers)]);
+            let mut command = self.krarup(&host, "proxy");
+            command.args([
+                "--listen",
+                &format!("{}:0", host.address),
+                "--json",
+                "--servers",
+                &joined(servers),
+            ]);
             command.arg("--stats-dir").arg(records.join(number.to_string())).args(&flags);
-            self.that_tells(&name, command, commands)
+            self.that_tells(&name, host, command, commands)
         };
         (1..=station.count.unwrap_or(1)).map(start).collect()
     }
 
-    /// Runs the load generator to its end; returns what it wrote to its standard output.
+    /// Runs load generators side by side to their ends, each with words of its own.
     ///
     /// # Errors
-    /// When it cannot be started, fails, or a stop was asked for.
+    /// When one cannot be started, fails, or a stop was asked for.
     pub fn load(
         &self,
         targets: &[Address],
-        words: &[String],
+        words: &[Vec<String>],
         within: Duration,
         commands: &mut Vec<String>,
-    ) -> Result<Vec<u8>, StationError> {
-        let mut command = self.krarup("load");
-        command.args(["--progress", "none", "--servers", &joined(targets)]).args(words);
-        let mut process = self.start("load", &mut command, commands)?;
-        let ended = process.finish(PATIENCE + within, &self.stop, |_| {})?;
-        if ended.status.success() {
-            Ok(ended.stdout)
-        } else {
-            Err(process.error(format!("failed ({})", ended.status)))
+    ) -> Result<(), StationError> {
+        let mut all = Vec::new();
+        for (number, words) in (1..).zip(words) {
+            let host = self.host('c', number);
+            let mut command = self.krarup(&host, "load");
+            command.args(["--progress", "none", "--servers", &joined(targets)]).args(words);
+            all.push(self.start(&format!("load {number}"), &mut command, commands)?);
         }
+        for process in &mut all {
+            let ended = process.finish(PATIENCE + within, &self.stop, |_| {})?;
+            if !ended.status.success() {
+                return Err(process.error(format!("failed ({})", ended.status)));
+            }
+        }
+        Ok(())
     }
 
     fn memcached(
         &self,
         name: &str,
+        host: Host,
         flags: &[String],
         commands: &mut Vec<String>,
     ) -> Result<Running, StationError> {
-        let mut words = ["memcached", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-m", "128", "-p", "{port}"]
-            .map(str::to_owned)
-            .to_vec();
+        let words = ["memcached", "-l", "{host}", "-U", "0", "-t", "1", "-m", "128", "-p", "{port}"];
+        let mut words = words.map(str::to_owned).to_vec();
         if crate::host::is_root() {
             // It refuses to run as root unless told as whom.
             words.extend(["-u".to_owned(), "nobody".to_owned()]);
         }
-        self.that_is_told(name, &words, flags, &[], commands)
+        words.extend_from_slice(flags);
+        self.that_is_told(name, host, &words, &[], commands)
     }
 
     /// Starts a process and writes down how.
@@ -213,21 +260,22 @@ impl Starter {
     fn that_tells(
         &self,
         name: &str,
+        host: Host,
         mut command: Command,
         commands: &mut Vec<String>,
     ) -> Result<Running, StationError> {
         let mut process = self.start(name, &mut command, commands)?;
         let address = process.ready("listening on ", PATIENCE, &self.stop)?;
         let address = address.parse().map_err(|why| process.error(why))?;
-        Ok(Running { address, process: Some(process) })
+        Ok(Running { host, address, process: Some(process) })
     }
 
-    /// A program that is told its port in place of `{port}`, and the servers in place of `{servers}`.
+    /// A program that is told its host in place of `{host}`, its port in place of `{port}`, and the servers in place of `{servers}`.
     fn that_is_told(
         &self,
         name: &str,
+        host: Host,
         words: &[String],
-        flags: &[String],
         servers: &[Address],
         commands: &mut Vec<String>,
     ) -> Result<Running, StationError> {
@@ -236,15 +284,37 @@ impl Starter {
             why: format!("no free port: {error}"),
             said: Vec::new(),
         })?;
-        let told =
-            |word: &String| word.replace("{port}", &port.to_string()).replace("{servers}", &joined(servers));
-        let mut words = words.iter().chain(flags).map(told);
-        let mut command = Command::new(words.next().unwrap_or_default());
+        let told = |word: &String| {
+            let word = word.replace("{port}", &port.to_string()).replace("{host}", &host.address);
+            word.replace("{servers}", &joined(servers))
+        };
+        let mut words = words.iter().map(told);
+        let mut command = host.command(Path::new(&words.next().unwrap_or_default()));
         command.args(words);
         let mut process = self.start(name, &mut command, commands)?;
-        process.accepts(([127, 0, 0, 1], port).into(), PATIENCE, &self.stop)?;
-        Ok(Running { address: Address { host: "127.0.0.1".into(), port }, process: Some(process) })
+        let ip =
+            host.address.parse().map_err(|_| process.error(format!("{} is no address", host.address)))?;
+        process.accepts(&host, SocketAddr::new(ip, port), PATIENCE, &self.stop)?;
+        let address = Address { host: host.address.clone(), port };
+        Ok(Running { host, address, process: Some(process) })
     }
+}
+
+/// A station that somebody else started.
+fn running(address: Address) -> Running {
+    Running { host: Host::here(), address, process: None }
+}
+
+/// Says something to a station from a host, and listens to the end.
+pub(super) fn ask(from: &Host, address: &Address, words: &str) -> std::io::Result<String> {
+    let resolved = (address.host.as_str(), address.port).to_socket_addrs()?.next();
+    let to = resolved.ok_or_else(|| std::io::Error::other("its name has no address"))?;
+    let mut stream = from.connect(to, Duration::from_secs(5))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(words.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).trim_end().to_owned())
 }
 
 fn joined(addresses: &[Address]) -> String {
@@ -253,18 +323,10 @@ fn joined(addresses: &[Address]) -> String {
 
 /// What a server says its version is: whoever answers can be asked the rest, too.
 fn tell_version(address: &Address) -> Result<String, StationError> {
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect((address.host.as_str(), address.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"version\r\nquit\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
     let wrong = |why: String| StationError { name: format!("server {address}"), why, said: Vec::new() };
-    let answer =
-        ask().map_err(|error| wrong(format!("does not answer: {error}; is a memcached running there?")))?;
-    match answer.trim_end().strip_prefix("VERSION ") {
+    let answer = ask(&Host::here(), address, "version\r\nquit\r\n")
+        .map_err(|error| wrong(format!("does not answer: {error}; is a memcached running there?")))?;
+    match answer.strip_prefix("VERSION ") {
         Some(version) => Ok(version.to_owned()),
         None => Err(wrong(format!("is no memcached: it answers `{}` to `version`", answer.escape_debug()))),
     }

@@ -1,0 +1,168 @@
+//! Hosts on one machine: a network namespace each, joined by a bridge, with an upload rate of its own. Linux only, and root.
+//!
+//! ```text
+//!   c1 ──tbf 201 Mbit/s──┐         ┌──tbf 101 Mbit/s── s1
+//!   c2 ──tbf 201 Mbit/s──┤  bridge ├──tbf 101 Mbit/s── s2
+//!   m1 ──tbf 802 Mbit/s──┘         └── …
+//! ```
+//! The rate bounds what a host sends, headers included, as the uplink of a rented machine does; what it is sent is bounded by the senders.
+
+use std::fs::File;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::process::StationError;
+use crate::ledger::Ledger;
+
+/// One host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// `c1`, `m1`, `s1`: its kind and number.
+    pub name: String,
+    /// Where it is reached.
+    pub address: String,
+    /// Its namespace; none for this machine as it is.
+    pub space: Option<String>,
+}
+
+impl Host {
+    /// This machine.
+    pub fn here() -> Self {
+        Self { name: "here".into(), address: "127.0.0.1".into(), space: None }
+    }
+
+    /// A command that runs there.
+    pub fn command(&self, program: &Path) -> Command {
+        let Some(space) = &self.space else { return Command::new(program) };
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", space]).arg(program);
+        command
+    }
+
+    /// Connects to somebody from there: a socket stays in the namespace in which it was made.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn connect(&self, to: SocketAddr, within: Duration) -> io::Result<TcpStream> {
+        let Some(space) = self.space.clone() else { return TcpStream::connect_timeout(&to, within) };
+        // A thread of its own goes there, and never comes back.
+        let there = std::thread::spawn(move || {
+            let file = File::open(Path::new("/run/netns").join(space))?;
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+            TcpStream::connect_timeout(&to, within)
+        });
+        there.join().unwrap_or_else(|_| Err(io::Error::other("the thread that connects panicked")))
+    }
+}
+
+/// How many hosts of one kind there are, and how fast each may send.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Kind {
+    /// `c`, `m` or `s`.
+    pub letter: char,
+    /// How many.
+    pub count: u32,
+    /// Bits per second that each may send; none: as fast as it can.
+    pub link: Option<f64>,
+}
+
+/// Namespaces that are there as long as this value.
+#[derive(Debug)]
+pub struct Network {
+    hosts: Vec<Host>,
+    /// The namespaces made so far, the bridge's first.
+    spaces: Vec<String>,
+}
+
+impl Network {
+    /// Makes the hosts. Each is noted in the ledger before it is made, so that whoever comes after us can take it away.
+    ///
+    /// # Errors
+    /// Where `ip` or `tc` is not installed, or refuses: it needs root.
+    pub fn new(kinds: &[Kind], ledger: &Ledger) -> Result<Self, StationError> {
+        let mut network = Self { hosts: Vec::new(), spaces: Vec::new() };
+        let prefix = format!("krarup-{}", std::process::id());
+        let switch = network.space(format!("{prefix}-switch"), ledger)?;
+        ip(&["-n", &switch, "link", "add", "br0", "type", "bridge"])?;
+        ip(&["-n", &switch, "link", "set", "br0", "up"])?;
+        for (place, kind) in kinds.iter().enumerate() {
+            for number in 1..=kind.count {
+                let name = format!("{}{number}", kind.letter);
+                let address = format!("10.77.{place}.{number}");
+                let space = network.space(format!("{prefix}-{name}"), ledger)?;
+                ip(&["-n", &space, "link", "set", "lo", "up"])?;
+                ip(&[
+                    "link", "add", "eth0", "netns", &space, "type", "veth", "peer", "name", &name, "netns",
+                    &switch,
+                ])?;
+                ip(&["-n", &space, "addr", "add", &format!("{address}/16"), "dev", "eth0"])?;
+                ip(&["-n", &space, "link", "set", "eth0", "up"])?;
+                ip(&["-n", &switch, "link", "set", &name, "master", "br0", "up"])?;
+                if let Some(link) = kind.link {
+                    let rate = format!("{}bit", link.round());
+                    let shape = [
+                        "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", "16kb",
+                        "latency", "50ms",
+                    ];
+                    run("ip", &[&["netns", "exec", &space, "tc"][..], &shape].concat())?;
+                }
+                network.hosts.push(Host { name, address, space: Some(space) });
+            }
+        }
+        Ok(network)
+    }
+
+    fn space(&mut self, name: String, ledger: &Ledger) -> Result<String, StationError> {
+        ledger.note_space(&name);
+        ip(&["netns", "add", &name])?;
+        self.spaces.push(name.clone());
+        Ok(name)
+    }
+
+    /// The host of this kind and number, from 1.
+    pub fn host(&self, letter: char, number: u32) -> Option<&Host> {
+        let name = format!("{letter}{number}");
+        self.hosts.iter().find(|host| host.name == name)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for space in &self.spaces {
+            remove(space);
+        }
+    }
+}
+
+/// Takes a namespace away, and its links with it; whether there was one.
+pub fn remove(space: &str) -> bool {
+    ip(&["netns", "del", space]).is_ok()
+}
+
+fn ip(words: &[&str]) -> Result<(), StationError> {
+    run("ip", words)
+}
+
+fn run(program: &str, words: &[&str]) -> Result<(), StationError> {
+    let wrong = |why: String, said: &[u8]| StationError {
+        name: "network".into(),
+        why: format!(
+            "`{program} {}` {why}; namespaces need root, and Debian's package iproute2",
+            words.join(" ")
+        ),
+        said: String::from_utf8_lossy(said).lines().map(str::to_owned).collect(),
+    };
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| wrong(format!("cannot be run: {error}"), &[]))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(wrong(format!("failed ({})", output.status), &output.stderr))
+    }
+}
