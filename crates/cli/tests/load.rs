@@ -832,3 +832,33 @@ fn scripts_and_results_of_memtier_are_read() {
     let (code, _, stderr) = finished(&["--from-memtier", &table]);
     assert!(code == 2 && stderr.contains("one.txt"), "{stderr}");
 }
+
+#[test]
+fn messages_go_through_a_broker_and_come_out_as_they_went_in() {
+    let broker = Program::krarup(&["broker", "--listen", "127.0.0.1:0", "--store", "memory"]);
+    let address = broker.address().to_string();
+    // What a worker reserves it deletes when it is done: three requests for two that are drawn.
+    let flags =
+        ["-s", &address, "-c", "4", "-n", "600", "--data-size", "10-5000", "--verify", "--pipeline", "2"];
+    let (code, result, stderr) = result(&[&flags[..], &["--mix", "put=2,reserve=1"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert_nothing_is_lost_in_silence(&result);
+    let of = |operation: &str, kind: &str| number(&result, &format!("/account/answers/{operation}/{kind}"));
+    assert_eq!(result["overall"]["errors"], serde_json::json!({}));
+    assert_eq!(of("put", "stored") + of("reserve", "values") + of("reserve", "not_found"), 600);
+    assert_eq!(of("delete", "deleted"), of("reserve", "values"));
+    assert_eq!(number(&result, "/verified/checked"), of("reserve", "values"));
+    assert_eq!(number(&result, "/verified/mismatched"), 0);
+    // The five operations: add, take, look, end, ask for the queues. What is left over there is taken.
+    let left = of("put", "stored") - of("reserve", "values");
+    let mix = ["--mix", "put=1,reserve=1,pop=2,peek=1,list=1", "-n", "3000", "--rate", "50000", "--verify"];
+    let (code, stdout, stderr) = finished(&[&["-s", &address, "-c", "4", "--json", "-"][..], &mix].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let second: Value = serde_json::from_str(&stdout).unwrap();
+    let of = |operation: &str, kind: &str| number(&second, &format!("/account/answers/{operation}/{kind}"));
+    assert_eq!(second["overall"]["errors"], serde_json::json!({}));
+    assert!(of("pop", "values") + of("reserve", "values") <= of("put", "stored") + left);
+    assert!(of("peek", "values") > 0 && of("list", "ok") > 0);
+    let (code, _, stderr) = finished(&["--mix", "put=1,get=1"]);
+    assert!(code == 2 && stderr.contains("no server takes both"), "{stderr}");
+}

@@ -19,9 +19,10 @@ use krarup_units::Stamp;
 
 use crate::account::{Account, Loss};
 use crate::keys::Key;
+use crate::queue::{self, Said};
 use crate::random::{self, Random};
 use crate::schedule::Think;
-use crate::workload::{Asked, Plan, Scratch, Stream, Then};
+use crate::workload::{Asked, Owed, Plan, Scratch, Stream, Then};
 
 /// One request under way.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,7 @@ struct InFlight {
 enum FollowUp {
     Refill(Key),
     Cas(Key, u64),
+    Delete(u64),
 }
 
 /// What all clients of a thread share while they work.
@@ -154,6 +156,7 @@ impl Client {
             Some((due, FollowUp::Cas(key, unique))) => {
                 (due, stream.cas(key, unique, shared.scratch, self.outbox.tail()))
             }
+            Some((due, FollowUp::Delete(id))) => (due, stream.delete(id, self.outbox.tail())),
             None => {
                 let due = due.unwrap_or(free_from);
                 (due, stream.next(shared.scratch, self.outbox.tail(), &mut self.keys))
@@ -202,28 +205,74 @@ impl Client {
                 break;
             }
             let Some(&request) = self.in_flight.front() else { return Err(OutOfStep) };
-            match response::parse(rest, request.asked.expect) {
-                Parsed::Complete { message, used: length } => {
+            let settling = match request.asked.owed {
+                Owed::Cache(expect) => match response::parse(rest, expect) {
+                    Parsed::Complete { message, used } => {
+                        self.answer(&request, expect, &message, now, shared);
+                        Ok(used)
+                    }
+                    Parsed::Incomplete { needed } => Err(needed),
+                    Parsed::Invalid(_) => return Err(OutOfStep),
+                },
+                Owed::Queue(verb) => match queue::parse(rest, verb) {
+                    Parsed::Complete { message, used } => {
+                        self.answer_of_queue(&request, message, used, now, shared);
+                        Ok(used)
+                    }
+                    Parsed::Incomplete { needed } => Err(needed),
+                    Parsed::Invalid(_) => return Err(OutOfStep),
+                },
+            };
+            match settling {
+                Ok(length) => {
                     self.needed = 0;
-                    self.answer(&request, &message, now, shared);
                     used += length;
                     settled += 1;
                 }
-                Parsed::Incomplete { needed } => {
+                Err(needed) => {
                     self.needed = needed;
                     break;
                 }
-                Parsed::Invalid(_) => return Err(OutOfStep),
             }
         }
         Ok((settled, used))
     }
 
-    fn answer(&mut self, request: &InFlight, reply: &Reply<'_>, now: Stamp, shared: &mut Shared<'_>) {
+    fn answer_of_queue(
+        &mut self,
+        request: &InFlight,
+        said: Said<'_>,
+        bytes: usize,
+        now: Stamp,
+        shared: &mut Shared<'_>,
+    ) {
+        self.in_flight.pop_front();
+        let (mut visit, server) = self.visit(request, now);
+        visit.bytes_out = bytes as u64;
+        if let Some((id, body)) = said.message {
+            if shared.verify {
+                verify(shared, queue::NAME, body);
+            }
+            if request.asked.then == Then::Delete {
+                self.follow.push_back((now, FollowUp::Delete(id)));
+            }
+        }
+        shared.account.answered(said.class, &mut visit, server);
+        self.free_slot(now);
+    }
+
+    fn answer(
+        &mut self,
+        request: &InFlight,
+        expect: Expect,
+        reply: &Reply<'_>,
+        now: Stamp,
+        shared: &mut Shared<'_>,
+    ) {
         self.in_flight.pop_front();
         let (mut visit, server) = self.visit(request, now);
         visit.bytes_out = reply.bytes.len() as u64;
-        if let Expect::Values { keys, .. } = request.asked.expect {
+        if let Expect::Values { keys, .. } = expect {
             let found = reply.class == Class::Values;
             if found {
                 visit.hits = reply.hits;

@@ -16,10 +16,17 @@
 //! | [`values`] | a value is a function of its key, so that any reader can verify it |
 //! | [`workload`] | a mix of commands as a stream of requests |
 //! | [`schedule`] | when requests are due |
+//! | [`queue`] | message queues by beanstalkd's protocol, from the client's side |
+//! | [`trace`] | a recorded trace to be sent again |
+//! | [`settings`] | what people write: one table of flags and of a file's keys |
+//! | `tasks` | who does what: clients shared out over threads and servers |
+//! | [`door`] | how a connection is made, encrypted and signed in |
 //! | [`client`] | one virtual client: bytes in, bytes out |
 //! | [`account`] | what became of every request |
 //! | [`engine`] | one thread: an event loop that drives clients over sockets |
 //! | [`run`] | a whole run of several threads |
+//! | `collect` | what the threads report, put together |
+//! | [`merge`] | results of several generators become that of all |
 //! | [`result`] | what it found out, as plain data |
 //! | [`search`] | the highest rate that a system carries |
 //! | [`memtier`] | memtier_benchmark's command line and outputs |
@@ -42,6 +49,7 @@ pub mod engine;
 pub mod keys;
 pub mod memtier;
 pub mod merge;
+pub mod queue;
 pub mod random;
 pub mod result;
 pub mod run;

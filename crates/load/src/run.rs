@@ -255,7 +255,8 @@ impl Conductor {
         load.check().map_err(LoadError::Config)?;
         // Classes that share a range of keys and the size of values share what is stored.
         let mut workloads: Vec<(Workload, Vec<Family>)> = Vec::new();
-        for class in load.parts() {
+        // A queue has no keys to be populated.
+        for class in load.parts().into_iter().filter(|class| !class.workload.is_of_queue()) {
             let mut families = vec![Family::Plain];
             let further = [Family::Counter, Family::Text].into_iter();
             families.extend(further.filter(|&one| class.workload.uses(one)));

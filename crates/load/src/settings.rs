@@ -82,7 +82,7 @@ pub const KEYS: &[Key] = &[
     key("replay", "FILE", "", "Send a recorded trace again: rows.parquet, or CSV with time,op,key,size").of_class().not_with(&["think", "rate", "arrivals"]),
     key("replay_speed", "SPEED", "1", "How many times as fast as it was recorded; `max`: each client goes on as soon as it has its answer").of_class(),
     key("ratio", "SETS:GETS", "1:10", "SETs to GETs: each client in a cycle, first the SETs, then the GETs").of_class().not_with(&["mix"]),
-    key("mix", "WEIGHTS", "", "Commands by weight, as get=9,set=1; also mget gets gat add replace append prepend cas delete incr decr touch").of_class().not_with(&["ratio"]),
+    key("mix", "WEIGHTS", "", "Commands by weight, as get=9,set=1; also mget gets gat add replace append prepend cas delete incr decr touch; to a message queue put reserve pop peek list").of_class().not_with(&["ratio"]),
     key("multi_get", "KEYS", "1", "Keys in one multi-get; 1 makes single gets").of_class(),
     key("data_size", "SIZE", "32", "Size of values: 32, 4KiB, a range 100-200, a list with weights 32:9,4096:1, exp:MEAN, or etc (Facebook's)").short('d').of_class(),
     key("keys", "N", "10000", "How many keys there are").of_class(),

@@ -93,6 +93,14 @@ pub fn table(result: &LoadResult) -> String {
             ),
         );
     }
+    for takes in ["reserve", "pop", "peek"] {
+        let Some(answers) = account.answers.get(takes) else { continue };
+        let of = |kind: &str| count(answers.get(kind).copied().unwrap_or(0) as f64);
+        line(
+            &mut out,
+            format_args!("{takes}: {} brought a message, {} found none", of("values"), of("not_found")),
+        );
+    }
     for (kind, errors) in &result.overall.errors {
         line(&mut out, format_args!("errors: {} {kind}", count(*errors as f64)));
     }

@@ -8,6 +8,7 @@ use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{Draw, Family, Key, KeyLaw, KeyRange};
+use crate::queue::{self, Verb};
 use crate::random::{self, Random, below};
 use crate::sizes::SizeLaw;
 use crate::trace::{Row, Trace};
@@ -33,11 +34,21 @@ pub enum Command {
     Incr,
     Decr,
     Touch,
+    /// Of a queue, as all that follow: adds a message.
+    Put,
+    /// Takes a message, if there is one; then deletes it.
+    Reserve,
+    /// Takes a message and deletes it, in one request.
+    Pop,
+    /// Looks at the next message.
+    Peek,
+    /// Asks for the names of all queues.
+    List,
 }
 
 impl Command {
     /// Every command.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 19] = [
         Self::Get,
         Self::Mget,
         Self::Gets,
@@ -52,6 +63,11 @@ impl Command {
         Self::Incr,
         Self::Decr,
         Self::Touch,
+        Self::Put,
+        Self::Reserve,
+        Self::Pop,
+        Self::Peek,
+        Self::List,
     ];
 
     /// Its name in flags and files.
@@ -71,12 +87,22 @@ impl Command {
             Self::Incr => "incr",
             Self::Decr => "decr",
             Self::Touch => "touch",
+            Self::Put => "put",
+            Self::Reserve => "reserve",
+            Self::Pop => "pop",
+            Self::Peek => "peek",
+            Self::List => "list",
         }
     }
 
     /// The command of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|command| command.name() == name)
+    }
+
+    /// Whether it is asked of a message queue, by beanstalkd's protocol, and not of a cache.
+    pub const fn is_of_queue(self) -> bool {
+        matches!(self, Self::Put | Self::Reserve | Self::Pop | Self::Peek | Self::List)
     }
 
     /// Which keys it works on.
@@ -192,6 +218,17 @@ impl Workload {
                 {
                     return Err(format!("the weight of {} is {weight}, not 0 or more", command.name()));
                 }
+                let sent = || weights.iter().filter(|(_, weight)| *weight > 0.0);
+                let of_queue = |(command, _): &&(Command, f64)| command.is_of_queue();
+                if let (Some((queue, _)), Some((cache, _))) =
+                    (sent().find(of_queue), sent().find(|one| !of_queue(one)))
+                {
+                    return Err(format!(
+                        "{} is for a queue and {} for a cache: no server takes both; give each a class of its own",
+                        queue.name(),
+                        cache.name()
+                    ));
+                }
                 if weights.iter().map(|(_, weight)| weight).sum::<f64>() <= 0.0 {
                     return Err("no command has a weight above 0".to_owned());
                 }
@@ -225,6 +262,16 @@ impl Workload {
         Ok(())
     }
 
+    /// Whether messages are sent to a queue, and no keys to a cache.
+    pub fn is_of_queue(&self) -> bool {
+        match &self.mix {
+            Mix::Ratio { .. } => false,
+            Mix::Weights(weights) => {
+                weights.iter().any(|(command, weight)| *weight > 0.0 && command.is_of_queue())
+            }
+        }
+    }
+
     /// Whether any command works on keys of this family.
     pub fn uses(&self, family: Family) -> bool {
         match &self.mix {
@@ -236,13 +283,22 @@ impl Workload {
     }
 }
 
+/// Which answer a request is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owed {
+    /// One of a cache.
+    Cache(Expect),
+    /// One of a queue.
+    Queue(Verb),
+}
+
 /// One request, as it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// What is asked, as it is recorded.
     pub operation: Operation,
     /// Which answer it is owed.
-    pub expect: Expect,
+    pub owed: Owed,
     /// Keys it names.
     pub keys: u32,
     /// Bytes it takes on the wire.
@@ -260,6 +316,8 @@ pub enum Then {
     Cas,
     /// Stores what was missing.
     Refill,
+    /// Deletes the message that came.
+    Delete,
 }
 
 /// A workload made ready, shared by all clients of a run.
@@ -363,6 +421,9 @@ impl Stream {
         let row = self.trace_row();
         let (command, keys) = row.map_or_else(|| self.command(), |row| (row.command, row.keys));
         let start = out.len();
+        if command.is_of_queue() {
+            return self.ask_queue(command, scratch, out);
+        }
         let (operation, expect, then) = match command {
             Command::Get | Command::Mget => {
                 let operation = if keys == 1 { Operation::Get } else { Operation::MultiGet };
@@ -411,9 +472,48 @@ impl Stream {
             }
             Command::Incr => self.arithmetic(Arithmetic::Incr, Operation::Incr, row.as_ref(), scratch, out),
             Command::Decr => self.arithmetic(Arithmetic::Decr, Operation::Decr, row.as_ref(), scratch, out),
+            Command::Put | Command::Reserve | Command::Pop | Command::Peek | Command::List => {
+                unreachable!("those of a queue were asked above")
+            }
         };
         let keys = if let Expect::Values { keys, .. } = expect { keys } else { 1 };
-        Asked { operation, expect, keys, bytes: (out.len() - start) as u32, then }
+        Asked { operation, owed: Owed::Cache(expect), keys, bytes: (out.len() - start) as u32, then }
+    }
+
+    /// Writes a request to a queue.
+    fn ask_queue(&mut self, command: Command, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
+        let (operation, verb) = match command {
+            Command::Put => (Operation::Put, Verb::Put),
+            Command::Reserve => (Operation::Reserve, Verb::Reserve),
+            Command::Pop => (Operation::Pop, Verb::Pop),
+            Command::Peek => (Operation::Peek, Verb::Peek),
+            _ => (Operation::List, Verb::List),
+        };
+        let start = out.len();
+        if verb == Verb::Put {
+            scratch.texts.clear();
+            scratch.texts.extend_from_slice(queue::NAME);
+            self.value(Family::Plain, None, scratch);
+            queue::put(out, &scratch.value);
+        } else {
+            queue::ask(out, verb, 0);
+        }
+        let then = if verb == Verb::Reserve { Then::Delete } else { Then::Nothing };
+        Asked { operation, owed: Owed::Queue(verb), keys: 0, bytes: (out.len() - start) as u32, then }
+    }
+
+    /// Writes the `delete` of a message that was reserved.
+    pub fn delete(&mut self, id: u64, out: &mut Vec<u8>) -> Asked {
+        let start = out.len();
+        queue::ask(out, Verb::Delete, id);
+        let bytes = (out.len() - start) as u32;
+        Asked {
+            operation: Operation::Delete,
+            owed: Owed::Queue(Verb::Delete),
+            keys: 0,
+            bytes,
+            then: Then::Nothing,
+        }
     }
 
     /// Writes a `set` of `key`, outside of the mix: populating, or storing what was missing.
@@ -442,7 +542,7 @@ impl Stream {
         let exptime = self.expiry();
         write::storage(out, command, &scratch.texts, 0, exptime, unique, &scratch.value);
         let bytes = (out.len() - start) as u32;
-        Asked { operation, expect: Expect::Stored, keys: 1, bytes, then: Then::Nothing }
+        Asked { operation, owed: Owed::Cache(Expect::Stored), keys: 1, bytes, then: Then::Nothing }
     }
 
     /// This stream's next request of a trace. Nothing where none is replayed, or it is at its end.
@@ -671,6 +771,13 @@ mod tests {
             (Workload { mix: Mix::Ratio { sets: 0, gets: 0 }, ..Workload::default() }, "0:0"),
             (Workload { mix: Mix::Weights(vec![]), ..Workload::default() }, "weight"),
             (Workload { mix: Mix::Weights(vec![(Command::Incr, -1.0)]), ..Workload::default() }, "incr"),
+            (
+                Workload {
+                    mix: Mix::Weights(vec![(Command::Put, 1.0), (Command::Get, 1.0)]),
+                    ..Workload::default()
+                },
+                "no server takes both",
+            ),
             (range(KeyRange { count: 0, ..KeyRange::default() }), "no keys"),
             (range(KeyRange { prefix: "a b".to_owned(), ..KeyRange::default() }), "blanks"),
             (range(KeyRange { size: KeySize::Fixed(251), ..KeyRange::default() }), "250"),
@@ -683,9 +790,10 @@ mod tests {
     }
 
     fn any_workload() -> impl Strategy<Value = Workload> {
+        let cache = Command::ALL.iter().filter(|command| !command.is_of_queue());
         let mix = prop_oneof![
             (0_u32..4, 1_u32..12).prop_map(|(sets, gets)| Mix::Ratio { sets, gets }),
-            Just(Mix::Weights(Command::ALL.iter().map(|&command| (command, 1.0)).collect())),
+            Just(Mix::Weights(cache.map(|&command| (command, 1.0)).collect())),
         ];
         (mix, 1_u32..8, 0_u64..3_000, 1_u64..2_000).prop_map(|(mix, multi_get, size, count)| Workload {
             mix,
