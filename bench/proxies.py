@@ -142,6 +142,7 @@ def measure(binary, proxy, servers, flags, seconds):
         "server_us": (servers_after - servers_before) / answered * 1e6,
         "rate": result["overall"]["throughput"],
         "p99_ms": result["overall"]["response_time"]["p99"] * 1e3,
+        "p999_ms": result["overall"]["response_time"]["p999"] * 1e3,
     }
 
 
@@ -154,10 +155,12 @@ def main():
     arguments.add_argument("--json", help="write every figure here")
     arguments.add_argument("--threads", type=int, metavar="W", help="also measure our engine of threads with W workers")
     arguments.add_argument("--memcached-proxy", metavar="PROGRAM", help="also measure this memcached's own proxy")
+    arguments.add_argument("--rate", type=float, metavar="N", help="N requests a second (paced, whoever is slow) instead of a closed loop")
     arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself: what the system calls cost")
     options = arguments.parse_args()
     everything = {}
-    print(f"{'workload':52} {'proxy us':>17} {'ratio':>6} {'server us':>13} {'rate/s':>15} {'p99 ms':>13}")
+    open_loop = f" --rate {options.rate:.0f}" if options.rate else ""
+    print(f"{'workload':52} {'proxy us':>17} {'ratio':>6} {'server us':>13} {'rate/s':>15} {'p99 ms':>13} {'p99.9 ms':>13}")
     print(f"{'(krarup, twemproxy; medians of ' + str(options.rounds) + ' rounds)':52}")
     for name, count, flags in WORKLOADS:
         if options.only not in name:
@@ -188,7 +191,7 @@ def main():
                     load(options.binary, proxy.port, flags, ["--populate-only"])
                 for _ in range(options.rounds):
                     for side, proxy in sides.items():
-                        runs[side].append(measure(options.binary, proxy, backends[side], flags, options.seconds))
+                        runs[side].append(measure(options.binary, proxy, backends[side], flags + open_loop, options.seconds))
             finally:
                 for station in reversed(stations):
                     station.stop()
@@ -199,14 +202,14 @@ def main():
         ratio = statistics.median(a["proxy_us"] / b["proxy_us"] for a, b in zip(runs["krarup"], runs["twemproxy"]))
         pair = lambda key, digits: f"{ours[key]:.{digits}f} / {theirs[key]:.{digits}f}"
         print(
-            f"{name:52} {pair('proxy_us', 2):>17} {ratio:6.2f} {pair('server_us', 1):>13} {pair('rate', 0):>15} {pair('p99_ms', 2):>13}",
+            f"{name:52} {pair('proxy_us', 2):>17} {ratio:6.2f} {pair('server_us', 1):>13} {pair('rate', 0):>15} {pair('p99_ms', 2):>13} {pair('p999_ms', 2):>13}",
             flush=True,
         )
         for side in others:
             medians = {key: statistics.median(run[key] for run in runs[side]) for key in runs[side][0]}
             against = statistics.median(a["proxy_us"] / b["proxy_us"] for a, b in zip(runs[side], runs["twemproxy"]))
             print(
-                f"{'  ' + side:52} {medians['proxy_us']:17.2f} {against:6.2f} {medians['server_us']:13.1f} {medians['rate']:15.0f} {medians['p99_ms']:13.2f}",
+                f"{'  ' + side:52} {medians['proxy_us']:17.2f} {against:6.2f} {medians['server_us']:13.1f} {medians['rate']:15.0f} {medians['p99_ms']:13.2f} {medians['p999_ms']:13.2f}",
                 flush=True,
             )
         everything[name] = {"runs": runs, "ratio": ratio}
