@@ -17,12 +17,22 @@ pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A blank, the number without sign that follows it, and the rest, which begins with another blank or is empty.
-pub(crate) fn blank_and_unsigned(text: &[u8]) -> Option<(u64, &[u8])> {
-    let text = text.strip_prefix(b" ")?;
-    let length = text.iter().position(|&byte| byte == b' ').unwrap_or(text.len());
-    let (number, rest) = text.split_at(length);
-    Some((unsigned(number)?, rest))
+/// A blank, digits, and the rest, which begins with another blank or is empty: as servers write numbers, without a sign.
+pub(crate) fn blank_and_digits(text: &[u8]) -> Option<(u64, &[u8])> {
+    let [b' ', text @ ..] = text else { return None };
+    let (mut value, mut length) = (0_u64, 0);
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            if byte != b' ' {
+                return None;
+            }
+            break;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+        length += 1;
+    }
+    (length > 0).then(|| (value, &text[length..]))
 }
 
 /// Whether every memcached reads these digits alike: later ones take no plus sign and no long row of zeros.
@@ -64,6 +74,15 @@ mod tests {
         assert_eq!(signed_32(b"-+1"), None);
         assert_eq!(signed_32(b"-"), None);
         assert_eq!(unsigned_32(b"4294967296"), None);
+    }
+
+    #[test]
+    fn numbers_of_a_line_follow_one_another() {
+        assert_eq!(blank_and_digits(b" 12 7"), Some((12, &b" 7"[..])));
+        assert_eq!(blank_and_digits(b" 18446744073709551615"), Some((u64::MAX, &b""[..])));
+        for text in [&b""[..], b" ", b"1", b"  1", b" +1", b" 1x", b" 18446744073709551616"] {
+            assert_eq!(blank_and_digits(text), None, "{text:?}");
+        }
     }
 
     #[test]

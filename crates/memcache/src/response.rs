@@ -297,11 +297,11 @@ impl<'a> Header<'a> {
     fn of(line: &'a [u8]) -> Option<Self> {
         let line = line.strip_prefix(b"VALUE ")?;
         let (key, rest) = line.split_at(find::first(b' ', line)?);
-        let (flags, rest) = number::blank_and_unsigned(rest)?;
-        let (length, rest) = number::blank_and_unsigned(rest)?;
+        let (flags, rest) = number::blank_and_digits(rest)?;
+        let (length, rest) = number::blank_and_digits(rest)?;
         let (unique, rest) = match rest {
             [] => (None, rest),
-            _ => number::blank_and_unsigned(rest).map(|(unique, rest)| (Some(unique), rest))?,
+            _ => number::blank_and_digits(rest).map(|(unique, rest)| (Some(unique), rest))?,
         };
         let (flags, length) = (u32::try_from(flags).ok()?, u32::try_from(length).ok()? as usize);
         (!key.is_empty() && rest.is_empty()).then_some(Self { key, flags, length, unique })
