@@ -68,7 +68,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let source = source(args)?;
     if args.out.join("spec.toml").is_file() {
         // Only what is a directory of results is thrown away.
-        let _ = fs::remove_dir_all(args.out.join("trials"));
+        for folder in ["trials", "failed"] {
+            let _ = fs::remove_dir_all(args.out.join(folder));
+        }
     }
     experiment::carry_out(&source, &args.out)
 }

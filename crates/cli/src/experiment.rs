@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use krarup_analysis::results::{Environment, Results};
 use krarup_lab::campaign::{self, CampaignError, Ended, Event, Progress};
 use krarup_lab::change::Changes;
-use krarup_lab::plan::{Plan, least_time};
+use krarup_lab::plan::{Cell, Plan, least_time};
 use krarup_lab::shipped;
 use krarup_lab::spec::{Spec, SpecError, Testbed};
 use krarup_lab::stop::Stop;
@@ -139,7 +139,7 @@ fn cells(spec: &Spec, plan: &Plan) -> Table {
     let factors = spec.factors.iter().map(|factor| factor.name.get_ref().as_str());
     let columns = std::iter::once(Column::new("cell", Unit::Count))
         .chain(factors.map(|name| Column::new(name, Unit::Text)));
-    let row = |cell: &krarup_lab::plan::Cell| {
+    let row = |cell: &Cell| {
         let levels = cell.levels.iter().map(|(_, level)| Value::from(level.0.as_str()));
         std::iter::once(Value::from((cell.number + 1) as f64)).chain(levels).collect()
     };
@@ -176,7 +176,15 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
     let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
     store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
-    if !out.join(ENVIRONMENT).is_file() {
+    let complete = |repetition| {
+        let there =
+            |cell: &&Cell| store.complete(cell, repetition, &cell.identity(spec, repetition)).is_some();
+        plan.cells.iter().find(there)
+    };
+    // Nothing of an earlier machine or program is in results that begin now.
+    if !out.join(ENVIRONMENT).is_file()
+        || (0..spec.repetitions.most()).all(|repetition| complete(repetition).is_none())
+    {
         let environment = trials::environment(&kind, timestamp(started as u64));
         let text = serde_json::to_string_pretty(&environment).expect("an environment is plain data");
         store.write(ENVIRONMENT, text.as_bytes()).map_err(unwritable)?;
@@ -207,7 +215,7 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
         Ok(ended) => ended,
         Err(CampaignError::Stopped) => {
             let kept = trials::read(spec, &plan, &store)?.len();
-            if kept == 0 && made_here {
+            if kept == 0 && made_here && store.failures().is_empty() {
                 let _ = fs::remove_dir_all(out);
                 return Err(Failure::run("stopped on request; everything started was ended"));
             }

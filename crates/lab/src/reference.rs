@@ -127,7 +127,7 @@ const SECTIONS: &[Section] = &[
                 "command",
                 "list of words",
                 "",
-                "any other program: `{port}` is where it is told to listen, `{servers}` whom it is told to ask",
+                "any other program: `{host}` and `{port}` are where it is told to listen, `{servers}` whom it is told to ask",
             ],
             ["addresses", "list of texts", "", "those that run already, as `HOST:PORT`"],
             [

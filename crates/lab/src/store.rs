@@ -7,7 +7,7 @@
 //! DIR/unfinished/                              what is being run, or was when somebody pulled the plug
 //! ```
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +44,8 @@ pub struct Manifest {
 #[derive(Debug)]
 pub struct Store {
     directory: PathBuf,
+    /// Held while trials are run: the system lets go of it, however we end.
+    _lock: Option<File>,
 }
 
 /// A file and what the system said about it.
@@ -54,24 +56,34 @@ fn named<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
 impl Store {
     /// A directory that is there already, to be read.
     pub fn at(directory: &Path) -> Self {
-        Self { directory: directory.to_owned() }
+        Self { directory: directory.to_owned(), _lock: None }
     }
 
     /// Opens a directory; makes it where there is none. What an earlier run left unfinished is thrown away, what it left running is
     /// ended.
     ///
     /// # Errors
-    /// From the system, with the path.
+    /// From the system, with the path; where another program runs trials in it.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        let store = Self::at(directory);
+        let mut store = Self::at(directory);
+        named(directory, fs::create_dir_all(directory))?;
+        let path = directory.join(".lock");
+        let lock = named(&path, File::create(&path))?;
+        match lock.try_lock() {
+            Ok(()) => store._lock = Some(lock),
+            Err(TryLockError::WouldBlock) => {
+                let busy = io::Error::new(io::ErrorKind::ResourceBusy, "another krarup runs its trials here");
+                return named(directory, Err(busy));
+            }
+            Err(TryLockError::Error(error)) => return named(&path, Err(error)),
+        }
         store.ledger().settle();
         let unfinished = store.unfinished();
         if unfinished.exists() {
             named(&unfinished, fs::remove_dir_all(&unfinished))?;
         }
-        for folder in [&store.directory, &store.trials()] {
-            named(folder, fs::create_dir_all(folder))?;
-        }
+        let trials = store.trials();
+        named(&trials, fs::create_dir_all(&trials))?;
         Ok(store)
     }
 

@@ -121,6 +121,16 @@ fn wherever_it_is_stopped_it_ends_with_the_same_trials() {
 }
 
 #[test]
+fn two_runners_do_not_meet_in_one_directory() {
+    let folder = fresh("campaign-twice");
+    let first = Store::open(&folder).unwrap();
+    let error = Store::open(&folder).unwrap_err().to_string();
+    assert!(error.contains("campaign-twice") && error.contains("another krarup"), "{error}");
+    drop(first);
+    assert!(Store::open(&folder).is_ok());
+}
+
+#[test]
 fn what_fails_is_tried_again_and_kept_with_its_reason() {
     let spec = spec("repetitions = { min = 1 }\nretries = 2");
     let folder = fresh("campaign-failing");

@@ -3,10 +3,10 @@
 //! | formula | arrivals | service | exact? | source |
 //! |---|---|---|---|---|
 //! | [`mm1`], [`mmm`] | Poisson | exponential, m servers | yes | Jain 1991, boxes 31.1 and 31.2 |
-//! | [`mmm_k`] | Poisson, room for K | exponential, m servers | yes | Jain, box 31.4 |
-//! | [`mmm_n`] | N clients that think | exponential, m servers | yes | Jain, box 31.5 (machine repair) |
-//! | [`md1`] | Poisson | constant | yes | Jain, box 31.7; waiting times: Franx 2001 |
-//! | [`mg1`] | Poisson | any | means yes, percentiles no | Pollaczek & Khinchine; Jain, box 31.6 |
+//! | [`mmm_k`] | Poisson, room for K | exponential, m servers | yes | Jain, chapter 31 |
+//! | [`mmm_n`] | N clients that think | exponential, m servers | yes | Jain, chapter 31 (machine repair) |
+//! | [`md1`] | Poisson | constant | yes | Jain, chapter 31; waiting times: Franx 2001 |
+//! | [`mg1`] | Poisson | any | means yes, percentiles no | Pollaczek & Khinchine; Jain, chapter 31 |
 //! | [`mg1_priority`] | Poisson, by class | any | means | Cobham 1954 |
 //! | [`ggm`] | any | any, m servers | no | Allen 1990 and Cunneen; Kingman 1962 for the bound |
 //!

@@ -36,7 +36,7 @@ pub struct Levels {
 }
 
 /// M/M/m/K: Poisson arrivals, exponential service, room for `room` ≥ m requests (those in service included);
-/// who finds it full is lost (Jain, box 31.4). `room` = m gives Erlang's loss system.
+/// who finds it full is lost (Jain, chapter 31). `room` = m gives Erlang's loss system.
 ///
 /// # Errors
 /// [`Error::Invalid`] for rates not above 0 or less room than servers.
@@ -53,7 +53,7 @@ pub fn mmm_k(arrival: f64, service: Seconds, servers: u32, room: u32) -> Result<
 }
 
 /// M/M/m/∞/N: `population` clients that think for an exponential time of mean `think` between requests, `servers`
-/// servers (machine repair; Jain, box 31.5).
+/// servers (machine repair; Jain, chapter 31).
 ///
 /// # Errors
 /// [`Error::Invalid`] for times not above 0 or no clients.

@@ -118,7 +118,7 @@ pub fn md1(arrival: f64, service: Seconds) -> Result<OpenStation, Error> {
 }
 
 /// M/G/1: Poisson arrivals, any service time. W = λ·S²·(1 + c²) / (2·(1 − ρ)) (Pollaczek & Khinchine; Jain,
-/// box 31.6). Means are exact; percentiles take the wait of those who wait as exponential, unless the service
+/// chapter 31). Means are exact; percentiles take the wait of those who wait as exponential, unless the service
 /// is exponential or constant.
 ///
 /// # Errors
