@@ -223,10 +223,16 @@ fn resident(program: &Program) -> u64 {
 
 #[test]
 fn slow_readers_do_not_use_up_the_memory_and_do_not_stop_others() {
-    let server = memcached();
-    let config = "reply_buffer = \"1GiB\"\n[edge]\nmemory = \"16MiB\"\n";
+    // Values that are copied, and values that are lent.
+    slow_readers(500_000, 800);
+    slow_readers(4_000_000, 100);
+}
+
+fn slow_readers(length: usize, requests: usize) {
+    let server = Program::memcached(&["-I", "8m"]);
+    let config = "reply_buffer = \"1GiB\"\nmax_value = \"8MiB\"\n[edge]\nmemory = \"16MiB\"\n";
     let mut proxy = proxy("edge-memory", &server.address().to_string(), config);
-    let value = vec![b'v'; 500_000];
+    let value = vec![b'v'; length];
     let mut client = proxy.connect();
     client.send(format!("set large 0 0 {}\r\n", value.len()).as_bytes()).unwrap();
     client.send(&value).unwrap();
@@ -236,7 +242,7 @@ fn slow_readers_do_not_use_up_the_memory_and_do_not_stop_others() {
     // Each asks for 400 MB and reads nothing of it.
     let mut slow: Vec<Peer> = (0..4).map(|_| proxy.connect()).collect();
     for peer in &mut slow {
-        let _ = peer.send(&b"get large\r\n".repeat(800));
+        let _ = peer.send(&b"get large\r\n".repeat(requests));
     }
     proxy.says_text("the memory is used up");
     for _ in 0..20 {

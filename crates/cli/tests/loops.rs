@@ -159,3 +159,41 @@ fn another_configuration_reaches_all_loops_and_a_bad_one_none() {
     until("monitoring is nowhere", || std::net::TcpStream::connect(other.address()).is_err());
     assert!(proxy.stop().success);
 }
+
+#[test]
+fn more_connections_to_a_server_or_one_for_each_client() {
+    for (config, least, most) in [
+        ("server_connections = 3\n", 3, 3),
+        ("threads = 2\nserver_connections = 2\n", 4, 4),
+        // Eight clients, and the first connection.
+        ("dedicated = true\n", 9, 9),
+        ("dedicated = true\nthreads = 2\n", 10, 10),
+    ] {
+        let server = memcached();
+        let path = file("loops-lanes", config);
+        let proxy = Program::proxy(&[server.address()], &["--config", &path]);
+        let mut clients: Vec<_> = (0..8).map(|_| proxy.connect()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.send(format!("set k{number} 0 0 1\r\nx\r\nget k{number}\r\n").as_bytes()).unwrap();
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.expect(format!("STORED\r\nVALUE k{number} 0 1\r\nx\r\nEND\r\n").as_bytes()).unwrap();
+        }
+        let mut watcher = server.connect();
+        // memcached counts the watcher, and one for itself.
+        let mut connected = || watcher.count("curr_connections") - 2;
+        until("all connections are made", || (least..=most).contains(&connected()));
+        thread::scope(|scope| {
+            for name in 0..8 {
+                let address = proxy.address();
+                scope.spawn(move || talk(address, name, 25));
+            }
+        });
+        drop(clients);
+        let left =
+            if config.contains("dedicated") { 1 + u64::from(config.contains("threads")) } else { least };
+        until("only those that are shared are left", || connected() == left);
+        let ended = proxy.stop();
+        assert!(ended.success && ended.output.contains(" 0 server connections lost"), "{config}: {ended:?}");
+    }
+}

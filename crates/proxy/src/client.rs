@@ -36,6 +36,8 @@ pub(crate) struct Client {
     pub(crate) runnable: bool,
     /// Whether it holds back requests the engine has offered.
     pub(crate) held_back: bool,
+    /// Its own connections, each with its server.
+    pub(crate) lanes: Vec<(usize, usize)>,
 }
 
 /// A value that is not taken.
@@ -68,6 +70,7 @@ impl Default for Client {
             dirty: false,
             runnable: false,
             held_back: false,
+            lanes: Vec::new(),
         }
     }
 }

@@ -61,6 +61,8 @@ const KEYS: &[&str] = &[
     "shutdown_limit",
     "hold",
     "threads",
+    "server_connections",
+    "dedicated",
     "engine",
     "edge",
     "admin",
@@ -131,6 +133,10 @@ pub struct Config {
     pub hold: Nanos,
     /// How many event loops there are, each a thread with clients and server connections of its own.
     pub threads: usize,
+    /// How many connections each loop has to each server; its clients use them in turn.
+    pub server_connections: u32,
+    /// Whether each client has connections to the servers of its own instead.
+    pub dedicated: bool,
     /// What moves the bytes.
     pub engine: Engine,
     /// How the outside is met.
@@ -165,6 +171,8 @@ impl Default for Config {
             shutdown_limit: Nanos::from_secs(5),
             hold: Nanos::from_micros(200),
             threads: 1,
+            server_connections: 1,
+            dedicated: false,
             engine: Engine::Events,
             edge: Edge::default(),
             admin: None,
@@ -395,7 +403,23 @@ impl Config {
                     .into(),
             );
         }
+        if self.server_connections == 0 || self.server_connections > 64 {
+            return Err(format!(
+                "`server_connections` is {}, and must be from 1 to 64",
+                self.server_connections
+            ));
+        }
+        if self.dedicated && self.server_connections > 1 {
+            return Err("`dedicated` gives every client a connection of its own, and `server_connections` shares several; \
+                        set one of the two"
+                .into());
+        }
         if self.engine == Engine::Threads {
+            if self.dedicated || self.server_connections > 1 {
+                return Err("`engine` is threads, each of which has a connection of its own to every server; leave out \
+                            `server_connections` and `dedicated`"
+                    .into());
+            }
             if self.threads > 1 {
                 return Err("`threads` counts event loops, and `engine` is threads, which has none; how many threads \
                             that has is said by `workers` or `readers`"
@@ -462,6 +486,8 @@ impl Config {
                 .into_iter()
                 .filter(|&command| self.edge.refuses(command))
                 .collect(),
+            server_connections: self.server_connections,
+            dedicated: self.dedicated,
         }
     }
 
@@ -572,6 +598,11 @@ hold = {hold}
 # whole processor. They share the queue and the workers; of a pool's `rate` and `concurrency`, and of `memory`, each has an even share.
 threads = {threads}
 
+# How many connections each loop has to each server. Clients use them in turn, each the same one all the time. Or a connection to each server
+# it asks for every client, made when it is first needed: then no client waits for another's answers.
+server_connections = {server_connections}
+dedicated = {dedicated}
+
 # What moves the bytes: \"events\", loops in which a worker is a place in a table; or \"threads\", the textbook's design, in which
 # every worker (or reader) is a thread with a blocking connection to every server. For experiments.
 engine = \"{engine}\"
@@ -598,6 +629,8 @@ engine = \"{engine}\"
             shutdown_limit = length(self.shutdown_limit),
             hold = length(self.hold),
             threads = self.threads,
+            server_connections = self.server_connections,
+            dedicated = self.dedicated,
             engine = match self.engine {
                 Engine::Events => "events",
                 Engine::Threads => "threads",
@@ -750,6 +783,9 @@ mod tests {
             (Config { max_value: 0, ..good.clone() }, "`max_value`"),
             (Config { timeout: Nanos::ZERO, ..good.clone() }, "`timeout`"),
             (Config { threads: 0, ..good.clone() }, "`threads`"),
+            (Config { server_connections: 0, ..good.clone() }, "`server_connections`"),
+            (Config { server_connections: 2, dedicated: true, ..good.clone() }, "one of the two"),
+            (Config { dedicated: true, engine: Engine::Threads, ..good.clone() }, "leave out"),
             (Config { threads: 2, engine: Engine::Threads, ..good.clone() }, "counts event loops"),
             (Config { shutdown_limit: Nanos(u64::MAX), ..good.clone() }, "`shutdown_limit`"),
         ] {

@@ -38,12 +38,14 @@ mod answer;
 mod ask;
 pub(crate) mod crew;
 mod elsewhere;
+mod lanes;
 mod large;
 pub mod ledger;
 mod meta;
 mod reload;
 mod reply;
 
+pub(crate) use lanes::{LANES, Servers};
 pub(crate) use large::LARGE;
 pub use reload::Reconfigured;
 
@@ -81,6 +83,10 @@ pub struct Settings {
     pub unix: u64,
     /// Commands that are refused.
     pub refused: Vec<Dangerous>,
+    /// Connections to each server, which clients use in turn; at least one.
+    pub server_connections: u32,
+    /// Whether each client has connections to servers of its own instead.
+    pub dedicated: bool,
 }
 
 /// Things that happened, each counted when it does.
@@ -138,7 +144,7 @@ struct Arrival {
 pub struct Core {
     settings: Settings,
     clients: Arena<Client>,
-    servers: Vec<Server>,
+    servers: Servers,
     exchanges: Arena<Exchange>,
     dispatch: Dispatch,
     pools: Vec<Pool>,
@@ -192,12 +198,14 @@ impl Core {
     /// A middleware before the servers of `topology`, all of them down yet. It has at least one pool.
     pub fn new(settings: Settings, topology: Topology, recorder: Recorder, started: Stamp) -> Self {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
-        Self {
-            servers: topology.servers.into_iter().map(Server::new).collect(),
+        let mut core = Self {
+            servers: Servers::of(topology.servers.into_iter().map(Server::new)),
             pools: topology.pools.into_iter().map(Pool::new).collect(),
             routes: Routes::new(topology.routes),
             ..Self::empty(settings, recorder, started)
-        }
+        };
+        (0..core.servers.len()).for_each(|server| core.open_shared(server));
+        core
     }
 
     /// Before nothing.
@@ -207,7 +215,7 @@ impl Core {
             slowest: Slowest::new(settings.slow_requests),
             settings,
             clients: Arena::new(),
-            servers: Vec::new(),
+            servers: Servers::default(),
             exchanges: Arena::new(),
             pools: Vec::new(),
             routes: Routes::default(),
@@ -404,7 +412,12 @@ impl Core {
         client.outstanding == 0 && client.out.is_empty() && client.swallow == 0
     }
 
-    /// Replies that wait to be written to this client.
+    /// How many bytes of replies wait for this client.
+    pub fn client_waiting(&self, id: u32) -> usize {
+        self.clients[id].out.len()
+    }
+
+    /// Replies that wait to be written to this client, as many as lie together.
     pub fn client_output(&self, id: u32) -> &[u8] {
         self.clients[id].out.unsent()
     }
@@ -430,6 +443,7 @@ impl Core {
                 self.finish(exchange, now);
             }
         }
+        self.close_dedicated(id);
         let client = &mut self.clients[id];
         client.out.clear();
         client.out.shrink(0);
@@ -661,7 +675,7 @@ impl Core {
     }
 
     pub(crate) fn servers(&self) -> &[Server] {
-        &self.servers
+        self.servers.as_slice()
     }
 
     pub(crate) fn slowest(&self) -> &Slowest {

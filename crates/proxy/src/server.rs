@@ -74,8 +74,21 @@ pub(crate) struct Server {
     pub(crate) retired: bool,
     /// Whether a pool will have it soon, so that it is connected to already.
     pub(crate) announced: bool,
-    /// Answers it owes to loops whose books these are.
+    /// Answers it owes by its lanes, or to loops whose books these are.
     pub(crate) besides: usize,
+    /// The server that it leads to, if it is a lane.
+    pub(crate) lane_of: Option<usize>,
+    /// Lanes that clients share.
+    pub(crate) lanes: Vec<usize>,
+    /// Whether it is one client's own lane, and whose.
+    pub(crate) dedicated: bool,
+    pub(crate) owner: u32,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self::new(String::new())
+    }
 }
 
 impl Server {
@@ -96,6 +109,10 @@ impl Server {
             retired: false,
             announced: false,
             besides: 0,
+            lane_of: None,
+            lanes: Vec::new(),
+            dedicated: false,
+            owner: NOBODY,
         }
     }
 
@@ -139,6 +156,11 @@ impl Server {
         let pending = self.pending.pop_front()?;
         self.stamped = self.stamped.saturating_sub(1);
         Some(pending)
+    }
+
+    /// Whether anybody's answer is to come by it.
+    pub(crate) fn owes_somebody(&self) -> bool {
+        self.pending.iter().any(|pending| pending.exchange != NOBODY)
     }
 
     /// When the oldest unanswered request was sent.

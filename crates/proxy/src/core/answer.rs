@@ -4,7 +4,7 @@ use krarup_memcache::{Class, Parsed, Reply, response};
 use krarup_record::{Operation, Outcome, ServerVisit};
 use krarup_units::{Nanos, Stamp};
 
-use super::{Core, outcome_of};
+use super::{Core, LANES, outcome_of};
 use crate::arena::{DETACHED, NOBODY};
 use crate::exchange::{Copies, Stage};
 use crate::meta;
@@ -14,11 +14,19 @@ use crate::server::{Health, Pending};
 impl Core {
     /// A connection to the server stands: it is asked for its version, and is up when it has told.
     pub fn server_connected(&mut self, server: usize) {
+        if server >= LANES {
+            return self.lane_connected(server);
+        }
         self.servers[server].greet(self.login.as_deref());
         self.touch_server(server);
     }
 
-    /// Requests that wait to be written to this server.
+    /// How many bytes of requests wait for this server.
+    pub fn server_waiting(&self, server: usize) -> usize {
+        self.servers[server].out.len()
+    }
+
+    /// Requests that wait to be written to this server, as many as lie together.
     pub fn server_output(&self, server: usize) -> &[u8] {
         self.servers[server].out.unsent()
     }
@@ -75,28 +83,37 @@ impl Core {
     }
 
     /// The connection to a server is lost, or could not be made. Everything asked of it is answered with an error that says `why`.
-    pub fn server_lost(&mut self, server: usize, why: &str, outcome: Outcome, now: Stamp) {
+    pub fn server_lost(&mut self, connection: usize, why: &str, outcome: Outcome, now: Stamp) {
         self.events.server_losses += 1;
-        for pool in &mut self.pools {
-            pool.went_down(server);
+        let server = self.server_of(connection);
+        let by_lane = connection != server;
+        self.servers[connection].health = Health::Down;
+        self.servers[connection].out.clear();
+        self.servers[connection].failures += 1;
+        if by_lane {
+            // The others may stand as they stood.
+            self.lane_lost(connection);
+        } else {
+            for pool in &mut self.pools {
+                pool.went_down(server);
+            }
+            let link = &mut self.servers[server];
+            let ejected = self.settings.eject_after.is_some_and(|most| link.failures >= most);
+            self.events.ejections += u64::from(ejected && !link.ejected);
+            link.ejected |= ejected;
         }
         let link = &mut self.servers[server];
-        link.health = Health::Down;
-        link.failures += 1;
-        let ejected = self.settings.eject_after.is_some_and(|most| link.failures >= most);
-        self.events.ejections += u64::from(ejected && !link.ejected);
-        link.ejected |= ejected;
-        link.out.clear();
         link.losses += 1;
         link.last_loss = Some(why.to_owned());
         link.answered_since_up = 0;
         // The text is one line whatever the system or the server said.
         let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let text = format!("SERVER_ERROR {}: {why}\r\n", link.name);
-        while let Some(pending) = self.servers[server].pop() {
+        while let Some(pending) = self.servers[connection].pop() {
             if pending.exchange == NOBODY {
                 continue;
             }
+            self.servers[server].besides -= usize::from(by_lane);
             self.in_flight -= 1;
             if pending.exchange == DETACHED {
                 continue;
@@ -127,7 +144,7 @@ impl Core {
             exchange.copies = Copies::None;
             self.complete_if_answered(number, now);
         }
-        for pool in 0..self.pools.len() {
+        for pool in (0..self.pools.len()).filter(|_| !by_lane) {
             for Waiting { exchange, part } in self.pools[pool].empty_queue(server) {
                 self.queued_at_servers -= 1;
                 self.part_failed(exchange, part, &text, outcome, now);
@@ -163,11 +180,16 @@ impl Core {
         self.servers[server].health == Health::Up
     }
 
-    fn answered(&mut self, server: usize, pending: Pending, reply: &Reply<'_>, now: Stamp) {
+    fn answered(&mut self, connection: usize, pending: Pending, reply: &Reply<'_>, now: Stamp) {
         if pending.exchange == NOBODY {
-            return self.greeted(server, reply, now);
+            return self.greeted(connection, reply, now);
         }
         self.in_flight -= 1;
+        let server = self.server_of(connection);
+        if connection != server {
+            self.servers[server].besides -= 1;
+            self.servers[connection].failures = 0;
+        }
         let link = &mut self.servers[server];
         link.answered_since_up += 1;
         link.failures = 0;
@@ -295,6 +317,9 @@ impl Core {
         if reply.class == Class::Version {
             let line = String::from_utf8_lossy(reply.line());
             link.version = Some(line.trim_start_matches("VERSION ").to_owned());
+        }
+        if server >= LANES {
+            return;
         }
         let gradually = link.ejected;
         for pool in &mut self.pools {

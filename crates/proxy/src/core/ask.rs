@@ -381,12 +381,14 @@ impl Core {
         exchange.waiting += 1;
         exchange.owed += 1;
         self.in_flight += 1;
+        let connection = self.connection(server, number);
+        let link = &mut self.servers[connection];
         link.expect(number, part, follows, expect);
         request(link.out.tail());
         if let Some(value) = &self.value {
             link.out.lend(value.clone());
         }
-        self.touch_server(server);
+        self.touch_server(connection);
     }
 
     pub(super) fn nobody_is_up(&mut self, number: u32, part: u16, holders: &[usize]) {
@@ -645,14 +647,17 @@ impl Core {
         self.in_flight += 1;
         let generation = exchange.generation;
         let unique = command.with_unique();
-        if exchange.as_meta {
-            self.write_meta_part(number, part, server, lifetimes);
+        let as_meta = exchange.as_meta;
+        let connection = self.connection(server, number);
+        if as_meta {
+            self.write_meta_part(number, part, connection, lifetimes);
         } else {
-            let link = &mut self.servers[server];
+            let exchange = &self.exchanges[number];
+            let link = &mut self.servers[connection];
             link.expect(number, part, false, Expect::Values { keys: count as u32, unique });
             write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.keys.of(part));
         }
-        self.touch_server(server);
+        self.touch_server(connection);
         if first
             && command == Retrieval::Get
             && let Some(after) = self.pools[pool].hedge_after()

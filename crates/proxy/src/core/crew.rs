@@ -7,7 +7,7 @@ use krarup_memcache::Class;
 use krarup_record::Operation;
 use krarup_units::Stamp;
 
-use super::{Arrival, Core, Events};
+use super::{Arrival, Core, Events, Servers};
 use crate::dispatch::{Common, Dispatch};
 use crate::exchange::Stage;
 use crate::pool::Pool;
@@ -82,7 +82,7 @@ impl Core {
         };
         let routes = self.routes.iter().cloned().collect();
         Self {
-            servers: self.servers.iter().map(Server::books).collect(),
+            servers: Servers::of(self.servers.iter().map(Server::books)),
             dispatch,
             pools: self.pools.iter().map(pool).collect(),
             routes: Routes::new(routes),

@@ -12,8 +12,8 @@ use krarup_units::Stamp;
 
 use super::Core;
 
-/// What is shorter is copied, in bytes.
-pub(crate) const LARGE: usize = 64 << 10;
+/// What is shorter is copied, in bytes: into memory that is there already, which is cheaper than new memory for each.
+pub(crate) const LARGE: usize = 1 << 20;
 
 impl Core {
     /// Whether a large request stands at the front of a client's bytes, whole: then they are better lent.

@@ -180,13 +180,19 @@ impl Core {
     }
 
     /// Writes a part for its server; with one flag more where what it finds is to be stored elsewhere.
-    pub(super) fn write_meta_part(&mut self, number: u32, part: u16, server: usize, lifetimes: Lifetimes) {
+    pub(super) fn write_meta_part(
+        &mut self,
+        number: u32,
+        part: u16,
+        connection: usize,
+        lifetimes: Lifetimes,
+    ) {
         let exchange = &mut self.exchanges[number];
         let refills = exchange.lineage(part).any(|part| part.missed);
         let asked = own(&exchange.request, &self.settings.limits);
         let more = refills && meta::lacks_flags(&asked);
         let sent = if asked.base64 { asked.key } else { exchange.keys.get(0).sent };
-        let link = &mut self.servers[server];
+        let link = &mut self.servers[connection];
         link.expect(number, part, false, asked.expect());
         meta::write(link.out.tail(), &asked, sent, Role::Answers, lifetimes);
         if more {

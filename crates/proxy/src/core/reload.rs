@@ -93,7 +93,7 @@ impl Core {
     /// These servers, and no others, will be in the topology that is to come: they can be connected to before it holds, so that
     /// nothing waits or fails when it does. Returns their numbers.
     pub fn announce(&mut self, names: Vec<String>) -> Vec<usize> {
-        for server in &mut self.servers {
+        for server in self.servers.iter_mut() {
             server.announced = false;
         }
         let before = self.servers.len();
@@ -115,13 +115,13 @@ impl Core {
     }
 
     fn number_of_server(&mut self, name: String) -> usize {
-        match self.servers.iter().position(|server| server.name == name) {
-            Some(known) => known,
-            None => {
-                self.servers.push(Server::new(name));
-                self.servers.len() - 1
-            }
-        }
+        let known = self.servers.iter().position(|server| server.name == name);
+        known.unwrap_or_else(|| {
+            self.servers.push(Server::new(name));
+            let server = self.servers.len() - 1;
+            self.open_shared(server);
+            server
+        })
     }
 
     fn number_of_pool(&mut self, spec: &PoolSpec) -> usize {

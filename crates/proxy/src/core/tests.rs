@@ -12,6 +12,7 @@ use crate::placement::{Distribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_memcache::write;
 
+mod lanes;
 mod meta;
 mod pools;
 
@@ -53,6 +54,8 @@ fn settings() -> Settings {
         slow_requests: 3,
         unix: 1_700_000_000,
         refused: Vec::new(),
+        server_connections: 1,
+        dedicated: false,
     }
 }
 

@@ -26,7 +26,7 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::admin::{self, Board, Desk, Snapshot};
 use crate::config::Config;
-use crate::core::Core;
+use crate::core::{Core, LANES};
 use crate::dispatch::Common;
 use crate::edge::Credentials;
 use crate::engine::outlook::{Hearer, News, Numbers, Outlook, Resolved, Source};
@@ -56,6 +56,8 @@ const CLIENT_READ: usize = 256 << 10;
 /// Bytes from clients after which servers are written to in the middle of a pass: large values go on while they are in
 /// the processor's cache, and the server begins with the first while the last is still read.
 const PASS_ON: usize = 64 << 10;
+/// Bytes from one server after which clients are written to before more is read from it: who sends without end must not fill the memory.
+const PASS_ON_ANSWERS: usize = 4 << 20;
 /// What one read from a server may bring at least.
 const SERVER_READ: usize = 128 << 10;
 /// Memory a quiet server connection keeps.
@@ -64,6 +66,9 @@ const SERVER_KEEP: usize = 1 << 20;
 const READS_A_PASS: usize = 4;
 /// A client that has been quiet for this long gives back the memory of its replies, when clients are next looked at.
 const RESTS_AFTER: Nanos = Nanos::from_secs(2);
+/// So many lanes are looked at in every pass; where there are more, all of them so long after the last time.
+const FEW_LANES: usize = 64;
+const LANES_LOOKED_AT: Nanos = Nanos::from_millis(5);
 /// How long a connection that was closed on our side may take to be closed on the other.
 const LINGER: Nanos = Nanos::from_secs(1);
 
@@ -202,7 +207,11 @@ struct Engine<N> {
     /// Bytes that have come since what waits was last added up.
     since_counted: usize,
     accepting: Accepting,
-    servers: Vec<ServerLink>,
+    servers: Links,
+    /// When lanes are next looked at, where there are many.
+    lanes_due: Stamp,
+    /// Whether some of them may not be wanted any more.
+    lanes_to_close: bool,
     clients: Vec<Option<ClientLink>>,
     /// Closed on our side, waiting for the other, so that it can read its last reply.
     lingering: Vec<(u32, ClientLink, Stamp)>,
@@ -305,6 +314,51 @@ struct ClientLink {
     ended: bool,
 }
 
+/// The servers' first connections and their lanes, by the core's numbers.
+struct Links {
+    first: Vec<ServerLink>,
+    lanes: Vec<ServerLink>,
+}
+
+impl Links {
+    /// A lane leads where the first connection does.
+    fn open(&mut self, lane: usize, server: usize, now: Stamp) {
+        let first = &self.first[server];
+        let numbers = Numbers::from([(first.address.clone(), first.addresses.clone())]);
+        let link = ServerLink::to(first.address.clone(), &numbers, now);
+        // They are made one after the other.
+        if lane - LANES == self.lanes.len() {
+            self.lanes.push(link);
+        } else {
+            self[lane] = link;
+        }
+    }
+
+    /// The numbers of all lanes.
+    fn lanes(&self) -> std::ops::Range<usize> {
+        LANES..LANES + self.lanes.len()
+    }
+
+    /// Every connection with its number.
+    fn all(&self) -> impl Iterator<Item = (usize, &ServerLink)> {
+        self.first.iter().enumerate().chain(self.lanes().zip(&self.lanes))
+    }
+}
+
+impl std::ops::Index<usize> for Links {
+    type Output = ServerLink;
+
+    fn index(&self, number: usize) -> &ServerLink {
+        if number < LANES { &self.first[number] } else { &self.lanes[number - LANES] }
+    }
+}
+
+impl std::ops::IndexMut<usize> for Links {
+    fn index_mut(&mut self, number: usize) -> &mut ServerLink {
+        if number < LANES { &mut self.first[number] } else { &mut self.lanes[number - LANES] }
+    }
+}
+
 impl ServerLink {
     /// A server that has not been connected to.
     fn to(address: Address, numbers: &Numbers, now: Stamp) -> Self {
@@ -340,7 +394,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         poll.registry().register(&mut SourceFd(&servers_ready), SERVERS_READY, Interest::READABLE)?;
         let now = clock.now();
         let addresses = config.addresses().into_iter();
-        let servers = addresses.map(|address| ServerLink::to(address, &numbers, now)).collect();
+        let first = addresses.map(|address| ServerLink::to(address, &numbers, now)).collect();
+        let servers = Links { first, lanes: Vec::new() };
         let mut core = core;
         core.sign_in_with(credentials.login.clone());
         Ok(Self {
@@ -361,6 +416,8 @@ impl<N: FnMut(Notice)> Engine<N> {
             since_counted: 0,
             accepting: Accepting::After(now + config.connect_timeout),
             servers,
+            lanes_due: now,
+            lanes_to_close: false,
             clients: Vec::new(),
             lingering: Vec::new(),
             ready: Vec::new(),
@@ -730,6 +787,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// A client is no more.
     fn leave(&mut self, id: u32, now: Stamp) {
         self.core.client_gone(id, now);
+        self.lanes_to_close |= self.config.dedicated;
         if let Some(place) = &self.crew {
             place.one_left();
         }
@@ -929,7 +987,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         link.inbox.shrink(SERVER_KEEP);
         link.tried = true;
         link.told_up = false;
-        let tell = !std::mem::replace(&mut link.told_down, true);
+        // Of lanes nobody need hear: the first connection tells whether a server is up.
+        let tell = !std::mem::replace(&mut link.told_down, true) && server < LANES;
+        self.lanes_to_close |= server >= LANES;
         self.core.server_lost(server, why, outcome, now);
         self.servers[server].state = Link::Waiting(now + self.core.reconnect_delay(server));
         if tell {
@@ -959,6 +1019,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         if link_has_output(&self.core, server) {
             self.write_server(server);
         }
+        let mut taken = 0;
         loop {
             let link = &mut self.servers[server];
             let Some(conn) = &mut link.conn else { return };
@@ -988,13 +1049,19 @@ impl<N: FnMut(Notice)> Engine<N> {
                         let link = &mut self.servers[server];
                         link.tried = true;
                         link.told_down = false;
-                        if !std::mem::replace(&mut link.told_up, true) {
+                        if !std::mem::replace(&mut link.told_up, true) && server < LANES {
                             (self.notice)(Notice::ServerUp(link.address.to_string()));
                         }
                     }
                     // A read that did not fill the room has emptied the socket; it will say when there is more.
                     if count < length && !end_near {
                         return;
+                    }
+                    taken += count;
+                    if taken >= PASS_ON_ANSWERS {
+                        taken = 0;
+                        self.flush();
+                        self.relieve();
                     }
                 }
                 Moved::None => return,
@@ -1015,30 +1082,19 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// Does what is due.
     fn tick(&mut self) {
         let now = self.clock.now();
-        for server in 0..self.servers.len() {
-            if !self.core.server_is_wanted(server) {
+        for server in 0..self.servers.first.len() {
+            if self.core.server_is_wanted(server) {
+                self.keep(server, now);
+            } else {
                 self.retire(server);
-                continue;
-            }
-            if self.servers[server].state == Link::Retired {
-                self.servers[server].state = Link::Waiting(now);
-            }
-            match self.servers[server].state {
-                Link::Waiting(until) if until <= now => self.connect(server, now),
-                Link::Connecting(until) if until <= now => {
-                    self.lose(server, "no connection within the time allowed", Outcome::Timeout);
-                }
-                Link::Connected if self.core.server_overdue(server, now) => {
-                    self.lose(server, "no answer within the time allowed", Outcome::Timeout);
-                }
-                _ => {}
             }
         }
+        self.keep_lanes(now);
         self.await_coming(now);
         self.core.tick(now);
         self.lose_patience(now);
         match self.accepting {
-            Accepting::After(until) if until <= now || self.servers.iter().all(|link| link.tried) => {
+            Accepting::After(until) if until <= now || self.servers.first.iter().all(|link| link.tried) => {
                 let others = self.crew.as_ref().is_none_or(|place| {
                     place.has_tried();
                     until <= now || !place.is_first() || place.others_have_tried()
@@ -1067,6 +1123,54 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
         }
         self.flush();
+    }
+
+    /// Makes a connection that is wanted, and gives up one that takes too long.
+    fn keep(&mut self, server: usize, now: Stamp) {
+        if self.servers[server].state == Link::Retired {
+            self.servers[server].state = Link::Waiting(now);
+        }
+        match self.servers[server].state {
+            Link::Waiting(until) if until <= now => self.connect(server, now),
+            Link::Connecting(until) if until <= now => {
+                self.lose(server, "no connection within the time allowed", Outcome::Timeout);
+            }
+            Link::Connected if self.core.server_overdue(server, now) => {
+                self.lose(server, "no answer within the time allowed", Outcome::Timeout);
+            }
+            _ => {}
+        }
+    }
+
+    /// The same for lanes, new ones at once, and the others, where there are many, now and then.
+    fn keep_lanes(&mut self, now: Stamp) {
+        for (lane, server) in self.core.take_new_lanes() {
+            self.servers.open(lane, server, now);
+            self.keep(lane, now);
+        }
+        if self.servers.lanes.len() > FEW_LANES {
+            if self.lanes_due > now {
+                return;
+            }
+            self.lanes_due = now + LANES_LOOKED_AT;
+        }
+        self.lanes_to_close = false;
+        for lane in self.servers.lanes() {
+            let wanted = self.core.lane_is_wanted(lane);
+            if !wanted && self.servers[lane].state == Link::Retired {
+                continue;
+            }
+            if wanted || !self.core.lane_can_go(lane) {
+                self.keep(lane, now);
+                continue;
+            }
+            let link = &mut self.servers[lane];
+            link.conn = None;
+            link.inbox.clear();
+            link.inbox.shrink(0);
+            link.state = Link::Retired;
+            self.core.lane_closed(lane);
+        }
     }
 
     /// Closes the connection to a server that no pool has any more, as soon as it owes nothing.
@@ -1117,7 +1221,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     fn renumber(&mut self, numbers: &Numbers) {
-        for link in &mut self.servers {
+        for link in self.servers.first.iter_mut().chain(&mut self.servers.lanes) {
             if let Some(found) = numbers.get(&link.address) {
                 link.addresses.clone_from(found);
             }
@@ -1130,6 +1234,11 @@ impl<N: FnMut(Notice)> Engine<N> {
         if config.threads != self.config.threads {
             let (new, old) = (config.threads, self.config.threads);
             return Err(format!("`threads` is {new}, and {old} are running; that takes a restart"));
+        }
+        if (config.server_connections, config.dedicated)
+            != (self.config.server_connections, self.config.dedicated)
+        {
+            return Err("`server_connections` or `dedicated` is another; that takes a restart".into());
         }
         if config.engine != self.config.engine {
             return Err("`engine` is another; that takes a restart".into());
@@ -1161,8 +1270,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Resolved { config, numbers } = resolved;
         let now = self.clock.now();
         for address in config.addresses() {
-            if !self.servers.iter().any(|link| link.address == address) {
-                self.servers.push(ServerLink::to(address, &numbers, now));
+            if !self.servers.first.iter().any(|link| link.address == address) {
+                self.servers.first.push(ServerLink::to(address, &numbers, now));
             }
         }
         let servers = self.core.announce(topology.servers.clone());
@@ -1314,15 +1423,14 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.since_counted = 0;
         let servers: usize = self
             .servers
-            .iter()
-            .enumerate()
-            .map(|(server, link)| link.inbox.unread().len() + self.core.server_output(server).len())
+            .all()
+            .map(|(server, link)| link.inbox.unread().len() + self.core.server_waiting(server))
             .sum();
         let mut total = servers + self.core.queued_bytes();
         let mut stuck = Vec::new();
         for (id, link) in self.clients.iter().enumerate() {
             let Some(link) = link else { continue };
-            let replies = self.core.client_output(id as u32).len();
+            let replies = self.core.client_waiting(id as u32);
             total += link.inbox.unread().len() + replies;
             if !link.writable && replies > 0 {
                 stuck.push((replies, id as u32));
@@ -1373,7 +1481,14 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
         let mut next: Option<Stamp> = self.stop_by;
         let mut at = |stamp: Stamp| next = Some(next.map_or(stamp, |next| next.min(stamp)));
-        for (server, link) in self.servers.iter().enumerate() {
+        if self.core.has_new_lanes() {
+            return Some(Duration::ZERO);
+        }
+        let many = self.servers.lanes.len() > FEW_LANES;
+        if many && (self.lanes_to_close || self.core.in_flight() > 0) {
+            at(self.lanes_due);
+        }
+        for (server, link) in self.servers.all().take_while(|&(server, _)| !many || server < LANES) {
             match link.state {
                 Link::Waiting(until) | Link::Connecting(until) => at(until),
                 Link::Connected => {
