@@ -630,6 +630,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.taken_in = 0;
         let mut servers = std::mem::take(&mut self.some_servers);
         self.core.take_dirty_servers(&mut servers);
+        if self.core.has_new_lanes() {
+            self.open_lanes(self.clock.now());
+        }
         for &server in &servers {
             self.write_server(server);
         }
@@ -1142,12 +1145,17 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    /// The same for lanes, new ones at once, and the others, where there are many, now and then.
-    fn keep_lanes(&mut self, now: Stamp) {
+    /// Connects lanes that are new.
+    fn open_lanes(&mut self, now: Stamp) {
         for (lane, server) in self.core.take_new_lanes() {
             self.servers.open(lane, server, now);
             self.keep(lane, now);
         }
+    }
+
+    /// The same for lanes, new ones at once, and the others, where there are many, now and then.
+    fn keep_lanes(&mut self, now: Stamp) {
+        self.open_lanes(now);
         if self.servers.lanes.len() > FEW_LANES {
             if self.lanes_due > now {
                 return;

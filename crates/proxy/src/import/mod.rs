@@ -85,10 +85,14 @@ impl Imported {
     pub fn read(text: &str) -> Result<Self, String> {
         let begins = text.trim_start();
         let imported = if ["{", "//", "/*"].iter().any(|json| begins.starts_with(json)) {
-            mcrouter::import(text)?
+            mcrouter::import(text)
         } else {
-            twemproxy::import(text)?
+            twemproxy::import(text)
         };
+        // One line, whatever stands in the words it quotes.
+        let one_line =
+            |why: String| why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+        let imported = imported.map_err(one_line)?;
         // An address or a number that is none there is none here.
         match Config::parse(&imported.toml(), "translated") {
             Ok(_) => Ok(imported),
