@@ -11,11 +11,14 @@
 use std::io;
 use std::sync::Arc;
 
+use krarup_net::board::Board;
+use krarup_net::http;
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::{Heard, Signals};
 use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, listen};
 use krarup_units::{Nanos, Stamp};
 
+use crate::admin::{self, Snapshot};
 use crate::broker::Broker;
 use crate::job::ClientId;
 use crate::journal::{Journal, News};
@@ -52,6 +55,8 @@ pub struct Settings {
     pub listen: Address,
     /// The permissions of a unix socket's file.
     pub socket_mode: Option<u32>,
+    /// Where monitoring may ask.
+    pub admin: Option<Address>,
     /// How many clients may be connected at once.
     pub connections: usize,
     /// How long a stop waits for what is in flight.
@@ -65,6 +70,8 @@ pub enum Notice {
     Listening(Address),
     /// Anybody can connect here from other machines.
     Open(Address),
+    /// Monitoring can ask here.
+    Admin(Address),
     /// A stop was asked for: no more clients are accepted.
     Stopping,
     /// So many requests are without an answer that will have none.
@@ -134,6 +141,10 @@ struct Engine<N> {
     write_at: Stamp,
     reluctant: Option<String>,
     deposed: bool,
+    /// Whether the store cannot be reached.
+    store_lost: bool,
+    /// Where numbers are laid down for monitoring, and who answers it from them.
+    admin: Option<(Arc<Board<Snapshot>>, http::Server)>,
     listener: Option<Listener>,
     /// When to try again to accept; none: the listener will tell.
     accept_again: Option<Stamp>,
@@ -171,6 +182,15 @@ impl<N: FnMut(Notice)> Engine<N> {
         let drain = Heard::user_one(poll.registry(), DRAIN).map_err(system)?;
         let waker = Arc::new(Waker::new(poll.registry(), WOKEN).map_err(system)?);
         let next_id = broker.queues().next_id();
+        let admin = match &settings.admin {
+            Some(address) => {
+                let board = Board::new(Arc::clone(&waker));
+                let server = admin::serve(address, Arc::clone(&board))?;
+                notice(Notice::Admin(server.address.clone()));
+                Some((board, server))
+            }
+            None => None,
+        };
         // A loop that cannot be woken hears the news at its next pass.
         let journal =
             store.map(|owned| Journal::begin(owned, next_id, clock, move || _ = waker.wake())).transpose()?;
@@ -199,6 +219,8 @@ impl<N: FnMut(Notice)> Engine<N> {
             write_at: clock.now(),
             reluctant: None,
             deposed: false,
+            store_lost: false,
+            admin,
             listener: Some(listener),
             accept_again: None,
             links: Vec::new(),
@@ -291,8 +313,14 @@ impl<N: FnMut(Notice)> Engine<N> {
                     }
                 }
                 News::Swept(laid) => self.take_in(&laid),
-                News::Lost(why) => (self.notice)(Notice::Lost(why)),
-                News::Back => (self.notice)(Notice::Back),
+                News::Lost(why) => {
+                    self.store_lost = true;
+                    (self.notice)(Notice::Lost(why));
+                }
+                News::Back => {
+                    self.store_lost = false;
+                    (self.notice)(Notice::Back);
+                }
                 News::Deposed => {
                     (self.notice)(Notice::Deposed);
                     self.deposed = true;
@@ -507,6 +535,10 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.flush();
         // What those did who could go on.
         self.feed();
+        if let Some((board, _)) = &self.admin {
+            let takes = !self.store_lost && self.reluctant.is_none();
+            board.lay(|| Snapshot::of(&self.broker, self.clock.now(), takes, self.stop_by.is_some()));
+        }
     }
 
     /// How long there is nothing to do unless something happens; none: for ever.

@@ -15,10 +15,12 @@
 //! | [`statistics`] | the answers to `stats` |
 //! | [`postgres`] | queues in PostgreSQL: who owns them, what is there, how a batch is written |
 //! | `journal` | a thread that writes batches and tells what came of each |
+//! | [`admin`] | what monitoring asks, beside the loop |
 //! | [`engine`] | one event loop: every client on one thread |
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod broker;
 pub mod changes;
 pub mod engine;

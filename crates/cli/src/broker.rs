@@ -39,6 +39,9 @@ pub(crate) struct BrokerArgs {
     /// The largest message
     #[arg(long, short = 'z', value_name = "SIZE", default_value = "65535")]
     max_message_size: Bytes,
+    /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    admin: Option<Address>,
     /// How many clients may be connected at once
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     connections: u32,
@@ -97,6 +100,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     let settings = engine::Settings {
         listen: args.listen.clone(),
         socket_mode: None,
+        admin: args.admin.clone(),
         connections: args.connections as usize,
         patience: Nanos::from_seconds(args.patience),
     };
@@ -212,6 +216,7 @@ fn tell(notice: Notice, asks: bool) {
             );
         }
         Notice::Open(_) => {}
+        Notice::Admin(address) => eprintln!("metrics on http://{address}/metrics"),
         Notice::Stopping => eprintln!("stopping: finishing what is in flight"),
         Notice::Unfinished(requests) => {
             eprintln!("warning: {requests} requests were not finished within the limit");

@@ -152,6 +152,31 @@ fn statistics_are_written_and_their_stamps_are_in_order() {
     assert!(windows.contains(",put,") && windows.contains(",reserve,"), "{windows}");
 }
 
+#[test]
+fn monitoring_is_told_what_there_is() {
+    let mut broker = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    let admin: SocketAddr = broker
+        .says(|line| line.strip_prefix("metrics on http://")?.trim().strip_suffix("/metrics")?.parse().ok());
+    let broker = broker.listening();
+    assert_eq!(answers(&broker, b"put 1 0 60 1\r\nx\r\nbroken\r\n"), b"INSERTED 1\r\nUNKNOWN_COMMAND\r\n");
+    let told = |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\n\r\n");
+        String::from_utf8(answers_at(admin, request.as_bytes())).unwrap()
+    };
+    let metrics = told("/metrics");
+    for line in [
+        "krarup_broker_messages{state=\"ready\"} 1",
+        "krarup_broker_requests_total{operation=\"put\"} 1",
+        "krarup_broker_errors_total{operation=\"other\"} 1",
+        "krarup_broker_store_takes 1",
+    ] {
+        assert!(metrics.lines().any(|other| other == line), "{line} in {metrics}");
+    }
+    assert!(told("/ready").ends_with("ready\n") && told("/health").ends_with("ok\n"));
+    broker.signal(Signal::USR1);
+    until("it is not ready", || told("/ready").contains("draining"));
+}
+
 /// A real beanstalkd, if there is one.
 fn beanstalkd() -> Option<(Program, Port)> {
     let name = std::env::var("BEANSTALKD").unwrap_or_else(|_| "beanstalkd".into());

@@ -3,6 +3,7 @@
 //! | file | its one idea |
 //! |---|---|
 //! | [`clock`] | nanoseconds since the start of the run, and what wall time that was |
+//! | [`board`] | numbers that a loop lays down for another thread |
 //! | [`buffer`] | bytes that have come but are not understood yet; bytes that wait to leave |
 //! | [`address`] | `host:port` or `unix:/path` as people write it |
 //! | [`files`] | how many connections a process may have |
@@ -21,6 +22,7 @@
 
 pub mod address;
 pub mod blocking;
+pub mod board;
 pub mod buffer;
 pub mod clock;
 pub mod conn;

@@ -1,5 +1,8 @@
 //! What monitoring is told is well-formed, adds up, and comes from the loop.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use krarup_record::{Distribution, Operation, Quantity, Tally};
