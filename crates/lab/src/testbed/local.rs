@@ -7,7 +7,7 @@ use std::time::Duration;
 use krarup_load::LoadResult;
 use krarup_load::schedule::Arrivals;
 use krarup_net::Address;
-use krarup_units::{Nanos, Seconds};
+use krarup_units::{Nanos, Seconds, text};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -148,7 +148,7 @@ impl<'a> Local<'a> {
             loads.iter().map(|load| load.overall.count as f64 * load.overall.response_time.mean).sum();
         outcome.throughput = loads.iter().map(|load| load.overall.throughput.0).sum();
         outcome.response = waited / count.max(1) as f64;
-        outcome.failed = loads.iter().find_map(|load| refused(spec, load));
+        outcome.failed = apart(&loads).or_else(|| loads.iter().find_map(|load| refused(spec, load)));
         Ok(())
     }
 }
@@ -236,6 +236,20 @@ fn end(stations: &mut [Running]) -> Result<(), StationError> {
         }
     }
     Ok(())
+}
+
+/// Clients that begin this share of the measured time apart were not one load: their throughputs must not be added up.
+const APART: f64 = 0.2;
+
+/// What is said of clients that did not begin together.
+fn apart(loads: &[LoadResult]) -> Option<String> {
+    let begun = || loads.iter().map(|load| load.started_unix);
+    let apart = begun().fold(0.0, f64::max) - begun().fold(f64::INFINITY, f64::min);
+    let measured = loads.iter().map(|load| load.seconds).fold(f64::INFINITY, f64::min);
+    (apart > APART * measured).then(|| {
+        let (apart, measured) = (text::duration(apart), text::duration(measured));
+        format!("the clients began {apart} apart, and measured {measured}: the machine is too busy for so short a trial")
+    })
 }
 
 /// Which gates a trial does not pass.
