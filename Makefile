@@ -4,7 +4,7 @@ CARGO ?= cargo
 SHELL := /bin/bash
 DEMO_FLAGS ?=
 
-.PHONY: help demo test test-clients test-oracles check bench docs fuzz clean
+.PHONY: help demo demo-broker test test-clients test-oracles check bench docs fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -14,6 +14,11 @@ demo: ## the main job: servers, proxy, a sweep of clients, a report (DEMO_FLAGS=
 	@scripts/need --optional memcached memcached
 	$(CARGO) build --release --package krarup
 	target/release/krarup demo $(DEMO_FLAGS)
+
+demo-broker: ## message queues in a PostgreSQL of their own, until Ctrl-C; installs Debian's postgresql when it may
+	@command -v initdb >/dev/null || scripts/need pg_ctlcluster postgresql
+	$(CARGO) build --release --package krarup
+	target/release/krarup broker --postgres-embedded $(or $(TMPDIR),/tmp)/krarup-demo-broker
 
 test: ## all tests, also against real memcached and real clients; installs what they need
 	@scripts/need memcached memcached
