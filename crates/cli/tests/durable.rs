@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use durable::cluster::Cluster;
@@ -30,10 +30,11 @@ fn broker(store: &str) -> Program {
 
 #[test]
 fn messages_outlive_the_broker_and_its_own_postgresql() {
-    if durable::cluster::programs().is_none() {
+    let Some(programs) = durable::cluster::programs() else {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
-    }
+    };
     let folder = fresh("embedded");
+    let _left = Left { programs, data: folder.join("data") };
     let flags = ["broker", "--listen", "127.0.0.1:0", "--postgres-embedded", folder.to_str().unwrap()];
     let broker = Program::krarup(&flags);
     let mut peer = broker.connect();
@@ -165,6 +166,20 @@ fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster) {
     let bad = cluster.try_sql("laid", "SELECT krarup.put('no good', 'x')");
     assert!(!bad.status.success());
     assert!(broker.stop().success);
+}
+
+/// What a broker that was killed leaves running ends with the test, whatever becomes of it.
+struct Left {
+    programs: PathBuf,
+    data: PathBuf,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        let mut command = program_of(&self.programs, "pg_ctl");
+        // Where it has ended already there is nothing to do.
+        let _ = command.arg("-D").arg(&self.data).args(["-m", "immediate", "stop"]).output();
+    }
 }
 
 /// What a program wrote to stdout, if it ended well.
