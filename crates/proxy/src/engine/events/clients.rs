@@ -1,0 +1,288 @@
+//! Clients come, are heard, and go.
+
+use std::io;
+
+use krarup_memcache::request::NO_DATAGRAMS;
+use krarup_net::mio::Token;
+use krarup_net::{Conn, Inbox, Moved, Stream};
+use krarup_units::{Nanos, Stamp};
+
+use super::{Accepting, CLIENT_READ, CLIENTS, ClientLink, Engine, Entrance, Notice, refuse_datagrams};
+use crate::gate::Knock;
+
+/// Reads of one client in one pass: nobody else waits for a client that sends without end.
+const READS_A_PASS: usize = 4;
+
+/// How long a connection that was closed on our side may take to be closed on the other.
+const LINGER: Nanos = Nanos::from_secs(1);
+
+impl<N: FnMut(Notice)> Engine<N> {
+    pub(super) fn accept(&mut self) {
+        for entrance in 0..self.entrances.len() {
+            self.accept_at(entrance);
+            if let Some(datagrams) = &self.entrances[entrance].datagrams {
+                datagrams.refuse(NO_DATAGRAMS);
+            }
+        }
+    }
+
+    pub(super) fn accept_at(&mut self, entrance: usize) {
+        while self.accepting == Accepting::Yes {
+            let Entrance { listener, pool, .. } = &self.entrances[entrance];
+            let pool = *pool;
+            match listener.accept() {
+                Ok(stream) => {
+                    let clients = match &self.crew {
+                        Some(place) => place.crew.clients(),
+                        None => self.core.clients(),
+                    };
+                    if clients >= self.config.max_connections {
+                        self.turn_away(stream);
+                        continue;
+                    }
+                    let mine = match &self.crew {
+                        Some(place) => place.seat(stream, pool),
+                        None => Some(stream),
+                    };
+                    if let Some(stream) = mine {
+                        self.welcome(stream, pool);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The one that was to be accepted has gone again.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // Out of descriptors, most likely: others must close first.
+                    (self.notice)(Notice::NotAccepting(error.to_string()));
+                    self.accepting = Accepting::Retry(self.clock.now() + Nanos::from_millis(100));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One client more than there may be is told so.
+    pub(super) fn turn_away(&mut self, stream: Stream) {
+        self.core.client_refused();
+        if let Ok(mut conn) = Conn::accepted(stream, self.poll.registry(), Token(usize::MAX - 1)) {
+            let _ = conn.write(b"ERROR Too many open connections\r\n");
+        }
+    }
+
+    /// A client is to be served here, where keys belong to the pool `entry`.
+    pub(super) fn welcome(&mut self, stream: Stream, entry: usize) {
+        let id = self.core.client_opened_at(entry);
+        let now = self.clock.now();
+        let conn = Conn::accepted(stream, self.poll.registry(), Token(CLIENTS + id as usize));
+        let conn = conn.and_then(|mut conn| {
+            if self.config.edge.keep_alive > Nanos::ZERO {
+                // Whose socket does not know it does without.
+                let _ = conn.keep_alive(self.config.edge.keep_alive);
+            }
+            if let Some(acceptor) = &self.credentials.acceptor {
+                conn.encrypt_accepted(acceptor)?;
+            }
+            Ok(conn)
+        });
+        let Ok(conn) = conn else { return self.leave(id, now) };
+        let place = id as usize;
+        if self.clients.len() <= place {
+            self.clients.resize_with(place + 1, || None);
+        }
+        self.clients[place] = Some(ClientLink {
+            conn,
+            inbox: Inbox::default(),
+            received: now,
+            begun: None,
+            admitted: self.credentials.users.is_none(),
+            readable: true,
+            writable: true,
+            end_near: false,
+            ended: false,
+        });
+        self.ready.push(id);
+    }
+
+    /// A client is no more.
+    pub(super) fn leave(&mut self, id: u32, now: Stamp) {
+        self.core.client_gone(id, now);
+        self.lanes_to_close |= self.config.dedicated;
+        if let Some(place) = &self.crew {
+            place.one_left();
+        }
+    }
+
+    /// Reads what a client has sent, a few times at most.
+    pub(super) fn read_client(&mut self, id: u32) {
+        for _ in 0..READS_A_PASS {
+            let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+            if !link.readable || self.core.client_held_back(id) {
+                return;
+            }
+            let kept = !link.inbox.is_empty();
+            let room = if kept { link.inbox.room(CLIENT_READ / 4) } else { &mut self.scratch[..] };
+            let length = room.len();
+            match link.conn.read(room) {
+                Moved::Some(count) => {
+                    let now = self.clock.now();
+                    link.received = now;
+                    self.taken_in += count;
+                    self.since_counted += count;
+                    if kept {
+                        link.inbox.filled(count);
+                        self.offer(id);
+                    } else if link.admitted {
+                        let used = self.core.client_bytes(id, &self.scratch[..count], now, now);
+                        let incomplete = used < count || self.core.client_swallows(id);
+                        if incomplete {
+                            link.begun = Some(now);
+                            link.inbox.append(&self.scratch[used..count]);
+                        } else {
+                            link.begun = None;
+                        }
+                    } else {
+                        link.inbox.append(&self.scratch[..count]);
+                        self.offer(id);
+                    }
+                    // Less than there was room for: the socket is empty, and will say when it is not.
+                    if count < length
+                        && let Some(Some(link)) = self.clients.get_mut(id as usize)
+                        && !link.end_near
+                    {
+                        link.readable = false;
+                        self.conclude(id);
+                        return;
+                    }
+                }
+                Moved::None => {
+                    link.readable = false;
+                    self.conclude(id);
+                    return;
+                }
+                Moved::Closed => {
+                    link.readable = false;
+                    link.ended = true;
+                    self.conclude(id);
+                    return;
+                }
+                Moved::Failed(_) => {
+                    self.drop_client(id);
+                    return;
+                }
+            }
+        }
+        self.ready.push(id);
+    }
+
+    /// Offers the core what a client sent earlier, and reads on where there was no more than that.
+    pub(super) fn offer(&mut self, id: u32) {
+        self.knock(id);
+        let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        if !link.inbox.is_empty() && link.admitted {
+            let now = self.clock.now();
+            let used = if self.core.begins_large(link.inbox.unread()) {
+                let (memory, unread) = link.inbox.hand_out();
+                let used = self.core.client_bytes_lent(id, &memory, unread.clone(), link.received, now);
+                link.inbox.give_back(memory, unread.start + used..unread.end);
+                used
+            } else {
+                let used = self.core.client_bytes(id, link.inbox.unread(), link.received, now);
+                link.inbox.consume(used);
+                used
+            };
+            if link.inbox.is_empty() && !self.core.client_swallows(id) {
+                link.begun = None;
+            } else if used > 0 || link.begun.is_none() {
+                link.begun = Some(link.received);
+            }
+            if link.inbox.is_empty() {
+                link.inbox.shrink(0);
+            }
+        }
+        if link.readable && !self.core.client_held_back(id) && !self.ready.contains(&id) {
+            self.ready.push(id);
+        }
+        self.conclude(id);
+    }
+
+    /// Whoever must say who he is before anything else is heard until he has.
+    pub(super) fn knock(&mut self, id: u32) {
+        let Some(users) = &self.credentials.users else { return };
+        let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        while !link.admitted && !link.inbox.is_empty() {
+            let now = self.clock.now();
+            link.begun.get_or_insert(now);
+            match users.judge(link.inbox.unread()) {
+                Knock::Incomplete => return,
+                Knock::Answered { reply, used, admitted } => {
+                    link.inbox.consume(used);
+                    link.admitted = admitted;
+                    link.begun = None;
+                    self.core.client_told(id, reply, used, link.received, now);
+                }
+                Knock::Close => {
+                    link.inbox.clear();
+                    link.readable = false;
+                    return self.core.client_ended(id);
+                }
+            }
+        }
+    }
+
+    /// No more requests of this client will be taken, if it has said its last or a stop was asked for, and everything that had arrived by
+    /// then has been taken: what a bound holds back is not forgotten.
+    pub(super) fn conclude(&mut self, id: u32) {
+        let Some(link) = self.clients.get(id as usize).and_then(Option::as_ref) else { return };
+        let last = link.ended || self.stop_by.is_some();
+        if last && !link.readable && !self.core.client_held_back(id) {
+            self.core.client_ended(id);
+        }
+    }
+
+    /// Everything asked is answered: the last reply is on its way, and then the end.
+    pub(super) fn close_client(&mut self, id: u32) {
+        let Some(mut link) = self.clients[id as usize].take() else { return };
+        let now = self.clock.now();
+        self.leave(id, now);
+        if link.ended {
+            return;
+        }
+        // What it may still be sending is read and dropped: closing over unread bytes would reset the
+        // connection, and the reset could overtake the last reply.
+        link.conn.finish();
+        self.lingering.push((id, link, now + LINGER));
+    }
+
+    /// The connection is broken, nobody reads any more.
+    pub(super) fn drop_client(&mut self, id: u32) {
+        self.clients[id as usize] = None;
+        self.leave(id, self.clock.now());
+    }
+
+    /// The servers have been tried: clients may come.
+    pub(super) fn open(&mut self) {
+        self.accepting = Accepting::Yes;
+        for entrance in 0..self.entrances.len() {
+            self.open_entrance(entrance);
+        }
+    }
+
+    pub(super) fn open_entrance(&mut self, entrance: usize) {
+        let Entrance { listener, datagrams, token, .. } = &mut self.entrances[entrance];
+        *datagrams =
+            listener.address().ok().and_then(|address| refuse_datagrams(&address, &self.poll, *token));
+        let registered = listener.register(self.poll.registry(), *token);
+        match registered.and_then(|()| listener.address()) {
+            Ok(address) => {
+                let asked = self.credentials.users.is_some()
+                    || self.config.edge.tls.as_ref().is_some_and(|tls| tls.client_authorities.is_some());
+                (self.notice)(Notice::Listening(address.clone()));
+                if !address.is_local() && !asked {
+                    (self.notice)(Notice::Open(address));
+                }
+            }
+            Err(error) => (self.notice)(Notice::NotAccepting(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What waits to leave: one write for each server that was asked something, one for each client that is answered.
+
+use krarup_net::Moved;
+use krarup_record::Outcome;
+
+use super::{Engine, Notice, SERVER_READ};
+use crate::engine::plain;
+
+impl<N: FnMut(Notice)> Engine<N> {
+    /// Writes until nobody has anything to write that can be written: replies free workers, and these ask servers again.
+    pub(super) fn flush(&mut self) {
+        loop {
+            let wrote = self.write_servers();
+            let mut clients = std::mem::take(&mut self.some_clients);
+            self.core.take_dirty_clients(&mut clients);
+            let nothing = !wrote && clients.is_empty();
+            for &id in &clients {
+                self.write_client(id);
+            }
+            self.core.take_runnable(&mut clients);
+            let nothing = nothing && clients.is_empty();
+            for &id in &clients {
+                self.offer(id);
+            }
+            self.some_clients = clients;
+            if nothing {
+                break;
+            }
+        }
+    }
+
+    /// One write for each server that was asked something; whether there was any.
+    pub(super) fn write_servers(&mut self) -> bool {
+        self.taken_in = 0;
+        let mut servers = std::mem::take(&mut self.some_servers);
+        self.core.take_dirty_servers(&mut servers);
+        if self.core.has_new_lanes() {
+            self.open_lanes(self.clock.now());
+        }
+        for &server in &servers {
+            self.write_server(server);
+        }
+        let any = !servers.is_empty();
+        self.some_servers = servers;
+        any
+    }
+
+    pub(super) fn write_server(&mut self, server: usize) {
+        let link = &mut self.servers[server];
+        let Some(conn) = &mut link.conn else { return };
+        while link.writable && !self.core.server_output(server).is_empty() {
+            let before = self.clock.now();
+            let output = self.core.server_output(server);
+            let length = output.len();
+            match conn.write(output) {
+                Moved::Some(count) => {
+                    self.core.server_written(server, count, before);
+                    // A short write means that the kernel has no more room; it will say when it has.
+                    link.writable = count == length;
+                }
+                Moved::None => link.writable = false,
+                Moved::Closed => return self.last_answers(server, "the server closed the connection"),
+                Moved::Failed(error) => return self.last_answers(server, &plain(&error)),
+            }
+        }
+    }
+
+    /// Nothing can be written to a server any more. What it answered before that has been carried out and counted there, and is
+    /// still to be read; everything else is lost.
+    pub(super) fn last_answers(&mut self, server: usize, why: &str) {
+        loop {
+            let link = &mut self.servers[server];
+            let Some(conn) = &mut link.conn else { return };
+            let Moved::Some(count) = conn.read(link.inbox.room(SERVER_READ)) else { break };
+            link.inbox.filled(count);
+            match self.core.server_bytes(server, link.inbox.unread(), self.clock.now()) {
+                Ok(used) => link.inbox.consume(used),
+                Err(why) => return self.lose(server, &why, Outcome::ServerError),
+            }
+        }
+        self.lose(server, why, Outcome::ServerLost);
+    }
+
+    pub(super) fn write_client(&mut self, id: u32) {
+        let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        while link.writable && !self.core.client_output(id).is_empty() {
+            let output = self.core.client_output(id);
+            let length = output.len();
+            match link.conn.write(output) {
+                Moved::Some(count) => {
+                    link.writable = count == length;
+                    self.core.client_written(id, count, self.clock.now());
+                }
+                Moved::None => link.writable = false,
+                Moved::Closed | Moved::Failed(_) => return self.drop_client(id),
+            }
+        }
+        if self.core.client_finished(id)
+            && !self.clients[id as usize].as_ref().is_some_and(|link| link.conn.is_waiting())
+        {
+            self.close_client(id);
+        }
+    }
+}
