@@ -480,6 +480,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         let mut answers = Events::with_capacity(256);
         // Whether the last pass did not look at the clients.
         let mut skipped = false;
+        // Whether a server is ready that has not been looked at: it has been told, and will not be told again.
+        let mut servers_told = false;
         loop {
             self.tick();
             if self.finished() {
@@ -496,16 +498,21 @@ impl<N: FnMut(Notice)> Engine<N> {
                     self.server_poll.poll(&mut answers, Some(wait.map_or(limit, |wait| wait.min(limit)))),
                 )?;
                 let now = self.clock.now();
+                servers_told = answers.iter().count() == answers.capacity();
                 self.hold.ended(Nanos(now.0 - before.0), now);
                 // Where every client waits for its answer, none is likely to have asked again.
                 skipped = !skipped && in_flight >= self.core.clients() && !answers.is_empty();
                 if !skipped {
                     uninterrupted(self.poll.poll(&mut events, Some(Duration::ZERO)))?;
+                    servers_told |= events.iter().any(|event| event.token() == SERVERS_READY);
                 }
             } else {
-                uninterrupted(self.poll.poll(&mut events, wait))?;
-                if events.iter().any(|event| event.token() == SERVERS_READY) {
+                uninterrupted(
+                    self.poll.poll(&mut events, if servers_told { Some(Duration::ZERO) } else { wait }),
+                )?;
+                if servers_told || events.iter().any(|event| event.token() == SERVERS_READY) {
                     uninterrupted(self.server_poll.poll(&mut answers, Some(Duration::ZERO)))?;
+                    servers_told = answers.iter().count() == answers.capacity();
                 }
             }
             let mut accept = false;
