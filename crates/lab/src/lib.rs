@@ -12,7 +12,7 @@
 //! | [`store`] | a directory of results |
 //! | [`testbed`] | where stations run: processes on this machine |
 //! | [`host`] | what machine it is, and what processes take of it |
-//! | [`reference`] | every key of a spec as a page |
+//! | [`mod@reference`] | every key of a spec as a page |
 //! | [`stop`] | Ctrl-C ends the work in order, not in the middle |
 
 #![forbid(unsafe_code)]
