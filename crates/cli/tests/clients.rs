@@ -333,7 +333,7 @@ fn the_sessions_of_pymemcache_are_made_of_every_operation() {
         .iter()
         .map(|line| (line["operation"].as_str().unwrap().to_owned(), line["count"].as_u64().unwrap()))
         .collect();
-    for operation in krarup_record::Operation::ALL {
+    for operation in krarup_record::Operation::ALL.iter().filter(|operation| !operation.is_of_queue()) {
         assert!(seen.get(operation.name()).is_some_and(|&count| count > 0), "{operation:?} in {seen:?}");
     }
 }

@@ -144,6 +144,23 @@ named! {
     }
 }
 
+impl Operation {
+    /// Whether it is asked of a message queue, and not of a cache.
+    pub const fn is_of_queue(self) -> bool {
+        matches!(
+            self,
+            Self::Put
+                | Self::Reserve
+                | Self::Pop
+                | Self::Release
+                | Self::Bury
+                | Self::Kick
+                | Self::Peek
+                | Self::List
+        )
+    }
+}
+
 impl Outcome {
     /// Whether the request counts as an error.
     #[inline]
