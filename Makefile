@@ -30,12 +30,12 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
 	$(CARGO) test --workspace --quiet
 
-test-clients: ## real clients in Python, Go, Node and Java, and libmemcached's tools, through the proxy; builds what they need
+test-clients: ## real clients in Python, Go, Node and Java, and libmemcached's tools, through the proxy and of the broker; builds what they need
 	@scripts/need memcached memcached
 	@scripts/need memccat libmemcached-tools
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
 	@scripts/clients $(or $(CARGO_TARGET_DIR),target)/clients
-	$(CARGO) test --package krarup --test clients -- --nocapture
+	$(CARGO) test --package krarup --test clients --test queues -- --nocapture
 
 test-oracles: ## the solvers against GNU Octave's queueing package
 	@scripts/need octave-cli octave

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""krarup broker beside beanstalkd and beside a pool of 20 connections with one statement per request, in one run.
+"""krarup broker in its three modes beside beanstalkd and beside a pool of 20 connections with one statement per request, in one run.
 
-Every side is driven by put, reserve, delete with 200-byte bodies over TCP, in turn, round after round, 300,000 messages waiting
-(beanstalkd too). The pool is pgbench with 20 connections and prepared statements: an INSERT, an UPDATE that leases by SKIP LOCKED and
-a DELETE, a commit each, without any server in between; so it is better off than a real one. fsync and synchronous_commit are on.
+Every side is driven over TCP with 200-byte bodies, in turn, round after round, 300,000 messages waiting (beanstalkd too): put, reserve,
+delete; and the five operations send, pop, peek, peek by sender, list, which only krarup has. The pool is pgbench with 20 connections and
+prepared statements: an INSERT, an UPDATE that leases by SKIP LOCKED and a DELETE, a commit each, without any server in between; so it is
+better off than a real one. fsync and synchronous_commit are on. All databases are in one cluster.
 
     cargo build --release -p krarup && cargo build --release -p krarup-broker --example drive
-    bench/broker.py [--rounds 3] [--seconds 5] [--clients 10,120,1000] [--json FILE]
+    bench/broker.py [--rounds 3] [--seconds 5] [--clients 10,120,1000] [--parts jobs,five,held] [--slow-disk MS] [--json FILE]
 
+--parts held: how fast each mode is while somebody else holds a snapshot, over how fast it was before. --slow-disk: each fdatasync of
+PostgreSQL takes so much longer (a library made with cc; beanstalkd is left out, because it calls fsync).
 Needs PostgreSQL's programs; BEANSTALKD names a beanstalkd that is not on the path.
 """
 
@@ -26,6 +29,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+MODES = ["owned", "batch", "direct"]
 
 POOL_SCHEMA = """
 CREATE TABLE pool (id bigserial PRIMARY KEY, tube int NOT NULL, pri bigint NOT NULL, vt timestamptz NOT NULL DEFAULT now(), body bytea NOT NULL);
@@ -38,6 +42,16 @@ POOL_ROUND = """
 INSERT INTO pool (tube, pri, body) VALUES (:tube, 1024, convert_to(repeat('x', {body}), 'UTF8'));
 UPDATE pool SET vt = now() + interval '120 s' WHERE id = (SELECT id FROM pool WHERE tube = :tube AND vt <= now() ORDER BY pri, id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id \\gset
 DELETE FROM pool WHERE id = :id;
+"""
+WAITING = {
+    "jobs": "INSERT INTO krarup.message SELECT i, 't' || i / 500 % 100, 0, 1024, NULL, NULL, 0, 120, now(), NULL, NULL, 0, 0, 0, 0, 0, NULL, convert_to(repeat('x', {body}), 'UTF8') FROM generate_series(1, {waiting}) i",
+    "five": "INSERT INTO krarup.message SELECT i, 't' || i % 100, 0, 0, NULL, NULL, 0, 120, now(), 'c' || i % 120, CASE WHEN i % 2 = 0 THEN 'c' || i / 2 % 120 END, 0, 0, 0, 0, 0, NULL, convert_to(repeat('x', {body}), 'UTF8') FROM generate_series(1, {waiting}) i",
+}
+SHIM = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+int fdatasync(int fd) {{ static int (*real)(int); if (!real) real = dlsym(RTLD_NEXT, "fdatasync"); usleep({micros}); return real(fd); }}
 """
 
 
@@ -66,24 +80,170 @@ class Server:
         self.process.wait(60)
 
 
-def drive(port, clients, seconds, body, waiting=0):
-    command = [RELEASE / "examples" / "drive", f"127.0.0.1:{port}", clients, seconds, body, waiting]
+class Cluster:
+    """A PostgreSQL of our own."""
+
+    def __init__(self, folder, slow_disk):
+        found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        self.programs = found[-1].parent if found else pathlib.Path(shutil.which("initdb")).parent
+        self.folder, self.data = folder, f"{folder}/data"
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres")
+        self.run("initdb", "-D", self.data, "-U", "krarup", "-A", "trust", "--locale=C", "-E", "UTF8")
+        options = f"-c listen_addresses= -c unix_socket_directories={folder} -c max_connections=100 -c shared_buffers=1GB -c max_wal_size=8GB"
+        environment = {}
+        if slow_disk:
+            shim = pathlib.Path(folder) / "shim.c"
+            shim.write_text(SHIM.format(micros=int(slow_disk * 1000)))
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", shim.with_suffix(".so"), shim, "-ldl"], check=True)
+            environment = {"LD_PRELOAD": str(shim.with_suffix(".so"))}
+        self.run("pg_ctl", "-D", self.data, "-l", f"{folder}/log", "-o", options, "-w", "start", environment=environment)
+
+    def run(self, program, *arguments, environment=None):
+        command = [str(self.programs / program), *arguments]
+        if environment:
+            command = ["env", *(f"{key}={value}" for key, value in environment.items()), *command]
+        if os.geteuid() == 0:
+            command = ["runuser", "-u", "postgres", "--", *command]
+        subprocess.run(command, check=True, cwd="/", stdout=subprocess.DEVNULL)
+
+    def psql(self, database, *statements):
+        command = ["psql", "-q", "-X", "-h", self.folder, "-U", "krarup", "-d", database]
+        for statement in statements:
+            command += ["-c", statement]
+        return command
+
+    def database(self, name):
+        subprocess.run(self.psql("postgres", f"CREATE DATABASE {name}"), check=True)
+        return f"host={self.folder} user=krarup dbname={name}"
+
+    def stop(self):
+        self.run("pg_ctl", "-D", self.data, "-m", "fast", "-w", "stop")
+
+    def pgbench(self, seconds, body):
+        script = pathlib.Path(self.folder) / "round.sql"
+        script.write_text(POOL_ROUND.format(body=body))
+        command = [self.programs / "pgbench", "-h", self.folder, "-U", "krarup", "-n", "-M", "prepared", "-c", "20", "-j", "1", "-T", str(seconds), "-f", str(script), "pool"]
+        said = subprocess.run([str(word) for word in command], capture_output=True, text=True).stdout
+        rounds = next((float(line.split()[2]) for line in said.splitlines() if line.startswith("tps")), None)
+        if rounds is None:
+            sys.exit("error: pgbench gave no figure")
+        return {"requests_per_second": 3 * rounds}
+
+
+def drive(port, clients, seconds, body, waiting=0, mix="jobs"):
+    command = [RELEASE / "examples" / "drive", f"127.0.0.1:{port}", clients, seconds, body, waiting, mix]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"error: {done.stderr.strip()}")
     return json.loads(done.stdout)
 
 
-def pgbench(folder, seconds, body):
-    script = pathlib.Path(folder) / "round.sql"
-    script.write_text(POOL_ROUND.format(body=body))
-    program = next(iter(sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/pgbench"))), None) or shutil.which("pgbench")
-    command = [program, "-h", folder, "-U", "krarup", "-n", "-M", "prepared", "-c", "20", "-j", "1", "-T", str(seconds), "-f", str(script), "postgres"]
-    said = subprocess.run([str(word) for word in command], capture_output=True, text=True).stdout
-    rounds = next((float(line.split()[2]) for line in said.splitlines() if line.startswith("tps")), None)
-    if rounds is None:
-        sys.exit("error: pgbench gave no figure")
-    return {"requests_per_second": 3 * rounds, "messages_per_second": rounds}
+def broker(mode, store):
+    port = free_port()
+    command = [str(RELEASE / "krarup"), "broker", "--listen", f"127.0.0.1:{port}", "--memory", "4GiB", "--store", store]
+    return Server(command + ["--mode", mode] if mode else command, port)
+
+
+def filled(cluster, mode, name, mix, flags, waiting):
+    """A broker before a database in which so many messages wait."""
+    store = cluster.database(name)
+    # It makes the tables.
+    first = broker(mode, store)
+    if mix == "five":
+        drive(first.port, 1, 0, flags.body, 0, mix)
+    first.stop()
+    fill = WAITING[mix].format(body=flags.body, waiting=waiting)
+    subprocess.run(cluster.psql(name, fill, f"UPDATE krarup.owner SET next_id = {waiting + 1}", "VACUUM ANALYZE krarup.message"), check=True)
+    return broker(mode, store)
+
+
+def middle(runs, key="requests_per_second"):
+    return statistics.median(run[key] for run in runs)
+
+
+def jobs(flags, cluster, folder):
+    """put, reserve, delete: each side's runs by the number of clients, and those of the pool."""
+    subprocess.run(cluster.psql("postgres", "CREATE DATABASE pool"), check=True)
+    subprocess.run(cluster.psql("pool", POOL_SCHEMA.format(body=flags.body, waiting=flags.waiting)), check=True)
+    sides = {f"krarup, {mode}": filled(cluster, mode, f"jobs_{mode}", "jobs", flags, flags.waiting) for mode in MODES}
+    others = len(sides)
+    sides["krarup, memory"] = broker(None, "memory")
+    beanstalkd = shutil.which(os.environ.get("BEANSTALKD", "beanstalkd"))
+    if beanstalkd and not flags.slow_disk:
+        for name, more in [("beanstalkd, fsync per write", "-f0"), ("beanstalkd, fsync every 50 ms", "-f50")]:
+            port, log = free_port(), pathlib.Path(folder) / f"binlog{more}"
+            log.mkdir()
+            sides[name] = Server([beanstalkd, "-l", "127.0.0.1", "-p", str(port), "-b", str(log), more], port)
+    elif not beanstalkd:
+        print("beanstalkd is not there: BEANSTALKD=/path/to/beanstalkd names one", file=sys.stderr)
+    clients = [int(one) for one in flags.clients.split(",")]
+    try:
+        for server in list(sides.values())[others:]:
+            drive(server.port, 1, 0, flags.body, flags.waiting)
+        found, pool = {name: {count: [] for count in clients} for name in sides}, []
+        for _ in range(flags.rounds):
+            for count in clients:
+                for name, server in sides.items():
+                    found[name][count].append(drive(server.port, count, flags.seconds, flags.body))
+                pool.append(cluster.pgbench(flags.seconds, flags.body))
+    finally:
+        for server in sides.values():
+            server.stop()
+    base = middle(pool)
+    print(f"put, reserve, delete; a pool of 20, one statement per request: {base:,.0f} requests/s (median of {len(pool)})\n")
+    print("| server | clients | requests/s | over the pool | put p50 ms | put p99 ms |\n|---|---|---|---|---|---|")
+    for name, by_count in found.items():
+        for count, runs in by_count.items():
+            rate = middle(runs)
+            print(f"| {name} | {count} | {rate:,.0f} | {rate / base:.2f} | {middle(runs, 'put_p50_ms'):.2f} | {middle(runs, 'put_p99_ms'):.2f} |")
+    print(flush=True)
+    return {"pool": pool, "servers": found}
+
+
+def five(flags, cluster):
+    """The five operations, 120 clients, each mode in turn."""
+    sides = {mode: filled(cluster, mode, f"five_{mode}", "five", flags, flags.waiting) for mode in MODES}
+    found = {mode: [] for mode in MODES}
+    try:
+        for _ in range(flags.rounds):
+            for mode, server in sides.items():
+                found[mode].append(drive(server.port, 120, flags.seconds, flags.body, 0, "five"))
+    finally:
+        for server in sides.values():
+            server.stop()
+    base = middle(found["direct"])
+    print("send, pop, peek, peek by sender, list; 120 clients\n\n| mode | requests/s | over direct | list p99 ms |\n|---|---|---|---|")
+    for mode, runs in found.items():
+        print(f"| {mode} | {middle(runs):,.0f} | {middle(runs) / base:.2f} | {middle(runs, 'put_p99_ms'):.2f} |")
+    print(flush=True)
+    return found
+
+
+def held(flags, cluster):
+    """put, reserve, delete at 120 clients before and while somebody holds a snapshot."""
+    found = {}
+    print(f"while somebody holds a snapshot, for {flags.held} s; 120 clients\n\n| mode | before | first 5 s | last 5 s | last over before |\n|---|---|---|---|---|")
+    for mode in MODES:
+        name = f"held_{mode}"
+        server = filled(cluster, mode, name, "jobs", flags, 20_000)
+        try:
+            before = drive(server.port, 120, 5, flags.body)
+            hold = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM krarup.message; SELECT pg_sleep({flags.held + 60})"
+            holder = subprocess.Popen(cluster.psql(name, hold), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(1)
+            begun, runs = time.monotonic(), []
+            while time.monotonic() - begun < flags.held:
+                runs.append(drive(server.port, 120, 5, flags.body))
+            holder.terminate()
+            holder.wait()
+        finally:
+            server.stop()
+        first, last, base = (one["requests_per_second"] for one in (runs[0], runs[-1], before))
+        print(f"| {mode} | {base:,.0f} | {first:,.0f} | {last:,.0f} | {last / base:.2f} |", flush=True)
+        found[mode] = {"before": before, "while": runs}
+    print()
+    return found
 
 
 def main():
@@ -93,51 +253,27 @@ def main():
     flags.add_argument("--clients", default="10,120,1000")
     flags.add_argument("--waiting", type=int, default=300_000)
     flags.add_argument("--body", type=int, default=200)
+    flags.add_argument("--parts", default="jobs,five,held")
+    flags.add_argument("--held", type=int, default=60, help="how many seconds the snapshot is held")
+    flags.add_argument("--slow-disk", type=float, default=0, metavar="MS")
     flags.add_argument("--json")
     flags = flags.parse_args()
-    beanstalkd = shutil.which(os.environ.get("BEANSTALKD", "beanstalkd"))
-    krarup = str(RELEASE / "krarup")
     with tempfile.TemporaryDirectory(prefix="krarup-bench-") as folder:
         os.chmod(folder, 0o755)
-        cluster = f"{folder}/cluster"
-        sides = {}
-        port = free_port()
-        sides["krarup, PostgreSQL"] = Server([krarup, "broker", "--listen", f"127.0.0.1:{port}", "--memory", "4GiB", "--postgres-embedded", cluster], port)
-        port = free_port()
-        sides["krarup, memory"] = Server([krarup, "broker", "--listen", f"127.0.0.1:{port}", "--memory", "4GiB"], port)
-        if beanstalkd:
-            for name, more in [("beanstalkd, fsync per write", ["-f0"]), ("beanstalkd, fsync every 50 ms", ["-f50"])]:
-                port = free_port()
-                log = pathlib.Path(folder) / name.replace(" ", "-").replace(",", "")
-                log.mkdir()
-                sides[name] = Server([beanstalkd, "-l", "127.0.0.1", "-p", str(port), "-b", str(log), *more], port)
-        else:
-            print("beanstalkd is not there: BEANSTALKD=/path/to/beanstalkd names one", file=sys.stderr)
-        schema = POOL_SCHEMA.format(body=flags.body, waiting=flags.waiting)
-        subprocess.run(["psql", "-q", "-X", "-h", cluster, "-U", "krarup", "-d", "postgres", "-c", schema], check=True)
+        inside = pathlib.Path(folder) / "cluster"
+        inside.mkdir()
+        cluster = Cluster(str(inside), flags.slow_disk)
         try:
-            for server in sides.values():
-                drive(server.port, 1, 0, flags.body, flags.waiting)
-            clients = [int(one) for one in flags.clients.split(",")]
-            found = {name: {count: [] for count in clients} for name in sides}
-            pool = []
-            for _ in range(flags.rounds):
-                for count in clients:
-                    for name, server in sides.items():
-                        found[name][count].append(drive(server.port, count, flags.seconds, flags.body))
-                pool.append(pgbench(cluster, flags.seconds, flags.body))
+            parts = flags.parts.split(",")
+            found = {
+                "jobs": jobs(flags, cluster, folder) if "jobs" in parts else None,
+                "five": five(flags, cluster) if "five" in parts else None,
+                "held": held(flags, cluster) if "held" in parts else None,
+            }
         finally:
-            for name in reversed(sides):
-                sides[name].stop()
-    base = statistics.median(one["requests_per_second"] for one in pool)
-    print(f"a pool of 20, one statement per request: {base:,.0f} requests/s (median of {flags.rounds})\n")
-    print("| server | clients | requests/s | over the pool | messages/s | put p50 ms | put p99 ms |\n|---|---|---|---|---|---|---|")
-    for name, by_count in found.items():
-        for count, runs in by_count.items():
-            middle = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-            print(f"| {name} | {count} | {middle['requests_per_second']:,.0f} | {middle['requests_per_second'] / base:.2f} | {middle['messages_per_second']:,.0f} | {middle['put_p50_ms']:.2f} | {middle['put_p99_ms']:.2f} |")
+            cluster.stop()
     if flags.json:
-        pathlib.Path(flags.json).write_text(json.dumps({"pool": pool, "servers": found}, indent=2))
+        pathlib.Path(flags.json).write_text(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

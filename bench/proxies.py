@@ -47,8 +47,8 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def wait_for(port):
-    for _ in range(500):
+def wait_for(port, patience):
+    for _ in range(100 * patience):
         try:
             socket.create_connection(("127.0.0.1", port), 0.2).close()
             return
@@ -65,12 +65,13 @@ def cpu_seconds(pid):
 
 
 class Station:
-    """A process that is ended by its own handle."""
+    """A process that listens within `patience` seconds, and is ended by its own handle."""
 
-    def __init__(self, command, port):
+    def __init__(self, command, port, patience=5):
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.port = port
-        wait_for(port)
+        self.patience = patience
+        wait_for(port, patience)
 
     def cpu(self):
         return cpu_seconds(self.process.pid)
@@ -78,7 +79,7 @@ class Station:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(10)
+            self.process.wait(2 * self.patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

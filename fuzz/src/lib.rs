@@ -7,6 +7,7 @@ pub mod asked;
 pub mod forms;
 pub mod imports;
 pub mod proxied;
+pub mod queued;
 pub mod records;
 pub mod replies;
 pub mod requests;
@@ -18,7 +19,7 @@ use krarup_memcache::Parsed;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("requests", requests::check),
     ("replies", replies::check),
     ("sessions", sessions::check),
@@ -27,6 +28,7 @@ pub const TARGETS: [Target; 8] = [
     ("imports", imports::check),
     ("proxied", proxied::check),
     ("asked", asked::check),
+    ("queued", queued::check),
 ];
 
 /// How many cuts of one input are looked at; more would cost a fuzzer its speed.

@@ -56,6 +56,8 @@ pub fn check(trial: &Trial) -> Vec<Warning> {
             warnings.push(Warning::QueueLength { seen, by_law });
         }
     }
+    warnings.extend(workers_beyond(trial));
+    warnings.extend(machine(trial));
     warnings.extend(uneven(trial));
     warnings.extend(unsteady(trial));
     warnings
@@ -76,6 +78,26 @@ pub fn check_load(load: &[ProcessLoad], cores: u32) -> Vec<Warning> {
         warnings.push(Warning::MachineFull { busy, cores });
     }
     warnings
+}
+
+/// L = X W at the worker slots: nobody can hold more than there are.
+fn workers_beyond(trial: &Trial) -> Option<Warning> {
+    let middleware = trial.middleware.as_ref()?;
+    let workers = middleware.workers.filter(|workers| *workers > 0)?;
+    let time = middleware.response.mean - middleware.queue.mean;
+    let held = middleware.requests as f64 / trial.length * time;
+    (held > f64::from(workers) * (1.0 + INTERACTIVE)).then_some(Warning::WorkersBeyond { held, workers })
+}
+
+/// What the machine did meanwhile that was not the experiment.
+fn machine(trial: &Trial) -> Vec<Warning> {
+    let Some(machine) = &trial.machine else { return Vec::new() };
+    let disturbed = machine.disturbed.iter().map(|why| Warning::Disturbed { why: why.clone() });
+    let lost = machine
+        .lost
+        .iter()
+        .map(|(link, packets)| Warning::PacketsLost { link: link.clone(), packets: *packets });
+    disturbed.chain(lost).collect()
 }
 
 fn uneven(trial: &Trial) -> Option<Warning> {
@@ -103,7 +125,7 @@ fn unsteady(trial: &Trial) -> Option<Warning> {
 mod tests {
     use super::*;
     use crate::sweep::tests::steady_trial;
-    use crate::trial::ServerSide;
+    use crate::trial::{Machine, ServerSide};
 
     #[test]
     fn a_run_that_adds_up_has_no_warning() {
@@ -129,6 +151,36 @@ mod tests {
         let mut trial = steady_trial("read", 16, 20_000.0);
         trial.middleware.as_mut().unwrap().response.mean = 1.0;
         assert!(matches!(check(&trial)[..], [Warning::PartBeyondWhole { .. }]));
+    }
+
+    #[test]
+    fn more_workers_than_there_are_cannot_be_held() {
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        // X (R − queue time) at the middleware: 20,000/s for three quarters of 0.8 ms.
+        trial.middleware.as_mut().unwrap().workers = Some(12);
+        assert_eq!(check(&trial), []);
+        trial.middleware.as_mut().unwrap().workers = Some(8);
+        assert!(
+            matches!(check(&trial)[..], [Warning::WorkersBeyond { workers: 8, held }] if (held - 12.0).abs() < 0.01)
+        );
+    }
+
+    #[test]
+    fn what_others_did_to_the_machine_is_told() {
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        trial.machine = Some(Machine {
+            disturbed: Some("the machine was disturbed: other programs took 30 % of the processors".into()),
+            lost: vec![("here eth0".into(), 1_200)],
+            ..Machine::default()
+        });
+        let said: Vec<String> = check(&trial).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "The machine was disturbed: other programs took 30 % of the processors.",
+                "The link here eth0 threw 1,200 packets away."
+            ]
+        );
     }
 
     #[test]

@@ -3,16 +3,28 @@
 //! ```text
 //! Trial, Trial, …  ─▶ sweep::summarise ─▶ Results
 //!   what client, middleware,   │            cells: estimates with n and an interval
-//!   servers and processes      ├─ laws       warnings: what does not add up, and what to do
-//!   said of one run            └─ saturation verdicts: how far each workload goes, and what stops it
+//!   servers and processes      ├─ laws            warnings: what does not add up, and what to do
+//!   said of one run            ├─ steadiness      whether enough of the beginning was cut off
+//!                              ├─ saturation      verdicts: how far each workload goes, and what stops it
+//!                              ├─ configurations  the least that comes near to the most
+//!                              ├─ distribution    which law the response times look like
+//!                              └─ design          which factors matter, where it is a 2^k·r design
+//! Results, Results  ─▶ compare::compare  ─▶ Comparison
 //! ```
 //! Nothing here touches a file, a clock or a process. Times are in seconds, rates per second, shares from 0 to 1.
 
 #![forbid(unsafe_code)]
 
+pub mod anchor;
+pub mod compare;
+pub mod configurations;
+pub mod design;
+pub mod distribution;
 pub mod laws;
+pub mod predict;
 pub mod results;
 pub mod saturation;
+pub mod steadiness;
 pub mod sweep;
 pub mod trial;
 pub mod warning;

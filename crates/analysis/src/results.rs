@@ -4,8 +4,13 @@ use krarup_stats::{Interval, Summary, USUAL_LEVEL};
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
+use crate::anchor::Anchor;
+use crate::configurations::Configuration;
+use crate::design::Study;
+use crate::distribution::Shape;
+use crate::predict::Prediction;
 use crate::saturation::Verdict;
-use crate::trial::{ClientWindow, Histogram, Levels, MiddlewareWindow, Station};
+use crate::trial::{ClientWindow, Histogram, Levels, Link, Machine, MiddlewareWindow, Station};
 use crate::warning::Concern;
 
 /// Everything a report is made from.
@@ -21,6 +26,21 @@ pub struct Results {
     pub verdicts: Vec<Verdict>,
     /// What does not add up.
     pub concerns: Vec<Concern>,
+    /// For each mix the highest throughput, and the least that comes near to it.
+    #[serde(default)]
+    pub configurations: Vec<Configuration>,
+    /// Which law the response times look like at each workload's limit, where they are known in full.
+    #[serde(default)]
+    pub shapes: Vec<Shape>,
+    /// Which factors matter, where the experiment is a 2^k·r design.
+    #[serde(default)]
+    pub studies: Vec<Study>,
+    /// One cell repeated through the run, where one was.
+    #[serde(default)]
+    pub anchor: Option<Anchor>,
+    /// What a model calibrated on some cells says of the others; empty where nobody asked.
+    #[serde(default)]
+    pub predictions: Vec<Prediction>,
 }
 
 /// Where the trials ran and with what. Words as they were found; empty where nothing was.
@@ -83,6 +103,9 @@ pub struct TimeQuantities {
 pub struct Cell {
     /// Which.
     pub levels: Levels,
+    /// Think time Z of the clients.
+    #[serde(default)]
+    pub think: Seconds,
     /// Throughput X: requests answered per second, as the clients counted them.
     pub throughput: Quantity,
     /// Response time R at the clients.
@@ -99,12 +122,24 @@ pub struct Cell {
     pub servers: Vec<ServerShare>,
     /// Mean utilization of the processes taking part.
     pub load: Vec<ProcessLoad>,
+    /// Mean use of the hosts' links, where they have any.
+    #[serde(default)]
+    pub links: Vec<Link>,
     /// The repetitions one by one.
     pub repetitions: Vec<Repetition>,
     /// The first repetition, window by window.
     pub run: Run,
     /// Response times at the clients, all repetitions.
     pub histogram: Histogram,
+    /// The level of every factor of the experiment.
+    #[serde(default)]
+    pub factors: Vec<(String, String)>,
+    /// The mean of the repetitions' quantiles of the response time, at [`crate::distribution::share_of`]; empty where one is not known in full.
+    #[serde(default)]
+    pub quantiles: Vec<Seconds>,
+    /// The machine, the mean over the repetitions in which it was watched.
+    #[serde(default)]
+    pub machine: Option<Machine>,
 }
 
 /// A cell as the middleware saw it.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::laws::FULL;
 use crate::results::{Cell, ProcessLoad, Quantity};
-use crate::trial::{Levels, Station};
+use crate::trial::{Levels, Link, Station};
 
 /// A rate within this share of the highest counts as the highest.
 const NEAR: f64 = 0.95;
@@ -29,6 +29,101 @@ pub struct Verdict {
     pub bottleneck: Bottleneck,
     /// Where the response time goes there, largest part first; empty where the middleware was not asked.
     pub parts: Vec<(Part, f64)>,
+    /// How much of it can be used; none where nothing was answered.
+    #[serde(default)]
+    pub usable: Option<Usable>,
+}
+
+/// The most clients that are still served well: beyond, requests wait more than they are served.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Usable {
+    /// The cell.
+    pub at: Levels,
+    /// Its throughput.
+    pub throughput: f64,
+    /// Its mean response time.
+    pub response: Seconds,
+    /// What goes wrong at the next cell.
+    pub reason: Reason,
+}
+
+/// Why more clients than these are too many.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The response time is more than twice that of the fewest clients: more than half of it is waiting for others.
+    Response {
+        /// How many clients that is.
+        clients: u32,
+        /// How many times longer.
+        times: f64,
+    },
+    /// More requests wait in the middleware's queue than workers serve.
+    Queue {
+        /// How many clients that is.
+        clients: u32,
+        /// Mean queue length.
+        length: f64,
+        /// Workers.
+        workers: u32,
+    },
+    /// Nothing yet: no more clients were tried.
+    NotReached,
+}
+
+/// A response time of more than so many times the shortest is mostly waiting.
+const LONG: f64 = 2.0;
+
+/// The last cell before the first in which requests wait more than they are served. The cells of one workload, clients rising.
+pub fn usable(cells: &[&Cell]) -> Option<Usable> {
+    let least = cells.first()?.response.mean.value;
+    let wrong = |cell: &Cell| {
+        let clients = cell.levels.clients;
+        let middleware = cell.middleware.as_ref();
+        let queue =
+            middleware.and_then(|m| Some((m.queue_length?.value, m.workers.filter(|workers| *workers > 0)?)));
+        let times = cell.response.mean.value / least;
+        match queue {
+            Some((length, workers)) if length > f64::from(workers) => {
+                Some(Reason::Queue { clients, length, workers })
+            }
+            _ if times > LONG && times.is_finite() => Some(Reason::Response { clients, times }),
+            _ => None,
+        }
+    };
+    let mut last = *cells.first().filter(|cell| cell.throughput.value > 0.0)?;
+    let mut reason = Reason::NotReached;
+    for cell in &cells[1..] {
+        if let Some(found) = wrong(cell) {
+            reason = found;
+            break;
+        }
+        last = cell;
+    }
+    let (throughput, response) = (last.throughput.value, last.response.mean.value);
+    Some(Usable { at: last.levels.clone(), throughput, response, reason })
+}
+
+impl fmt::Display for Usable {
+    /// A sentence: up to where it is used well, and what it is that goes wrong then.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rate, clients) = (text::count(self.throughput.round()), self.at.clients);
+        let noun = if clients == 1 { "client" } else { "clients" };
+        write!(f, "It is used well up to {clients} {noun} ({rate} requests per second): ")?;
+        match self.reason {
+            Reason::Response { clients, times } => write!(
+                f,
+                "with {clients}, requests take {} times as long as with the fewest.",
+                text::three_digits(times)
+            ),
+            Reason::Queue { clients, length, workers } => write!(
+                f,
+                "with {clients}, {} requests wait on average for {workers} workers.",
+                text::three_digits(length)
+            ),
+            Reason::NotReached => write!(f, "more were not tried."),
+        }
+    }
 }
 
 /// Whether a sweep reached the highest rate.
@@ -64,6 +159,8 @@ impl Saturation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
+    /// A host sends as much as its link carries.
+    Link(Link),
     /// A process uses all the processors it can use.
     Process(ProcessLoad),
     /// All processors of the machine are busy, though no process uses all it could.
@@ -157,11 +254,22 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
         saturation,
         bottleneck: bottleneck(at, cores, shares.first()),
         parts: shares,
+        usable: usable(cells),
     })
 }
 
-/// A full process explains a full machine and full workers, a full machine explains full workers: in this order.
+/// From this utilization on a link is full: the rest is gaps between windows of TCP.
+const FULL_LINK: f64 = 0.95;
+
+/// A full link is a limit in itself. A full process explains a full machine and full workers, a full machine explains full workers: in
+/// this order.
 fn bottleneck(cell: &Cell, cores: u32, largest: Option<&(Part, f64)>) -> Bottleneck {
+    let by_link = |one: &&Link, other: &&Link| one.utilization().total_cmp(&other.utilization());
+    if let Some(link) = cell.links.iter().max_by(by_link)
+        && link.utilization() >= FULL_LINK
+    {
+        return Bottleneck::Link(link.clone());
+    }
     let by_use = |one: &&ProcessLoad, other: &&ProcessLoad| one.utilization().total_cmp(&other.utilization());
     if let Some(process) = cell.load.iter().max_by(by_use)
         && process.utilization() >= FULL
@@ -198,6 +306,9 @@ impl fmt::Display for Verdict {
         let (response, p99) = (text::duration(self.response), text::duration(self.p99));
         write!(f, " with {clients} {noun}, response time {response} (p99 {p99}).")?;
         write!(f, "{} {}", self.saturation, self.bottleneck)?;
+        if let Some(usable) = self.usable.as_ref().filter(|_| self.saturation != Saturation::Unknown) {
+            write!(f, " {usable}")?;
+        }
         if let [first, rest @ ..] = &self.parts[..] {
             write!(f, " Of the response time {} is {}", percent(first.1), first.0.name())?;
             for (part, share) in rest.iter().filter(|(_, share)| *share >= 0.005) {
@@ -247,6 +358,21 @@ impl fmt::Display for Bottleneck {
             format!("{busy} of the {cores} {noun} it can")
         };
         match self {
+            Self::Link(link) => {
+                let host = match link.station {
+                    Station::Clients => "the load generator on",
+                    Station::Middleware => "the middleware on",
+                    Station::Server => "the server on",
+                };
+                let mbit = |bits: f64| text::three_digits(bits / 1e6);
+                write!(
+                    f,
+                    "The bottleneck is the link of {host} {}: it sends {} of the {} Mbit/s it carries, headers included.",
+                    link.name,
+                    mbit(link.sent),
+                    mbit(link.bandwidth)
+                )
+            }
             Self::Process(process) => {
                 write!(f, "The bottleneck is {}: it uses {}.", name(process), of(process))
             }
@@ -277,6 +403,7 @@ impl Bottleneck {
     /// In two or three words: for a table, or a large number's label.
     pub fn short(&self) -> String {
         match self {
+            Self::Link(link) => format!("link of {}", link.name),
             Self::Process(process) => match process.station {
                 Station::Clients => "load generator".into(),
                 Station::Middleware => "middleware".into(),
@@ -346,6 +473,35 @@ mod tests {
         let environment = Environment { cores: 2, ..Environment::default() };
         let results = summarise("test", environment, &[trial]).unwrap();
         assert_eq!(results.verdicts[0].bottleneck.short(), "all 2 processors");
+    }
+
+    #[test]
+    fn a_full_link_is_named_before_whoever_waits_for_it() {
+        let mut trial = steady_trial("read-only", 16, 2_918.0);
+        let link = |name: &str, station, sent| Link { station, name: name.into(), bandwidth: 101e6, sent };
+        let process = |busy: f64| ProcessCpu {
+            station: Station::Middleware,
+            name: "proxy".into(),
+            busy: busy * trial.length,
+            cores: 1.0,
+        };
+        trial.cpu = vec![process(0.97)];
+        trial.links = vec![
+            link("c1", Station::Clients, 3e6),
+            link("s1", Station::Server, 100.6e6),
+            link("s2", Station::Server, 5e6),
+        ];
+        let results = summarise("test", Environment::default(), &[trial.clone()]).unwrap();
+        let verdict = &results.verdicts[0];
+        assert_eq!(verdict.bottleneck.short(), "link of s1");
+        assert!(
+            verdict.to_string().contains("the link of the server on s1: it sends 101 of the 101 Mbit/s"),
+            "{verdict}"
+        );
+        // Half full, it waits for others.
+        trial.links[1].sent = 50e6;
+        let results = summarise("test", Environment::default(), &[trial]).unwrap();
+        assert!(matches!(results.verdicts[0].bottleneck, Bottleneck::Process(_)));
     }
 
     #[test]

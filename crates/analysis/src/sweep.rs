@@ -4,14 +4,14 @@ use std::fmt;
 
 use krarup_stats::StatsError;
 
-use crate::laws;
+use crate::distribution::QUANTILES;
 use crate::results::{
     Cell, Environment, MiddlewareCell, ProcessLoad, Quantity, Repetition, Results, Run, ServerShare,
     TimeQuantities,
 };
-use crate::saturation;
-use crate::trial::{Histogram, Levels, MiddlewareSide, Times, Trial};
+use crate::trial::{Histogram, Levels, Link, Machine, MiddlewareSide, Times, Trial};
 use crate::warning::{Concern, Warning};
+use crate::{configurations, design, distribution, laws, saturation, steadiness};
 
 /// Why trials give no results.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +82,11 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
         cells: Vec::new(),
         verdicts: Vec::new(),
         concerns: Vec::new(),
+        configurations: Vec::new(),
+        shapes: Vec::new(),
+        studies: Vec::new(),
+        anchor: None,
+        predictions: Vec::new(),
     };
     for workload in workloads {
         let of_workload = || trials.iter().filter(|trial| trial.levels.workload == workload);
@@ -106,6 +111,10 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
     if results.cells.iter().all(|cell| cell.repetitions.len() == 1) {
         results.concerns.push(Concern { levels: None, warning: Warning::OneRepetition });
     }
+    results.configurations = configurations::configurations(&results);
+    let limits = results.verdicts.iter().filter_map(|verdict| results.cell(&verdict.at));
+    results.shapes = limits.filter_map(distribution::shape).collect();
+    results.studies = design::studies(&results);
     Ok(results)
 }
 
@@ -123,6 +132,10 @@ fn valid(trial: &Trial) -> Result<(), SweepError> {
     check(length(trial.length), "the measured length is not above 0 s")?;
     check(time(trial.think), "the think time is not a length of time")?;
     check(client.response.all_finite(), "a response time of the clients is not a length of time")?;
+    check(
+        client.quantiles.iter().all(|value| time(*value)),
+        "a quantile of the clients is not a length of time",
+    )?;
     check(client.histogram.is_usable(), "the histogram's buckets do not rise, or have no width")?;
     let windows = client.windows.iter();
     check(
@@ -136,6 +149,10 @@ fn valid(trial: &Trial) -> Result<(), SweepError> {
     check(
         trial.cpu.iter().all(|process| time(process.busy) && time(process.cores)),
         "a process's processor time or number of processors is no number from 0 up",
+    )?;
+    check(
+        trial.links.iter().all(|link| length(link.bandwidth) && time(link.sent)),
+        "a link has no bandwidth, or what it sent is no number from 0 up",
     )?;
     let Some(middleware) = &trial.middleware else { return Ok(()) };
     let times = [middleware.response, middleware.queue, middleware.server, middleware.own];
@@ -165,7 +182,8 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
     let responses: Vec<f64> = trials[0].client.windows.iter().filter_map(|window| window.response).collect();
 
     let mut warnings: Vec<Warning> = Vec::new();
-    for warning in trials.iter().flat_map(|trial| laws::check(trial)) {
+    let checks = |trial: &&Trial| [laws::check(trial), steadiness::check(trial)].concat();
+    for warning in trials.iter().flat_map(checks) {
         // Repetitions repeat their troubles: each kind is told once, by its first.
         let told = |other: &Warning| std::mem::discriminant(other) == std::mem::discriminant(&warning);
         if !warnings.iter().any(told) {
@@ -193,6 +211,7 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
         .fold((0, 0), |(hits, misses), trial| (hits + trial.client.hits, misses + trial.client.misses));
     let cell = Cell {
         levels: levels.clone(),
+        think: trials[0].think,
         throughput: estimates.of("throughput", &throughputs, &rates)?,
         response: estimates.times(
             "response time",
@@ -205,6 +224,7 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
         errors: trials.iter().map(|trial| trial.client.errors).sum(),
         servers: servers(trials),
         load,
+        links: links(trials),
         repetitions: trials
             .iter()
             .map(|trial| Repetition {
@@ -220,6 +240,9 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
             middleware: trials[0].middleware.as_ref().map(|m| m.windows.clone()).unwrap_or_default(),
         },
         histogram,
+        factors: trials[0].factors.clone(),
+        quantiles: quantiles(trials),
+        machine: machine(trials),
     };
     Ok((cell, warnings))
 }
@@ -293,6 +316,49 @@ fn load(trials: &[&Trial]) -> Vec<ProcessLoad> {
         }
     }
     load.into_iter().map(|(process, runs)| ProcessLoad { busy: process.busy / runs, ..process }).collect()
+}
+
+/// The mean use of each link, over the repetitions that knew it.
+fn links(trials: &[&Trial]) -> Vec<Link> {
+    let mut links: Vec<(Link, f64)> = Vec::new();
+    for link in trials.iter().flat_map(|trial| &trial.links) {
+        if let Some((known, runs)) = links.iter_mut().find(|(known, _)| known.name == link.name) {
+            known.sent += link.sent;
+            *runs += 1.0;
+        } else {
+            links.push((link.clone(), 1.0));
+        }
+    }
+    links.into_iter().map(|(link, runs)| Link { sent: link.sent / runs, ..link }).collect()
+}
+
+/// The mean of each quantile; none where a run does not have them all.
+fn quantiles(trials: &[&Trial]) -> Vec<f64> {
+    if trials.iter().any(|trial| trial.client.quantiles.len() != QUANTILES) {
+        return Vec::new();
+    }
+    let mean = |place: usize| {
+        trials.iter().map(|trial| trial.client.quantiles[place]).sum::<f64>() / trials.len() as f64
+    };
+    (0..QUANTILES).map(mean).collect()
+}
+
+/// The mean over the runs in which the machine was watched.
+fn machine(trials: &[&Trial]) -> Option<Machine> {
+    let watched: Vec<&Machine> = trials.iter().filter_map(|trial| trial.machine.as_ref()).collect();
+    let mean =
+        |of: fn(&Machine) -> f64| watched.iter().map(|one| of(one)).sum::<f64>() / watched.len() as f64;
+    Some(Machine {
+        cores: watched.first()?.cores,
+        own: mean(|one| one.own),
+        foreign: mean(|one| one.foreign),
+        kernel: mean(|one| one.kernel),
+        steal: mean(|one| one.steal),
+        run_queue: mean(|one| one.run_queue),
+        switches: mean(|one| one.switches),
+        lost: watched.iter().flat_map(|one| one.lost.clone()).collect(),
+        disturbed: watched.iter().find_map(|one| one.disturbed.clone()),
+    })
 }
 
 fn servers(trials: &[&Trial]) -> Vec<ServerShare> {
@@ -391,6 +457,9 @@ pub(crate) mod tests {
                 ServerSide { name: "127.0.0.1:21212".into(), requests: completed / 2, errors: 0 },
             ],
             cpu: Vec::new(),
+            links: Vec::new(),
+            factors: Vec::new(),
+            machine: None,
         }
     }
 

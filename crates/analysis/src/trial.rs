@@ -33,6 +33,58 @@ pub struct Trial {
     pub servers: Vec<ServerSide>,
     /// Processor time of the processes taking part, as far as known.
     pub cpu: Vec<ProcessCpu>,
+    /// The links of the hosts taking part, where they have any.
+    #[serde(default)]
+    pub links: Vec<Link>,
+    /// The level of every factor of the experiment.
+    #[serde(default)]
+    pub factors: Vec<(String, String)>,
+    /// The machine meanwhile, where it was watched.
+    #[serde(default)]
+    pub machine: Option<Machine>,
+}
+
+/// A host's link, and what went over it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// Whose host it is.
+    pub station: Station,
+    /// Which one: `s1` is that of the first server.
+    pub name: String,
+    /// Bits per second that it carries, headers included; above 0.
+    pub bandwidth: f64,
+    /// Bits per second that were sent over it, headers included.
+    pub sent: f64,
+}
+
+impl Link {
+    /// Utilization U: the share of the bandwidth that was used.
+    pub fn utilization(&self) -> f64 {
+        if self.bandwidth > 0.0 { self.sent / self.bandwidth } else { 0.0 }
+    }
+}
+
+/// What a machine did while a run was measured. Processors kept busy are means over the time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Processors it has.
+    pub cores: u32,
+    /// Kept busy by the experiment's own programs.
+    pub own: f64,
+    /// Kept busy by other programs.
+    pub foreign: f64,
+    /// Kept busy by the kernel's own threads and interrupts.
+    pub kernel: f64,
+    /// Taken away by the machine's host.
+    pub steal: f64,
+    /// Threads that ran or were ready to.
+    pub run_queue: f64,
+    /// Changes of threads per second.
+    pub switches: f64,
+    /// Packets that links threw away, with the link's name.
+    pub lost: Vec<(String, u64)>,
+    /// Why the run is marked as disturbed; none where it is not.
+    pub disturbed: Option<String>,
 }
 
 /// Mean and percentiles of one kind of time.
@@ -65,6 +117,9 @@ pub struct ClientSide {
     pub windows: Vec<ClientWindow>,
     /// Response times in equal buckets.
     pub histogram: Histogram,
+    /// Quantiles of the response time at [`crate::distribution::share_of`]; empty where the distribution is not known in full.
+    #[serde(default)]
+    pub quantiles: Vec<Seconds>,
 }
 
 /// The clients in one window.

@@ -81,6 +81,39 @@ pub enum Warning {
         /// Coefficient of variation of the windows' throughput.
         variation: f64,
     },
+    /// More workers were held than there are: Little's law at the worker slots.
+    WorkersBeyond {
+        /// X · (response − queue time) at the middleware.
+        held: f64,
+        /// How many there are.
+        workers: u32,
+    },
+    /// The beginning of the run is unlike the rest: more of it should have been cut off.
+    WarmUpLeft {
+        /// How much of it is unlike the rest.
+        seconds: Seconds,
+        /// Of how much.
+        of: Seconds,
+    },
+    /// The rate rose or fell all through the run.
+    Drifts {
+        /// From first to last, as a share of the mean.
+        share: f64,
+        /// Probability of so much order by chance.
+        p_value: f64,
+    },
+    /// Others used the machine while it was measured.
+    Disturbed {
+        /// What was seen.
+        why: String,
+    },
+    /// A link threw packets away.
+    PacketsLost {
+        /// Which.
+        link: String,
+        /// How many.
+        packets: u64,
+    },
     /// Servers that should be alike got different numbers of requests.
     UnevenServers {
         /// The server with the largest share, and the share.
@@ -92,6 +125,27 @@ pub enum Warning {
     DifferentBuckets,
     /// No cell was repeated.
     OneRepetition,
+    /// Whole repetitions were left out, because the anchor beside them disagrees with the others.
+    NotPooled {
+        /// Which, from 0.
+        blocks: Vec<u32>,
+        /// By how much anchors may differ, as a share.
+        within: f64,
+    },
+    /// Runs of the anchor differ within repetitions that were kept.
+    AnchorScatters {
+        /// Its lowest throughput.
+        least: f64,
+        /// Its highest.
+        most: f64,
+    },
+    /// The anchor changed steadily over the whole run.
+    Drift {
+        /// By which share of its throughput, from the first run to the last.
+        change: f64,
+        /// Half of the 95 % interval.
+        half: f64,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -153,6 +207,32 @@ impl fmt::Display for Warning {
                 "Throughput varied by {} % from window to window (coefficient of variation).",
                 percent(*variation)
             ),
+            Self::WorkersBeyond { held, workers } => write!(
+                f,
+                "{} of {workers} workers were held on average (Little's law).",
+                text::three_digits(*held)
+            ),
+            Self::WarmUpLeft { seconds, of } => write!(
+                f,
+                "The first {} of {} are unlike the rest (MSER): they still belong to the warm-up.",
+                text::duration(*seconds),
+                text::duration(*of)
+            ),
+            Self::Drifts { share, p_value } => write!(
+                f,
+                "Throughput {} by {} % from the first second to the last (Mann and Kendall, p = {p_value:.3}).",
+                if *share > 0.0 { "rose" } else { "fell" },
+                percent(share.abs())
+            ),
+            Self::Disturbed { why } => {
+                let mut letters = why.chars();
+                let first =
+                    letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+                write!(f, "{first}{}.", letters.as_str())
+            }
+            Self::PacketsLost { link, packets } => {
+                write!(f, "The link {link} threw {} packets away.", text::count(*packets as f64))
+            }
             Self::UnevenServers { most, least } => write!(
                 f,
                 "{} got {} % of the requests, {} only {} %.",
@@ -173,6 +253,27 @@ impl fmt::Display for Warning {
                     "Every cell ran once: intervals come from the windows of that run and say nothing about another."
                 )
             }
+            Self::NotPooled { blocks, within } => {
+                let names: Vec<String> = blocks.iter().map(|block| (block + 1).to_string()).collect();
+                write!(
+                    f,
+                    "The runs of repetition {} are in no figure: the anchor beside them differs by more than {} % from the others.",
+                    names.join(", "),
+                    percent(*within)
+                )
+            }
+            Self::AnchorScatters { least, most } => write!(
+                f,
+                "The anchor, the same configuration each time, gave from {} to {} requests per second.",
+                text::count(least.round()),
+                text::count(most.round())
+            ),
+            Self::Drift { change, half } => write!(
+                f,
+                "The anchor's throughput changed by {:+.1} % (± {} %) from the first trial to the last.",
+                change * 100.0,
+                percent(*half)
+            ),
         }
     }
 }
@@ -206,9 +307,31 @@ impl Warning {
                 "Read the limit as the machine's; give the clients their own machine to see the middleware's."
             }
             Self::Unsteady { .. } => "Measure longer, cut more warm-up, and see the run over time.",
+            Self::WorkersBeyond { .. } => {
+                "Check that both measured the same span; do not read the workers' share from this cell."
+            }
+            Self::WarmUpLeft { .. } => "Give the spec a longer warm-up, and run these cells again.",
+            Self::Drifts { .. } => {
+                "Look for what changes with time: a cache that fills, memory, a neighbour, heat; measure longer."
+            }
+            Self::Disturbed { .. } => {
+                "Run it on a quiet machine, or ask for one: gates = [\"foreign_cpu < 10 %\"]."
+            }
+            Self::PacketsLost { .. } => {
+                "Expect repeats after some 200 ms in the slowest requests; look at the link's queue and rate."
+            }
             Self::UnevenServers { .. } => "Check the routing, and whether a server was down.",
             Self::DifferentBuckets => "Use one bucket width for all repetitions.",
             Self::OneRepetition => "Repeat each cell three times or more.",
+            Self::NotPooled { .. } => {
+                "Find out what else the machine did then; remove these trials and run again to have them measured anew."
+            }
+            Self::AnchorScatters { .. } => {
+                "Differences between cells below this one say nothing: measure longer, or on a machine with nothing else to do."
+            }
+            Self::Drift { .. } => {
+                "The order of the trials is random, so no cell is favoured, but intervals hold the drift: find its cause."
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
-//! Drives a server of beanstalkd's protocol as fast as it answers: each client puts a message, reserves one, deletes it, and begins anew.
+//! Drives a server of beanstalkd's protocol as fast as it answers, each client asking one thing after the other, round and round.
 //!
 //! ```text
-//! drive ADDRESS CLIENTS SECONDS [BODY-BYTES [WAITING]]
+//! drive ADDRESS CLIENTS SECONDS [BODY-BYTES [WAITING [MIX]]]
 //! ```
 //!
-//! With WAITING, so many messages are put first and stay. Prints one line of JSON. `bench/broker.py` compares servers with it.
+//! MIX `jobs`: put, reserve, delete. `five`: send, pop, peek, peek by sender, list the queues that hold something for me; half of the messages
+//! are for one receiver. With WAITING, so many messages are put first and stay. Prints one line of JSON. `bench/broker.py` compares servers
+//! with it.
 
 #![allow(
     clippy::print_stdout,
@@ -24,17 +26,52 @@ const TUBES: usize = 100;
 /// What is not counted, at the beginning.
 const WARM_UP: Duration = Duration::from_secs(1);
 
+/// What is asked in one round.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Put,
-    Reserve,
-    Delete,
+enum Mix {
+    Jobs,
+    Five,
 }
+
+impl Mix {
+    const fn length(self) -> usize {
+        match self {
+            Self::Jobs => 3,
+            Self::Five => 5,
+        }
+    }
+
+    /// One step of a client's rounds.
+    fn write(self, client: &Client, body: &str, out: &mut Vec<u8>) {
+        let (step, round) = (client.step % self.length(), client.step / self.length());
+        let (tube, peer) = ((client.place + round) % TUBES, (client.place + 1 + round) % RECEIVERS);
+        match (self, step) {
+            (Self::Jobs, 0) => write!(out, "put 1024 0 120 {}\r\n{body}\r\n", body.len()),
+            (Self::Jobs, 1) => write!(out, "reserve\r\n"),
+            (Self::Jobs, _) => write!(out, "delete {}\r\n", client.id),
+            (Self::Five, 0) if round.is_multiple_of(2) => {
+                write!(out, "send t{tube} - {}\r\n{body}\r\n", body.len())
+            }
+            (Self::Five, 0) => write!(out, "send t{tube} c{peer} {}\r\n{body}\r\n", body.len()),
+            (Self::Five, 1) => write!(out, "pop-tube t{tube}\r\n"),
+            (Self::Five, 2) => write!(out, "peek-tube t{tube}\r\n"),
+            (Self::Five, 3) => write!(out, "peek-sender c{peer}\r\n"),
+            (Self::Five, _) => write!(out, "list-tubes-for-me\r\n"),
+        }
+        .unwrap();
+    }
+}
+
+/// Clients that messages may be for.
+const RECEIVERS: usize = 120;
 
 struct Client {
     stream: TcpStream,
     inbox: Vec<u8>,
-    stage: Stage,
+    place: usize,
+    step: usize,
+    /// Of the message in the last answer.
+    id: u64,
     sent: Instant,
 }
 
@@ -45,40 +82,75 @@ fn main() {
     let address: SocketAddr = arguments[0].parse().unwrap();
     let (clients, seconds) = (number(1, 10), number(2, 5));
     let body = "x".repeat(number(3, 200));
-    let put = format!("put 1024 0 120 {}\r\n{body}\r\n", body.len()).into_bytes();
-    lay_down(address, number(4, 0), &put);
-    drive(address, clients, Duration::from_secs(seconds as u64), &put);
+    let mix = match arguments.get(5).map_or("jobs", String::as_str) {
+        "jobs" => Mix::Jobs,
+        "five" => Mix::Five,
+        other => panic!("`{other}` is neither jobs nor five"),
+    };
+    lay_down(address, number(4, 0), mix, &body);
+    drive(address, clients, Duration::from_secs(seconds as u64), mix, &body);
 }
 
 /// Puts messages that stay, many at a time.
-fn lay_down(address: SocketAddr, messages: usize, put: &[u8]) {
+fn lay_down(address: SocketAddr, messages: usize, mix: Mix, body: &str) {
     const AT_ONCE: usize = 500;
-    let stream = Blocking::connect(address).unwrap();
-    let (mut answers, mut stream) = (BufReader::new(stream.try_clone().unwrap()), stream);
-    let mut line = String::new();
+    let mut stream = Blocking::connect(address).unwrap();
+    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    let mut ask = |said: &str, answered: usize| {
+        stream.write_all(said.as_bytes()).unwrap();
+        for _ in 0..answered {
+            let mut line = String::new();
+            answers.read_line(&mut line).unwrap();
+            let good = ["INSERTED", "USING", "REGISTERED", "EXISTS", "CREATED", "LOGGED_IN"];
+            assert!(good.iter().any(|word| line.starts_with(word)), "{line}");
+        }
+    };
+    if mix == Mix::Five {
+        for place in 0..RECEIVERS {
+            ask(&format!("register c{place}\r\n"), 1);
+        }
+        for place in 0..TUBES {
+            ask(&format!("create-tube t{place}\r\n"), 1);
+        }
+    }
     let mut done = 0;
     while done < messages {
-        let some = AT_ONCE.min(messages - done);
-        stream.write_all(format!("use t{}\r\n", done / AT_ONCE % TUBES).as_bytes()).unwrap();
-        stream.write_all(&put.repeat(some)).unwrap();
-        for _ in 0..=some {
-            line.clear();
-            answers.read_line(&mut line).unwrap();
-            assert!(line.starts_with("INSERTED") || line.starts_with("USING"), "{line}");
+        let (some, turn) = (AT_ONCE.min(messages - done), done / AT_ONCE);
+        if mix == Mix::Five {
+            ask(&format!("login c{}\r\n", turn % RECEIVERS), 1);
+        } else {
+            ask(&format!("use t{}\r\n", turn % TUBES), 1);
         }
+        let mut said = String::new();
+        for place in 0..some {
+            let length = body.len();
+            said += &match (mix, place % 2) {
+                (Mix::Jobs, _) => format!("put 1024 0 120 {length}\r\n{body}\r\n"),
+                (Mix::Five, 0) => format!("send t{} - {length}\r\n{body}\r\n", (turn + place) % TUBES),
+                (Mix::Five, _) => {
+                    let receiver = (done + place) / 2 % RECEIVERS;
+                    format!("send t{} c{receiver} {length}\r\n{body}\r\n", (turn + place) % TUBES)
+                }
+            };
+        }
+        ask(&said, some);
         done += some;
     }
 }
 
-fn drive(address: SocketAddr, clients: usize, length: Duration, put: &[u8]) {
+fn drive(address: SocketAddr, clients: usize, length: Duration, mix: Mix, body: &str) {
+    if length.is_zero() {
+        return println!("{{}}");
+    }
     let mut poll = Poll::new().unwrap();
-    let mut all: Vec<Client> = (0..clients).map(|place| connect(address, place, &poll)).collect();
+    let mut all: Vec<Client> = (0..clients).map(|place| connect(address, place, mix, &poll)).collect();
     let begun = Instant::now();
+    let mut out = Vec::new();
     for client in &mut all {
-        send(client, put);
+        ask(client, mix, body, &mut out);
     }
     let mut events = Events::with_capacity(1_024);
-    let (mut requests, mut messages, mut times) = (0_u64, 0_u64, Vec::new());
+    let (mut requests, mut times) = (0_u64, Vec::new());
     let mut room = vec![0; 64 << 10];
     while begun.elapsed() < WARM_UP + length {
         poll.poll(&mut events, Some(Duration::from_millis(100))).unwrap();
@@ -88,28 +160,16 @@ fn drive(address: SocketAddr, clients: usize, length: Duration, put: &[u8]) {
                 assert!(count > 0, "the server closed the connection");
                 client.inbox.extend_from_slice(&room[..count]);
             }
-            while let Some(id) = take_answer(client) {
+            while take_answer(client) {
                 let now = Instant::now();
-                let counts = now - begun >= WARM_UP;
-                requests += u64::from(counts);
-                match client.stage {
-                    Stage::Put => {
-                        if counts {
-                            times.push(now - client.sent);
-                        }
-                        client.stage = Stage::Reserve;
-                        send(client, b"reserve\r\n");
-                    }
-                    Stage::Reserve => {
-                        client.stage = Stage::Delete;
-                        send(client, format!("delete {id}\r\n").as_bytes());
-                    }
-                    Stage::Delete => {
-                        messages += u64::from(counts);
-                        client.stage = Stage::Put;
-                        send(client, put);
+                if now - begun >= WARM_UP {
+                    requests += 1;
+                    if client.step.is_multiple_of(mix.length()) {
+                        times.push(now - client.sent);
                     }
                 }
+                client.step += 1;
+                ask(client, mix, body, &mut out);
             }
         }
     }
@@ -119,50 +179,60 @@ fn drive(address: SocketAddr, clients: usize, length: Duration, put: &[u8]) {
         times.get((times.len() as f64 * share) as usize).map_or(0.0, |time| time.as_secs_f64() * 1e3)
     };
     println!(
-        "{{\"requests_per_second\": {:.0}, \"messages_per_second\": {:.0}, \"put_p50_ms\": {:.3}, \"put_p99_ms\": {:.3}}}",
+        "{{\"requests_per_second\": {:.0}, \"put_p50_ms\": {:.3}, \"put_p99_ms\": {:.3}}}",
         requests as f64 / measured,
-        messages as f64 / measured,
         quantile(0.5),
         quantile(0.99),
     );
 }
 
-fn connect(address: SocketAddr, place: usize, poll: &Poll) -> Client {
+fn connect(address: SocketAddr, place: usize, mix: Mix, poll: &Poll) -> Client {
     let mut stream = Blocking::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
-    let tube = place % TUBES;
-    stream.write_all(format!("use t{tube}\r\nwatch t{tube}\r\nignore default\r\n").as_bytes()).unwrap();
-    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    let (hello, answers) = match mix {
+        Mix::Jobs => (format!("use t{0}\r\nwatch t{0}\r\nignore default\r\n", place % TUBES), 3),
+        Mix::Five => (format!("login c{}\r\n", place % RECEIVERS), 1),
+    };
+    stream.write_all(hello.as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
-    for _ in 0..3 {
-        answers.read_line(&mut line).unwrap();
+    for _ in 0..answers {
+        reader.read_line(&mut line).unwrap();
     }
     stream.set_nonblocking(true).unwrap();
     let mut stream = TcpStream::from_std(stream);
     poll.registry().register(&mut stream, Token(place), Interest::READABLE).unwrap();
-    Client { stream, inbox: Vec::new(), stage: Stage::Put, sent: Instant::now() }
+    Client { stream, inbox: Vec::new(), place, step: 0, id: 0, sent: Instant::now() }
 }
 
-fn send(client: &mut Client, bytes: &[u8]) {
+fn ask(client: &mut Client, mix: Mix, body: &str, out: &mut Vec<u8>) {
+    out.clear();
+    mix.write(client, body, out);
     client.sent = Instant::now();
     // A request is small beside an empty socket's room.
-    assert_eq!(client.stream.write(bytes).unwrap(), bytes.len());
+    assert_eq!(client.stream.write(out).unwrap(), out.len());
 }
 
-/// The number in the answer at the front, if it is whole; zero where it has none.
-fn take_answer(client: &mut Client) -> Option<u64> {
-    let end = client.inbox.windows(2).position(|two| two == b"\r\n")?;
+/// Takes the answer at the front, if it is whole.
+fn take_answer(client: &mut Client) -> bool {
+    let Some(end) = client.inbox.windows(2).position(|two| two == b"\r\n") else { return false };
     let line = std::str::from_utf8(&client.inbox[..end]).unwrap();
     let mut words = line.split(' ');
-    let (word, id) = (words.next(), words.next().and_then(|id| id.parse().ok()).unwrap_or(0));
-    let used = match (word, client.stage) {
-        (Some("RESERVED"), Stage::Reserve) => end + 2 + words.next()?.parse::<usize>().ok()? + 2,
-        (Some("INSERTED"), Stage::Put) | (Some("DELETED"), Stage::Delete) => end + 2,
+    let number = |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok());
+    let (id, body) = match words.next() {
+        Some("RESERVED" | "FOUND" | "POPPED") => {
+            let id = number(words.next());
+            (id, number(words.next()))
+        }
+        Some("OK") => (None, number(words.next())),
+        Some("INSERTED" | "DELETED" | "EMPTY") => (None, None),
         _ => panic!("{line}"),
     };
+    let used = end + 2 + body.map_or(0, |length| length as usize + 2);
     if client.inbox.len() < used {
-        return None;
+        return false;
     }
+    client.id = id.unwrap_or(client.id);
     client.inbox.drain(..used);
-    Some(id)
+    true
 }

@@ -1,19 +1,22 @@
 //! What monitoring asks, beside the loop: `/metrics` for Prometheus, `/health` and `/ready`.
 
-use std::fmt::{Display, Write};
 use std::sync::Arc;
 
 use krarup_net::Address;
 use krarup_net::board::Board;
 use krarup_net::http::{self, Answer, Method};
-use krarup_record::{Operation, Tally};
-use krarup_units::{Nanos, Stamp};
+use krarup_record::exposition::{MEDIA_TYPE, Times};
+use krarup_record::{Operation, Quantity, Tally};
+use krarup_units::Stamp;
 
+use crate::batches::Sizes;
 use crate::broker::Broker;
 use crate::queues::Totals;
 use crate::statistics::Service;
 
-const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+mod metrics;
+
+pub use metrics::{Metric, TABLE, page};
 
 /// The numbers of one moment.
 #[derive(Clone, Debug)]
@@ -22,23 +25,53 @@ pub struct Snapshot {
     tubes: u64,
     memory: u64,
     service: Service,
-    operations: Vec<(Operation, Tally)>,
+    operations: Vec<OfOperation>,
+    /// Requests that wait for the store, and those that are with it.
+    waiting: u64,
+    with_store: u64,
+    /// Connections to the store at work.
+    busy: u64,
+    statements: Times,
+    batches: Sizes,
     /// Whether the store can be reached and takes what it is given; a memory always does.
     store_takes: bool,
     stopping: bool,
+}
+
+/// What one operation added up to.
+#[derive(Clone, Debug)]
+struct OfOperation {
+    operation: Operation,
+    tally: Tally,
+    times: [Times; Quantity::COUNT],
 }
 
 impl Snapshot {
     /// The numbers now.
     pub fn of(broker: &Broker, now: Stamp, store_takes: bool, stopping: bool) -> Self {
         let recorder = broker.recorder();
-        let seen = Operation::ALL.iter().map(|&operation| (operation, recorder.total(operation)));
+        let times = |operation, quantity| {
+            let times = recorder.histograms().get(operation, quantity);
+            times.map_or_else(Times::default, |times| Times::of(times, true))
+        };
+        let of = |operation: Operation| OfOperation {
+            operation,
+            tally: recorder.total(operation),
+            times: std::array::from_fn(|quantity| times(operation, Quantity::ALL[quantity])),
+        };
+        let seen = Operation::ALL.iter().copied().filter(|&operation| recorder.total(operation).count > 0);
+        let load = broker.store_load();
         Self {
             totals: broker.queues().totals(),
             tubes: broker.queues().tube_count() as u64,
             memory: broker.queues().memory_used(),
             service: broker.service(now),
-            operations: seen.filter(|(_, tally)| tally.count > 0).collect(),
+            operations: seen.map(of).collect(),
+            waiting: load.waiting,
+            with_store: load.asked,
+            busy: load.busy,
+            statements: Times::of(&broker.batches().times, true),
+            batches: broker.batches().sizes(),
             store_takes,
             stopping,
         }
@@ -56,64 +89,6 @@ impl Snapshot {
         }
     }
 }
-
-/// One number: its name, what it is, whether it only grows, and where it comes from.
-type Number = (&'static str, &'static str, bool, fn(&Snapshot) -> u64);
-/// Messages that stand somewhere.
-type State = (&'static str, fn(&Totals) -> u64);
-/// One number of each operation.
-type OfOperation = (&'static str, &'static str, fn(&Tally) -> f64);
-
-const NUMBERS: [Number; 14] = [
-    ("krarup_broker_clients", "Clients connected now.", false, |now| now.totals.connections),
-    ("krarup_broker_clients_waiting", "Clients that wait for a message.", false, |now| now.totals.waiting),
-    ("krarup_broker_tubes", "Tubes there are.", false, |now| now.tubes),
-    ("krarup_broker_messages_put_total", "Messages that were put.", true, |now| now.totals.jobs),
-    ("krarup_broker_leases_expired_total", "Leases that ran out.", true, |now| now.totals.timeouts),
-    ("krarup_broker_memory_bytes", "Memory that messages are counted with.", false, |now| now.memory),
-    ("krarup_broker_unanswered", "Requests that wait for a commit or a message.", false, |now| {
-        now.service.unanswered
-    }),
-    ("krarup_broker_commits_total", "Batches committed.", true, |now| now.service.commits),
-    ("krarup_broker_written_total", "Messages written or deleted by batches.", true, |now| {
-        now.service.written
-    }),
-    (
-        "krarup_broker_store_takes",
-        "1 if the store can be reached and takes what it is given.",
-        false,
-        |now| u64::from(now.store_takes),
-    ),
-    ("krarup_broker_draining", "1 if no more messages are accepted.", false, |now| {
-        u64::from(now.service.draining)
-    }),
-    ("krarup_broker_uptime_seconds", "Since the start.", false, |now| now.service.uptime.0 / 1_000_000_000),
-    ("krarup_broker_producers", "Clients that have put something.", false, |now| now.totals.producers),
-    ("krarup_broker_workers", "Clients that have reserved something.", false, |now| now.totals.workers),
-];
-
-const STATES: [State; 5] = [
-    ("ready", |totals| totals.ready),
-    ("urgent", |totals| totals.urgent),
-    ("reserved", |totals| totals.reserved),
-    ("delayed", |totals| totals.delayed),
-    ("buried", |totals| totals.buried),
-];
-
-const OF_OPERATIONS: [OfOperation; 6] = [
-    ("krarup_broker_requests_total", "Requests answered.", |tally| tally.count as f64),
-    ("krarup_broker_errors_total", "Requests answered with an error.", |tally| tally.errors as f64),
-    ("krarup_broker_queue_seconds_total", "Time that requests waited for the store to be free.", |tally| {
-        tally.queue_time.as_seconds()
-    }),
-    ("krarup_broker_store_seconds_total", "Time that the store took, its commit included.", |tally| {
-        tally.server_time.as_seconds()
-    }),
-    ("krarup_broker_own_seconds_total", "The rest of the time, waiting for messages included.", |tally| {
-        tally.own_time.as_seconds()
-    }),
-    ("krarup_broker_response_seconds_total", "The whole time.", |tally| tally.response_time.as_seconds()),
-];
 
 /// Answers monitoring on `address` from what the loop lays down, until what is returned is dropped.
 ///
@@ -134,7 +109,7 @@ fn answer(board: &Arc<Board<Snapshot>>, method: Method, path: &str) -> Answer {
                 return Answer::text(503, "the event loop did not answer within a second\n");
             };
             match path {
-                "/metrics" => Answer { status: 200, kind: MEDIA_TYPE, body: exposition(&now) },
+                "/metrics" => Answer { status: 200, kind: MEDIA_TYPE, body: metrics::exposition(&now) },
                 "/health" => Answer::text(200, "ok\n"),
                 _ => match now.not_ready() {
                     None => Answer::text(200, "ready\n"),
@@ -145,43 +120,4 @@ fn answer(board: &Arc<Board<Snapshot>>, method: Method, path: &str) -> Answer {
         (Method::Post, "/" | "/metrics" | "/health" | "/ready") => Answer::text(405, PATHS),
         _ => Answer::text(404, PATHS),
     }
-}
-
-struct Text(String);
-
-impl Text {
-    fn head(&mut self, name: &str, help: &str, grows: bool) {
-        let kind = if grows { "counter" } else { "gauge" };
-        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
-    }
-
-    fn line(&mut self, line: impl Display) {
-        writeln!(self.0, "{line}").expect("a text takes all");
-    }
-}
-
-fn exposition(now: &Snapshot) -> String {
-    let mut text = Text(String::with_capacity(8 << 10));
-    for (name, help, grows, value) in NUMBERS {
-        text.head(name, help, grows);
-        text.line(format_args!("{name} {}", value(now)));
-    }
-    text.head(
-        "krarup_broker_messages",
-        "Messages by where they stand; the urgent are among the ready.",
-        false,
-    );
-    for (state, value) in STATES {
-        text.line(format_args!("krarup_broker_messages{{state=\"{state}\"}} {}", value(&now.totals)));
-    }
-    for (name, help, value) in OF_OPERATIONS {
-        text.head(name, help, true);
-        for (operation, tally) in &now.operations {
-            text.line(format_args!("{name}{{operation=\"{operation}\"}} {}", value(tally)));
-        }
-    }
-    let processor: Nanos = now.service.processor;
-    text.head("process_cpu_seconds_total", "Processor time of the process.", true);
-    text.line(format_args!("process_cpu_seconds_total {}", processor.as_seconds()));
-    text.0
 }

@@ -17,17 +17,24 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use krarup_net::Outbox;
+use krarup_record::file::rows::Lane;
 use krarup_record::{Outcome as Ending, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 
+use crate::batches::Batches;
 use crate::changes::Batch;
 use crate::job::ClientId;
+use crate::memcached::Told;
 use crate::owner::{self, Outcome, Shape};
-use crate::queues::{After, Answer, Queues};
+use crate::queues::{After, Answer, Queues, Totals};
 use crate::reply;
-use crate::request::{self, Parsed, Request, Wrong};
+use crate::request::{self, Parsed, PutBatch, Request, Wrong};
+use crate::shared::{self, Shared};
 use crate::statistics::{self, About, Service};
 use crate::verb::{Counts, Verb};
+use crate::wish::{Asked, Reply, Way};
+
+mod memcached;
 
 /// Answers that wait to leave, in bytes: with more of them a client is not heard.
 const MOST_UNSENT: usize = 256 << 10;
@@ -54,7 +61,9 @@ pub struct Settings {
 struct Slot {
     hold: Hold,
     verb: Option<Verb>,
+    /// In the broker's words.
     bytes: Vec<u8>,
+    told: Told,
     visit: Visit,
     server: Option<ServerVisit>,
 }
@@ -67,6 +76,19 @@ enum Hold {
     Commit(u64),
     /// It is not known yet.
     Open(Shape),
+    /// It is not known yet: the database was asked under this number.
+    Asked(u64),
+}
+
+/// What is before the store and with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreLoad {
+    /// Requests that wait for a connection to be free.
+    pub waiting: u64,
+    /// Requests whose answer is awaited.
+    pub asked: u64,
+    /// Connections at work.
+    pub busy: u64,
 }
 
 /// A row that waits until its answer has left.
@@ -84,11 +106,13 @@ struct Dialog {
     outbox: Outbox,
     leaving: VecDeque<Leaving>,
     /// Bytes that go by, and what is answered then.
-    swallow: Option<(u64, Wrong)>,
+    swallow: Option<(u64, &'static [u8])>,
     /// Everything up to the next end of line goes by.
     endless: bool,
     /// The batch of its latest put.
     put_with: After,
+    /// He speaks memcached's protocol.
+    memcached: Option<memcached::Session>,
     admitted: bool,
     /// It has said its last, or nothing more is heard.
     quitting: bool,
@@ -102,10 +126,17 @@ struct Dialog {
 #[derive(Debug)]
 pub struct Broker {
     settings: Settings,
+    /// The queues; where others share them, only who is connected and the tubes he uses.
     queues: Queues,
+    shared: Option<Shared>,
     dialogs: Vec<Option<Dialog>>,
     counts: Counts,
     recorder: Recorder,
+    /// Where every row goes besides.
+    rows: Option<Lane>,
+    batches: Batches,
+    /// Requests that waited when a connection last took one, and connections at work then.
+    pool: (u32, u32),
     draining: bool,
     committed: u64,
     commits: u64,
@@ -117,6 +148,8 @@ pub struct Broker {
     runnable: Vec<ClientId>,
     answers: Vec<(ClientId, Answer)>,
     scratch: Vec<u8>,
+    /// How the answer in the scratch is told.
+    told: Told,
 }
 
 impl Broker {
@@ -125,9 +158,13 @@ impl Broker {
         Self {
             settings,
             queues,
+            shared: None,
             dialogs: Vec::new(),
             counts: Counts::default(),
             recorder,
+            rows: None,
+            batches: Batches::default(),
+            pool: (0, 0),
             draining: false,
             committed: 0,
             commits: 0,
@@ -138,12 +175,50 @@ impl Broker {
             runnable: Vec::new(),
             answers: Vec::new(),
             scratch: Vec::new(),
+            told: Told::AsItIs,
         }
+    }
+
+    /// A broker that shares its queues with others: messages are in the database, and it decides.
+    pub fn sharing(settings: Settings, queues: Queues, recorder: Recorder, shared: shared::Settings) -> Self {
+        Self { shared: Some(Shared::new(shared)), ..Self::new(settings, queues, recorder) }
     }
 
     /// What was recorded.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
+    }
+
+    /// Every row goes here too from now on.
+    pub fn keep_rows(&mut self, rows: Lane) {
+        self.rows = Some(rows);
+    }
+
+    /// No more rows: the last of them are on their way.
+    pub fn end_rows(&mut self) {
+        self.rows = None;
+    }
+
+    fn keep(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        keep(&mut self.recorder, &mut self.rows, visit, servers);
+    }
+
+    /// What shared a statement and its commit.
+    pub fn batches(&self) -> &Batches {
+        &self.batches
+    }
+
+    /// What is before the store and with it.
+    pub fn store_load(&self) -> StoreLoad {
+        if let Some(shared) = &self.shared {
+            let (left, busy) = if shared.is_idle() { (0, 0) } else { self.pool };
+            let waiting = u64::from(left).min(shared.under_way());
+            return StoreLoad { waiting, asked: shared.under_way() - waiting, busy: busy.into() };
+        }
+        let next = self.queues.next_batch();
+        let waiting = self.held.get(&next).map_or(0, Vec::len) as u64;
+        let asked = self.held.range(..next).map(|(_, clients)| clients.len() as u64).sum();
+        StoreLoad { waiting, asked, busy: u64::from(asked > 0) }
     }
 
     /// The queues.
@@ -188,6 +263,9 @@ impl Broker {
         }
         self.dialogs[id as usize] =
             Some(Dialog { admitted: self.settings.secret.is_none(), ..Dialog::default() });
+        if let Some(shared) = &mut self.shared {
+            shared.open(id);
+        }
         id
     }
 
@@ -199,13 +277,16 @@ impl Broker {
             let mut visit = slot.visit;
             visit.outcome = Ending::ClientGone;
             visit.replied = now;
-            self.recorder.record(&visit, slot.server.as_slice());
+            self.keep(&visit, slot.server.as_slice());
         }
         for one in dialog.leaving {
             let mut visit = one.visit;
             visit.outcome = Ending::ClientGone;
             visit.replied = now;
-            self.recorder.record(&visit, one.server.as_slice());
+            self.keep(&visit, one.server.as_slice());
+        }
+        if let Some(shared) = &mut self.shared {
+            shared.close(id);
         }
         self.queues.close(id, now);
         self.spread(now);
@@ -240,12 +321,20 @@ impl Broker {
         {
             let mut row = dialog.leaving.pop_front().expect("it is there");
             row.visit.replied = now;
-            self.recorder.record(&row.visit, row.server.as_slice());
+            keep(&mut self.recorder, &mut self.rows, &row.visit, row.server.as_slice());
         }
         dialog.outbox.shrink(KEEP);
         if dialog.stuck && dialog.outbox.len() < MOST_UNSENT {
             self.runnable.push(id);
         }
+    }
+
+    /// Whether requests are done that asked for no answer, so that no write will end their rows.
+    pub fn has_silent_answers(&self, id: ClientId) -> bool {
+        self.dialogs[id as usize].as_ref().is_some_and(|dialog| {
+            dialog.outbox.is_empty()
+                && dialog.leaving.front().is_some_and(|first| first.end <= dialog.outbox.position())
+        })
     }
 
     /// Whether he has everything he will get, and is to be closed.
@@ -259,7 +348,7 @@ impl Broker {
     /// His side of the connection has ended: what he has sent is still answered, but he waits for nothing any more.
     pub fn client_ended(&mut self, id: ClientId, now: Stamp) {
         self.dialog(id).ended = true;
-        self.queues.give_up_waiting(id);
+        self.give_up_waiting(id);
         self.spread(now);
         self.dirty.push(id);
     }
@@ -269,9 +358,16 @@ impl Broker {
         let dialog = self.dialog(id);
         dialog.quitting = true;
         dialog.stuck = false;
-        self.queues.give_up_waiting(id);
+        self.give_up_waiting(id);
         self.spread(now);
         self.dirty.push(id);
+    }
+
+    fn give_up_waiting(&mut self, id: ClientId) {
+        match &mut self.shared {
+            Some(shared) => shared.give_up_waiting(id),
+            None => self.queues.give_up_waiting(id),
+        }
     }
 
     /// Whether more of his bytes are not wanted now.
@@ -311,13 +407,13 @@ impl Broker {
             if rest.is_empty() {
                 break;
             }
-            if let Some((swallow, why)) = dialog.swallow.take() {
+            if let Some((swallow, line)) = dialog.swallow.take() {
                 let gone = swallow.min(rest.len() as u64);
                 done += gone as usize;
                 if gone < swallow {
-                    dialog.swallow = Some((swallow - gone, why));
+                    dialog.swallow = Some((swallow - gone, line));
                 } else {
-                    self.complain(id, why, received, gone as usize);
+                    self.complain(id, line, received, gone as usize);
                 }
                 continue;
             }
@@ -329,18 +425,37 @@ impl Broker {
                 };
                 dialog.endless = false;
                 done += end + 2;
-                self.complain(id, Wrong::BadFormat, received, end + 2);
+                self.complain(id, Wrong::BadFormat.line(), received, end + 2);
                 continue;
             }
             if dialog.is_held_back() {
                 dialog.stuck = true;
                 break;
             }
+            if dialog.memcached.is_some() {
+                match self.memcached_bytes(id, rest, received, now) {
+                    0 => break,
+                    used => done += used,
+                }
+                continue;
+            }
             match request::parse(rest, self.settings.largest) {
                 Parsed::Incomplete { .. } => break,
                 Parsed::Endless => dialog.endless = true,
-                Parsed::Invalid { why, swallow } => dialog.swallow = Some((swallow, why)),
+                Parsed::Invalid { why, swallow } => dialog.swallow = Some((swallow, why.line())),
+                Parsed::Batch { batch, used } => {
+                    if self.shared.as_ref().is_some_and(|shared| !shared.may_put_or_begin(id, true)) {
+                        dialog.stuck = true;
+                        break;
+                    }
+                    done += used;
+                    self.put_batch(id, &batch, used, received, now);
+                }
                 Parsed::Complete { request, used } => {
+                    if self.shared.as_ref().is_some_and(|shared| !shared.may_go(id, &request)) {
+                        dialog.stuck = true;
+                        break;
+                    }
                     if dialog.put_with > Some(self.committed) && !goes_beside_puts(&request, &self.queues) {
                         dialog.stuck = true;
                         break;
@@ -356,11 +471,24 @@ impl Broker {
         done
     }
 
-    fn complain(&mut self, id: ClientId, why: Wrong, received: Stamp, length: usize) {
+    /// Each message of a batch is a request of its own, and is answered so: one may be refused and another not.
+    fn put_batch(&mut self, id: ClientId, batch: &PutBatch<'_>, used: usize, received: Stamp, now: Stamp) {
+        let bodies: usize = batch.iter().map(|put| put.body.len() + 2).sum();
+        let (mut line, mut told) = (used - bodies, Told::Together(batch.len()));
+        for put in batch.iter() {
+            // The line's bytes are counted with the first.
+            let length = std::mem::take(&mut line) + put.body.len() + 2;
+            self.told = std::mem::take(&mut told);
+            let row = Visit { bytes_in: length as u64, ..Visit::at(received, Verb::Put.operation()) };
+            self.carry_out(id, &Request::Put(put), row, now);
+        }
+    }
+
+    fn complain(&mut self, id: ClientId, line: &[u8], received: Stamp, length: usize) {
         let mut visit = Visit::at(received, krarup_record::Operation::Other);
         visit.bytes_in = length as u64;
         self.scratch.clear();
-        reply::line(&mut self.scratch, why.word());
+        self.scratch.extend_from_slice(line);
         self.answer(id, None, None, visit);
     }
 
@@ -373,6 +501,21 @@ impl Broker {
         if let Some(word) = self.refusal(id, request) {
             reply::line(&mut self.scratch, word);
             return self.answer(id, Some(verb), None, visit);
+        }
+        if let Some(shared) = &mut self.shared
+            && !shared::is_of_connection(request)
+        {
+            let knows_the_secret = self.settings.secret.is_some();
+            match shared.ask(&mut self.queues, id, request, knows_the_secret, now, &mut self.scratch) {
+                None => self.answer(id, Some(verb), None, visit),
+                Some(number) => {
+                    self.wait_for_answer(id, Hold::Asked(number), verb, visit);
+                    if self.dialog(id).ended {
+                        self.give_up_waiting(id);
+                    }
+                }
+            }
+            return;
         }
         match owner::carry_out(&mut self.queues, id, request, now, &mut self.scratch) {
             Outcome::Answered(after) => {
@@ -388,15 +531,7 @@ impl Broker {
                     Request::Pop { .. } => Shape::One("POPPED"),
                     _ => Shape::One("RESERVED"),
                 };
-                let slot = Slot {
-                    hold: Hold::Open(shape),
-                    verb: Some(verb),
-                    bytes: Vec::new(),
-                    visit,
-                    server: None,
-                };
-                self.dialog(id).slots.push_back(slot);
-                self.unanswered += 1;
+                self.wait_for_answer(id, Hold::Open(shape), verb, visit);
                 if self.dialog(id).ended {
                     self.queues.give_up_waiting(id);
                 }
@@ -425,6 +560,14 @@ impl Broker {
         }
     }
 
+    /// The answer to this client's latest request comes later.
+    fn wait_for_answer(&mut self, id: ClientId, hold: Hold, verb: Verb, visit: Visit) {
+        let told = std::mem::take(&mut self.told);
+        let slot = Slot { hold, verb: Some(verb), bytes: Vec::new(), told, visit, server: None };
+        self.dialog(id).slots.push_back(slot);
+        self.unanswered += 1;
+    }
+
     /// Why a request is not even looked at.
     fn refusal(&mut self, id: ClientId, request: &Request<'_>) -> Option<&'static str> {
         if self.draining && matches!(request, Request::Put(_)) {
@@ -436,7 +579,9 @@ impl Broker {
                 return Some("NOT_LOGGED_IN");
             }
             // Who knows the secret may be anybody.
-            let _ = self.queues.register(client);
+            if self.shared.is_none() {
+                let _ = self.queues.register(client);
+            }
             self.dialog(id).admitted = true;
             return None;
         }
@@ -446,18 +591,17 @@ impl Broker {
 
     /// What stands in the scratch is the answer to this client's latest request.
     fn answer(&mut self, id: ClientId, verb: Option<Verb>, after: After, mut visit: Visit) {
-        visit.bytes_out = self.scratch.len() as u64;
         visit.outcome = ending(&self.scratch);
+        let told = std::mem::take(&mut self.told);
         let after = after.filter(|batch| *batch > self.committed);
         let dialog = self.dialogs[id as usize].as_mut().expect("he is connected");
         if dialog.slots.is_empty() && after.is_none() {
-            dialog.outbox.tail().extend_from_slice(&self.scratch);
-            dialog.leaving.push_back(Leaving { end: dialog.outbox.end(), visit, server: None });
+            dialog.tell(&told, &self.scratch, visit, None);
             self.dirty.push(id);
             return;
         }
         let hold = after.map_or(Hold::Free, Hold::Commit);
-        dialog.slots.push_back(Slot { hold, verb, bytes: self.scratch.clone(), visit, server: None });
+        dialog.slots.push_back(Slot { hold, verb, bytes: self.scratch.clone(), told, visit, server: None });
         self.unanswered += 1;
         if let Some(batch) = after {
             self.held.entry(batch).or_default().push(id);
@@ -474,7 +618,6 @@ impl Broker {
             let Hold::Open(shape) = slot.hold else { panic!("who waits has an open slot, the last") };
             let after = owner::write_answer(&mut slot.bytes, shape, &answer);
             slot.visit.outcome = ending(&slot.bytes);
-            slot.visit.bytes_out = slot.bytes.len() as u64;
             let after = after.filter(|batch| *batch > self.committed);
             slot.hold = after.map_or(Hold::Free, Hold::Commit);
             if let Some(batch) = after {
@@ -486,7 +629,77 @@ impl Broker {
             self.let_leave(id);
         }
         self.answers = answers;
-        let _ = now;
+        self.tell_replies(now);
+    }
+
+    /// Tells what the database has answered.
+    fn tell_replies(&mut self, now: Stamp) {
+        let told = self.shared.as_mut().map(Shared::take_told).unwrap_or_default();
+        for mut told in told {
+            if let Some((messages, tubes)) = told.stats {
+                let text = self.server_statistics(messages, tubes as usize, now);
+                reply::data(&mut told.bytes, &text);
+            }
+            let Some(dialog) = self.dialogs[told.client as usize].as_mut() else { continue };
+            let hold = Hold::Asked(told.number);
+            let Some(slot) = dialog.slots.iter_mut().find(|slot| slot.hold == hold) else { continue };
+            slot.hold = Hold::Free;
+            slot.bytes = told.bytes;
+            slot.visit.outcome = ending(&slot.bytes);
+            if let Some(way) = told.way {
+                slot.visit.taken = way.taken.max(slot.visit.queued);
+                slot.visit.busy_workers = way.busy;
+                slot.visit.queue_length = way.left;
+                let sent = way.sent.max(slot.visit.taken);
+                slot.server = Some(ServerVisit::ok(0, sent, way.answered.max(sent)));
+            }
+            self.let_leave(told.client);
+        }
+    }
+
+    /// What is to be asked of the database.
+    pub fn take_asked(&mut self) -> Vec<Asked> {
+        self.shared.as_mut().map(Shared::take_asked).unwrap_or_default()
+    }
+
+    /// What the database has answered, and how it came about.
+    pub fn heard(&mut self, answers: Vec<(u64, Reply)>, way: &Way, now: Stamp) {
+        let Some(shared) = &mut self.shared else { return };
+        self.commits += 1;
+        self.written += u64::from(way.together);
+        self.batches.record(way.together.into(), Nanos(way.answered.0.saturating_sub(way.sent.0)));
+        self.pool = (way.left, way.busy);
+        for (number, reply) in answers {
+            shared.answered(&mut self.queues, number, reply, way, now);
+        }
+        self.spread(now);
+    }
+
+    /// Whether nothing is on its way to the database that anybody waits for.
+    pub fn has_asked_nothing(&self) -> bool {
+        self.shared.as_ref().is_none_or(Shared::is_idle)
+    }
+
+    fn server_statistics(&self, messages: Totals, tubes: usize, now: Stamp) -> String {
+        let here = self.queues.totals();
+        let shared = self.shared.as_ref();
+        let totals = Totals {
+            urgent: messages.urgent,
+            ready: messages.ready,
+            reserved: messages.reserved,
+            delayed: messages.delayed,
+            buried: messages.buried,
+            waiting: shared.map_or(0, Shared::waiting_count),
+            jobs: shared.map_or(0, Shared::put_here),
+            ..here
+        };
+        statistics::server(
+            &self.settings.about,
+            &self.service(now),
+            &totals,
+            tubes.max(self.queues.tube_count()),
+            &self.counts,
+        )
     }
 
     /// Moves answers that may leave to where they leave from.
@@ -496,16 +709,11 @@ impl Broker {
             match first.hold {
                 Hold::Free => {}
                 Hold::Commit(batch) if batch <= self.committed => {}
-                Hold::Commit(_) | Hold::Open(_) => break,
+                Hold::Commit(_) | Hold::Open(_) | Hold::Asked(_) => break,
             }
             let slot = dialog.slots.pop_front().expect("it is there");
             self.unanswered -= 1;
-            dialog.outbox.tail().extend_from_slice(&slot.bytes);
-            dialog.leaving.push_back(Leaving {
-                end: dialog.outbox.end(),
-                visit: slot.visit,
-                server: slot.server,
-            });
+            dialog.tell(&slot.told, &slot.bytes, slot.visit, slot.server);
         }
         self.dirty.push(id);
         if dialog.stuck {
@@ -517,12 +725,15 @@ impl Broker {
 
     /// When something is due.
     pub fn due(&self) -> Option<Stamp> {
-        self.queues.due()
+        self.queues.due().into_iter().chain(self.shared.as_ref().and_then(Shared::due)).min()
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Stamp) {
         self.queues.tick(now);
+        if let Some(shared) = &mut self.shared {
+            shared.tick(&self.queues, now);
+        }
         self.spread(now);
     }
 
@@ -557,6 +768,8 @@ impl Broker {
         });
         self.committed = number;
         self.commits += 1;
+        let together = self.held.get(&number).map_or(0, Vec::len) as u64;
+        self.batches.record(together, Nanos(now.0.saturating_sub(sent.0)));
         self.queues.committed(number, now);
         self.spread(now);
         if let Some(clients) = self.held.remove(&number) {
@@ -579,7 +792,6 @@ impl Broker {
                 slot.bytes.clear();
                 reply::line(&mut slot.bytes, "OUT_OF_MEMORY");
                 slot.visit.outcome = Ending::Refused;
-                slot.visit.bytes_out = slot.bytes.len() as u64;
             } else {
                 slot.hold = if nothing_left { Hold::Free } else { Hold::Commit(next) };
             }
@@ -599,10 +811,31 @@ impl Broker {
 }
 
 impl Dialog {
+    /// An answer leaves.
+    fn tell(&mut self, told: &Told, answer: &[u8], mut visit: Visit, server: Option<ServerVisit>) {
+        let before = self.outbox.end();
+        let open = told.tell(answer, self.outbox.tail());
+        if told.opens()
+            && let Some(session) = &mut self.memcached
+        {
+            session.opened(open);
+        }
+        visit.bytes_out = self.outbox.end() - before;
+        self.leaving.push_back(Leaving { end: self.outbox.end(), visit, server });
+    }
+
     fn is_held_back(&self) -> bool {
         self.outbox.len() >= MOST_UNSENT
             || self.slots.len() >= MOST_SLOTS
             || matches!(self.slots.back(), Some(Slot { hold: Hold::Open(_), .. }))
+            || (self.stuck && self.slots.iter().any(|slot| matches!(slot.hold, Hold::Asked(_))))
+    }
+}
+
+fn keep(recorder: &mut Recorder, rows: &mut Option<Lane>, visit: &Visit, servers: &[ServerVisit]) {
+    recorder.record(visit, servers);
+    if let Some(rows) = rows {
+        rows.push(visit, servers);
     }
 }
 
@@ -623,8 +856,8 @@ fn ending(answer: &[u8]) -> Ending {
     let word = answer.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or_default();
     match word {
         b"BAD_FORMAT" | b"UNKNOWN_COMMAND" | b"EXPECTED_CRLF" | b"JOB_TOO_BIG" | b"UNKNOWN_TUBE"
-        | b"UNKNOWN_CLIENT" | b"NOT_LOGGED_IN" => Ending::ClientError,
-        b"OUT_OF_MEMORY" | b"DRAINING" => Ending::Refused,
+        | b"UNKNOWN_CLIENT" | b"NOT_LOGGED_IN" | b"CLIENT_ERROR" | b"ERROR" => Ending::ClientError,
+        b"OUT_OF_MEMORY" | b"DRAINING" | b"SERVER_ERROR" => Ending::Refused,
         b"INTERNAL_ERROR" => Ending::ServerError,
         _ => Ending::Ok,
     }

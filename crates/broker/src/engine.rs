@@ -15,6 +15,7 @@ use krarup_net::board::Board;
 use krarup_net::http;
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::{Heard, Signals};
+use krarup_net::tls::Acceptor;
 use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, listen};
 use krarup_units::{Nanos, Stamp};
 
@@ -22,14 +23,16 @@ use crate::admin::{self, Snapshot};
 use crate::broker::Broker;
 use crate::job::ClientId;
 use crate::journal::{Journal, News};
-use crate::postgres::{Laid, Owned};
+use crate::pool::{self, Pool};
+use crate::postgres::{Laid, Owned, Sharing};
 use crate::request::Put;
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
 const DRAIN: Token = Token(3);
 const WOKEN: Token = Token(4);
-const LISTENER: Token = Token(5);
+/// Doors have the tokens from here on, in the order of [`Protocol`].
+const DOORS: usize = 5;
 /// Clients have the tokens from here on.
 const CLIENTS: usize = 16;
 
@@ -48,11 +51,26 @@ const SWEEP: Nanos = Nanos::from_millis(250);
 /// How long to wait before a store that has refused a batch is offered the next.
 const RELUCTANT: Nanos = Nanos::from_millis(100);
 
+/// Where messages are kept that are not in memory alone.
+#[derive(Debug)]
+pub enum Store {
+    /// In a database whose queues this process owns.
+    Owned(Owned),
+    /// In a database that decides for itself.
+    Shared(Sharing, pool::Settings),
+}
+
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where to listen.
+    /// Where clients of beanstalkd's protocol connect.
     pub listen: Address,
+    /// Where brokers that wait for their turn reach this one; none: where it listens.
+    pub advertise: Option<Address>,
+    /// Where clients of memcached's protocol connect; none: nowhere.
+    pub memcached: Option<Address>,
+    /// Greets clients of either, who then speak TLS; none: in plain text.
+    pub tls: Option<Acceptor>,
     /// The permissions of a unix socket's file.
     pub socket_mode: Option<u32>,
     /// Where monitoring may ask.
@@ -63,11 +81,20 @@ pub struct Settings {
     pub patience: Nanos,
 }
 
+/// What is spoken at a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// beanstalkd's, with more verbs.
+    Beanstalkd,
+    /// memcached's, in Kestrel's manner.
+    Memcached,
+}
+
 /// Something the operator should know, told as it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Clients can connect here.
-    Listening(Address),
+    /// Clients can connect here, and speak this.
+    Listening(Address, Protocol),
     /// Anybody can connect here from other machines.
     Open(Address),
     /// Monitoring can ask here.
@@ -111,7 +138,7 @@ pub struct Ended {
 pub fn run(
     settings: Settings,
     broker: Broker,
-    store: Option<Owned>,
+    store: Option<Store>,
     clock: Clock,
     notice: impl FnMut(Notice),
 ) -> Result<Ended, String> {
@@ -122,6 +149,9 @@ pub fn run(
     if let Some(journal) = engine.journal.take() {
         journal.end(next_id);
     }
+    if let Some(pool) = engine.pool.take() {
+        pool.end(!engine.deposed && engine.broker.has_asked_nothing());
+    }
     Ok(Ended { broker: engine.broker, started, stopped: clock.now(), deposed: engine.deposed })
 }
 
@@ -131,9 +161,12 @@ struct Engine<N> {
     clock: Clock,
     notice: N,
     poll: Poll,
+    /// Held here as well: a thread that ends must not take along its last news.
+    _waker: Arc<Waker>,
     signals: Signals,
     drain: Heard,
     journal: Option<Journal>,
+    pool: Option<Pool>,
     /// The batch with what applications had laid down, until it is committed.
     taking_in: Option<u64>,
     sweep_at: Stamp,
@@ -145,7 +178,8 @@ struct Engine<N> {
     store_lost: bool,
     /// Where numbers are laid down for monitoring, and who answers it from them.
     admin: Option<(Arc<Board<Snapshot>>, http::Server)>,
-    listener: Option<Listener>,
+    /// Where clients come in; none once a stop was asked for.
+    doors: Vec<(Listener, Protocol)>,
     /// When to try again to accept; none: the listener will tell.
     accept_again: Option<Stamp>,
     links: Vec<Option<Link>>,
@@ -172,7 +206,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn start(
         settings: Settings,
         broker: Broker,
-        store: Option<Owned>,
+        store: Option<Store>,
         clock: Clock,
         mut notice: N,
     ) -> Result<Self, String> {
@@ -191,19 +225,43 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
             None => None,
         };
-        // A loop that cannot be woken hears the news at its next pass.
-        let journal =
-            store.map(|owned| Journal::begin(owned, next_id, clock, move || _ = waker.wake())).transpose()?;
         let options = listen::Options { mode: settings.socket_mode, share: false };
-        let mut listener = match listen::inherited().into_iter().next() {
-            Some(listener) => listener,
-            None => listen::listen_with(&settings.listen, options)?,
+        let mut inherited = listen::inherited().into_iter();
+        let wanted = [
+            (Some(&settings.listen), Protocol::Beanstalkd),
+            (settings.memcached.as_ref(), Protocol::Memcached),
+        ];
+        let mut doors = Vec::new();
+        for (address, protocol) in wanted {
+            let Some(address) = address else { continue };
+            let mut listener = match inherited.next() {
+                Some(listener) => listener,
+                None => listen::listen_with(address, options)?,
+            };
+            listener.register(poll.registry(), Token(DOORS + doors.len())).map_err(system)?;
+            doors.push((listener, protocol));
+        }
+        let advertised = match &settings.advertise {
+            Some(address) => address.to_string(),
+            None => doors[0].0.address().map_err(system)?.to_string(),
         };
-        listener.register(poll.registry(), LISTENER).map_err(system)?;
-        let address = listener.address().map_err(system)?;
-        notice(Notice::Listening(address.clone()));
-        if !address.is_local() {
-            notice(Notice::Open(address));
+        // A loop that cannot be woken hears the news at its next pass.
+        let woken = Arc::clone(&waker);
+        let wake = move || _ = woken.wake();
+        let (journal, pool) = match store {
+            None => (None, None),
+            Some(Store::Owned(mut owned)) => {
+                owned.listens_at(advertised);
+                (Some(Journal::begin(owned, next_id, clock, wake)?), None)
+            }
+            Some(Store::Shared(sharing, how)) => (None, Some(Pool::begin(sharing, how, clock, wake)?)),
+        };
+        for (listener, protocol) in &doors {
+            let address = listener.address().map_err(system)?;
+            notice(Notice::Listening(address.clone(), *protocol));
+            if !address.is_local() {
+                notice(Notice::Open(address));
+            }
         }
         Ok(Self {
             settings,
@@ -211,9 +269,11 @@ impl<N: FnMut(Notice)> Engine<N> {
             clock,
             notice,
             poll,
+            _waker: waker,
             signals,
             drain,
             journal,
+            pool,
             taking_in: None,
             sweep_at: clock.now(),
             write_at: clock.now(),
@@ -221,7 +281,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             deposed: false,
             store_lost: false,
             admin,
-            listener: Some(listener),
+            doors,
             accept_again: None,
             links: Vec::new(),
             ready: Vec::new(),
@@ -260,7 +320,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                         }
                     }
                     WOKEN => {}
-                    LISTENER => accept = true,
+                    Token(token) if token < CLIENTS => accept = true,
                     Token(token) => {
                         let id = (token - CLIENTS) as ClientId;
                         // One that has gone in this very batch may still be told of.
@@ -307,26 +367,46 @@ impl<N: FnMut(Notice)> Engine<N> {
                     self.broker.refused(number, *batch, now);
                     self.taking_in.take_if(|batch| *batch <= number);
                     self.write_at = now + RELUCTANT;
-                    if self.reluctant.as_ref() != Some(&why) {
-                        (self.notice)(Notice::Refused(why.clone()));
-                        self.reluctant = Some(why);
-                    }
+                    self.is_refused(why);
                 }
                 News::Swept(laid) => self.take_in(&laid),
-                News::Lost(why) => {
-                    self.store_lost = true;
-                    (self.notice)(Notice::Lost(why));
-                }
-                News::Back => {
-                    self.store_lost = false;
-                    (self.notice)(Notice::Back);
-                }
-                News::Deposed => {
-                    (self.notice)(Notice::Deposed);
-                    self.deposed = true;
-                }
+                News::Lost(why) => self.is_lost(why),
+                News::Back => self.is_back(),
+                News::Deposed => self.is_deposed(),
             }
         }
+        while let Some(news) = self.pool.as_ref().and_then(Pool::news) {
+            match news {
+                pool::News::Answered(answers, way) => self.broker.heard(answers, &way, self.clock.now()),
+                pool::News::Refused(why) => self.is_refused(why),
+                pool::News::Takes => self.reluctant = None,
+                pool::News::Lost(why) => self.is_lost(why),
+                pool::News::Back => self.is_back(),
+                pool::News::Deposed => self.is_deposed(),
+            }
+        }
+    }
+
+    fn is_refused(&mut self, why: String) {
+        if self.reluctant.as_ref() != Some(&why) {
+            (self.notice)(Notice::Refused(why.clone()));
+            self.reluctant = Some(why);
+        }
+    }
+
+    fn is_lost(&mut self, why: String) {
+        self.store_lost = true;
+        (self.notice)(Notice::Lost(why));
+    }
+
+    fn is_back(&mut self) {
+        self.store_lost = false;
+        (self.notice)(Notice::Back);
+    }
+
+    fn is_deposed(&mut self) {
+        (self.notice)(Notice::Deposed);
+        self.deposed = true;
     }
 
     /// What applications have laid down goes into the queues, as far as there is room; it is looked for again when that is committed.
@@ -351,6 +431,12 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// Gives the store something to do if it has nothing.
     fn feed(&mut self) {
         let now = self.clock.now();
+        if let Some(pool) = &self.pool {
+            let asked = self.broker.take_asked();
+            if !asked.is_empty() {
+                pool.ask(asked);
+            }
+        }
         let Some(journal) = self.journal.as_mut().filter(|journal| !journal.busy && self.write_at <= now)
         else {
             return;
@@ -455,6 +541,9 @@ impl<N: FnMut(Notice)> Engine<N> {
                 Moved::Closed | Moved::Failed(_) => return self.lose(id),
             }
         }
+        if self.broker.has_silent_answers(id) {
+            self.broker.client_written(id, 0, self.clock.now());
+        }
         if self.broker.client_finished(id) && !link.conn.is_waiting() {
             link.conn.finish();
             self.lose(id);
@@ -474,18 +563,18 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     fn accept(&mut self) {
         self.accept_again = None;
-        while let Some(listener) = &self.listener {
+        for door in 0..self.doors.len() {
+            self.accept_at(door);
+        }
+    }
+
+    fn accept_at(&mut self, door: usize) {
+        loop {
+            let (listener, protocol) = &self.doors[door];
             match listener.accept() {
-                Ok(stream) => self.admit(stream),
+                Ok(stream) => self.admit(stream, *protocol),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // That client is gone again; the next may not be.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::ConnectionAborted
-                            | io::ErrorKind::ConnectionReset
-                            | io::ErrorKind::Interrupted
-                    ) => {}
+                Err(error) if listen::is_of_one(&error) => {}
                 Err(error) => {
                     // Out of descriptors, most likely: others must close first.
                     (self.notice)(Notice::NotAccepting(error.to_string()));
@@ -496,14 +585,24 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    fn admit(&mut self, stream: krarup_net::Stream) {
+    fn admit(&mut self, stream: krarup_net::Stream, protocol: Protocol) {
         if self.broker.clients() >= self.settings.connections as u64 {
             // The protocol has no word for it; a connection that ends is understood by every client.
             return;
         }
-        let id = self.broker.client_opened();
+        let id = match protocol {
+            Protocol::Beanstalkd => self.broker.client_opened(),
+            Protocol::Memcached => self.broker.memcached_opened(),
+        };
         let now = self.clock.now();
-        let Ok(conn) = Conn::accepted(stream, self.poll.registry(), Token(CLIENTS + id as usize)) else {
+        let token = Token(CLIENTS + id as usize);
+        let greeted = Conn::accepted(stream, self.poll.registry(), token).and_then(|mut conn| {
+            if let Some(acceptor) = &self.settings.tls {
+                conn.encrypt_accepted(acceptor)?;
+            }
+            Ok(conn)
+        });
+        let Ok(conn) = greeted else {
             return self.broker.client_gone(id, now);
         };
         // Whose socket does not know it does without.
@@ -568,7 +667,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.stop_by = Some(now + self.settings.patience);
         // Who has connected is heard.
         self.accept();
-        self.listener = None;
+        self.doors.clear();
         (self.notice)(Notice::Stopping);
         for id in 0..self.links.len() as ClientId {
             if let Some(link) = &mut self.links[id as usize] {
@@ -587,7 +686,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Some(stop_by) = self.stop_by else { return false };
         let written =
             !self.broker.queues().has_batch() && self.journal.as_ref().is_none_or(|journal| !journal.busy);
-        if self.broker.clients() == 0 && written {
+        if self.broker.clients() == 0 && written && self.broker.has_asked_nothing() {
             return true;
         }
         if stop_by > self.clock.now() {

@@ -186,6 +186,7 @@ impl Writer {
         loop {
             match what(&mut self.owned) {
                 Ok(done) => return Ok(Ok(done)),
+                Err(error) if Owned::is_deposed(&error) => return Err(Over),
                 Err(error) if !self.owned.is_over(&error) => return Ok(Err(words(&error))),
                 Err(error) => self.lose(&words(&error)),
             }

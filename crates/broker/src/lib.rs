@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`names`] | what a word must be to name a tube or a client |
 //! | [`request`] | beanstalkd's text protocol, as bytes in and values out |
+//! | [`memcached`] | memcached's protocol in Kestrel's manner: the name of a queue as a key |
 //! | [`verb`] | what is counted of each request, and what its rows are called |
 //! | [`reply`] | answers as they are written |
 //! | [`job`] | one message: where it stands, drawn |
@@ -11,30 +12,41 @@
 //! | [`queues`] | what each operation does to messages, tubes and leases; no socket, clock or disk |
 //! | [`changes`] | what must be on disk before it is answered, gathered until the store is free |
 //! | `owner` | requests to queues that this process owns |
+//! | [`shared`] | requests to queues that nobody owns: what is asked of the database, who waits |
+//! | [`wish`] | what is asked of a database that decides for itself |
 //! | [`broker`] | the life of a request, without sockets or a clock |
+//! | [`batches`] | what shared a statement and its commit, and how long that took |
 //! | [`statistics`] | the answers to `stats` |
 //! | [`postgres`] | queues in PostgreSQL: who owns them, what is there, how a batch is written |
 //! | `journal` | a thread that writes batches and tells what came of each |
+//! | [`pool`] | the queue before the database connections, and who takes from it |
+//! | [`relay`] | a broker that waits sends its clients on |
 //! | [`admin`] | what monitoring asks, beside the loop |
 //! | [`engine`] | one event loop: every client on one thread |
 
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod batches;
 pub mod broker;
 pub mod changes;
 pub mod engine;
 pub mod job;
 mod journal;
+pub mod memcached;
 pub mod names;
 mod owner;
+pub mod pool;
 pub mod postgres;
 pub mod queues;
+pub mod relay;
 pub mod reply;
 pub mod request;
+pub mod shared;
 pub mod statistics;
 mod tube;
 pub mod verb;
+pub mod wish;
 
 pub use broker::Broker;
 pub use queues::Queues;

@@ -67,16 +67,15 @@ pub(crate) fn carry_out(
             None
         }
         Request::Reserve { timeout } => {
-            let wish = Reserve { how: How::Lease, most: 1, timeout: timeout.map(seconds) };
+            let wish = Reserve { how: How::Lease, most: 1, timeout };
             return wait_for(queues, client, wish, now, out, Shape::One("RESERVED"));
         }
         Request::ReserveBatch { most, timeout } => {
-            let wish =
-                Reserve { how: How::Lease, most: most.min(MOST_AT_ONCE), timeout: Some(seconds(timeout)) };
+            let wish = Reserve { how: How::Lease, most: most.min(MOST_AT_ONCE), timeout: Some(timeout) };
             return wait_for(queues, client, wish, now, out, Shape::Many);
         }
         Request::Pop { timeout } => {
-            let wish = Reserve { how: How::Pop, most: 1, timeout: Some(seconds(timeout)) };
+            let wish = Reserve { how: How::Pop, most: 1, timeout: Some(timeout) };
             return wait_for(queues, client, wish, now, out, Shape::One("POPPED"));
         }
         Request::ReserveJob(id) => match queues.reserve_job(client, id, now) {
@@ -218,7 +217,7 @@ pub(crate) fn carry_out(
 }
 
 /// Messages that one request may take at most.
-const MOST_AT_ONCE: u32 = 1_000;
+pub(crate) const MOST_AT_ONCE: u32 = 1_000;
 
 /// How taken messages are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +256,7 @@ pub(crate) fn write_answer(out: &mut Vec<u8>, shape: Shape, answer: &Answer) -> 
     }
 }
 
-fn write_taken(out: &mut Vec<u8>, shape: &Shape, taken: &[Taken]) -> After {
+pub(crate) fn write_taken(out: &mut Vec<u8>, shape: &Shape, taken: &[Taken]) -> After {
     let word = match shape {
         Shape::One(word) => word,
         Shape::Many => {

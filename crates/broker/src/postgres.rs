@@ -8,6 +8,9 @@
 //! **An owner that hangs.** He renews one row twice a second. A broker that waits ends his session when the row is older than
 //! [`LEASE`] by the database's own clock; what he writes afterwards goes nowhere.
 
+pub(crate) mod session;
+mod sharing;
+
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +22,8 @@ use postgres::{Client, Config, Error, NoTls, Statement};
 use crate::changes::{Batch, Change, KeyRow, Row, Standing, TubeRow};
 use crate::job::{Happened, Id};
 
+pub use sharing::Sharing;
+
 /// How long an owner may be silent before another takes over.
 pub const LEASE: Duration = Duration::from_millis(1_500);
 /// How often it is looked whether somebody else has become the owner, or no longer is.
@@ -26,7 +31,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Ids that may be given before the number of the next one is written again.
 const IDS_AHEAD: Id = 1_000_000;
 
-const MIGRATIONS: [&str; 1] = [include_str!("postgres/migrations/0001.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("postgres/migrations/0001.sql"), include_str!("postgres/migrations/0002.sql")];
+const END_SHARING: &str = include_str!("postgres/shared/end.sql");
 const WRITE: &str = include_str!("postgres/write.sql");
 const CHANGE: &str = include_str!("postgres/change.sql");
 const LOAD: &str = include_str!("postgres/load.sql");
@@ -78,7 +85,7 @@ pub fn words(error: &Error) -> String {
 /// Where the queues are, and how to get there.
 #[derive(Clone, Debug)]
 pub struct Place {
-    config: Config,
+    config: tokio_postgres::Config,
 }
 
 impl Place {
@@ -87,7 +94,8 @@ impl Place {
     /// # Errors
     /// Without the password.
     pub fn parse(url: &str) -> Result<Self, Problem> {
-        let mut config: Config = url.parse().map_err(|error: Error| Problem::Address(words(&error)))?;
+        let mut config: tokio_postgres::Config =
+            url.parse().map_err(|error: Error| Problem::Address(words(&error)))?;
         config.application_name("krarup broker");
         config.connect_timeout(Duration::from_secs(5));
         // A database that vanished without a word is noticed.
@@ -95,8 +103,13 @@ impl Place {
         Ok(Self { config })
     }
 
+    /// For those who connect by themselves.
+    pub(crate) fn into_config(self) -> tokio_postgres::Config {
+        self.config
+    }
+
     fn connect(&self) -> Result<Client, Error> {
-        let mut client = self.config.connect(NoTls)?;
+        let mut client = Config::from(self.config.clone()).connect(NoTls)?;
         // An answer means that the message is on disk, whatever the default of this database.
         let durable: String = client.query_one("SHOW synchronous_commit", &[])?.get(0);
         if durable == "off" {
@@ -150,27 +163,33 @@ impl std::fmt::Debug for Owned {
 }
 
 impl Owned {
-    /// Makes the tables if they are not there, and waits until nobody else owns the queues; `waits` is told once who does.
+    /// Makes the tables if they are not there, and waits until nobody else owns the queues; `waits` is told where that broker is,
+    /// whenever it is another.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
     pub fn take(place: Place, address: &str, mut waits: impl FnMut(&str)) -> Result<Self, Problem> {
         let mut client = place.connect()?;
         migrate(&mut client)?;
-        let mut told = false;
+        let mut told = None;
         while !client.query_one(OWN, &[])?.get::<_, bool>(0) {
             let owner = client.query_one(
-                "SELECT coalesce(address, ''), process, renewed < clock_timestamp() - make_interval(secs => $1) FROM krarup.owner",
+                "SELECT coalesce(address, ''), process, renewed < clock_timestamp() - make_interval(secs => $1) \
+                 AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND objid = 2 \
+                             AND mode = 'ExclusiveLock' AND granted AND pid = process) FROM krarup.owner",
                 &[&LEASE.as_secs_f64()],
             )?;
-            if !std::mem::replace(&mut told, true) {
-                waits(owner.get(0));
+            let address: String = owner.get(0);
+            if told.as_ref() != Some(&address) {
+                waits(&address);
+                told = Some(address);
             }
             if let (Some(process), true) = (owner.get::<_, Option<i32>>(1), owner.get(2)) {
                 client.execute("SELECT pg_terminate_backend($1)", &[&process])?;
             }
             thread::sleep(LOOK);
         }
+        client.batch_execute(END_SHARING)?;
         let row = client.query_one(
             "UPDATE krarup.owner SET epoch = epoch + 1, address = $1, process = pg_backend_pid(), renewed = clock_timestamp() \
              RETURNING epoch, process",
@@ -209,7 +228,9 @@ impl Owned {
             let kept = KeyRow { id: row.get::<_, i64>(2) as Id, until: since_1970(row.get(3)) };
             contents.keys.push((row.get(0), row.get(1), kept));
         }
-        let next: i64 = self.client.query_one("SELECT next_id FROM krarup.owner", &[])?.get(0);
+        // Where the queues were shared before, the database gave the numbers.
+        let given = "SELECT greatest(next_id, (SELECT last_value + is_called::int FROM krarup.message_id)) FROM krarup.owner";
+        let next: i64 = self.client.query_one(given, &[])?.get(0);
         contents.next_id = next as Id;
         let mut names = Names::default();
         let mut rows = self.client.query_raw(LOAD, std::iter::empty::<i32>())?;
@@ -241,8 +262,13 @@ impl Owned {
     }
 
     fn set_next_id(&mut self, next_id: Id) -> Result<(), Error> {
-        let statement = "UPDATE krarup.owner SET renewed = clock_timestamp(), next_id = $1";
-        self.client.execute(statement, &[&(next_id as i64)]).map(drop)
+        let statement = "UPDATE krarup.owner SET renewed = clock_timestamp(), next_id = $1, address = $2 WHERE epoch = $3";
+        self.client.execute(statement, &[&(next_id as i64), &self.address, &self.epoch]).map(drop)
+    }
+
+    /// Where those who wait for their turn send their clients.
+    pub fn listens_at(&mut self, address: String) {
+        self.address = address;
     }
 
     /// What applications have laid down, the oldest thousand.
@@ -274,12 +300,16 @@ impl Owned {
             && batch.keys.is_empty()
             && batch.taken_in.is_empty());
         if lists.changed.is_empty() && !more {
-            return lists
-                .write(&self.write, |statement, values| self.client.execute(statement, values).map(drop));
+            return lists.write(&self.write, &self.epoch, |statement, values| {
+                self.client.execute(statement, values).map(drop)
+            });
         }
         let mut transaction = self.client.transaction()?;
+        transaction.execute("SELECT krarup.still_owner($1)", &[&self.epoch])?;
         if !lists.new.is_empty() || !lists.gone.is_empty() {
-            lists.write(&self.write, |statement, values| transaction.execute(statement, values).map(drop))?;
+            lists.write(&self.write, &self.epoch, |statement, values| {
+                transaction.execute(statement, values).map(drop)
+            })?;
         }
         if !lists.changed.is_empty() {
             lists
@@ -329,14 +359,15 @@ impl Owned {
         self.client.execute("DELETE FROM krarup.key WHERE until <= clock_timestamp()", &[]).map(drop)
     }
 
+    /// Whether this error says that somebody else owns the queues.
+    pub fn is_deposed(error: &Error) -> bool {
+        error.code().is_some_and(|code| code.code() == "KR001")
+    }
+
     /// Whether this error is the session's last: whatever it had begun has been committed, or will be, or is undone. Only an error
     /// that the server tells, and goes on, means that nothing was written.
     pub fn is_over(&self, error: &Error) -> bool {
-        use postgres::error::Severity;
-        let fatal = |told: &postgres::error::DbError| {
-            matches!(told.parsed_severity(), None | Some(Severity::Fatal | Severity::Panic))
-        };
-        self.client.is_closed() || error.as_db_error().is_none_or(fatal)
+        self.client.is_closed() || is_fatal(error)
     }
 
     /// Tries once to have the session back.
@@ -367,6 +398,15 @@ impl Owned {
         self.client = client;
         Ok(())
     }
+}
+
+/// Whether an error ends the session that it came from.
+fn is_fatal(error: &Error) -> bool {
+    use postgres::error::Severity;
+    let fatal = |told: &postgres::error::DbError| {
+        matches!(told.parsed_severity(), None | Some(Severity::Fatal | Severity::Panic))
+    };
+    error.as_db_error().is_none_or(fatal)
 }
 
 fn prepare(client: &mut Client) -> Result<(Statement, Statement, Statement), Error> {
@@ -453,6 +493,29 @@ struct Lists<'a> {
     gone: Vec<i64>,
 }
 
+/// The columns that a new message and a changed one have alike.
+struct Columns<'a> {
+    ids: Vec<i64>,
+    tubes: Vec<&'a str>,
+    states: Vec<i16>,
+    priorities: Vec<i64>,
+    dues: Vec<Option<SystemTime>>,
+    delays: Vec<i32>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(rows: &[&'a Row]) -> Self {
+        Self {
+            ids: rows.iter().map(|row| row.id as i64).collect(),
+            tubes: rows.iter().map(|row| &*row.tube).collect(),
+            states: rows.iter().map(|row| state(row)).collect(),
+            priorities: rows.iter().map(|row| row.priority.into()).collect(),
+            dues: rows.iter().map(|row| due(row)).collect(),
+            delays: rows.iter().map(|row| seconds(row.delay)).collect(),
+        }
+    }
+}
+
 type Values<'v> = &'v [&'v (dyn postgres::types::ToSql + Sync)];
 
 impl<'a> Lists<'a> {
@@ -475,15 +538,11 @@ impl<'a> Lists<'a> {
     fn write<E>(
         &self,
         statement: &Statement,
+        epoch: &i64,
         execute: impl FnOnce(&Statement, Values<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let new = &self.new;
-        let ids: Vec<i64> = new.iter().map(|row| row.id as i64).collect();
-        let tubes: Vec<&str> = new.iter().map(|row| &*row.tube).collect();
-        let states: Vec<i16> = new.iter().map(|row| state(row)).collect();
-        let priorities: Vec<i64> = new.iter().map(|row| row.priority.into()).collect();
-        let dues: Vec<Option<SystemTime>> = new.iter().map(|row| due(row)).collect();
-        let delays: Vec<i32> = new.iter().map(|row| seconds(row.delay)).collect();
+        let Columns { ids, tubes, states, priorities, dues, delays } = Columns::of(new);
         let ttrs: Vec<i32> = new.iter().map(|row| seconds(row.ttr)).collect();
         let created: Vec<SystemTime> = new.iter().map(|row| wall(row.created)).collect();
         let senders: Vec<Option<&str>> = new.iter().map(|row| row.sender.as_deref()).collect();
@@ -504,6 +563,7 @@ impl<'a> Lists<'a> {
                 &receivers,
                 &bodies,
                 &self.gone,
+                epoch,
             ],
         )
     }
@@ -514,13 +574,8 @@ impl<'a> Lists<'a> {
         execute: impl FnOnce(&Statement, Values<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let rows = &self.changed;
-        let ids: Vec<i64> = rows.iter().map(|row| row.id as i64).collect();
-        let tubes: Vec<&str> = rows.iter().map(|row| &*row.tube).collect();
-        let states: Vec<i16> = rows.iter().map(|row| state(row)).collect();
-        let priorities: Vec<i64> = rows.iter().map(|row| row.priority.into()).collect();
-        let dues: Vec<Option<SystemTime>> = rows.iter().map(|row| due(row)).collect();
+        let Columns { ids, tubes, states, priorities, dues, delays } = Columns::of(rows);
         let buried: Vec<Option<i64>> = rows.iter().map(|row| place_aside(row)).collect();
-        let delays: Vec<i32> = rows.iter().map(|row| seconds(row.delay)).collect();
         let count = |what: fn(&Happened) -> u32| -> Vec<i32> {
             rows.iter().map(|row| what(&row.happened).try_into().unwrap_or(i32::MAX)).collect()
         };

@@ -31,6 +31,7 @@ use crate::tube::{Tubes, URGENT};
 
 pub use look::{JobView, Nothing, Totals, TubeView};
 pub use moves::Limit;
+pub(crate) use take::SAFETY_MARGIN;
 pub use take::{Answer, How, Reserve, Taken};
 
 /// Bytes that a message costs beside its body: its places in tables and lines.
@@ -269,6 +270,28 @@ impl Queues {
         true
     }
 
+    /// He is called so from now on: others know that he is registered.
+    pub(crate) fn call(&mut self, client: ClientId, name: &str) {
+        self.client_mut(client).name = Some(name.into());
+    }
+
+    /// What he has said he is called.
+    pub(crate) fn name(&self, client: ClientId) -> Option<Arc<str>> {
+        self.client(client).name.clone()
+    }
+
+    /// He puts messages.
+    pub(crate) fn is_producer(&mut self, client: ClientId) {
+        let known = self.client_mut(client);
+        self.totals.producers += u64::from(!std::mem::replace(&mut known.producer, true));
+    }
+
+    /// He takes messages.
+    pub(crate) fn is_worker(&mut self, client: ClientId) {
+        let known = self.client_mut(client);
+        self.totals.workers += u64::from(!std::mem::replace(&mut known.worker, true));
+    }
+
     // ---- tubes ------------------------------------------------------------------------------------------
 
     /// A tube that stays; whether it had not been created before.
@@ -285,6 +308,8 @@ impl Queues {
     pub fn delete_tube(&mut self, name: &str) -> Option<After> {
         let tube = self.tubes.find(name)?;
         let ids: Vec<Id> = self.jobs.iter().filter(|(_, job)| job.tube == tube).map(|(id, _)| *id).collect();
+        // Its last message must not take it along yet.
+        self.tubes.get_mut(tube).using += 1;
         for id in ids {
             // What is not committed yet has not happened yet: it will be in the new tube of this name.
             if self.jobs[&id].state != State::Pending {
@@ -293,6 +318,7 @@ impl Queues {
         }
         self.tubes.get_mut(tube).kept = TubeRow::default();
         self.write_tube(tube);
+        self.tubes.get_mut(tube).using -= 1;
         self.tubes.let_go(tube);
         Some(self.after())
     }
@@ -355,8 +381,7 @@ impl Queues {
                 KeyRow { id: self.next_id, until: self.wall(now) + self.settings.remember_keys },
             );
         }
-        let known = self.client_mut(client);
-        self.totals.producers += u64::from(!std::mem::replace(&mut known.producer, true));
+        self.is_producer(client);
         let id = self.add(tube, sender, receiver, put, now);
         Ok((id, self.after()))
     }

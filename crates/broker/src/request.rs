@@ -8,12 +8,16 @@
 //! Every verb of beanstalkd's protocol document is here, with what its program makes of odd spacing and odd numbers; behind
 //! them stand verbs that no beanstalkd knows, in the same grammar: see [`EXTRA_VERBS`].
 
+use krarup_units::Nanos;
+
 use crate::names::{is_name_byte, name};
 
 /// The longest line of beanstalkd's own verbs, its end included.
 pub const LONGEST_LINE: usize = 224;
 /// The longest line of the extra verbs, which may have several names in it.
 const LONGEST_EXTRA_LINE: usize = 768;
+/// The bodies of one `put-batch`, their ends of lines included, have so many bytes at most, or as many as one message may have.
+const LARGEST_BATCH: u64 = 4 << 20;
 /// The verbs that beanstalkd does not know.
 pub const EXTRA_VERBS: &[&str] = &[
     "login",
@@ -26,6 +30,7 @@ pub const EXTRA_VERBS: &[&str] = &[
     "put-in-tube",
     "put-to",
     "put-unique",
+    "put-batch",
     "pop",
     "pop-tube",
     "peek-tube",
@@ -58,6 +63,39 @@ pub struct Put<'a> {
     pub body: &'a [u8],
 }
 
+/// Messages that come together, each with a body of its own and all else alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutBatch<'a> {
+    put: Put<'a>,
+    /// Lengths as they stand in the line, checked to be numbers.
+    sizes: Ids<'a>,
+    /// The bodies, each with its end of line.
+    bodies: &'a [u8],
+}
+
+impl<'a> PutBatch<'a> {
+    /// How many they are, at least one.
+    pub fn len(&self) -> usize {
+        self.sizes.iter().count()
+    }
+
+    /// Never: an empty batch is no request.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Put<'a>> {
+        let mut begin = 0;
+        self.sizes.iter().map(move |size| {
+            let end = begin + size as usize;
+            let body = &self.bodies[begin..end];
+            begin = end + 2;
+            Put { body, ..self.put }
+        })
+    }
+}
+
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
@@ -67,7 +105,7 @@ pub struct Put<'a> {
 pub enum Request<'a> {
     Put(Put<'a>),
     Use(&'a str),
-    Reserve { timeout: Option<u32> },
+    Reserve { timeout: Option<Nanos> },
     ReserveJob(u64),
     Delete(u64),
     Release { id: u64, priority: u32, delay: u32 },
@@ -95,13 +133,13 @@ pub enum Request<'a> {
     CreateTube(&'a str),
     DeleteTube(&'a str),
     LimitTube { tube: &'a str, most: u32, dead: Option<&'a str> },
-    Pop { timeout: u32 },
+    Pop { timeout: Nanos },
     PopTube(&'a str),
     PeekTube(&'a str),
     PopSender(&'a str),
     PeekSender(&'a str),
     ListTubesForMe,
-    ReserveBatch { most: u32, timeout: u32 },
+    ReserveBatch { most: u32, timeout: Nanos },
     DeleteBatch(Ids<'a>),
     Ping,
 }
@@ -134,13 +172,13 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// The protocol's word for it.
-    pub const fn word(self) -> &'static str {
+    /// The protocol's answer.
+    pub const fn line(self) -> &'static [u8] {
         match self {
-            Self::BadFormat => "BAD_FORMAT",
-            Self::UnknownCommand => "UNKNOWN_COMMAND",
-            Self::ExpectedCrlf => "EXPECTED_CRLF",
-            Self::JobTooBig => "JOB_TOO_BIG",
+            Self::BadFormat => b"BAD_FORMAT\r\n",
+            Self::UnknownCommand => b"UNKNOWN_COMMAND\r\n",
+            Self::ExpectedCrlf => b"EXPECTED_CRLF\r\n",
+            Self::JobTooBig => b"JOB_TOO_BIG\r\n",
         }
     }
 }
@@ -153,6 +191,13 @@ pub enum Parsed<'a> {
         /** The request. */
         request: Request<'a>,
         /** Its length. */
+        used: usize,
+    },
+    /// Several messages, made of the first `used` bytes.
+    Batch {
+        /** The messages. */
+        batch: PutBatch<'a>,
+        /** Their length together, the line before them included. */
         used: usize,
     },
     /// The bytes so far begin a request that has at least `needed` bytes, more than are there.
@@ -206,6 +251,27 @@ pub fn parse(bytes: &[u8], largest: u32) -> Parsed<'_> {
             let body = &bytes[begin..end];
             Parsed::Complete { request: Request::Put(Put { body, ..put }), used: end + 2 }
         }
+        Ok(Line::Bodies { put, sizes }) => {
+            let whole = sizes.iter().fold(0_u64, |sum, size| sum.saturating_add(size).saturating_add(2));
+            if whole > LARGEST_BATCH.max(u64::from(largest) + 2)
+                || sizes.iter().any(|size| size > largest.into())
+            {
+                let swallow = (begin as u64).saturating_add(whole);
+                return Parsed::Invalid { why: Wrong::JobTooBig, swallow };
+            }
+            let used = begin + whole as usize;
+            let Some(bodies) = bytes.get(begin..used) else { return Parsed::Incomplete { needed: used } };
+            let mut end = 0;
+            let well = sizes.iter().all(|size| {
+                end += size as usize + 2;
+                &bodies[end - 2..end] == b"\r\n"
+            });
+            if well {
+                Parsed::Batch { batch: PutBatch { put, sizes, bodies }, used }
+            } else {
+                Parsed::Invalid { why: Wrong::ExpectedCrlf, swallow: used as u64 }
+            }
+        }
     }
 }
 
@@ -222,6 +288,11 @@ enum Line<'a> {
         put: Put<'a>,
         size: u32,
         garbage: bool,
+    },
+    /// Several bodies of these sizes follow.
+    Bodies {
+        put: Put<'a>,
+        sizes: Ids<'a>,
     },
 }
 
@@ -244,7 +315,7 @@ fn read(line: &[u8]) -> Result<Line<'_>, Wrong> {
     } else if let Some(rest) = line.strip_prefix(b"reserve-with-timeout ") {
         // What stands behind the number is not looked at.
         let (timeout, _) = number(rest, i32::MAX as u64).ok_or(Wrong::BadFormat)?;
-        return whole(Request::Reserve { timeout: Some(timeout as u32) });
+        return whole(Request::Reserve { timeout: Some(Nanos::from_secs(timeout)) });
     } else if let Some(rest) = line.strip_prefix(b"reserve-job ") {
         return whole(Request::ReserveJob(only(rest)?));
     } else if line.starts_with(b"reserve") {
@@ -314,6 +385,11 @@ fn extra(line: &[u8]) -> Result<Line<'_>, Wrong> {
             }
             return Ok(found);
         }
+        b"put-batch" => {
+            let (priority, delay, ttr) = (words.small()?, words.small()?, words.small()?);
+            let put = Put { priority, delay, ttr, ..EMPTY };
+            return Ok(Line::Bodies { put, sizes: words.numbers()? });
+        }
         b"send" => {
             let (tube, receiver, size) = (words.name()?, words.name_or_none()?, words.small()?);
             let put = Put { tube: Some(tube), receiver, strict: true, ttr: DEFAULT_TTR, ..EMPTY };
@@ -327,7 +403,7 @@ fn extra(line: &[u8]) -> Result<Line<'_>, Wrong> {
         b"limit-tube" => {
             Request::LimitTube { tube: words.name()?, most: words.small()?, dead: words.maybe_name()? }
         }
-        b"pop" => Request::Pop { timeout: if words.0.is_empty() { 0 } else { words.small()? } },
+        b"pop" => Request::Pop { timeout: if words.0.is_empty() { Nanos::ZERO } else { words.time()? } },
         b"pop-tube" => Request::PopTube(words.name()?),
         b"peek-tube" => Request::PeekTube(words.name()?),
         b"pop-sender" => Request::PopSender(words.name()?),
@@ -337,19 +413,10 @@ fn extra(line: &[u8]) -> Result<Line<'_>, Wrong> {
             let most = words.small()?;
             Request::ReserveBatch {
                 most: if most == 0 { return Err(Wrong::BadFormat) } else { most },
-                timeout: words.small()?,
+                timeout: words.time()?,
             }
         }
-        b"delete-batch" => {
-            let ids = words.0;
-            while !words.0.is_empty() {
-                words.number()?;
-            }
-            if ids.is_empty() {
-                return Err(Wrong::BadFormat);
-            }
-            Request::DeleteBatch(Ids(ids))
-        }
+        b"delete-batch" => return Ok(Line::Whole(Request::DeleteBatch(words.numbers()?))),
         b"ping" => Request::Ping,
         _ => return Err(Wrong::UnknownCommand),
     };
@@ -419,6 +486,20 @@ impl<'a> Words<'a> {
         let (value, rest) = number(self.0, u64::from(u32::MAX)).ok_or(Wrong::BadFormat)?;
         self.0 = rest;
         Ok(value as u32)
+    }
+
+    /// Nothing but numbers, one at least.
+    fn numbers(&mut self) -> Result<Ids<'a>, Wrong> {
+        let all = self.0;
+        while !self.0.is_empty() {
+            self.number()?;
+        }
+        if all.is_empty() { Err(Wrong::BadFormat) } else { Ok(Ids(all)) }
+    }
+
+    /// Whole seconds.
+    fn time(&mut self) -> Result<Nanos, Wrong> {
+        self.small().map(|seconds| Nanos::from_secs(seconds.into()))
     }
 
     /// Bytes that may stand in a name, as many as there are.

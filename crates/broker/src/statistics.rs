@@ -179,3 +179,45 @@ pub fn job(view: &JobView) -> String {
     }
     lines.0
 }
+
+/// The answer to memcached's `stats`: its names where it has them, and Kestrel's for each queue.
+pub fn memcached(
+    about: &About,
+    service: &Service,
+    totals: &Totals,
+    memory: u64,
+    counts: &Counts,
+    tubes: impl Iterator<Item = TubeView>,
+) -> String {
+    let mut text = String::new();
+    let mut add = |name: &str, value: &dyn Display| {
+        write!(text, "STAT {name} {value}\r\n").expect("a text takes all");
+    };
+    add("pid", &about.pid);
+    add("uptime", &seconds(service.uptime));
+    add("version", &about.version);
+    add("store", &about.store);
+    add("curr_items", &totals.ready);
+    add("total_items", &totals.jobs);
+    add("bytes", &memory);
+    add("curr_connections", &totals.connections);
+    add("total_connections", &totals.all_connections);
+    let taken = [Verb::Reserve, Verb::ReserveWithTimeout, Verb::Pop, Verb::PeekReady];
+    add("cmd_get", &taken.into_iter().map(|verb| counts.get(verb)).sum::<u64>());
+    add("cmd_set", &counts.get(Verb::Put));
+    add("item_size_max", &about.largest);
+    add("commits", &service.commits);
+    add("waiters", &totals.waiting);
+    add("open_transactions", &totals.reserved);
+    for tube in tubes {
+        let mut add = |what: &str, value: u64| add(&format!("queue_{}_{what}", tube.name), &value);
+        add("items", tube.ready);
+        add("total_items", tube.jobs);
+        add("open_transactions", tube.reserved);
+        add("delayed", tube.delayed);
+        add("buried", tube.buried);
+        add("waiters", tube.waiting);
+    }
+    text.push_str("END\r\n");
+    text
+}

@@ -262,14 +262,7 @@ impl Server {
             match listener.accept() {
                 Ok((stream, _)) => self.admit(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // That client is gone again; the next may not be.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::ConnectionAborted
-                            | io::ErrorKind::ConnectionReset
-                            | io::ErrorKind::Interrupted
-                    ) => {}
+                Err(error) if listen::is_of_one(&error) => {}
                 Err(_) => {
                     // No more sockets or memory: those who wait are let in when some are given back.
                     self.service.traffic.listen_disabled_num += 1;

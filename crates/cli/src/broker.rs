@@ -2,13 +2,17 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
-use krarup_broker::engine::{self, Notice};
-use krarup_broker::postgres::{Owned, Place, Problem};
+use clap::{Args, ValueEnum};
+use krarup_broker::engine::{self, Notice, Protocol, Store};
+use krarup_broker::postgres::{Owned, Place, Problem, Sharing};
+use krarup_broker::relay::Relay;
 use krarup_broker::statistics::About;
-use krarup_broker::{Broker, Queues, broker, queues};
+use krarup_broker::{Broker, Queues, broker, pool, queues, shared};
+use krarup_net::tls::{Acceptor, Identity};
 use krarup_net::{Address, Clock};
+use krarup_record::file::rows::RowWriter;
 use krarup_record::{Recorder, file, recorder};
 use krarup_units::{Bytes, Nanos, text};
 
@@ -26,6 +30,12 @@ pub(crate) struct BrokerArgs {
     /// Where clients connect: HOST:PORT or unix:/PATH; port 0 asks the system for a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:11300")]
     listen: Address,
+    /// Where brokers that wait for their turn reach this one, to which they send their clients on [default: where it listens]
+    #[arg(long, value_name = "ADDRESS")]
+    advertise: Option<Address>,
+    /// Where clients of memcached's protocol connect, which then names queues where it names keys (`get jobs/open`) [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    memcached_listen: Option<Address>,
     /// Where messages are kept: `memory`, from which nothing survives an end, or postgres://USER@HOST/DATABASE, where every answer
     /// means that the message is on disk [default: memory]
     #[arg(long, value_name = "STORE")]
@@ -33,6 +43,15 @@ pub(crate) struct BrokerArgs {
     /// Keep messages in a PostgreSQL of our own in this directory, made, started and stopped with the broker
     #[arg(long, value_name = "DIR", conflicts_with = "store")]
     postgres_embedded: Option<PathBuf>,
+    /// The same in a directory of its own, which is gone with the broker: for experiments
+    #[arg(long, conflicts_with_all = ["store", "postgres_embedded"])]
+    postgres_temporary: bool,
+    /// Who decides over messages in a database: one broker that owns the queues, or the database, asked by any number of brokers
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Owned)]
+    mode: Mode,
+    /// Database connections in the mode `direct`, each with one request at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pool: u32,
     /// Memory for all messages, each with 320 bytes beside its body; beyond it a put is answered with OUT_OF_MEMORY
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Bytes,
@@ -51,12 +70,48 @@ pub(crate) struct BrokerArgs {
     /// A file whose first line clients must say with `login NAME SECRET` before anything else
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
+    /// Clients speak TLS: the broker's certificate, and those that lead to its authority (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Authorities (PEM): a client must show a certificate of one of them
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_client_authorities: Option<PathBuf>,
+    /// The permissions of a unix socket that is listened on, as chmod takes them
+    #[arg(long, value_name = "MODE", value_parser = socket_mode)]
+    socket_mode: Option<u32>,
     /// How long a stop waits for clients to take the answers they are owed
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]
     patience: f64,
+    /// Write a row for every request into this Parquet file, its stamps with it: what a model is calibrated from
+    #[arg(long, value_name = "FILE")]
+    rows: Option<PathBuf>,
     /// Write windows.csv, histograms and hold times into this directory at the end
     #[arg(long, value_name = "DIR")]
     stats_dir: Option<PathBuf>,
+}
+
+/// Who decides over messages in a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// One broker, in its memory; what it has decided is written in batches. The fastest; others wait to take over
+    Owned,
+    /// The database: waiting requests share a statement and a commit. Any number of brokers
+    Batch,
+    /// The database: one statement for each request, over a pool of connections. Any number of brokers
+    Direct,
+}
+
+impl Mode {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Owned => "owned",
+            Self::Batch => "batch",
+            Self::Direct => "direct",
+        }
+    }
 }
 
 pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
@@ -73,44 +128,84 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     }
     krarup_net::files::allow_many();
     let clock = Clock::start();
-    let embedded = args.postgres_embedded.as_deref().map(embedded::Cluster::start).transpose()?;
+    let embedded = match &args.postgres_embedded {
+        Some(folder) => Some(embedded::Cluster::start(folder)?),
+        None if args.postgres_temporary => Some(embedded::Cluster::temporary()?),
+        None => None,
+    };
     let url = match (&embedded, args.store.as_deref()) {
         (Some(cluster), _) => Some(cluster.url()),
         (None, None | Some("memory")) => None,
         (None, Some(url)) => Some(url.to_owned()),
     };
-    let (queues, store) = match &url {
+    let mut listen = args.listen.clone();
+    let (queues, store, sharing) = match &url {
+        None if args.mode != Mode::Owned => {
+            return Err(Failure::usage(format!("--mode {} needs a database", args.mode.name()))
+                .hint("add --store postgres://… or --postgres-embedded DIR"));
+        }
         None => {
             eprintln!("messages are kept in memory: none of them survives the end of this process");
-            (Queues::new(args.queues(&clock, false)), None)
+            (Queues::new(args.queues(&clock, false)), None, None)
+        }
+        Some(url) if args.mode == Mode::Owned => {
+            let (queues, owned, place) = owned(args, url, &clock)?;
+            listen = place;
+            (queues, Some(Store::Owned(owned)), None)
         }
         Some(url) => {
-            let (queues, owned) = owned(args, url, &clock)?;
-            (queues, Some(owned))
+            let sharing = share(url)?;
+            let gathers = args.mode == Mode::Batch;
+            let settings = shared::Settings { gathers, number: sharing.number(), memory: args.memory.0 };
+            let pool = pool::Settings {
+                gathers,
+                connections: args.pool,
+                remember_keys: Duration::from_secs_f64(args.remember_keys),
+            };
+            (Queues::new(args.queues(&clock, false)), Some(Store::Shared(sharing, pool)), Some(settings))
         }
     };
     let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
     let settings = broker::Settings {
-        about: about(&clock, largest, store.is_some()),
+        about: about(&clock, largest, if url.is_some() { args.mode.name() } else { "memory" }),
         largest,
         secret: args.secret.as_deref().map(secret).transpose()?,
         processor: krarup_net::cpu::process,
     };
-    let broker = Broker::new(settings, queues, recorder);
+    let mut broker = match sharing {
+        None => Broker::new(settings, queues, recorder),
+        Some(shared) => Broker::sharing(settings, queues, recorder, shared),
+    };
+    let run = file::Run { epoch_unix: clock.wall_epoch() };
+    let mut writer = None;
+    if let Some(path) = &args.rows {
+        let begun = RowWriter::create(path, run)
+            .map_err(|error| Failure::usage(error.to_string()).hint("choose another file with --rows"))?;
+        broker.keep_rows(begun.lane());
+        writer = Some(begun);
+    }
     let settings = engine::Settings {
-        listen: args.listen.clone(),
-        socket_mode: None,
+        listen,
+        advertise: args.advertise.clone(),
+        memcached: args.memcached_listen.clone(),
+        tls: args.acceptor()?,
+        socket_mode: args.socket_mode,
         admin: args.admin.clone(),
         connections: args.connections as usize,
         patience: Nanos::from_seconds(args.patience),
     };
-    let asks = args.secret.is_some();
-    let ended = engine::run(settings, broker, store, clock, |notice| tell(notice, asks)).map_err(|why| {
-        Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11300, needs no name service")
-    })?;
+    let asks = args.secret.is_some() || args.tls_client_authorities.is_some();
+    let mut ended =
+        engine::run(settings, broker, store, clock, |notice| tell(notice, asks)).map_err(|why| {
+            Failure::usage(why)
+                .or_hint("an address in numbers, such as 127.0.0.1:11300, needs no name service")
+        })?;
+    ended.broker.end_rows();
     print!("{}", ending::statistics(&ended));
+    if let (Some(writer), Some(path)) = (writer, &args.rows) {
+        crate::rows::finish(writer, &path.display().to_string())?;
+    }
     if let Some(folder) = &args.stats_dir {
-        let run = file::Run { epoch_unix: clock.wall_epoch() };
         file::save_all(folder, ended.broker.recorder(), run)
             .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
         eprintln!("statistics in {}", folder.display());
@@ -123,6 +218,14 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
 }
 
 impl BrokerArgs {
+    /// Who greets clients, if they speak TLS.
+    fn acceptor(&self) -> Result<Option<Acceptor>, Failure> {
+        let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) else { return Ok(None) };
+        let identity = Identity { certificate: certificate.clone(), key: key.clone() };
+        let acceptor = Acceptor::new(&identity, self.tls_client_authorities.as_deref());
+        acceptor.map(Some).map_err(|why| Failure::usage(why).hint("certificates and keys are PEM files"))
+    }
+
     fn queues(&self, clock: &Clock, durable: bool) -> queues::Settings {
         queues::Settings {
             memory: self.memory.0,
@@ -133,25 +236,23 @@ impl BrokerArgs {
     }
 }
 
-/// The queues as they are in the database, once nobody else owns them.
-fn owned(args: &BrokerArgs, url: &str, clock: &Clock) -> Result<(Queues, Owned), Failure> {
-    let wrong = |problem: Problem| {
-        let hint = match problem {
-            Problem::Address(_) => "write it like postgres://user:password@127.0.0.1:5432/database",
-            Problem::Database(_) => {
-                "is the server running, and may this user make a schema in this database?"
-            }
-            Problem::Deposed => "start this one again: it then waits for its turn",
-        };
-        Failure::run(problem.to_string()).hint(hint)
-    };
-    let place = Place::parse(url).map_err(|problem| {
-        Failure::usage(problem.to_string())
-            .hint("write it like postgres://user:password@127.0.0.1:5432/database, or memory")
-    })?;
+/// The queues as they are in the database, once nobody else owns them,
+/// and where clients are to find it: where they have been sent on from, if they have.
+fn owned(args: &BrokerArgs, url: &str, clock: &Clock) -> Result<(Queues, Owned, Address), Failure> {
+    let place = place(url)?;
     let address = args.listen.to_string();
-    let waits = |owner: &str| eprintln!("waiting: the broker at {owner} owns the queues");
-    let mut owned = Owned::take(place, &address, waits).map_err(wrong)?;
+    let (mut waiting, mut relay) = (false, None);
+    let waits = |owner: &str| {
+        if !std::mem::replace(&mut waiting, true) {
+            eprintln!("waiting: the broker at {owner} owns the queues");
+            relay = send_on(&args.listen);
+        }
+        if let Some(relay) = &relay {
+            // One that shares them, or has not said where it is, cannot be asked.
+            relay.send_to(owner.parse().ok());
+        }
+    };
+    let mut owned = Owned::take(place, &address, waits).map_err(|problem| wrong(&problem))?;
     let mut queues = Queues::new(args.queues(clock, true));
     let begun = clock.now();
     let mut messages = 0;
@@ -160,7 +261,7 @@ fn owned(args: &BrokerArgs, url: &str, clock: &Clock) -> Result<(Queues, Owned),
             queues.load(row, begun);
             messages += 1;
         })
-        .map_err(wrong)?;
+        .map_err(|problem| wrong(&problem))?;
     for (name, row) in contents.tubes {
         queues.load_tube(&name, row);
     }
@@ -173,7 +274,49 @@ fn owned(args: &BrokerArgs, url: &str, clock: &Clock) -> Result<(Queues, Owned),
     queues.ids_from(contents.next_id);
     let took = text::duration((clock.now() - begun).as_seconds());
     eprintln!("{messages} messages were there, read in {took}; this is owner number {}", owned.epoch());
-    Ok((queues, owned))
+    let listen = relay.and_then(|relay: Relay| relay.address.to_string().parse().ok());
+    Ok((queues, owned, listen.unwrap_or_else(|| args.listen.clone())))
+}
+
+/// Clients that come while another owns the queues are sent on to it.
+fn send_on(listen: &Address) -> Option<Relay> {
+    if listen.file().is_some() {
+        return None;
+    }
+    match Relay::begin(listen) {
+        Ok(relay) => {
+            eprintln!("clients at {} are sent on to it", relay.address);
+            Some(relay)
+        }
+        Err(why) => {
+            eprintln!("warning: clients are not sent on: {why}");
+            None
+        }
+    }
+}
+
+/// A share in the queues of a database, once nobody owns them.
+fn share(url: &str) -> Result<Sharing, Failure> {
+    let waits = |owner: &str| eprintln!("waiting: the broker at {owner} owns the queues");
+    let sharing = Sharing::begin(place(url)?, waits).map_err(|problem| wrong(&problem))?;
+    eprintln!("this is number {} of the brokers that have shared the queues", sharing.number());
+    Ok(sharing)
+}
+
+fn place(url: &str) -> Result<Place, Failure> {
+    Place::parse(url).map_err(|problem| {
+        Failure::usage(problem.to_string())
+            .hint("write it like postgres://user:password@127.0.0.1:5432/database, or memory")
+    })
+}
+
+fn wrong(problem: &Problem) -> Failure {
+    let hint = match problem {
+        Problem::Address(_) => "write it like postgres://user:password@127.0.0.1:5432/database",
+        Problem::Database(_) => "is the server running, and may this user make a schema in this database?",
+        Problem::Deposed => "start this one again: it then waits for its turn",
+    };
+    Failure::run(problem.to_string()).hint(hint)
 }
 
 fn secret(path: &std::path::Path) -> Result<String, Failure> {
@@ -188,8 +331,15 @@ fn secret(path: &std::path::Path) -> Result<String, Failure> {
     Ok(line.to_owned())
 }
 
+fn socket_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err(format!("`{text}` are no permissions; write them like 0660")),
+    }
+}
+
 /// What `stats` tells of this process and its machine.
-fn about(clock: &Clock, largest: u32, lasts: bool) -> About {
+fn about(clock: &Clock, largest: u32, store: &str) -> About {
     let kernel = |name: &str| {
         fs::read_to_string(format!("/proc/sys/kernel/{name}"))
             .map_or_else(|_| String::new(), |text| text.trim().to_owned())
@@ -201,7 +351,7 @@ fn about(clock: &Clock, largest: u32, lasts: bool) -> About {
         host: kernel("hostname"),
         os: kernel("version"),
         platform: std::env::consts::ARCH.to_owned(),
-        store: if lasts { "owned" } else { "memory" }.to_owned(),
+        store: store.to_owned(),
         largest,
     }
 }
@@ -209,10 +359,13 @@ fn about(clock: &Clock, largest: u32, lasts: bool) -> About {
 /// Tells the operator, on stderr.
 fn tell(notice: Notice, asks: bool) {
     match notice {
-        Notice::Listening(address) => eprintln!("listening on {address}"),
+        Notice::Listening(address, Protocol::Beanstalkd) => eprintln!("listening on {address}"),
+        Notice::Listening(address, Protocol::Memcached) => {
+            eprintln!("memcached's protocol on {address}");
+        }
         Notice::Open(address) if !asks => {
             eprintln!(
-                "warning: anybody who reaches {address} can take every message; --secret FILE asks who connects"
+                "warning: anybody who reaches {address} can take every message; --secret FILE or --tls-client-authorities FILE asks who connects"
             );
         }
         Notice::Open(_) => {}

@@ -7,10 +7,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use krarup_analysis::anchor::{self, Anchor};
+use krarup_analysis::predict::{self, Wanted};
 use krarup_analysis::results::{Environment, Results};
+use krarup_analysis::warning::Concern;
 use krarup_lab::campaign::{self, CampaignError, Ended, Event, Progress};
 use krarup_lab::change::Changes;
-use krarup_lab::plan::{Cell, Plan, least_time};
+use krarup_lab::plan::{Cell, Plan, least_time, run_name};
 use krarup_lab::shipped;
 use krarup_lab::spec::{Spec, SpecError, Testbed};
 use krarup_lab::stop::Stop;
@@ -18,7 +21,7 @@ use krarup_lab::store::Store;
 use krarup_lab::testbed::local::Local;
 use krarup_lab::testbed::netns::Network;
 use krarup_lab::testbed::process::StationError;
-use krarup_lab::testbed::stations::{self, Starter};
+use krarup_lab::testbed::stations::{self, Caps, Starter};
 use krarup_report::document::{Column, Table, Value};
 use krarup_report::quantity::Unit;
 use krarup_report::{Page, text};
@@ -26,7 +29,7 @@ use krarup_units::Seconds;
 use krarup_units::text::{count, duration, timestamp};
 
 use crate::failure::Failure;
-use crate::trials;
+use crate::{export, trials};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
 #[derive(Args)]
@@ -57,6 +60,23 @@ pub(crate) struct ReportArgs {
     /// The directory, as `krarup run` made it
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+    /// Also write every table, and every figure's data, for LaTeX: tables/*.tex
+    #[arg(long)]
+    latex: bool,
+    /// Also write the whole report as Markdown: report.md
+    #[arg(long)]
+    markdown: bool,
+    /// Also write the trials under the names that course handouts ask for: client_NN.log, mw_NN.log, processed.log, README
+    #[arg(long, value_name = "DIR")]
+    export: Option<PathBuf>,
+}
+
+/// What else is written beside the page.
+#[derive(Clone, Copy, Default)]
+struct Also<'a> {
+    latex: bool,
+    markdown: bool,
+    export: Option<&'a Path>,
 }
 
 #[derive(Args)]
@@ -189,11 +209,15 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&environment).expect("an environment is plain data");
         store.write(ENVIRONMENT, text.as_bytes()).map_err(unwritable)?;
     }
-    let count = match spec.stations.servers.addresses.len() {
-        0 => spec.stations.servers.count.unwrap_or(stations::SERVERS) as usize,
-        running => running,
+    let counts = match spec.stations.servers.addresses.len() {
+        0 => spec.counts(&spec.stations.servers, stations::SERVERS),
+        running => vec![running as u32],
     };
-    eprintln!("servers: {count} × {kind}");
+    let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+    eprintln!("servers: {} × {kind}", counts.join(" or "));
+    if spec.anchor.is_some() && plan.anchor(spec).is_none() {
+        return Err(Failure::usage("the anchor is a combination that `except` leaves out"));
+    }
     let krarup = std::env::current_exe().expect("a running program has a path");
     let network = match spec.testbed {
         Testbed::Local => None,
@@ -201,8 +225,13 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
             Some(Network::new(&stations::kinds(spec), &store.ledger()).map_err(|error| station(&error))?)
         }
     };
-    let starter =
-        Starter { krarup, stop: stop.clone(), ledger: store.ledger(), network: network.map(Arc::new) };
+    let starter = Starter {
+        krarup,
+        stop: stop.clone(),
+        ledger: store.ledger(),
+        network: network.map(Arc::new),
+        caps: Caps::of(spec, &store.ledger()).map_err(|error| station(&error))?,
+    };
     let mut testbed = Local::new(spec, starter);
     let progress = Telling::begin(&plan);
     let ended =
@@ -227,7 +256,7 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
         Err(CampaignError::Store(error)) => return Err(unwritable(error)),
     };
     closed.map_err(|error| station(&error))?;
-    report_on(spec, &plan, &store, &ended)
+    report_on(spec, &plan, &store, &ended, Also::default())
 }
 
 fn station(error: &StationError) -> Failure {
@@ -246,31 +275,67 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let source = Source::of(&path.display().to_string(), text)?;
     let plan = Plan::of(&source.spec);
     let store = Store::at(&args.directory);
-    report_on(&source.spec, &plan, &store, &Ended::default())
+    let also = Also { latex: args.latex, markdown: args.markdown, export: args.export.as_deref() };
+    report_on(&source.spec, &plan, &store, &Ended::default(), also)
 }
 
 /// Analyses what is complete and writes it down.
-fn report_on(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<(), Failure> {
+fn report_on(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended, also: Also<'_>) -> Result<(), Failure> {
     let out = store.directory();
     let unwritable =
         |error: std::io::Error| Failure::run(format!("{} cannot be written: {error}", out.display()));
     for (cell, repetition, why) in &ended.given_up {
-        eprintln!("given up: {cell}, run {}: {why}", repetition + 1);
+        eprintln!("given up: {cell}, {}: {why}", run_in_words(*repetition));
     }
-    let trials = trials::read(spec, plan, store)?;
+    let mut trials = trials::read(spec, plan, store)?;
+    let anchor = spec.anchor.as_ref().and_then(|anchor| {
+        let cell = plan.anchor(spec)?;
+        let about: Vec<String> = cell.levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
+        anchor::judge(&about.join(", "), anchor.get_ref().within, trials::anchors(spec, plan, store))
+    });
+    if let Some(anchor) = &anchor {
+        trials.retain(|trial| !anchor.left_out.contains(&trial.repetition));
+    }
     if trials.is_empty() {
         let last = ended.given_up.first().map_or("none was run", |(_, _, why)| why.as_str());
         return Err(Failure::run(format!("no trial is complete: {last}"))
             .hint(format!("{} keeps what each station said", out.join("failed").display())));
     }
     let environment: Environment = trials::json(&out.join(ENVIRONMENT))?;
-    let results = krarup_analysis::sweep::summarise(&spec.title, environment, &trials)
+    let mut results = krarup_analysis::sweep::summarise(&spec.title, environment, &trials)
         .map_err(|error| Failure::run(error.to_string()))?;
+    let concern = |warning| Concern { levels: None, warning };
+    results.concerns.extend(anchor.iter().flat_map(Anchor::warnings).map(concern));
+    results.anchor = anchor;
+    if let Some(wanted) = &spec.predictions {
+        let wanted = Wanted {
+            workers: wanted.workers.get_ref().clone(),
+            population: spec.population.clone(),
+            cells: wanted.cells as usize,
+            seed: spec.seed,
+        };
+        results.predictions = predict::predictions(&results, &wanted);
+    }
     print(&results);
     let text = serde_json::to_string_pretty(&results).expect("results are plain data");
     store.write("results.json", text.as_bytes()).map_err(unwritable)?;
     let document = krarup_report::sweep::document(&results, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
     let page = Page::of(&document).write(out).map_err(unwritable)?;
+    if also.markdown {
+        store
+            .write("report.md", krarup_report::markdown::document(&document).as_bytes())
+            .map_err(unwritable)?;
+    }
+    if also.latex {
+        let tables = out.join("tables");
+        fs::create_dir_all(&tables).map_err(unwritable)?;
+        for (name, text) in krarup_report::latex::files(&document) {
+            fs::write(tables.join(name), text).map_err(unwritable)?;
+        }
+    }
+    if let Some(folder) = also.export {
+        export::write(spec, plan, store, &results, folder)?;
+    }
     println!("{}", page.canonicalize().unwrap_or(page).display());
     if ended.given_up.is_empty() {
         Ok(())
@@ -284,11 +349,23 @@ fn print(results: &Results) {
     for verdict in &results.verdicts {
         println!("{}: {verdict}\n", verdict.at.workload);
     }
+    for finding in krarup_report::sweep::model_findings(results) {
+        println!("{}: {}\n", finding.about, finding.text);
+    }
+    for warning in results.anchor.iter().flat_map(Anchor::warnings) {
+        println!("{warning} {}\n", warning.next_step());
+    }
 }
 
 /// The wall clock, in seconds since 1970.
 fn now() -> Seconds {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// `run 2`, or `anchor-0-1`.
+fn run_in_words(repetition: u32) -> String {
+    let name = run_name(repetition);
+    name.parse::<u32>().map_or(name, |number| format!("run {}", number + 1))
 }
 
 /// Tells how far it is: a bar on a terminal, else lines.
@@ -314,7 +391,10 @@ impl<'a> Telling<'a> {
                     if due.attempt > 0 { format!(", attempt {}", due.attempt + 1) } else { String::new() };
                 let levels: Vec<String> =
                     due.cell.levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
-                self.line(*progress, &format!("{}, run {}{again}", levels.join(", "), due.repetition + 1));
+                self.line(
+                    *progress,
+                    &format!("{}, {}{again}", levels.join(", "), run_in_words(due.repetition)),
+                );
             }
             Event::Skipped(..) => {}
             Event::Complete(_, manifest, progress) => {
@@ -327,7 +407,7 @@ impl<'a> Telling<'a> {
             Event::Failed(due, why, again) => {
                 let next = if *again { "; trying again" } else { "; given up" };
                 self.bar.suspend(|| {
-                    eprintln!("{}, run {}: {why}{next}", self.plan.label(due.cell), due.repetition + 1);
+                    eprintln!("{}, {}: {why}{next}", self.plan.label(due.cell), run_in_words(due.repetition));
                 });
             }
         }

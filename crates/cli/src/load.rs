@@ -9,8 +9,8 @@ use krarup_load::schedule::{Arrivals, Leg, Open};
 use krarup_load::search::{FoundMax, Limit, Search, Trial};
 use krarup_load::settings::Settings;
 use krarup_load::{Conductor, Event, Load, LoadError, LoadResult, table};
-use krarup_units::Seconds;
-use krarup_units::text::parse_duration;
+use krarup_units::text::{parse_duration, parse_instant};
+use krarup_units::{Nanos, Seconds};
 
 use files::Records;
 use flags::Flags;
@@ -56,6 +56,10 @@ pub(crate) struct LoadArgs {
     /// Populate, and end
     #[arg(long)]
     populate_only: bool,
+    /// Connect, then begin when the wall clock shows this: nanoseconds since 1970, or 2026-11-22T07:30:00Z (RFC 3339). Generators
+    /// that are told the same instant begin together
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant, conflicts_with_all = ["find_max", "populate_only"])]
+    start_at: Option<Nanos>,
     /// A line per second on stderr: auto (only on a terminal), human, json (one object per line), none
     #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "human", num_args = 0..=1)]
     progress: Progress,
@@ -168,6 +172,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         return find_max(args, load, Limit { p99, carried: CARRIED }, &mut conductor);
     }
     conductor.keep_rows(args.rows.clone());
+    conductor.begin_at(args.start_at);
     let result = conductor.run(&load, &mut observe).map_err(|error| failure(&error))?;
     records.finish()?;
     report(args, &result)?;
@@ -265,6 +270,9 @@ fn failure(error: &LoadError) -> Failure {
             failure.hint("is a server listening there? `memcached -l 127.0.0.1 -p 11211` starts one, so does `krarup cache`")
         }
         LoadError::Populate { .. } => failure.hint("look at the server's memory limit (-m) and largest item (-I)"),
+        LoadError::TooLate { .. } => failure.hint(
+            "give --start-at a later instant: the clients have to be connected by then, and clocks of other machines may differ",
+        ),
         LoadError::System(_) => failure.hint("each connection takes a file descriptor: `ulimit -n` shows how many there may be"),
     }
 }

@@ -11,14 +11,18 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 mod broker;
 mod cache;
+mod compare;
 mod demo;
 mod experiment;
+mod export;
 mod failure;
 mod load;
 mod memtier;
 mod model;
 mod pages;
 mod proxy;
+mod rows;
+mod top;
 mod trials;
 
 use failure::Failure;
@@ -39,10 +43,12 @@ enum Job {
     Load(Box<load::LoadArgs>),
     Memtier(memtier::MemtierArgs),
     Model(model::ModelArgs),
+    Top(top::TopArgs),
     Demo(demo::DemoArgs),
     Plan(experiment::PlanArgs),
     Run(experiment::RunArgs),
     Report(experiment::ReportArgs),
+    Compare(compare::CompareArgs),
     Man(pages::ManArgs),
     Completions(pages::CompletionsArgs),
 }
@@ -80,10 +86,12 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Load(args) => load::run(args),
         Job::Memtier(args) => memtier::run(args),
         Job::Model(args) => model::run(args),
+        Job::Top(args) => top::run(args),
         Job::Demo(args) => demo::run(args),
         Job::Plan(args) => experiment::plan(args),
         Job::Run(args) => experiment::run(args),
         Job::Report(args) => experiment::report(args),
+        Job::Compare(args) => compare::run(args),
         Job::Man(args) => pages::man(args),
         Job::Completions(args) => {
             pages::completions(args);

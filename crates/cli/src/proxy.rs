@@ -156,6 +156,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         Failure::usage(why).or_hint("krarup proxy --print-config shows every key with its meaning")
     })?;
     if args.check {
+        config.edge.check_files().map_err(Failure::usage)?;
         eprintln!(
             "the configuration is good: {} servers, clients on {}",
             config.addresses().len(),
@@ -178,7 +179,9 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         config.check()?;
         Ok(config)
     };
-    let source = Source::new(config, again).map_err(|why| {
+    let missing =
+        |why: &str| eprintln!("warning: {why}; it is looked up again every {}", config.resolve_every);
+    let source = Source::new(config.clone(), again, missing).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
     })?;
     let config = &source.resolved.config;
@@ -229,12 +232,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         eprintln!("statistics in {}", folder.display());
     }
     if let Some(writer) = writer {
-        let written =
-            writer.finish().map_err(|why| Failure::run(format!("the rows are not written: {why}")))?;
-        eprintln!("{} rows in rows.parquet", written.rows);
-        if written.lost > 0 {
-            eprintln!("warning: {} rows were dropped because the disk was too slow", written.lost);
-        }
+        crate::rows::finish(writer, "rows.parquet")?;
     }
     Ok(())
 }
@@ -248,7 +246,9 @@ fn tell_shares(topology: &Topology) {
         let told = names.clone().zip(&shares).map(|(name, share)| format!("{name} {:.1} %", share * 100.0));
         eprintln!("pool {}: {}", pool.name, told.collect::<Vec<_>>().join(", "));
         for (name, _) in names.zip(&shares).filter(|(_, share)| **share == 0.0) {
-            eprintln!("warning: {name} gets no keys: its weight is too small beside the others'");
+            eprintln!(
+                "warning: {name} gets no keys: its weight is too small beside the others', or the hash function has too few bits for a ring (crc32 has 15)"
+            );
         }
     }
 }

@@ -3,16 +3,19 @@
 use std::fs::{self, File};
 use std::path::Path;
 
+use krarup_analysis::anchor::AnchorRun;
+use krarup_analysis::distribution::{QUANTILES, share_of};
 use krarup_analysis::results::Environment;
 use krarup_analysis::trial::{
-    ClientSide, ClientWindow, Histogram, Levels, MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide,
-    Station, Times, Trial,
+    ClientSide, ClientWindow, Histogram, Levels, Link, Machine, MiddlewareSide, MiddlewareWindow, ProcessCpu,
+    ServerSide, Station, Times, Trial,
 };
 use krarup_lab::host::Host;
-use krarup_lab::plan::Plan;
-use krarup_lab::spec::Spec;
+use krarup_lab::monitor::Watch;
+use krarup_lab::plan::{Plan, anchor_run};
+use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::Store;
-use krarup_lab::testbed::local::{Busy, result_files};
+use krarup_lab::testbed::local::{Busy, LinkUse, result_files};
 use krarup_load::LoadResult;
 use krarup_load::schedule::Arrivals;
 use krarup_proxy::{Summary, summary};
@@ -30,12 +33,31 @@ pub(crate) fn read(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Trial>
         for repetition in 0..spec.repetitions.most() {
             let identity = cell.identity(spec, repetition);
             if let Some((folder, _)) = store.complete(cell, repetition, &identity) {
-                let clients = spec.stations.clients.count.unwrap_or(1);
-                trials.push(trial(&folder, clients, plan.label(cell), repetition)?);
+                let clients = cell.count(&spec.stations.clients, 1);
+                let cool_down = spec.phases.cool_down > 0.0;
+                let mut trial = trial(&folder, clients, plan.label(cell), repetition, cool_down)?;
+                let level = |(name, level): &(String, LevelName)| (name.clone(), level.0.clone());
+                trial.factors = cell.levels.iter().map(level).collect();
+                trials.push(trial);
             }
         }
     }
     Ok(trials)
+}
+
+/// The runs of the anchor that are complete, by block.
+pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &Store) -> Vec<AnchorRun> {
+    let Some(cell) = plan.anchor(spec) else { return Vec::new() };
+    let in_block = |block: u32| {
+        // One at each end, and no more between than there are trials.
+        (0..plan.cells.len() as u32 + 2).filter_map(move |number| {
+            let run = anchor_run(block, number);
+            let (_, manifest) = store.complete(cell, run, &cell.identity(spec, run))?;
+            let (started_unix, throughput) = (manifest.started_unix, manifest.throughput);
+            Some(AnchorRun { block, started_unix, throughput, response: manifest.response })
+        })
+    };
+    (0..spec.repetitions.most()).flat_map(in_block).collect()
 }
 
 /// What all of it runs on.
@@ -63,11 +85,20 @@ pub(crate) fn json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
         .map_err(|error| Failure::usage(format!("{}, line {}: {error}", path.display(), error.line())))
 }
 
-fn trial(folder: &Path, clients: u32, workload: String, repetition: u32) -> Result<Trial, Failure> {
+fn trial(
+    folder: &Path,
+    clients: u32,
+    workload: String,
+    repetition: u32,
+    cool_down: bool,
+) -> Result<Trial, Failure> {
     let files = result_files(folder, clients);
     let loads = files.iter().map(|file| json(file)).collect::<Result<Vec<LoadResult>, _>>()?;
     let load = &loads[0];
     let busy: Vec<Busy> = json(&folder.join("cpu.json"))?;
+    let links = folder.join("links.json");
+    // Trials of earlier versions have none.
+    let links: Vec<LinkUse> = if links.is_file() { json(&links)? } else { Vec::new() };
     let mut proxies = Vec::new();
     for number in 1.. {
         let records = folder.join("middleware").join(number.to_string());
@@ -75,6 +106,11 @@ fn trial(folder: &Path, clients: u32, workload: String, repetition: u32) -> Resu
             break;
         }
         proxies.push((json::<Summary>(&records.join("summary.json"))?, records));
+    }
+    let length = loads.iter().map(|load| load.seconds).sum::<f64>() / loads.len() as f64;
+    let mut sides: Vec<MiddlewareSide> = proxies.iter().map(|(proxy, _)| middleware_side(proxy)).collect();
+    if cool_down {
+        sides.iter_mut().for_each(|side| without_cool_down(side, length));
     }
     let think = match load.config.arrivals {
         Arrivals::Closed(think) => think.mean(),
@@ -91,26 +127,67 @@ fn trial(folder: &Path, clients: u32, workload: String, repetition: u32) -> Resu
             clients: loads.iter().map(|load| load.config.connections * load.config.pipeline).sum(),
         },
         repetition,
-        length: loads.iter().map(|load| load.seconds).sum::<f64>() / loads.len() as f64,
+        length,
         think,
-        client: if loads.len() == 1 { client_side(load) } else { all_clients(&loads) },
+        client: ClientSide {
+            quantiles: quantiles(&loads),
+            ..if loads.len() == 1 { client_side(load) } else { all_clients(&loads) }
+        },
         servers: servers.collect(),
-        middleware: match &proxies[..] {
-            [] => None,
-            [(one, _)] => Some(middleware_side(one)),
-            several => Some(together(several)?),
+        middleware: match sides.len() {
+            0 | 1 => sides.pop(),
+            _ => Some(together(&proxies, &sides)?),
         },
         cpu: busy.iter().map(process).collect(),
+        links: links.iter().map(link).collect(),
+        factors: Vec::new(),
+        machine: machine(folder)?,
     })
 }
 
-fn process(busy: &Busy) -> ProcessCpu {
-    let station = match busy.station.as_str() {
+/// What the machine did meanwhile; none where nobody looked.
+fn machine(folder: &Path) -> Result<Option<Machine>, Failure> {
+    let file = folder.join("monitor").join("watch.json");
+    if !file.is_file() {
+        return Ok(None);
+    }
+    let watch: Watch = json(&file)?;
+    let disturbed = watch.disturbed();
+    let Watch { cores, own, foreign, kernel, steal, run_queue, switches, lost, .. } = watch;
+    Ok(Some(Machine { cores, own, foreign, kernel, steal, run_queue, switches, lost, disturbed }))
+}
+
+/// Quantiles of all response times; none where one of the generators did not write its distribution.
+fn quantiles(loads: &[LoadResult]) -> Vec<f64> {
+    let mut all = Distribution::new();
+    for load in loads {
+        let packed = load.overall.distributions.as_ref().map(|all| all.response_time.unpack());
+        let Some(Ok(distribution)) = packed else { return Vec::new() };
+        all.merge(&distribution);
+    }
+    (0..QUANTILES).filter_map(|number| all.quantile(share_of(number))).map(Nanos::as_seconds).collect()
+}
+
+fn station(name: &str) -> Station {
+    match name {
         "clients" => Station::Clients,
         "middleware" => Station::Middleware,
         _ => Station::Server,
-    };
+    }
+}
+
+fn process(busy: &Busy) -> ProcessCpu {
+    let station = station(&busy.station);
     ProcessCpu { station, name: busy.name.clone(), busy: busy.seconds, cores: busy.cores }
+}
+
+fn link(link: &LinkUse) -> Link {
+    Link {
+        station: station(&link.station),
+        name: link.name.clone(),
+        bandwidth: link.bits_per_second,
+        sent: link.bytes as f64 * 8.0 / link.seconds,
+    }
 }
 
 fn client_side(load: &LoadResult) -> ClientSide {
@@ -136,6 +213,7 @@ fn client_side(load: &LoadResult) -> ClientSide {
             })
             .collect(),
         histogram: Histogram { width: overall.histogram.width, counts: overall.histogram.buckets.clone() },
+        quantiles: Vec::new(),
     }
 }
 
@@ -163,6 +241,34 @@ fn middleware_side(proxy: &Summary) -> MiddlewareSide {
         windows: proxy.windows.iter().map(window).collect(),
         histogram: Histogram { width: proxy.histogram.width, counts: proxy.histogram.counts.clone() },
     }
+}
+
+/// A middleware counts on when the clients have ended to measure: its rate and its mean times are taken from the whole windows of the measured
+/// span, which begins with its first request. Percentiles and buckets keep the cool-down, in which the load is the same.
+fn without_cool_down(side: &mut MiddlewareSide, measured: f64) {
+    let Some(begin) = side.windows.iter().find(|window| window.requests > 0).map(|window| window.start)
+    else {
+        return;
+    };
+    let inside = |window: &&MiddlewareWindow| {
+        window.start > begin && window.start + window.length <= begin + measured && window.requests > 0
+    };
+    let whole: Vec<MiddlewareWindow> = side.windows.iter().filter(inside).copied().collect();
+    let length: f64 = whole.iter().map(|window| window.length).sum();
+    if length <= 0.0 {
+        return; // too short to be cut: better all of it than nothing
+    }
+    let requests: u64 = whole.iter().map(|window| window.requests).sum();
+    let mean = |of: fn(&MiddlewareWindow) -> Option<f64>| {
+        whole.iter().filter_map(|window| Some(window.requests as f64 * of(window)?)).sum::<f64>()
+            / requests as f64
+    };
+    (side.queue.mean, side.server.mean, side.own.mean) =
+        (mean(|w| w.queue), mean(|w| w.server), mean(|w| w.own));
+    side.response.mean = side.queue.mean + side.server.mean + side.own.mean;
+    side.queue_length = side.queue_length.map(|_| mean(|window| window.queue_length));
+    side.requests = (requests as f64 / length * measured).round() as u64;
+    side.windows = whole;
 }
 
 /// Several load generators as one: counts are summed, windows too where all have them; percentiles come from the buckets of all.
@@ -213,11 +319,15 @@ fn all_clients(loads: &[LoadResult]) -> ClientSide {
         response,
         windows: (0..windows).map(window).collect(),
         histogram,
+        quantiles: Vec::new(),
     }
 }
 
 /// Several middlewares as one: counts are summed, histograms merged; a mean is over the requests of all.
-fn together(proxies: &[(Summary, std::path::PathBuf)]) -> Result<MiddlewareSide, Failure> {
+fn together(
+    proxies: &[(Summary, std::path::PathBuf)],
+    sides: &[MiddlewareSide],
+) -> Result<MiddlewareSide, Failure> {
     let mut merged: [Distribution; 4] = std::array::from_fn(|_| Distribution::new());
     for (_, records) in proxies {
         let path = records.join("histograms.hlog");
@@ -230,28 +340,28 @@ fn together(proxies: &[(Summary, std::path::PathBuf)]) -> Result<MiddlewareSide,
             }
         }
     }
-    let times = |merged: &Distribution| {
+    let requests: u64 = sides.iter().map(|side| side.requests).sum();
+    let times = |merged: &Distribution, of: fn(&MiddlewareSide) -> Times| {
         let quantile = |share| merged.quantile(share).map_or(0.0, Nanos::as_seconds);
-        let mean = merged.mean().unwrap_or(0.0);
+        let waited: f64 = sides.iter().map(|side| side.requests as f64 * of(side).mean).sum();
+        let mean = waited / requests.max(1) as f64;
         Times { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) }
     };
-    let [response, queue, server, own] = merged.each_ref().map(times);
     let mut histogram = Histogram::default();
-    for (proxy, _) in proxies {
+    for side in sides {
         // All of ours have buckets of one width.
-        let _ = histogram
-            .merge(&Histogram { width: proxy.histogram.width, counts: proxy.histogram.counts.clone() });
+        let _ = histogram.merge(&side.histogram);
     }
-    let workers: Option<u32> = proxies.iter().map(|(proxy, _)| proxy.workers).sum();
+    let [response, queue, server, own] = &merged;
     Ok(MiddlewareSide {
-        requests: proxies.iter().map(|(proxy, _)| proxy.all.count).sum(),
-        errors: proxies.iter().map(|(proxy, _)| proxy.all.errors).sum(),
-        response,
-        queue,
-        server,
-        own,
-        workers,
-        queue_length: proxies.iter().map(|(proxy, _)| proxy.queue_length).sum(),
+        requests,
+        errors: sides.iter().map(|side| side.errors).sum(),
+        response: times(response, |side| side.response),
+        queue: times(queue, |side| side.queue),
+        server: times(server, |side| side.server),
+        own: times(own, |side| side.own),
+        workers: sides.iter().map(|side| side.workers).sum(),
+        queue_length: sides.iter().map(|side| side.queue_length).sum(),
         // Their seconds do not begin together.
         windows: Vec::new(),
         histogram,

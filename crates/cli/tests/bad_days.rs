@@ -490,7 +490,7 @@ fn nonsense_is_one_line_a_hint_and_exit_code_2() {
     let wrong_value = file("wrong-value", "timeout = \"soon\"");
     let too_little = file("too-little", "timeout = \"0s\"");
     let no_toml = file("no-toml", "servers = [");
-    let proxy: [(&[&str], &str); 19] = [
+    let proxy: [(&[&str], &str); 18] = [
         (&["--listen", &taken], &taken),
         (&["--listne", "127.0.0.1:0"], "--listne"),
         (&["--listen", "nowhere"], "nowhere"),
@@ -501,7 +501,6 @@ fn nonsense_is_one_line_a_hint_and_exit_code_2() {
         (&["--servers", "127.0.0.1:0"], "127.0.0.1:0"),
         (&["--servers", "localhost:99999"], "localhost:99999"),
         (&["--servers", "127.0.0.1:9"], "twice"),
-        (&["--servers", "no.such.host.invalid:1"], "no.such.host.invalid"),
         (&["--workers", "0"], "`0` is no number of workers"),
         (&["-s", "maybe"], "maybe"),
         (&["--config", "/nonexistent.toml"], "/nonexistent.toml"),
@@ -526,6 +525,14 @@ fn nonsense_is_one_line_a_hint_and_exit_code_2() {
         );
     }
     refused(&["proxy", "--listen", "127.0.0.1:0"], "no server");
+    // With nobody known there is nothing to do; beside others the name may come later.
+    let unknown = "no.such.host.invalid:1";
+    refused(&["proxy", "--listen", "127.0.0.1:0", "--servers", unknown], "no.such.host.invalid");
+    let mut known =
+        Program::begin(&["proxy", "--listen", "127.0.0.1:0", "--servers", "127.0.0.1:9", unknown]);
+    known.says_text("`no.such.host.invalid` cannot be resolved");
+    known.says_text("listening on");
+    assert!(known.stop().success);
     refused(&["cache", "--listen", &taken], &taken);
     refused(&["cache", "--memory", "some"], "some");
     refused(&["demo", "--servers", "none"], "none");

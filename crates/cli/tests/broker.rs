@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -153,6 +152,23 @@ fn statistics_are_written_and_their_stamps_are_in_order() {
 }
 
 #[test]
+fn every_request_leaves_a_row_with_its_stamps_in_order() {
+    let path = fresh("broker-rows.parquet");
+    let broker = broker(&["--rows", path.to_str().unwrap()]);
+    let said = b"put 1 0 60 1\r\nx\r\nreserve\r\ndelete 1\r\n";
+    assert_eq!(answers(&broker, said), b"INSERTED 1\r\nRESERVED 1 1\r\nx\r\nDELETED\r\n");
+    assert!(broker.stop().success);
+    let mut seen = Vec::new();
+    let mut rows = krarup_record::file::rows::Rows::open(&path).unwrap();
+    rows.for_each(|visit, servers| {
+        assert!(visit.is_ordered(servers));
+        seen.push(visit.operation.name());
+    })
+    .unwrap();
+    assert_eq!(seen, ["put", "reserve", "delete"]);
+}
+
+#[test]
 fn monitoring_is_told_what_there_is() {
     let mut broker = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
     let admin: SocketAddr = broker
@@ -169,10 +185,25 @@ fn monitoring_is_told_what_there_is() {
         "krarup_broker_requests_total{operation=\"put\"} 1",
         "krarup_broker_errors_total{operation=\"other\"} 1",
         "krarup_broker_store_takes 1",
+        "krarup_broker_store_queue_length 0",
+        "krarup_broker_response_time_seconds_count{operation=\"put\"} 1",
+        "krarup_broker_batch_requests_bucket{le=\"+Inf\"} 0",
     ] {
         assert!(metrics.lines().any(|other| other == line), "{line} in {metrics}");
     }
     assert!(told("/ready").ends_with("ready\n") && told("/health").ends_with("ok\n"));
+    let top = |looks: &str| {
+        let at = admin.to_string();
+        let words = ["top", &at, "--looks", looks, "--every", "50ms"];
+        let output = Command::new(env!("CARGO_BIN_EXE_krarup")).args(words).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let looks = top("2");
+    assert_eq!(looks.matches(&format!("krarup broker at {admin}, up ")).count(), 2, "{looks}");
+    assert!(
+        looks.contains("messages: 1.00 ready, 0 reserved") || looks.contains("messages: 1 ready"),
+        "{looks}"
+    );
     broker.signal(Signal::USR1);
     until("it is not ready", || told("/ready").contains("draining"));
 }
@@ -217,24 +248,4 @@ fn every_case_is_answered_as_beanstalkd_answers_it() {
     };
     let (theirs, ours) = (names(port.address()), names(broker.address()));
     assert_eq!(ours[..theirs.len()], theirs);
-}
-
-#[test]
-fn greenstalk_works_unchanged() {
-    let own = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python-clients/bin/python");
-    let named = std::env::var("GREENSTALK_PYTHON").unwrap_or_default();
-    let has_it = |python: &&str| {
-        Command::new(python)
-            .args(["-c", "import greenstalk"])
-            .output()
-            .is_ok_and(|tried| tried.status.success())
-    };
-    let Some(python) = [named.as_str(), own.to_str().unwrap(), "python3"].into_iter().find(has_it) else {
-        return skipped("no Python has greenstalk; GREENSTALK_PYTHON names one");
-    };
-    let broker = broker(&[]);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broker/greenstalk_session.py");
-    let output = Command::new(python).arg(script).arg(broker.address().port().to_string()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "all is well\n");
 }

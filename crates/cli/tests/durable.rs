@@ -4,17 +4,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use durable::cluster::Cluster;
 use durable::storm::Storm;
+use durable::{history, model};
+use rustix::process::Signal;
 use support::peer::Peer;
 use support::process::{Program, skipped};
 use support::{fresh, until};
 
 mod durable {
     pub(crate) mod cluster;
+    pub(crate) mod history;
+    pub(crate) mod model;
     pub(crate) mod storm;
 }
 mod support;
@@ -24,8 +31,11 @@ fn say(peer: &mut Peer, said: &str, expected: &str) {
     peer.expect(expected.as_bytes()).unwrap_or_else(|why| panic!("after {said:?}:\n{why}"));
 }
 
-fn broker(store: &str) -> Program {
-    Program::krarup(&["broker", "--listen", "127.0.0.1:0", "--store", store])
+/// Who decides, and how the database is asked.
+const MODES: [&str; 3] = ["owned", "batch", "direct"];
+
+fn broker(store: &str, mode: &str) -> Program {
+    Program::krarup(&["broker", "--listen", "127.0.0.1:0", "--store", store, "--mode", mode, "--pool", "5"])
 }
 
 #[test]
@@ -75,49 +85,244 @@ fn messages_outlive_the_broker_and_its_own_postgresql() {
 }
 
 #[test]
-fn nothing_that_was_answered_is_lost_and_nothing_comes_twice() {
-    let Some(cluster) = Cluster::start("faults") else {
+fn every_mode_and_store_answers_alike() {
+    let Some(cluster) = Cluster::start("alike") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            answers_as_it_should(&Program::krarup(&["broker", "--listen", "127.0.0.1:0"]), "memory");
+        });
+        for mode in MODES {
+            let store = cluster.database(mode);
+            scope.spawn(move || answers_as_it_should(&broker(&store, mode), mode));
+        }
+    });
+}
+
+fn answers_as_it_should(broker: &Program, whose: &str) {
+    history::hold_all(broker.address(), whose);
+    model::compare(broker.address(), 24);
+}
+
+#[test]
+fn brokers_that_share_the_queues_see_one_anothers_messages() {
+    let Some(cluster) = Cluster::start("together") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let store = cluster.database("together");
+    let (first, second) = (broker(&store, "batch"), broker(&store, "direct"));
+    let (mut here, mut there) = (first.connect(), second.connect());
+    there.send(b"watch jobs\r\nreserve\r\n").unwrap();
+    there.expect(b"WATCHING 2\r\n").unwrap();
+    say(&mut here, "put-in-tube jobs 1 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
+    there.expect(b"RESERVED 1 1\r\nx\r\n").unwrap();
+    say(&mut here, "delete 1\r\n", "NOT_FOUND\r\n");
+    // What a broker held that was killed is ready again.
+    second.kill();
+    say(&mut here, "watch jobs\r\nreserve-with-timeout 15\r\n", "WATCHING 2\r\nRESERVED 1 1\r\nx\r\n");
+    // Both at once: nothing comes twice.
+    let second = broker(&store, "direct");
+    let (one, other) = (Storm::begin(first.address(), 4), Storm::begin(second.address(), 4));
+    one.wait_for(300);
+    other.wait_for(300);
+    let mut history = one.end();
+    history.add(other.end());
+    history.check(first.address(), 1);
+    // An owner waits for both, and begins where they ended.
+    let mut owner = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store]);
+    owner.says_text("waiting");
+    say(&mut here, "put 1 0 60 1\r\nx\r\n", "INSERTED ");
+    let id: u64 = String::from_utf8(here.line().unwrap()).unwrap().trim_end().parse().unwrap();
+    assert!(first.stop().success && second.stop().success);
+    let owner = owner.listening();
+    let mut peer = owner.connect();
+    say(&mut peer, "put 1 0 60 1\r\ny\r\n", &format!("INSERTED {}\r\n", id + 1));
+    say(&mut peer, "pop\r\n", &format!("POPPED {id} 1\r\nx\r\n"));
+    assert!(owner.stop().success);
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_one_owns_the_queues() {
+    let Some(cluster) = Cluster::start("owned") else {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
     };
     the_owner_is_killed_and_another_takes_over(&cluster);
-    the_session_is_cut_again_and_again(&cluster);
-    postgresql_crashes_and_comes_back(&cluster);
-    a_database_that_refuses_to_write_refuses_puts_and_loses_nothing(&cluster);
-    what_applications_lay_down_is_in_its_queue(&cluster);
+    the_owner_hangs_and_another_takes_over(&cluster);
+    who_waits_sends_its_clients_on(&cluster);
+    who_is_no_longer_the_owner_writes_nothing(&cluster);
+    nothing_is_lost_and_nothing_comes_twice(&cluster, "owned");
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_requests_are_gathered() {
+    let Some(cluster) = Cluster::start("batch") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    one_of_two_is_killed(&cluster, "batch");
+    nothing_is_lost_and_nothing_comes_twice(&cluster, "batch");
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_requests_go_one_by_one() {
+    let Some(cluster) = Cluster::start("direct") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    one_of_two_is_killed(&cluster, "direct");
+    nothing_is_lost_and_nothing_comes_twice(&cluster, "direct");
+}
+
+fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
+    the_sessions_are_cut_again_and_again(cluster, mode);
+    the_session_is_cut_at_its_commit(cluster, mode);
+    postgresql_crashes_and_comes_back(cluster, mode);
+    a_database_that_refuses_to_write_refuses_puts_and_loses_nothing(cluster, mode);
+    a_full_disk_refuses_puts_and_loses_nothing(cluster, mode);
+    statements_that_take_too_long_are_tried_again(cluster, mode);
+    somebodys_long_transaction_does_no_harm(cluster, mode);
+    what_applications_lay_down_is_in_its_queue(cluster, mode);
 }
 
 fn the_owner_is_killed_and_another_takes_over(cluster: &Cluster) {
     let store = cluster.database("killed");
-    let first = broker(&store);
+    let first = broker(&store, "owned");
     let mut second = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store]);
     second.says_text("waiting: the broker at");
     let storm = Storm::begin(first.address(), 6);
     storm.wait_for(300);
     first.kill();
+    let killed = Instant::now();
     let history = storm.end();
     let second = second.listening();
-    history.check(second.address());
+    assert!(killed.elapsed() < TAKEOVER, "{:?}", killed.elapsed());
+    history.check(second.address(), 0);
     assert!(second.stop().success);
 }
 
-fn the_session_is_cut_again_and_again(cluster: &Cluster) {
-    let store = cluster.database("cut");
-    let broker = broker(&store);
+/// How long it may take until another serves, on a machine that does much else.
+const TAKEOVER: Duration = Duration::from_secs(5);
+
+fn the_owner_hangs_and_another_takes_over(cluster: &Cluster) {
+    let store = cluster.database("hangs");
+    let mut first = broker(&store, "owned");
+    let mut second = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store]);
+    second.says_text("waiting: the broker at");
+    let storm = Storm::begin(first.address(), 6);
+    storm.wait_for(300);
+    first.signal(Signal::STOP);
+    let stopped = Instant::now();
+    let second = second.listening();
+    assert!(stopped.elapsed() < TAKEOVER, "{:?}", stopped.elapsed());
+    let mut peer = second.connect();
+    say(&mut peer, "put 1 0 60 4\r\nlast\r\n", "INSERTED ");
+    peer.line().unwrap();
+    // It wakes up, and must not write what it had decided meanwhile.
+    first.signal(Signal::CONT);
+    first.says_text("another broker has taken the queues over");
+    let mut history = storm.end();
+    history.was_put("last");
+    history.check(second.address(), 0);
+    assert!(second.stop().success);
+}
+
+fn who_waits_sends_its_clients_on(cluster: &Cluster) {
+    let store = cluster.database("sent_on");
+    let first = broker(&store, "owned");
+    let mut second = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store]);
+    let address: SocketAddr =
+        second.says(|line| line.strip_prefix("clients at ")?.split(' ').next()?.parse().ok());
+    // At first it knows only where the owner was told to listen.
+    until("clients are sent on", || {
+        let mut peer = Peer::connect(address);
+        peer.send(b"ping\r\n").is_ok() && peer.line().is_ok_and(|line| line == b"PONG\r\n")
+    });
+    let (mut here, mut there) = (Peer::connect(address), first.connect());
+    say(&mut there, "reserve\r\n", "");
+    say(&mut here, "put 1 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
+    there.expect(b"RESERVED 1 1\r\nx\r\n").unwrap();
+    // When the owner ends its connections end; at the same address the next owner listens.
+    first.kill();
+    assert_eq!(here.rest(), b"");
+    let second = second.listening();
+    assert_eq!(second.address(), address);
+    say(&mut second.connect(), "reserve\r\n", "RESERVED 1 1\r\nx\r\n");
+    assert!(second.stop().success);
+}
+
+/// Even where its session stands and holds the lock.
+fn who_is_no_longer_the_owner_writes_nothing(cluster: &Cluster) {
+    let store = cluster.database("deposed");
+    let mut broker = broker(&store, "owned");
+    let mut peer = broker.connect();
+    say(&mut peer, "put 1 0 60 1\r\na\r\n", "INSERTED 1\r\n");
+    cluster.sql("deposed", "UPDATE krarup.owner SET epoch = epoch + 1");
+    peer.send(b"put 1 0 60 1\r\nb\r\ndelete 1\r\n").unwrap();
+    broker.says_text("another broker has taken the queues over");
+    assert_eq!(peer.rest(), b"");
+    assert_eq!(cluster.sql("deposed", "SELECT string_agg(id::text, ',') FROM krarup.message"), "1");
+}
+
+fn one_of_two_is_killed(cluster: &Cluster, mode: &str) {
+    let name = format!("one_of_two_{mode}");
+    let store = cluster.database(&name);
+    let (first, second) = (broker(&store, mode), broker(&store, mode));
+    let (storm, other) = (Storm::begin(first.address(), 4), Storm::begin(second.address(), 4));
+    storm.wait_for(200);
+    first.kill();
+    let mut history = storm.end();
+    history.add(other.end());
+    // What the first held comes back when it has not been heard of for a while.
+    history.check(second.address(), 4);
+    assert!(second.stop().success);
+}
+
+fn the_sessions_are_cut_again_and_again(cluster: &Cluster, mode: &str) {
+    let name = format!("cut_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
     let storm = Storm::begin(broker.address(), 6);
     for round in 1..=8 {
         storm.wait_for(round * 60);
-        cluster.sql("cut", "SELECT pg_terminate_backend(process) FROM krarup.owner");
+        cluster.cut(&name, "true");
     }
     storm.wait_for(600);
     let history = storm.end();
     assert!(history.lost_connections == 0, "the broker stands");
-    history.check(broker.address());
+    history.check(broker.address(), 0);
     assert!(broker.stop().success);
 }
 
-fn postgresql_crashes_and_comes_back(cluster: &Cluster) {
-    let store = cluster.database("crash");
-    let broker = broker(&store);
+/// The commit is on disk, and nobody has heard of it: the answer must be the one it had.
+fn the_session_is_cut_at_its_commit(cluster: &Cluster, mode: &str) {
+    let name = format!("commit_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let (mut peer, mut other) = (broker.connect(), broker.connect());
+    say(&mut peer, "put 1 0 60 1\r\na\r\nput 1 0 60 1\r\nb\r\n", "INSERTED 1\r\nINSERTED 2\r\n");
+    say(&mut peer, "reserve\r\n", "RESERVED 1 1\r\na\r\n");
+    for (said, heard) in [
+        ("put 1 0 60 1\r\nc\r\n", "INSERTED 3\r\n"),
+        ("pop\r\n", "POPPED 2 1\r\nb\r\n"),
+        ("release 1 9 0\r\n", "RELEASED\r\n"),
+        ("put 7 0 60 1\r\nd\r\n", "INSERTED 4\r\n"),
+        ("delete 4\r\n", "DELETED\r\n"),
+    ] {
+        // A commit that waits for a replica that does not exist is on disk, and goes on when its session is ended.
+        cluster.commits_wait(&name, true);
+        peer.send(said.as_bytes()).unwrap();
+        until("it is at its commit", || {
+            cluster.cut(&name, "wait_event = 'SyncRep' AND query NOT LIKE '%sweep%'")
+        });
+        cluster.commits_wait(&name, false);
+        peer.expect(heard.as_bytes()).unwrap_or_else(|why| panic!("{mode}: {said}: {why}"));
+    }
+    say(&mut other, "pop\r\npop\r\npop\r\n", "POPPED 3 1\r\nc\r\nPOPPED 1 1\r\na\r\nTIMED_OUT\r\n");
+    assert!(broker.stop().success);
+}
+
+fn postgresql_crashes_and_comes_back(cluster: &Cluster, mode: &str) {
+    let store = cluster.database(&format!("crash_{mode}"));
+    let broker = broker(&store, mode);
     let storm = Storm::begin(broker.address(), 6);
     for round in 1..=2 {
         storm.wait_for(round * 100);
@@ -126,44 +331,109 @@ fn postgresql_crashes_and_comes_back(cluster: &Cluster) {
     storm.wait_for(400);
     let history = storm.end();
     assert!(history.lost_connections == 0, "the broker stands");
-    history.check(broker.address());
+    history.check(broker.address(), 0);
     assert!(broker.stop().success);
 }
 
-fn a_database_that_refuses_to_write_refuses_puts_and_loses_nothing(cluster: &Cluster) {
-    let store = cluster.database("refuses");
-    let broker = broker(&store);
+fn a_database_that_refuses_to_write_refuses_puts_and_loses_nothing(cluster: &Cluster, mode: &str) {
+    let name = format!("refuses_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let set =
+        |only: bool| cluster.set(&name, "default_transaction_read_only", if only { "on" } else { "off" });
+    writing_is_refused(cluster, &broker, &name, &set);
+    assert!(broker.stop().success);
+}
+
+/// A disk of one's own is not to be had everywhere; what PostgreSQL says when it is full can be said by a trigger.
+fn a_full_disk_refuses_puts_and_loses_nothing(cluster: &Cluster, mode: &str) {
+    let name = format!("full_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    cluster.sql(
+        &name,
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE disk_full; END $$; \
+         CREATE TRIGGER full_disk BEFORE INSERT OR DELETE ON krarup.message EXECUTE FUNCTION full_disk(); \
+         ALTER TABLE krarup.message DISABLE TRIGGER full_disk",
+    );
+    let set = |full: bool| {
+        let what = if full { "ENABLE" } else { "DISABLE" };
+        cluster.sql(&name, &format!("ALTER TABLE krarup.message {what} TRIGGER full_disk"));
+    };
+    writing_is_refused(cluster, &broker, &name, &set);
+    assert!(broker.stop().success);
+}
+
+fn writing_is_refused(cluster: &Cluster, broker: &Program, name: &str, refuse: &dyn Fn(bool)) {
     let mut peer = broker.connect();
     say(&mut peer, "put 1 0 60 1\r\na\r\n", "INSERTED 1\r\n");
-    cluster.read_only("refuses", true);
+    refuse(true);
     until("puts are refused", || {
         peer.send(b"put 1 0 60 1\r\nb\r\n").unwrap();
         peer.line().unwrap() == b"OUT_OF_MEMORY\r\n"
     });
     // Its answer waits until the database writes again.
     peer.send(b"delete 1\r\n").unwrap();
-    cluster.read_only("refuses", false);
+    refuse(false);
     peer.expect(b"DELETED\r\n").unwrap();
     until("puts are accepted", || {
         peer.send(b"put 1 0 60 1\r\nc\r\n").unwrap();
         peer.line().unwrap().starts_with(b"INSERTED")
     });
-    assert_eq!(cluster.sql("refuses", "SELECT count(*) FROM krarup.message WHERE id = 1"), "0");
+    assert_eq!(cluster.sql(name, "SELECT count(*) FROM krarup.message WHERE id = 1"), "0");
+}
+
+fn statements_that_take_too_long_are_tried_again(cluster: &Cluster, mode: &str) {
+    let name = format!("slow_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let mut peer = broker.connect();
+    say(&mut peer, "put 1 0 60 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    cluster.set(&name, "statement_timeout", "200ms");
+    let held = "SET statement_timeout = 0; BEGIN; LOCK TABLE krarup.message IN EXCLUSIVE MODE; SELECT pg_sleep(1); COMMIT";
+    thread::scope(|scope| {
+        let holder = scope.spawn(|| cluster.sql(&name, held));
+        until("somebody holds the table", || {
+            cluster.sql(&name, "SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND relation = 'krarup.message'::regclass")
+                != "0"
+        });
+        say(&mut peer, "delete 1\r\n", "DELETED\r\n");
+        holder.join().unwrap();
+    });
+    cluster.set(&name, "statement_timeout", "0");
+    assert_eq!(cluster.sql(&name, "SELECT count(*) FROM krarup.message"), "0");
     assert!(broker.stop().success);
 }
 
-fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster) {
-    let store = cluster.database("laid");
-    let broker = broker(&store);
+fn somebodys_long_transaction_does_no_harm(cluster: &Cluster, mode: &str) {
+    let name = format!("long_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    thread::scope(|scope| {
+        let snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM krarup.message; SELECT pg_sleep(2); COMMIT";
+        let holder = scope.spawn(|| cluster.sql(&name, snapshot));
+        let storm = Storm::begin(broker.address(), 6);
+        storm.wait_for(600);
+        let history = storm.end();
+        history.check(broker.address(), 0);
+        holder.join().unwrap();
+    });
+    assert!(broker.stop().success);
+}
+
+fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster, mode: &str) {
+    let name = format!("laid_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
     let mut peer = broker.connect();
     say(&mut peer, "watch bills\r\n", "WATCHING 2\r\n");
-    cluster.sql("laid", "BEGIN; SELECT krarup.put('bills', 'none'); ROLLBACK");
-    cluster.sql("laid", "SELECT krarup.put('bills', 'one')");
+    cluster.sql(&name, "BEGIN; SELECT krarup.put('bills', 'none'); ROLLBACK");
+    cluster.sql(&name, "SELECT krarup.put('bills', 'one')");
     say(&mut peer, "reserve-with-timeout 15\r\n", "RESERVED 1 3\r\none\r\n");
     say(&mut peer, "reserve-with-timeout 1\r\n", "TIMED_OUT\r\n");
-    assert_eq!(cluster.sql("laid", "SELECT count(*) FROM krarup.incoming"), "0");
+    assert_eq!(cluster.sql(&name, "SELECT count(*) FROM krarup.incoming"), "0");
     // Applications may not lay down what could not be put.
-    let bad = cluster.try_sql("laid", "SELECT krarup.put('no good', 'x')");
+    let bad = cluster.try_sql(&name, "SELECT krarup.put('no good', 'x')");
     assert!(!bad.status.success());
     assert!(broker.stop().success);
 }

@@ -228,6 +228,29 @@ fn slow_readers_do_not_use_up_the_memory_and_do_not_stop_others() {
     slow_readers(4_000_000, 100);
 }
 
+#[test]
+fn replies_that_wait_for_an_older_one_count_for_the_memory() {
+    let servers: Vec<Program> = (0..2).map(|_| memcached()).collect();
+    let config = "[edge]\nmemory = \"16MiB\"\n";
+    let addresses = servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>().join(",");
+    let mut proxy = proxy("edge-older", &addresses, config);
+    let value = vec![b'v'; 500_000];
+    let mut client = proxy.connect();
+    client.send(format!("set large 0 0 {}\r\n", value.len()).as_bytes()).unwrap();
+    client.send(&value).unwrap();
+    client.send(b"\r\n").unwrap();
+    client.expect(b"STORED\r\n").unwrap();
+    let before = resident(&proxy);
+    // The reads go to both servers in turn; whichever answers faster is ahead of the other.
+    let mut slow = proxy.connect();
+    let _ = slow.send(&b"get large\r\n".repeat(800));
+    proxy.says_text("the memory is used up");
+    client.send(b"get nothing\r\n").unwrap();
+    client.expect(b"END\r\n").unwrap();
+    let grown = resident(&proxy).saturating_sub(before);
+    assert!(grown < 100_000, "{grown} kB more than before");
+}
+
 fn slow_readers(length: usize, requests: usize) {
     let server = Program::memcached(&["-I", "8m"]);
     let config = "reply_buffer = \"1GiB\"\nmax_value = \"8MiB\"\n[edge]\nmemory = \"16MiB\"\n";

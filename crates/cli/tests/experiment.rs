@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use support::fresh;
@@ -243,4 +244,180 @@ fn hosts_have_links_of_their_own_and_are_taken_away_again() {
     let carried = 8e6 / 8.0 / (4_129.0 + 3.0 * 66.0);
     let throughput = cell["throughput"]["value"].as_f64().unwrap();
     assert!((0.8 * carried..1.05 * carried).contains(&throughput), "{throughput} of {carried}");
+}
+
+#[test]
+fn two_runs_of_one_spec_are_compared_with_intervals() {
+    let (spec, one) = place("experiment-compared", SPEC);
+    let two = one.with_file_name("again");
+    run(&spec, &one);
+    run(&spec, &two);
+    let said = |more: &[&str]| {
+        let ended =
+            Program::begin(&[&["compare", one.to_str().unwrap(), two.to_str().unwrap()], more].concat())
+                .ended();
+        assert!(ended.success, "{ended:?}");
+        ended.output
+    };
+    let text = said(&[]);
+    assert!(text.contains("throughput: ") && text.contains("over 4 cells"), "{text}");
+    assert!(text.contains("Of 12 comparisons at 95 %"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&said(&["--json"])).unwrap();
+    assert_eq!((&json["base"], &json["other"]), (&"results".into(), &"again".into()));
+    assert_eq!(json["cells"].as_array().unwrap().len(), 4);
+    let change = &json["cells"][0]["changes"][0];
+    let interval = &change["difference_interval"];
+    assert!(interval["low"].as_f64().unwrap() < interval["high"].as_f64().unwrap(), "{change}");
+    assert_eq!(said(&["--csv"]).lines().count(), 13);
+    assert!(said(&["--markdown"]).contains("## Cell by cell"));
+    let page = one.with_file_name("page");
+    said(&["--html", page.to_str().unwrap()]);
+    assert!(page.join("report.html").is_file() && page.join("figures/ratios.csv").is_file());
+    // With itself nothing differs.
+    let same = Program::begin(&["compare", one.to_str().unwrap(), one.to_str().unwrap()]).ended();
+    assert!(!same.output.contains("better\n") && same.output.contains("no conclusion"), "{same:?}");
+    let nothing = Program::begin(&["compare", one.to_str().unwrap(), "no-such-directory"]).ended();
+    assert!(nothing.code == Some(2) && nothing.errors.contains("there are no results"), "{nothing:?}");
+}
+
+#[test]
+fn a_report_can_be_had_for_latex_as_markdown_and_under_the_names_of_handouts() {
+    let (spec, out) = place("experiment-exported", SPEC);
+    run(&spec, &out);
+    let export = out.with_file_name("handed-in");
+    let words =
+        ["report", out.to_str().unwrap(), "--latex", "--markdown", "--export", export.to_str().unwrap()];
+    let ended = Program::begin(&words).ended();
+    assert!(ended.success, "{ended:?}");
+    let table = fs::read_to_string(out.join("tables/cells.tex")).unwrap();
+    assert!(table.contains("\\begin{tabular}{lrrrrrrrrr}") && table.contains("\\bottomrule"), "{table}");
+    assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("## Where the time goes"));
+    let read = |name: &str| fs::read_to_string(export.join(name)).unwrap();
+    assert!(read("workload=read,connections=3/1/client_01.log").contains("ALL STATS"));
+    assert!(read("workload=read,connections=3/1/mw_01.log").starts_with("start_ns,"));
+    assert_eq!(read("processed.log").lines().count(), 5);
+    assert!(read("README").contains("workload=write,connections=1/0: workload write, connections 1"));
+    // The machine was watched in every trial.
+    let watch =
+        fs::read_to_string(out.join("trials/workload=read,connections=3/1/monitor/watch.json")).unwrap();
+    assert!(watch.contains("\"foreign\""), "{watch}");
+    let threads =
+        fs::read_to_string(out.join("trials/workload=read,connections=3/1/monitor/threads.csv")).unwrap();
+    assert!(
+        threads.contains(",middleware 127.0.0.1:") && threads.contains(",server 127.0.0.1:"),
+        "{threads}"
+    );
+}
+
+/// Whatever prints as memtier_benchmark does may be the clients.
+#[test]
+fn clients_of_another_program_are_read_and_reported_like_ours() {
+    let words = format!(
+        "command = [{:?}, \"memtier\", \"-s\", \"{{host}}\", \"-p\", \"{{port}}\", \"--test-time={{seconds}}\", \"-t\", \"1\", \
+         \"--json-out-file={{out}}\", \"--key-maximum=100\", \"--data-size=64\"]\nflags = [\"$workload\", \"-c\", \"$connections\"]",
+        env!("CARGO_BIN_EXE_krarup")
+    );
+    let spec = SPEC
+        .replace("program = \"load\"\nflags = [\"$workload\", \"--connections\", \"$connections\"]", &words)
+        .replace("\"0:1\"", "\"1:9\"")
+        .replace("repetitions = { min = 2 }", "repetitions = { min = 1 }\nretries = 0")
+        .replace("warm_up = \"50ms\", ", "")
+        .replace("levels = [1, 3]", "levels = [3]")
+        .replace("\"--keys\", \"200\", \"--verify\"", "\"--keys\", \"101\", \"--key-prefix\", \"memtier-\"");
+    let (spec, out) = place("experiment-foreign", &spec);
+    let ended = run(&spec, &out);
+    assert!(ended.output.contains("read") && ended.output.contains("write"), "{ended:?}");
+    let results: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap();
+    let cells = results["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2);
+    for cell in cells {
+        let rate = cell["throughput"]["value"].as_f64().unwrap();
+        let response = cell["response"]["mean"]["value"].as_f64().unwrap();
+        let clients = cell["levels"]["clients"].as_f64().unwrap();
+        // It sleeps nowhere: N = X R.
+        assert!((rate * response / clients - 1.0).abs() < 0.2, "{rate} {response} {clients}");
+        assert!(cell["middleware"]["queue"]["mean"]["value"].as_f64().is_some());
+        assert!(!cell["histogram"]["counts"].as_array().unwrap().is_empty());
+    }
+    let load = cells[0]["load"].as_array().unwrap();
+    assert!(
+        load.iter().any(|one| one["station"] == "clients" && one["busy"].as_f64().unwrap() > 0.0),
+        "{load:?}"
+    );
+    let (wrong, _) =
+        place("experiment-foreign-wrong", &SPEC.replace("program = \"load\"", "command = [\"memtier\"]"));
+    let refused = Program::begin(&["plan", wrong.to_str().unwrap()]).ended();
+    assert!(refused.errors.contains("{seconds}"), "{refused:?}");
+}
+
+/// Everything that makes an experiment more than a sweep, in one: stations counted by a factor, clients that begin together, a cool-down, the
+/// middleware's own configuration, an anchor, a design of two levels and a model that predicts what it has not seen.
+#[test]
+fn a_design_with_an_anchor_and_a_model_is_reported_whole() {
+    let spec = r#"
+title = "servers and workers"
+repetitions = { min = 2 }
+phases = { warm_up = 0, measure = "200ms", cool_down = "100ms" }
+anchor = { levels = { servers = 1, workers = 4 }, within = 0.9 }
+data = ["--keys", "200"]
+population = "connections"
+[[factor]]
+name = "servers"
+levels = [1, 2]
+[[factor]]
+name = "workers"
+levels = [1, 4]
+[[factor]]
+name = "connections"
+levels = [3]
+[predictions]
+cells = 3
+[populate]
+[stations.servers]
+program = "cache"
+count = "$servers"
+[stations.middleware]
+program = "proxy"
+config = """
+distribution = "consistent"
+workers = $workers
+"""
+[stations.clients]
+program = "load"
+count = 2
+flags = ["--connections", "$connections"]
+"#;
+    let (spec, out) = place("experiment-whole", spec);
+    let ended = begin(&spec, &out).ended_within(Duration::from_secs(60));
+    assert!(ended.success, "{ended:?}");
+    let inside = |name: &str| out.join("trials/servers=2,workers=4,connections=3").join(name);
+    let configured = fs::read_to_string(inside("0/middleware/1.conf")).unwrap();
+    assert!(configured.contains("workers = 4"), "{configured}");
+    let manifest = fs::read_to_string(inside("0/trial.json")).unwrap();
+    assert_eq!(manifest.matches("krarup cache").count(), 2, "{manifest}");
+    let loads = [1, 2].map(|client| {
+        let text = fs::read_to_string(inside(&format!("0/clients/{client}.json"))).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()
+    });
+    let instants = manifest.split("--start-at ").skip(1).map(|rest| &rest[..19]);
+    assert_eq!(
+        instants.collect::<std::collections::BTreeSet<_>>().len(),
+        1,
+        "one instant for both: {manifest}"
+    );
+    // What is measured ends before the cool-down does.
+    assert!(loads.iter().all(|load| (load["seconds"].as_f64().unwrap() - 0.2).abs() < 0.05), "{loads:?}");
+    let results: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap();
+    assert_eq!(results["anchor"]["runs"].as_array().unwrap().len(), 2 * 2);
+    let studies = results["studies"].as_array().unwrap();
+    assert!(!studies.is_empty(), "servers and workers are a design of two levels");
+    let predictions = results["predictions"].as_array().unwrap();
+    assert_eq!(predictions.len(), 2, "a family for each number of servers");
+    assert!(ended.output.contains("model of 1: No prediction: 2 cells"), "{}", ended.output);
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    for heading in ["What a model says", "Whether the machine stayed the same"] {
+        assert!(page.contains(heading), "{heading}");
+    }
 }

@@ -292,6 +292,38 @@ fn an_interrupt_ends_the_run_and_still_reports() {
     assert!(number(&result, "/account/answered") > 0);
 }
 
+/// What the wall clock will show in so many milliseconds.
+fn in_millis(millis: u64) -> u64 {
+    (krarup_net::Clock::start().wall_epoch() + krarup_units::Nanos::from_millis(millis)).0
+}
+
+#[test]
+fn generators_that_are_told_one_instant_begin_together() {
+    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let address = server.address().to_string();
+    let at = in_millis(4_000);
+    let instant = at.to_string();
+    let words = ["--servers", &address, "--seconds", "0.2", "--start-at", &instant, "--json", "-"];
+    // The second is started a good while after the first: it has to print all its help before.
+    let first = begun(&words);
+    finished(&["--help"]);
+    let second = begun(&words);
+    for one in [first, second] {
+        let ended = one.ended();
+        assert!(ended.success, "{}", ended.errors);
+        let started = ended.json()["started_unix"].as_f64().unwrap();
+        // Never before; how long after is the machine's affair.
+        assert!(started >= at as f64 / 1e9 - 1e-6, "{started} {at}");
+        assert!(started < at as f64 / 1e9 + 10.0, "{started} {at}");
+    }
+    let (code, _, errors) =
+        finished(&["--servers", &address, "--seconds", "0.2", "--start-at", "2001-09-09T01:46:40Z"]);
+    assert_eq!(code, 1, "{errors}");
+    assert!(errors.contains("the load was to begin") && errors.contains("hint: give --start-at"), "{errors}");
+    let (code, _, errors) = finished(&["--start-at", "tomorrow"]);
+    assert!(code == 2 && errors.contains("RFC 3339"), "{errors}");
+}
+
 #[test]
 fn a_server_that_is_not_there_is_named_with_a_hint() {
     // A port that was just free: bound, read and given back.
@@ -538,27 +570,51 @@ fn counts_agree_with_memcached_to_the_unit() {
 fn all_commands_are_what_memcached_understands() {
     let server = Program::memcached(&[]);
     let address = server.address().to_string();
-    let mix = "get=1,mget=1,gets=1,gat=1,set=1,add=1,replace=1,append=1,prepend=1,cas=1,delete=1,incr=1,decr=1,touch=1";
-    let flags = ["-s", &address, "--keys", "50", "--mix", mix, "--multi-get", "3", "-n", "4000", "-c", "4"];
+    let mix = "get=1,mget=1,gets=1,gat=1,gats=1,set=1,add=1,replace=1,append=1,prepend=1,cas=1,delete=1,incr=1,decr=1,touch=1,\
+               mg=1,ms=1,md=1,ma=1,me=1,mn=1,stats=1,version=1,verbosity=1";
+    let flags = ["-s", &address, "--keys", "50", "--mix", mix, "--multi-get", "3", "-n", "6000", "-c", "4"];
     let (code, result, stderr) =
         result(&[&flags[..], &["--populate", "--verify", "--data-size", "40"]].concat());
     assert_eq!(code, 0, "{stderr}");
     assert_nothing_is_lost_in_silence(&result);
     assert_eq!(result["overall"]["errors"], serde_json::json!({}));
     let answers = result["account"]["answers"].as_object().unwrap();
-    for operation in ["get", "multiget", "gat", "set", "add", "replace", "append", "prepend", "cas", "delete"]
-    {
+    let operations =
+        ["get", "multiget", "gat", "set", "add", "replace", "append", "prepend", "cas", "delete", "other"];
+    for operation in operations {
         assert!(answers.contains_key(operation), "{operation}: {answers:?}");
     }
     let stats = stats(&server);
     let of = |operation: &str, kind: &str| number(&result, &format!("/account/answers/{operation}/{kind}"));
-    assert_eq!(stats["delete_hits"], of("delete", "deleted"));
+    assert_eq!(stats["delete_hits"], of("delete", "deleted") + of("delete", "meta_done"));
     assert_eq!(stats["delete_misses"], of("delete", "not_found"));
-    assert_eq!(stats["incr_hits"] + stats["decr_hits"], of("incr", "number") + of("decr", "number"));
+    let counted = of("incr", "number") + of("decr", "number") + of("incr", "meta_done");
+    assert_eq!(stats["incr_hits"] + stats["decr_hits"], counted);
+    for kind in ["version", "stats", "ok", "meta_debug", "meta_miss"] {
+        assert!(of("other", kind) > 0, "{kind}: {answers:?}");
+    }
+    assert!(
+        of("get", "meta_value") > 0 && of("get", "meta_miss") > 0 && of("set", "meta_done") > 0,
+        "{answers:?}"
+    );
     assert_eq!(stats["incr_misses"] + stats["decr_misses"], 0);
     assert_eq!(stats["cas_hits"], of("cas", "stored"));
     assert_eq!(stats["cas_badval"], of("cas", "exists"));
     assert_eq!(stats["touch_hits"], of("touch", "touched") + number(&result, "/operations/gat/hits"));
+}
+
+#[test]
+fn everything_may_be_flushed_now_and_then() {
+    let server = Program::memcached(&[]);
+    let address = server.address().to_string();
+    let mix =
+        ["--mix", "get=50,set=50,flush_all=1", "-n", "2000", "-c", "2", "--verify", "--data-size", "40"];
+    let (code, result, stderr) = result(&[&["-s", &address, "--keys", "20"][..], &mix].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let flushed = number(&result, "/account/answers/flush/ok");
+    assert!(flushed > 0);
+    assert_eq!(stats(&server)["cmd_flush"], flushed);
+    assert!(number(&result, "/operations/get/misses") > 0 && number(&result, "/operations/get/hits") > 0);
 }
 
 /// A file of this test's own, with this text.
@@ -861,4 +917,65 @@ fn messages_go_through_a_broker_and_come_out_as_they_went_in() {
     assert!(of("peek", "values") > 0 && of("list", "ok") > 0);
     let (code, _, stderr) = finished(&["--mix", "put=1,get=1"]);
     assert!(code == 2 && stderr.contains("no server takes both"), "{stderr}");
+}
+
+#[test]
+fn clients_with_names_send_messages_to_each_other_through_many_queues() {
+    let broker = Program::krarup(&["broker", "--listen", "127.0.0.1:0", "--store", "memory"]);
+    let address = broker.address().to_string();
+    // A class that writes to the names under which the other takes.
+    let classes = "names = 5\ntubes = 7\ndata_size = \"10-3000\"\n\
+        [classes.writers]\nconnections = 3\nmix = \"send=1,send-to=2\"\n\
+        [classes.readers]\nconnections = 4\n\
+        mix = \"pop-tube=4,pop-sender=4,peek-tube=1,peek-sender=1,list-tubes-for-me=1,login=1\"\n";
+    let file = file_with("names.toml", classes);
+    let flags = [
+        "-s",
+        &address,
+        "--config",
+        text(&file),
+        "-n",
+        "4000",
+        "--verify",
+        "--threads",
+        "2",
+        "--reconnect-after",
+        "200",
+    ];
+    let (code, result, stderr) = result(&flags);
+    assert_eq!(code, 0, "{stderr}");
+    assert_nothing_is_lost_in_silence(&result);
+    assert_eq!(result["overall"]["errors"], serde_json::json!({}));
+    let of = |operation: &str, kind: &str| number(&result, &format!("/account/answers/{operation}/{kind}"));
+    assert!(of("put", "stored") > 1_000);
+    assert!(of("pop", "values") > 0 && of("pop", "not_found") > 0 && of("peek", "values") > 0);
+    assert!(of("pop", "values") <= of("put", "stored"));
+    assert!(of("list", "ok") > 0 && of("other", "ok") > 0);
+    assert_eq!(number(&result, "/verified/checked"), of("pop", "values") + of("peek", "values"));
+    assert_eq!(number(&result, "/verified/mismatched"), 0);
+    let (_, _, errors) =
+        finished(&["-s", &address, "--mix", "send=1", "-n", "10", "-c", "2", "--login", "no/file"]);
+    assert!(errors.contains("no/file"), "{errors}");
+}
+
+#[test]
+fn workers_of_several_queues_use_each_their_own_and_give_back_what_they_cannot_do() {
+    let broker = Program::krarup(&["broker", "--listen", "127.0.0.1:0", "--store", "memory"]);
+    let address = broker.address().to_string();
+    let mix = "put=5,reserve=2,release=1,bury=1,kick=1,peek=1";
+    let flags = ["-s", &address, "-c", "6", "--tubes", "3", "-n", "3000", "--mix", mix, "--verify"];
+    let (code, result, stderr) = result(&flags);
+    assert_eq!(code, 0, "{stderr}");
+    assert_nothing_is_lost_in_silence(&result);
+    let of = |operation: &str, kind: &str| number(&result, &format!("/account/answers/{operation}/{kind}"));
+    assert!(of("release", "ok") > 0 && of("bury", "ok") > 0 && of("kick", "ok") > 0);
+    let ends = of("delete", "deleted") + of("release", "ok") + of("bury", "ok");
+    assert_eq!(of("reserve", "values"), ends);
+    let mut stream = TcpStream::connect(broker.address()).unwrap();
+    stream.write_all(b"list-tubes\r\nquit\r\n").unwrap();
+    let mut tubes = String::new();
+    stream.read_to_string(&mut tubes).unwrap();
+    for tube in 0..3 {
+        assert!(tubes.contains(&format!("- load-tube-{tube}\n")), "{tubes}");
+    }
 }

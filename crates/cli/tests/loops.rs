@@ -7,31 +7,11 @@ use std::thread;
 
 use rustix::process::Signal;
 use support::conversation::memcached;
-use support::peer::Peer;
+use support::peer::{Peer, asked, talk};
 use support::process::Program;
 use support::{file, fresh, until};
 
 mod support;
-
-/// Sets and gets of its own keys over one connection, as many as `rounds`.
-fn talk(address: SocketAddr, name: usize, rounds: usize) {
-    let mut client = Peer::connect(address);
-    for round in 0..rounds {
-        let value = format!("{name}-{round}");
-        client.send(format!("set k{name} 0 0 {}\r\n{value}\r\n", value.len()).as_bytes()).unwrap();
-        client.expect(b"STORED\r\n").unwrap();
-        client.send(format!("get k{name}\r\nget nothing k{name}\r\n").as_bytes()).unwrap();
-        let reply = format!("VALUE k{name} 0 {}\r\n{value}\r\nEND\r\n", value.len());
-        client.expect(reply.repeat(2).as_bytes()).unwrap();
-    }
-}
-
-/// What monitoring is answered.
-fn asked(admin: SocketAddr, method: &str, path: &str) -> String {
-    let mut peer = Peer::connect(admin);
-    peer.send(format!("{method} {path} HTTP/1.1\r\nHost: krarup\r\n\r\n").as_bytes()).unwrap();
-    String::from_utf8(peer.rest()).unwrap()
-}
 
 #[test]
 fn clients_are_spread_over_the_loops_and_every_request_is_counted_once() {

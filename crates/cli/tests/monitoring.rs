@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use support::peer::Peer;
+use support::peer::{Peer, asked};
 use support::process::Program;
 use support::until;
 
@@ -12,9 +12,7 @@ mod support;
 
 /// The status and the body of an answer over HTTP.
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    let mut peer = Peer::connect(address);
-    peer.send(format!("GET {path} HTTP/1.1\r\nHost: krarup\r\n\r\n").as_bytes()).unwrap();
-    let told = String::from_utf8(peer.rest()).unwrap();
+    let told = asked(address, "GET", path);
     let (head, body) = told.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }

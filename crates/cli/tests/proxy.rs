@@ -222,6 +222,38 @@ fn every_malformed_form_is_answered_as_memcached_alone_answers_it() {
     );
 }
 
+/// What the first of three servers refuses, the others have not done either.
+#[test]
+fn every_malformed_read_that_changes_something_leaves_three_servers_alike() {
+    let Proxied { proxy, servers } = proxied(3, &[]);
+    let changing = |case: &[u8]| {
+        case.split(|&byte| byte == b' ')
+            .skip(2)
+            .any(|word| b"NRTE".iter().any(|letter| word.starts_with(&[*letter])))
+    };
+    let cases = malformed().into_iter().filter(|case| case.starts_with(b"mg ") && changing(case));
+    let own = [
+        &b"mg a z N10 c\r\n"[..],
+        b"mg k T-1 z\r\n",
+        b"mg k v T-1 v\r\n",
+        b"mg a N30 O12345678901234567890123456789012\r\n",
+    ];
+    let mut tried = 0;
+    for case in cases.chain(own.into_iter().map(<[u8]>::to_vec)) {
+        let answer = answers(&proxy, &[FRESH.0, &case, LEFT].concat());
+        let held = |server| answers(server, b"get k a nothing\r\nget sentinel\r\n");
+        let [first, others @ ..] = &servers[..] else { panic!("three servers") };
+        for other in others {
+            // A second may have passed between the two, which ended a short life: then it has for both.
+            let alike = (0..2).any(|_| held(other) == held(first));
+            let (first, other) = (shown(&held(first)), shown(&held(other)));
+            assert!(alike, "{}: {}\n{first}\n{other}", shown(&case), shown(&answer));
+        }
+        tried += 1;
+    }
+    assert!(tried > 500, "{tried} cases");
+}
+
 /// What is answered otherwise on purpose:
 ///
 /// - `version` names the proxy as well.

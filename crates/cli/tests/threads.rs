@@ -2,28 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-use std::net::SocketAddr;
 use std::thread;
 
 use support::conversation::memcached;
-use support::peer::{Peer, listen};
+use support::peer::{listen, talk};
 use support::process::Program;
 use support::{file, until};
 
 mod support;
-
-/// Sets and gets of its own keys over one connection, as many as `rounds`.
-fn talk(address: SocketAddr, name: usize, rounds: usize) {
-    let mut client = Peer::connect(address);
-    for round in 0..rounds {
-        let value = format!("{name}-{round}");
-        client.send(format!("set k{name} 0 0 {}\r\n{value}\r\n", value.len()).as_bytes()).unwrap();
-        client.expect(b"STORED\r\n").unwrap();
-        client.send(format!("get k{name}\r\nget nothing k{name}\r\n").as_bytes()).unwrap();
-        let reply = format!("VALUE k{name} 0 {}\r\n{value}\r\nEND\r\n", value.len());
-        client.expect(reply.repeat(2).as_bytes()).unwrap();
-    }
-}
 
 #[test]
 fn many_clients_share_few_threads_and_every_request_is_in_the_books() {

@@ -3,6 +3,7 @@
 //! ```text
 //! block 0: cell cell cell …   each: complete already? ─▶ next
 //! block 1: cell cell cell …         else try, at most 1 + retries times ─▶ complete | failed
+//!          the anchor before the first, after the last, and between
 //! block …: only cells whose runs do not agree yet (`until`)
 //! ```
 
@@ -13,7 +14,7 @@ use std::path::Path;
 use krarup_units::Seconds;
 
 use crate::gate::{Until, Varying};
-use crate::plan::{Cell, Plan};
+use crate::plan::{Cell, Plan, with_anchors};
 use crate::spec::Spec;
 use crate::stop::Stop;
 use crate::store::{Manifest, Store};
@@ -23,7 +24,7 @@ use crate::store::{Manifest, Store};
 pub struct Due<'a> {
     /// Which cell.
     pub cell: &'a Cell,
-    /// Which repetition, from 0.
+    /// Which repetition, from 0; beyond them, runs of the anchor ([`crate::plan::run_name`]).
     pub repetition: u32,
     /// Which attempt, from 0.
     pub attempt: u32,
@@ -40,6 +41,8 @@ pub struct Outcome {
     pub response: Seconds,
     /// Why it failed; none where it did not.
     pub failed: Option<String>,
+    /// Why its figures may be others' doing; none where nobody was in the way.
+    pub disturbed: Option<String>,
 }
 
 /// Whoever can run a trial: the only one who touches the world.
@@ -124,7 +127,10 @@ pub fn run(
 ) -> Result<Ended, CampaignError> {
     let mut ended = Ended::default();
     let mut values: Vec<Vec<(f64, Seconds)>> = vec![Vec::new(); plan.cells.len()];
-    let mut progress = Progress { done: 0, all: plan.cells.len() * spec.repetitions.min as usize, run: 0 };
+    let anchor =
+        plan.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
+    let block = with_anchors(&plan.cells.iter().collect::<Vec<_>>(), 0, anchor).len();
+    let mut progress = Progress { done: 0, all: block * spec.repetitions.min as usize, run: 0 };
     for repetition in 0..spec.repetitions.most() {
         let needed: Vec<&Cell> = plan
             .block(repetition)
@@ -133,24 +139,27 @@ pub fn run(
                 repetition < spec.repetitions.min || !agree(spec.repetitions.until, &values[cell.number])
             })
             .collect();
+        let order = with_anchors(&needed, repetition, anchor);
         if repetition >= spec.repetitions.min {
-            progress.all += needed.len();
+            progress.all += order.len();
         }
-        for cell in needed {
-            let identity = cell.identity(spec, repetition);
-            let manifest = if let Some((_, manifest)) = store.complete(cell, repetition, &identity) {
+        for (cell, run) in order {
+            let identity = cell.identity(spec, run);
+            let manifest = if let Some((_, manifest)) = store.complete(cell, run, &identity) {
                 ended.skipped += 1;
                 progress.done += 1;
-                tell(&Event::Skipped(Due { cell, repetition, attempt: manifest.attempt }, progress));
+                tell(&Event::Skipped(Due { cell, repetition: run, attempt: manifest.attempt }, progress));
                 Some(manifest)
             } else {
                 let tried = Trying { spec, store, stop, now, identity };
-                let found = tried.run(cell, repetition, testbed, &mut progress, tell)?;
-                found.map_err(|why| ended.given_up.push((plan.label(cell), repetition, why))).ok()
+                let found = tried.run(cell, run, testbed, &mut progress, tell)?;
+                found.map_err(|why| ended.given_up.push((plan.label(cell), run, why))).ok()
             };
             if let Some(manifest) = manifest {
                 ended.complete += 1;
-                values[cell.number].push((manifest.throughput, manifest.response));
+                if run == repetition {
+                    values[cell.number].push((manifest.throughput, manifest.response));
+                }
             }
         }
     }
@@ -201,6 +210,9 @@ impl Trying<'_> {
                 // Not its fault.
                 return Err(CampaignError::Stopped);
             }
+            // A machine that others use is given a second chance; what it gives then is kept, and marked.
+            let again = attempt == 0 && self.spec.retries > 0;
+            let failed = outcome.failed.or_else(|| outcome.disturbed.clone().filter(|_| again));
             let manifest = Manifest {
                 identity: self.identity.clone(),
                 levels: cell.levels.iter().map(|(name, level)| (name.clone(), level.0.clone())).collect(),
@@ -210,7 +222,8 @@ impl Trying<'_> {
                 commands: outcome.commands,
                 throughput: outcome.throughput,
                 response: outcome.response,
-                failed: outcome.failed,
+                failed,
+                disturbed: outcome.disturbed,
             };
             self.store.end(cell, &manifest)?;
             progress.run += 1;

@@ -16,14 +16,20 @@ pub enum Watched {
     Misses,
     /// The largest share of its time that a thread of the load generator was running.
     GeneratorCpu,
+    /// The share of all processors that programs took which belong to no station.
+    ForeignCpu,
+    /// The share of all processors that the machine's host took away.
+    Steal,
 }
 
 impl Watched {
-    const ALL: [(&'static str, Self); 4] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("interactive_law", Self::InteractiveLaw),
         ("errors", Self::Errors),
         ("misses", Self::Misses),
         ("generator_cpu", Self::GeneratorCpu),
+        ("foreign_cpu", Self::ForeignCpu),
+        ("steal", Self::Steal),
     ];
 
     /// Its name in a spec.
@@ -82,7 +88,7 @@ impl Gate {
 
     /// What is said of a trial that did not pass.
     pub fn refusal(&self, value: f64) -> String {
-        let share = matches!(self.watched, Watched::InteractiveLaw | Watched::GeneratorCpu);
+        let share = !matches!(self.watched, Watched::Errors | Watched::Misses);
         let shown = |value: f64| if share { format!("{:.1} %", 100.0 * value) } else { value.to_string() };
         format!(
             "{} is {}, and must be {} {}",
@@ -201,6 +207,8 @@ mod tests {
         let gate: Gate = "generator_cpu<80%".parse().unwrap();
         assert!(gate.passes(0.79) && !gate.passes(0.8));
         assert_eq!(gate.refusal(0.913), "generator_cpu is 91.3 %, and must be < 80.0 %");
+        let gate: Gate = "foreign_cpu < 10 %".parse().unwrap();
+        assert_eq!(gate.refusal(0.25), "foreign_cpu is 25.0 %, and must be < 10.0 %");
     }
 
     #[test]

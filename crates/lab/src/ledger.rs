@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::testbed::netns;
+use crate::testbed::{cap, netns};
 
-/// The first word of a line that is no process.
+/// The first words of lines that are no processes.
 const SPACE: &str = "netns";
+const GROUP: &str = "group";
 
 /// A file with a line for each process: its number, and when it began, since numbers are given again.
 #[derive(Clone, Debug)]
@@ -38,12 +39,24 @@ impl Ledger {
         }
     }
 
-    /// Kills those that still run, takes namespaces away that are still there, and forgets all. Returns how many there were.
+    /// Writes a control group down, before it is made.
+    pub fn note_group(&self, folder: &Path) {
+        if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(&self.path) {
+            let _ = writeln!(file, "{GROUP} {}", folder.display());
+        }
+    }
+
+    /// Kills those that still run, takes namespaces and control groups away that are still there, and forgets all. Returns how many there were.
     pub fn settle(&self) -> usize {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         let mut ended = 0;
+        let mut groups = Vec::new();
         for line in text.lines() {
             let Some((process, noted)) = line.split_once(' ') else { continue };
+            if process == GROUP {
+                groups.push(noted);
+                continue;
+            }
             if process == SPACE {
                 ended += usize::from(netns::remove(noted));
                 continue;
@@ -54,6 +67,8 @@ impl Ledger {
                 ended += usize::from(kill_process(number, Signal::KILL).is_ok());
             }
         }
+        // Only now nobody is in them any more.
+        ended += groups.into_iter().filter(|group| cap::remove(Path::new(group))).count();
         let _ = fs::remove_file(&self.path);
         ended
     }

@@ -8,6 +8,7 @@
 //! | [`gate`] | what a trial must keep to count |
 //! | [`plan`] | which trials that means, and in which order |
 //! | [`campaign`] | all of them, one after the other, taken up where they were left |
+//! | [`monitor`] | what the machine did meanwhile, and whether others were at work on it |
 //! | [`ledger`] | what was started can be ended by another |
 //! | [`store`] | a directory of results |
 //! | [`testbed`] | where stations run: processes on this machine |
@@ -22,6 +23,7 @@ pub mod change;
 pub mod gate;
 pub mod host;
 pub mod ledger;
+pub mod monitor;
 pub mod plan;
 pub mod reference;
 pub mod shipped;

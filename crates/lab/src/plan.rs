@@ -9,7 +9,7 @@ use krarup_load::random;
 use krarup_units::Seconds;
 use toml::Spanned;
 
-use crate::spec::{LevelName, Spec, Station, names_in};
+use crate::spec::{Count, LevelName, Phases, Spec, Station, names_in};
 
 /// One combination of levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +112,12 @@ impl Plan {
         order
     }
 
+    /// The cell that is repeated through the run, if one is. It is none where it is left out.
+    pub fn anchor(&self, spec: &Spec) -> Option<&Cell> {
+        let levels = &spec.anchor.as_ref()?.get_ref().levels;
+        self.cells.iter().find(|cell| levels.iter().all(|(name, level)| cell.level(name) == Some(level)))
+    }
+
     /// What a report calls a cell, apart from its population: its level of each factor that has several.
     pub fn label(&self, cell: &Cell) -> String {
         let parts = cell.levels.iter().filter(|(name, _)| self.distinguishing.contains(name));
@@ -125,15 +131,73 @@ impl Plan {
     }
 }
 
+/// Runs of the anchor are counted from here on, apart from repetitions.
+const ANCHORS: u32 = 1 << 24;
+/// Most runs of the anchor in one block.
+const IN_BLOCK: u32 = 1 << 12;
+
+/// The number of a run of the anchor, in the place of a repetition.
+pub fn anchor_run(block: u32, number: u32) -> u32 {
+    ANCHORS + block * IN_BLOCK + number
+}
+
+/// What a run is called: its repetition from 0, or the block and the number of a run of the anchor, as folders are named.
+pub fn run_name(repetition: u32) -> String {
+    match repetition.checked_sub(ANCHORS) {
+        None => repetition.to_string(),
+        Some(anchor) => format!("anchor-{}-{}", anchor / IN_BLOCK, anchor % IN_BLOCK),
+    }
+}
+
+/// The cells of one block with the anchor between them, as its run number: at the beginning, after so many others, and at the end.
+pub fn with_anchors<'a>(
+    cells: &[&'a Cell],
+    block: u32,
+    anchor: Option<(&'a Cell, Option<u32>)>,
+) -> Vec<(&'a Cell, u32)> {
+    let Some((anchor, every)) = anchor.filter(|_| !cells.is_empty()) else {
+        return cells.iter().map(|cell| (*cell, block)).collect();
+    };
+    let mut order = vec![(anchor, anchor_run(block, 0))];
+    let mut runs = 1;
+    for (place, cell) in cells.iter().enumerate() {
+        order.push((cell, block));
+        let done = place as u32 + 1;
+        let last = done as usize == cells.len();
+        if last || every.is_some_and(|every| done.is_multiple_of(every)) {
+            order.push((anchor, anchor_run(block, runs)));
+            runs += 1;
+        }
+    }
+    order
+}
+
 impl Cell {
     /// The level of a factor.
     pub fn level(&self, factor: &str) -> Option<&LevelName> {
         self.levels.iter().find(|(name, _)| name == factor).map(|(_, level)| level)
     }
 
+    /// How many of a station there are; where it does not say, `usual`.
+    pub fn count(&self, station: &Station, usual: u32) -> u32 {
+        match &station.count {
+            None => usual,
+            Some(Count::Number(number)) => *number,
+            // Levels of such a factor have been checked to be counts.
+            Some(Count::Factor(name)) => {
+                self.level(name).and_then(|level| level.0.parse().ok()).unwrap_or(usual)
+            }
+        }
+    }
+
     /// A station's words with its levels in place of `$factor`.
     pub fn render(&self, words: &[Spanned<String>]) -> Vec<String> {
         words.iter().flat_map(|word| self.word(word.get_ref())).collect()
+    }
+
+    /// A text with its levels in place of `$factor`.
+    pub fn text(&self, text: &Option<Spanned<String>>) -> Option<String> {
+        text.as_ref().map(|text| self.word(text.get_ref()).join(" "))
     }
 
     /// A word that is a factor becomes all the words of its level; inside of others they are joined by spaces.
@@ -159,19 +223,25 @@ impl Cell {
     /// again knows what is done already.
     pub fn identity(&self, spec: &Spec, repetition: u32) -> String {
         let station = |station: &Station| {
+            let config = self.text(&station.config).map_or(String::new(), |text| format!(" {text:?}"));
+            let cpu = station.cpu.map_or(String::new(), |cpu| format!(" cpu {cpu:?}"));
             format!(
-                "{:?} {:?} {:?} {:?} {:?} {:?}",
+                "{:?} {:?} {:?} {:?} {:?} {:?}{config}{cpu}",
                 station.link,
                 station.program,
                 self.render(&station.command),
                 station.addresses,
-                station.count,
+                station.count.as_ref().map(|_| self.count(station, 1)),
                 self.render(&station.flags)
             )
         };
         let gates: Vec<_> = spec.gates.iter().map(Spanned::get_ref).collect();
+        let Phases { warm_up, measure, cool_down } = spec.phases;
+        // What was not asked for leaves trials as they are.
+        let cool_down = if cool_down > 0.0 { format!(", cool_down: {cool_down:?}") } else { String::new() };
+        let phases = format!("Phases {{ warm_up: {warm_up:?}, measure: {measure:?}{cool_down} }}");
         let text = format!(
-            "{:?} {:?} {} {} {} {:?} {:?} {:?} {:?} {} {repetition}",
+            "{:?} {:?} {} {} {} {:?} {:?} {phases} {:?} {} {repetition}",
             spec.testbed,
             self.levels,
             station(&spec.stations.servers),
@@ -179,7 +249,6 @@ impl Cell {
             station(&spec.stations.clients),
             self.render(&spec.data),
             spec.populate.as_ref().map(|populate| self.render(&populate.flags)),
-            spec.phases,
             gates,
             spec.seed,
         );
@@ -203,7 +272,11 @@ fn folder(levels: &[(String, LevelName)]) -> String {
 /// About how long all trials at least take: their phases, and what starting and ending them costs.
 pub fn least_time(spec: &Spec, plan: &Plan) -> Seconds {
     const AROUND: Seconds = 0.4;
-    plan.cells.len() as f64 * f64::from(spec.repetitions.min) * (spec.phases.total() + AROUND)
+    let cells: Vec<&Cell> = plan.cells.iter().collect();
+    let anchor =
+        plan.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
+    let block = with_anchors(&cells, 0, anchor).len();
+    block as f64 * f64::from(spec.repetitions.min) * (spec.phases.total() + AROUND)
 }
 
 #[cfg(test)]
@@ -226,6 +299,53 @@ mod tests {
 
     const TWO: &str = "[[factor]]\nname = \"workload\"\nlevels = [{ name = \"read\", words = [\"--ratio\", \"0:1\"] }, \"write\"]\n\
                        [[factor]]\nname = \"clients\"\nlevels = [1, 2, 4]";
+
+    #[test]
+    fn a_factor_may_say_how_many_of_a_station_there_are() {
+        let text = r#"
+title = "t"
+[[factor]]
+name = "servers"
+levels = [1, 3]
+[stations.servers]
+program = "cache"
+count = "$servers"
+[stations.clients]
+program = "load"
+"#;
+        let spec = Spec::parse(text).unwrap();
+        let plan = Plan::of(&spec);
+        let counts =
+            |plan: &Plan, station| plan.cells.iter().map(|cell| cell.count(station, 7)).collect::<Vec<_>>();
+        assert_eq!(counts(&plan, &spec.stations.servers), [1, 3]);
+        assert_eq!(counts(&plan, &spec.stations.clients), [7, 7]);
+        assert_ne!(plan.cells[0].identity(&spec, 0), plan.cells[1].identity(&spec, 0));
+        assert_eq!(plan.label(&plan.cells[1]), "servers 3");
+    }
+
+    #[test]
+    fn the_anchor_stands_at_both_ends_of_a_block_and_between() {
+        let spec = spec(&format!(
+            "anchor = {{ levels = {{ workload = \"read\", clients = 4 }}, every = 4 }}\n{TWO}"
+        ));
+        let plan = Plan::of(&spec);
+        let anchor = plan.anchor(&spec).unwrap();
+        assert_eq!(anchor.folder, "workload=read,clients=4");
+        let order = with_anchors(&plan.block(1), 1, Some((anchor, Some(4))));
+        let names: Vec<String> = order.iter().map(|(_, run)| run_name(*run)).collect();
+        assert_eq!(names, ["anchor-1-0", "1", "1", "1", "1", "anchor-1-1", "1", "1", "anchor-1-2"]);
+        assert!(order.iter().all(|(cell, run)| *run == 1 || cell.number == anchor.number));
+        assert!(with_anchors(&[], 1, Some((anchor, None))).is_empty(), "nothing to stand by");
+        assert!((least_time(&spec, &plan) - 3.0 * 9.0 * (12.0 + 0.4)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn phases_that_were_not_asked_for_leave_a_trial_what_it_was() {
+        let spec = |phases: &str| spec(&format!("phases = {{ measure = 1{phases} }}\n{TWO}"));
+        let identity = |spec: &Spec| Plan::of(spec).cells[0].identity(spec, 0);
+        assert_eq!(identity(&spec("")), identity(&spec(", cool_down = 0")));
+        assert_ne!(identity(&spec("")), identity(&spec(", cool_down = 1")));
+    }
 
     #[test]
     fn cells_are_all_combinations() {

@@ -61,6 +61,18 @@ const SECTIONS: &[Section] = &[
             ],
             ["stations", "table", "", "what runs: `servers`, perhaps a `middleware`, `clients`"],
             [
+                "anchor",
+                "table",
+                "none",
+                "a cell that is run at the beginning and the end of each repetition, and between; the report tells drift, and repetitions that disagree are not pooled",
+            ],
+            [
+                "predictions",
+                "table",
+                "none",
+                "a model of the middleware is calibrated on some of the cells and predicts the others; the report shows its errors there, and what would be if",
+            ],
+            [
                 "quick",
                 "table",
                 "none",
@@ -109,8 +121,41 @@ const SECTIONS: &[Section] = &[
                 "measure",
                 "time",
                 "10s",
-                "what is measured; all clients begin and end together, so nothing is cut at its end",
+                "what is measured; several clients begin at one instant, their connections made before",
             ],
+            [
+                "cool_down",
+                "time",
+                "0s",
+                "load that goes on afterwards and counts no more, so that no client is measured while another has ended",
+            ],
+        ],
+    },
+    Section {
+        path: "anchor",
+        about: "`anchor = { levels = { workload = \"read-only\", clients = 64 }, every = 10 }`",
+        keys: &[
+            ["levels", "table", "", "which cell: the level of each factor that has several"],
+            ["every", "number", "only at both ends", "after so many other trials it is run again"],
+            [
+                "within",
+                "number",
+                "0.1",
+                "by which share its throughput may differ from one repetition to another; those that differ more from most are left out of all figures",
+            ],
+        ],
+    },
+    Section {
+        path: "predictions",
+        about: "The cells to calibrate on are chosen by their place in the plan: low load, the smallest and the largest number of workers with the most clients, and between.",
+        keys: &[
+            [
+                "workers",
+                "name",
+                "`workers`",
+                "the factor that sets the workers: cells that differ in it and in their clients alone have one model",
+            ],
+            ["cells", "number", "5", "on how many cells it is calibrated at most; two at least are held out"],
         ],
     },
     Section {
@@ -121,7 +166,7 @@ const SECTIONS: &[Section] = &[
                 "program",
                 "name",
                 "",
-                "servers: `memcached`, `cache` (`krarup cache`) or `auto` (memcached where it is installed); middleware: `proxy`; clients: `load`",
+                "servers: `memcached`, `cache` (`krarup cache`), `auto` (memcached where it is installed) or `broker` (`krarup broker`); middleware: `proxy`; clients: `load`",
             ],
             [
                 "command",
@@ -132,9 +177,9 @@ const SECTIONS: &[Section] = &[
             ["addresses", "list of texts", "", "those that run already, as `HOST:PORT`"],
             [
                 "count",
-                "number",
+                "number, or `\"$factor\"`",
                 "3 servers, 1 middleware, 1 client",
-                "how many are started; each of several clients is a load generator of its own, with all of `flags`",
+                "how many are started, always or as the level of a factor says; each of several clients is a load generator of its own, with all of `flags`",
             ],
             [
                 "link",
@@ -142,7 +187,19 @@ const SECTIONS: &[Section] = &[
                 "as fast as it goes",
                 "`101Mbit/s`: what the host of each may send, headers included; only in `netns`",
             ],
+            [
+                "cpu",
+                "number",
+                "all there are",
+                "processors that each may use, by a control group with a quota: `0.32` is a third of one; needs root, and is refused where control groups cannot be written",
+            ],
             ["flags", "list of words", "none", "further words, after those that we give"],
+            [
+                "config",
+                "text",
+                "none",
+                "the configuration file of the middleware, written anew for each trial, with `$factor` and what a command is told in it; `krarup proxy` gets it with `--config`, a command in place of `{config}`",
+            ],
         ],
     },
 ];
@@ -205,6 +262,7 @@ mod tests {
             "repetitions" | "phases" => {
                 demo.replacen(&format!("{path} = {{ "), &format!("{path} = {{ no_such_key = 1, "), 1)
             }
+            "anchor" | "predictions" => format!("{demo}\n[{path}]\n{wrong}"),
             _ => demo.replacen(&format!("[{path}]\n"), &format!("[{path}]\n{wrong}"), 1),
         };
         let error = Spec::parse(&source).unwrap_err();

@@ -3,12 +3,18 @@
 /// Name and text of each.
 pub const SPECS: &[(&str, &str)] = &[
     ("demo", include_str!("../specs/demo.toml")),
+    ("asl2015/stability", include_str!("../specs/asl2015-stability.toml")),
+    ("asl2015/scalability", include_str!("../specs/asl2015-scalability.toml")),
+    ("asl2016/1", include_str!("../specs/asl2016-1.toml")),
+    ("asl2016/2", include_str!("../specs/asl2016-2.toml")),
+    ("asl2016/3", include_str!("../specs/asl2016-3.toml")),
     ("asl2018/2.1", include_str!("../specs/asl2018-2.1.toml")),
     ("asl2018/2.2", include_str!("../specs/asl2018-2.2.toml")),
     ("asl2018/3.1", include_str!("../specs/asl2018-3.1.toml")),
     ("asl2018/3.2", include_str!("../specs/asl2018-3.2.toml")),
     ("asl2018/4", include_str!("../specs/asl2018-4.toml")),
     ("asl2018/5", include_str!("../specs/asl2018-5.toml")),
+    ("asl2018/6", include_str!("../specs/asl2018-6.toml")),
 ];
 
 /// The spec of this name.

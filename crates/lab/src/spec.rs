@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use crate::gate::{Gate, Until};
+use crate::testbed::cap::LEAST;
 
 /// What is wrong with a spec, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +82,12 @@ pub struct Spec {
     pub populate: Option<Populate>,
     /// What runs.
     pub stations: Stations,
+    /// A cell that is repeated through the run; without, none is.
+    #[serde(default)]
+    pub anchor: Option<Spanned<Anchor>>,
+    /// What a model is to predict; without, nothing.
+    #[serde(default)]
+    pub predictions: Option<Predictions>,
     /// What is different with `--quick`; see [`crate::change::Changes::quick`].
     #[serde(default)]
     pub quick: Option<toml::Table>,
@@ -203,9 +210,13 @@ pub struct Phases {
     /// Load that nobody looks at, before.
     #[serde(default = "warm_up", deserialize_with = "time")]
     pub warm_up: Seconds,
-    /// What is measured. The clients begin and end together, so there is nothing to cut at its end.
+    /// What is measured.
     #[serde(default = "measure", deserialize_with = "time")]
     pub measure: Seconds,
+    /// Load that goes on afterwards and counts no more, so that no client is measured while others have ended already. Several
+    /// clients begin at one instant, and so end together but for what the machine makes them wait.
+    #[serde(default, deserialize_with = "time")]
+    pub cool_down: Seconds,
 }
 
 fn warm_up() -> Seconds {
@@ -218,14 +229,14 @@ fn measure() -> Seconds {
 
 impl Default for Phases {
     fn default() -> Self {
-        Self { warm_up: warm_up(), measure: measure() }
+        Self { warm_up: warm_up(), measure: measure(), cool_down: 0.0 }
     }
 }
 
 impl Phases {
     /// All of them together.
     pub fn total(&self) -> Seconds {
-        self.warm_up + self.measure
+        self.warm_up + self.measure + self.cool_down
     }
 }
 
@@ -246,6 +257,44 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error>
     } else {
         Err(serde::de::Error::custom(format!("{seconds} s is not from 0 to a day")))
     }
+}
+
+/// A cell that is run at the beginning and at the end of each repetition, and between: what it says at one time and another tells
+/// whether the machine stayed the same.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Anchor {
+    /// Which cell: the level of each factor that has several.
+    pub levels: BTreeMap<String, LevelName>,
+    /// After so many other trials it is run again, too; without, only at both ends.
+    pub every: Option<u32>,
+    /// By which share its throughput may differ from one repetition to another; those that differ more are not pooled.
+    #[serde(default = "a_tenth")]
+    pub within: f64,
+}
+
+fn a_tenth() -> f64 {
+    0.1
+}
+
+/// A model of the middleware, calibrated on some of the cells, predicts the others.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Predictions {
+    /// The factor that sets the workers: cells that differ in it and in their clients alone have one model.
+    #[serde(default = "workers")]
+    pub workers: Spanned<String>,
+    /// On how many cells it is calibrated at most.
+    #[serde(default = "five")]
+    pub cells: u32,
+}
+
+fn workers() -> Spanned<String> {
+    Spanned::new(0..0, "workers".into())
+}
+
+fn five() -> u32 {
+    5
 }
 
 /// How the keys are stored.
@@ -293,13 +342,62 @@ pub struct Station {
     #[serde(default)]
     pub addresses: Vec<String>,
     /// How many are started.
-    pub count: Option<u32>,
+    pub count: Option<Count>,
     /// Bits per second that the host of each may send: only where it has one, in `netns`.
     #[serde(default, deserialize_with = "bandwidth")]
     pub link: Option<f64>,
+    /// Processors that each of them may use: 0.32 is a third of one.
+    pub cpu: Option<f64>,
     /// Further words, after those that we give.
     #[serde(default)]
     pub flags: Vec<Spanned<String>>,
+    /// A configuration file of the middleware, as it is to be written for each trial: `$factor` stands for the words of a level, `{host}`,
+    /// `{port}` and `{servers}` for what the words of a command mean by them. A command is told the file's path in place of `{config}`.
+    pub config: Option<Spanned<String>>,
+}
+
+/// How many of a station there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Always so many.
+    Number(u32),
+    /// As many as the level of this factor says.
+    Factor(String),
+}
+
+/// Most of one station.
+const MOST: u32 = 200;
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a count is a number, or a factor as \"$servers\"")]
+        enum Written {
+            Number(u32),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(number) => Ok(Self::Number(number)),
+            Written::Text(text) => match names_in(&text)[..] {
+                [name] if text == format!("${name}") || text == format!("${{{name}}}") => {
+                    Ok(Self::Factor(name.to_owned()))
+                }
+                _ => Err(serde::de::Error::custom(format!(
+                    "`{text}` is neither a number nor a factor as $name"
+                ))),
+            },
+        }
+    }
+}
+
+impl Count {
+    /// The factor that says how many.
+    pub fn factor(&self) -> Option<&str> {
+        match self {
+            Self::Number(_) => None,
+            Self::Factor(name) => Some(name),
+        }
+    }
 }
 
 /// A bandwidth as `101Mbit/s`.
@@ -323,6 +421,8 @@ pub enum Program {
     Memcached,
     /// `krarup cache`.
     Cache,
+    /// `krarup broker`, for the load that asks of message queues.
+    Broker,
     /// `krarup proxy`.
     Proxy,
     /// `krarup load`.
@@ -349,12 +449,31 @@ impl Spec {
         self.factors.iter().find(|factor| factor.name.get_ref() == name)
     }
 
+    /// The stations there are, with their names.
+    pub fn stations(&self) -> impl Iterator<Item = (&'static str, &Station)> {
+        let Stations { servers, middleware, clients } = &self.stations;
+        let all =
+            [("servers", Some(servers)), ("middleware", middleware.as_ref()), ("clients", Some(clients))];
+        all.into_iter().filter_map(|(name, station)| Some((name, station?)))
+    }
+
+    /// How many of a station there are, over all levels; `usual` where it does not say.
+    pub fn counts(&self, station: &Station, usual: u32) -> Vec<u32> {
+        match &station.count {
+            None => vec![usual],
+            Some(Count::Number(number)) => vec![*number],
+            Some(Count::Factor(name)) => {
+                let levels = self.factor(name).into_iter().flat_map(|factor| &factor.levels);
+                levels.filter_map(|level| level.name.0.parse().ok()).collect()
+            }
+        }
+    }
+
     /// Every word that may hold a `$factor`.
     fn words(&self) -> impl Iterator<Item = &Spanned<String>> {
-        let stations =
-            [Some(&self.stations.servers), self.stations.middleware.as_ref(), Some(&self.stations.clients)];
-        let words =
-            stations.into_iter().flatten().flat_map(|station| station.command.iter().chain(&station.flags));
+        let words = self
+            .stations()
+            .flat_map(|(_, station)| station.command.iter().chain(&station.flags).chain(&station.config));
         words.chain(self.populate.iter().flat_map(|populate| &populate.flags)).chain(&self.data)
     }
 }
@@ -397,6 +516,8 @@ impl Check<'_> {
         self.exceptions()?;
         self.words()?;
         self.lengths()?;
+        self.predictions()?;
+        self.anchor()?;
         self.stations()
     }
 
@@ -440,8 +561,11 @@ impl Check<'_> {
                 }
             }
             let used = self.spec.words().any(|word| names_in(word.get_ref()).contains(&name.as_str()));
-            if !used {
-                let hint = format!("write \"${name}\" in the flags of a station, or remove the factor");
+            let counts = self.spec.stations().filter_map(|(_, station)| station.count.as_ref()?.factor());
+            if !used && !counts.into_iter().any(|counted| counted == name) {
+                let hint = format!(
+                    "write \"${name}\" in the flags of a station or as its count, or remove the factor"
+                );
                 return self.wrong(at, format!("factor `{name}` is never used"), &hint);
             }
         }
@@ -540,7 +664,7 @@ impl Check<'_> {
     fn stations(&self) -> Result<(), SpecError> {
         let Stations { servers, middleware, clients } = &self.spec.stations;
         let allowed: [(&str, Option<&Station>, &[Program]); 3] = [
-            ("servers", Some(servers), &[Program::Auto, Program::Memcached, Program::Cache]),
+            ("servers", Some(servers), &[Program::Auto, Program::Memcached, Program::Cache, Program::Broker]),
             ("middleware", middleware.as_ref(), &[Program::Proxy]),
             ("clients", Some(clients), &[Program::Load]),
         ];
@@ -570,22 +694,115 @@ impl Check<'_> {
                 let what = format!("stations.{name} runs already, and cannot be reached from a namespace");
                 return self.wrong(None, what, "let it be started, or use testbed = \"local\"");
             }
-            if station.count.is_some_and(|count| !(1..=200).contains(&count)) {
-                return self.wrong(
-                    None,
-                    format!("stations.{name} has too many, or none"),
-                    "count is from 1 to 200",
-                );
+            self.count(name, station)?;
+            if station.cpu.is_some_and(|cpu| !(LEAST..=1_024.0).contains(&cpu)) {
+                let what = format!("stations.{name}.cpu is no number of processors");
+                return self.wrong(None, what, "0.5 is half of one; the least is 0.01");
+            }
+            if station.cpu.is_some() && !station.addresses.is_empty() {
+                let what = format!("stations.{name} runs already, and cannot be limited");
+                return self.wrong(None, what, "let it be started, or take its cpu away");
+            }
+            if let Some(config) = &station.config {
+                let told = || station.command.iter().any(|word| word.get_ref().contains("{config}"));
+                if name != "middleware" || !(station.program.is_some() || told()) {
+                    let what = format!("stations.{name} is not told where its config is");
+                    let hint = "a middleware may have one: program = \"proxy\", or a command with {config} in a word";
+                    return self.wrong(Some(config.span().start), what, hint);
+                }
             }
         }
         if clients.program.is_none() {
+            let told = |what: &str| clients.command.iter().any(|word| word.get_ref().contains(what));
+            if !told("{seconds}") || !(told("{port}") || told("{servers}")) {
+                let what = "stations.clients are not told how long they run, or whom they ask".to_owned();
+                let hint = "write program = \"load\", or a command with {seconds}, and {host} and {port}, in its words; {out} is where it writes what \
+                            memtier_benchmark would";
+                return self.wrong(None, what, hint);
+            }
+            if self.spec.phases.cool_down > 0.0 {
+                let what = "clients by a command cut no cool-down off".to_owned();
+                return self.wrong(None, what, "leave cool_down out: what they print is all measured");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Check<'_> {
+    fn anchor(&self) -> Result<(), SpecError> {
+        let Some(anchor) = &self.spec.anchor else { return Ok(()) };
+        let at = Some(anchor.span().start);
+        let Anchor { levels, every, within } = anchor.get_ref();
+        for (name, level) in levels {
+            let Some(factor) = self.spec.factor(name) else {
+                return self.wrong(at, format!("anchor: there is no factor `{name}`"), &self.known());
+            };
+            if !factor.levels.iter().any(|other| other.name == *level) {
+                let known: Vec<String> = factor.levels.iter().map(|level| level.name.to_string()).collect();
+                let what = format!("anchor: the factor `{name}` has no level `{level}`");
+                return self.wrong(at, what, &format!("levels are: {}", known.join(", ")));
+            }
+        }
+        let open = |factor: &&Factor| factor.levels.len() > 1 && !levels.contains_key(factor.name.get_ref());
+        if let Some(factor) = self.spec.factors.iter().find(open) {
+            let what = format!("anchor: the level of `{}` is missing", factor.name.get_ref());
+            return self.wrong(at, what, "name a level of each factor that has several");
+        }
+        if *every == Some(0) || !(*within > 0.0 && *within < 1.0) {
+            let what = "anchor: every must be above 0, and within between 0 and 1".into();
+            return self.wrong(at, what, "write every = 10 and within = 0.1");
+        }
+        Ok(())
+    }
+
+    fn predictions(&self) -> Result<(), SpecError> {
+        let Some(Predictions { workers, cells }) = &self.spec.predictions else { return Ok(()) };
+        let at = Some(workers.span().start).filter(|at| *at > 0);
+        if self.spec.factor(workers.get_ref()).is_none() {
+            let what = format!("predictions.workers: there is no factor `{}`", workers.get_ref());
+            return self.wrong(at, what, &self.known());
+        }
+        if self.spec.stations.middleware.is_none() {
             return self.wrong(
-                None,
-                "stations.clients can only be program = \"load\" yet".into(),
-                "write program = \"load\"",
+                at,
+                "predictions are of a middleware".into(),
+                "give the spec one, or take them away",
+            );
+        }
+        if *cells < 3 {
+            return self.wrong(
+                at,
+                format!("predictions.cells is {cells}"),
+                "a model is calibrated on three cells or more",
             );
         }
         Ok(())
+    }
+
+    fn count(&self, name: &str, station: &Station) -> Result<(), SpecError> {
+        let hint = format!("count is from 1 to {MOST}");
+        match &station.count {
+            Some(Count::Number(number)) if !(1..=MOST).contains(number) => {
+                self.wrong(None, format!("stations.{name} has too many, or none"), &hint)
+            }
+            Some(Count::Factor(factor)) => {
+                let Some(factor) = self.spec.factor(factor) else {
+                    let what = format!("stations.{name}.count: `${factor}` stands for no factor");
+                    return self.wrong(None, what, &self.known());
+                };
+                let no_count =
+                    |level: &&Level| !level.name.0.parse().is_ok_and(|count| (1..=MOST).contains(&count));
+                match factor.levels.iter().find(no_count) {
+                    None => Ok(()),
+                    Some(level) => {
+                        let what = format!("stations.{name} cannot be `{}` many", level.name);
+                        self.wrong(Some(factor.name.span().start), what, &hint)
+                    }
+                }
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -654,6 +871,93 @@ flags = ["--connections", "$clients"]
         assert!(error.what.contains("`threads`") && error.line == Some(3), "{error:?}");
         let error = wrong("title = \"small\"", "title = \"small\"\nexcept = [{ clients = 3 }]");
         assert_eq!((error.line, error.hint.as_str()), (Some(3), "levels are: 1, 2"));
+    }
+
+    #[test]
+    fn a_count_may_be_a_factor_whose_levels_are_counts() {
+        let counted = |levels: &str| {
+            let factor = format!(
+                "[[factor]]\nname = \"servers\"\nlevels = {levels}\n[stations.servers]\ncount = \"$servers\""
+            );
+            Spec::parse(&SMALL.replace("[stations.servers]", &factor))
+        };
+        let spec = counted("[1, 3]").unwrap();
+        assert_eq!(spec.stations.servers.count, Some(Count::Factor("servers".into())));
+        assert_eq!(spec.counts(&spec.stations.servers, 9), [1, 3]);
+        let error = counted("[1, \"many\"]").unwrap_err();
+        assert!(error.line == Some(7) && error.what.contains("`many`"), "{error}");
+        assert!(counted("[0]").is_err());
+        let error = wrong("program = \"cache\"", "program = \"cache\"\ncount = \"$server\"");
+        assert!(error.what.contains("`$server` stands for no factor"), "{error}");
+        let error = wrong("program = \"cache\"", "program = \"cache\"\ncount = \"three\"");
+        assert!(error.what.contains("three"), "{error}");
+    }
+
+    #[test]
+    fn a_configuration_is_for_a_middleware_that_is_told_of_it() {
+        let configured = |station: &str| {
+            Spec::parse(&SMALL.replace("[stations.clients]", &format!("{station}\n[stations.clients]")))
+        };
+        let ours = "[stations.middleware]\nprogram = \"proxy\"\nconfig = \"\"\"\nreaders = $clients\n\"\"\"";
+        assert!(configured(ours).is_ok());
+        let error = configured(&ours.replace("$clients", "$readers")).unwrap_err();
+        assert!(error.what.contains("`$readers` stands for no factor") && error.line == Some(10), "{error}");
+        let other = "[stations.middleware]\ncommand = [\"nutcracker\"]\nconfig = \"x\"";
+        let error = configured(other).unwrap_err();
+        assert!(error.what.contains("not told") && error.line == Some(10), "{error}");
+        assert!(
+            configured(&other.replace("[\"nutcracker\"]", "[\"nutcracker\", \"--conf={config}\"]")).is_ok()
+        );
+        assert!(configured("config = \"x\"").unwrap_err().what.contains("stations.servers"));
+    }
+
+    #[test]
+    fn predictions_name_a_factor_and_need_a_middleware() {
+        let asked = |table: &str, station: &str| {
+            Spec::parse(&SMALL.replace(
+                "[stations.clients]",
+                &format!("{station}\n[predictions]\n{table}\n[stations.clients]"),
+            ))
+        };
+        let middleware = "[stations.middleware]\nprogram = \"proxy\"\nflags = [\"--workers\", \"$clients\"]";
+        assert_eq!(asked("workers = \"clients\"", middleware).unwrap().predictions.unwrap().cells, 5);
+        let error = asked("", middleware).unwrap_err();
+        assert!(
+            error.what.contains("no factor `workers`") && error.hint == "factors are: clients",
+            "{error}"
+        );
+        assert!(
+            asked("workers = \"clients\"\ncells = 2", middleware).unwrap_err().what.contains("cells is 2")
+        );
+        assert!(asked("workers = \"clients\"", "").unwrap_err().what.contains("of a middleware"));
+    }
+
+    #[test]
+    fn an_anchor_is_one_cell() {
+        let anchored =
+            |anchor: &str| Spec::parse(&SMALL.replace("title =", &format!("anchor = {anchor}\ntitle =")));
+        let spec = anchored("{ levels = { clients = 2 }, every = 5 }").unwrap();
+        assert_eq!(spec.anchor.unwrap().get_ref().within, 0.1);
+        for (anchor, what) in [
+            ("{ levels = {} }", "`clients` is missing"),
+            ("{ levels = { clients = 3 } }", "no level `3`"),
+            ("{ levels = { client = 2 } }", "no factor `client`"),
+            ("{ levels = { clients = 2 }, every = 0 }", "above 0"),
+        ] {
+            let error = anchored(anchor).unwrap_err();
+            assert!(error.what.contains(what) && error.line == Some(2), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_processors_is_a_number_that_the_kernel_takes() {
+        let capped = |cpu: &str| {
+            Spec::parse(&SMALL.replace("program = \"load\"", &format!("program = \"load\"\ncpu = {cpu}")))
+        };
+        assert_eq!(capped("0.32").unwrap().stations.clients.cpu, Some(0.32));
+        for wrong in ["0.001", "-1", "0", "1e9"] {
+            assert!(capped(wrong).unwrap_err().what.contains("stations.clients.cpu"), "{wrong}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/spec.toml  plan.csv                      what was asked for
 //! DIR/trials/workload=read,clients=8/0/        trial.json and what each station said
+//! DIR/trials/workload=read,clients=8/anchor-0-1/   a run of the anchor, in the first block the second
 //! DIR/failed/workload=read,clients=8/0-1/      the same of a trial that failed, with its reason
 //! DIR/unfinished/                              what is being run, or was when somebody pulled the plug
 //! ```
@@ -15,7 +16,7 @@ use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Ledger;
-use crate::plan::Cell;
+use crate::plan::{Cell, run_name};
 
 /// What a trial was, kept with its records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,7 +25,7 @@ pub struct Manifest {
     pub identity: String,
     /// Factor and level.
     pub levels: Vec<(String, String)>,
-    /// Which repetition of its cell, from 0.
+    /// Which repetition of its cell, from 0; beyond them, runs of the anchor ([`crate::plan::anchor_run`]).
     pub repetition: u32,
     /// Which attempt, from 0.
     pub attempt: u32,
@@ -38,6 +39,9 @@ pub struct Manifest {
     pub response: Seconds,
     /// Why it failed; none where it did not.
     pub failed: Option<String>,
+    /// Why its figures may be others' doing; none where nobody was in the way, or nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<String>,
 }
 
 /// A directory of results.
@@ -107,7 +111,7 @@ impl Store {
     }
 
     fn place(&self, cell: &Cell, repetition: u32) -> PathBuf {
-        self.trials().join(&cell.folder).join(repetition.to_string())
+        self.trials().join(&cell.folder).join(run_name(repetition))
     }
 
     /// Writes a file of the directory, whole or not at all.
@@ -167,7 +171,7 @@ impl Store {
     /// The first free place for a failed trial: failures of earlier runs are kept, too.
     fn failure(&self, cell: &Cell, repetition: u32) -> PathBuf {
         let folder = self.directory.join("failed").join(&cell.folder);
-        let free = (0..u32::MAX).map(|number| folder.join(format!("{repetition}-{number}")));
+        let free = (0..u32::MAX).map(|number| folder.join(format!("{}-{number}", run_name(repetition))));
         free.into_iter().find(|path| !path.exists()).expect("some number is free")
     }
 

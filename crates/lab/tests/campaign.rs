@@ -47,12 +47,13 @@ struct Made<'a> {
     until: usize,
     run: usize,
     fails: fn(&Due<'_>) -> bool,
+    disturbed: fn(&Due<'_>) -> bool,
     spread: f64,
 }
 
 impl<'a> Made<'a> {
     fn new(stop: &'a Stop) -> Self {
-        Self { stop, until: usize::MAX, run: 0, fails: |_| false, spread: 0.0 }
+        Self { stop, until: usize::MAX, run: 0, fails: |_| false, disturbed: |_| false, spread: 0.0 }
     }
 }
 
@@ -66,7 +67,8 @@ impl Testbed for Made<'_> {
         self.run += 1;
         let throughput = 100.0 + self.spread * f64::from(due.repetition);
         let failed = (self.fails)(due).then(|| format!("no luck in attempt {}", due.attempt));
-        Outcome { commands: vec!["nothing".into()], throughput, response: 0.01, failed }
+        let disturbed = (self.disturbed)(due).then(|| "somebody compiled".to_owned());
+        Outcome { commands: vec!["nothing".into()], throughput, response: 0.01, failed, disturbed }
     }
 }
 
@@ -118,6 +120,49 @@ fn wherever_it_is_stopped_it_ends_with_the_same_trials() {
         assert!(!folder.join("unfinished").exists());
         fs::remove_dir_all(folder).unwrap();
     }
+}
+
+#[test]
+fn a_trial_on_a_disturbed_machine_is_repeated_once_and_then_kept_with_its_mark() {
+    let spec = spec("repetitions = { min = 1 }\nretries = 3");
+    let folder = fresh("campaign-disturbed");
+    let stop = Stop::default();
+    // The first cell is disturbed at first, the second always.
+    let disturbed = |due: &Due<'_>| due.cell.number == 1 || (due.cell.number == 0 && due.attempt == 0);
+    let mut testbed = Made { disturbed, ..Made::new(&stop) };
+    let ended = run(&spec, &folder, &mut testbed).unwrap();
+    let cells = Plan::of(&spec).cells;
+    assert_eq!((ended.complete, testbed.run), (cells.len(), cells.len() + 2));
+    let store = Store::at(&folder);
+    let manifest = |cell: usize| {
+        let cell = &cells[cell];
+        store.complete(cell, 0, &cell.identity(&spec, 0)).unwrap().1
+    };
+    let marks: Vec<_> = (0..3).map(|cell| (manifest(cell).attempt, manifest(cell).disturbed)).collect();
+    assert_eq!(marks, [(1, None), (1, Some("somebody compiled".to_owned())), (0, None)]);
+    let reasons: Vec<_> =
+        store.failures().into_iter().map(|(_, manifest)| manifest.failed.unwrap()).collect();
+    assert_eq!(reasons, ["somebody compiled"; 2]);
+}
+
+#[test]
+fn an_anchor_is_run_beside_every_repetition_and_counts_in_none() {
+    let spec = spec(
+        "repetitions = { min = 2 }\nanchor = { levels = { workload = \"read\", clients = 2 }, every = 3 }",
+    );
+    let folder = fresh("campaign-anchor");
+    let stop = Stop::default();
+    let ended = run(&spec, &folder, &mut Made { until: 11, ..Made::new(&stop) });
+    assert!(matches!(ended, Err(CampaignError::Stopped)));
+    let stop = Stop::default();
+    let ended = run(&spec, &folder, &mut Made::new(&stop)).unwrap();
+    assert_eq!((ended.complete, ended.skipped), (2 * (6 + 3), 11));
+    let of_anchor: Vec<String> = fs::read_dir(folder.join("trials/workload=read,clients=2"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(of_anchor.len(), 2 + 6, "{of_anchor:?}");
+    assert!(of_anchor.contains(&"anchor-1-2".to_owned()));
 }
 
 #[test]

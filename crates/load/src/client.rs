@@ -12,14 +12,14 @@
 use std::collections::VecDeque;
 
 use krarup_memcache::response::{self, Expect, Reply};
-use krarup_memcache::{Class, Parsed};
+use krarup_memcache::{Class, MetaCommand, Parsed};
 use krarup_net::{Inbox, Outbox};
 use krarup_record::{ServerVisit, Visit};
 use krarup_units::Stamp;
 
 use crate::account::{Account, Loss};
 use crate::keys::Key;
-use crate::queue::{self, Said};
+use crate::queue::{self, Said, Verb};
 use crate::random::{self, Random};
 use crate::schedule::Think;
 use crate::workload::{Asked, Owed, Plan, Scratch, Stream, Then};
@@ -37,7 +37,7 @@ struct InFlight {
 enum FollowUp {
     Refill(Key),
     Cas(Key, u64),
-    Delete(u64),
+    End(Verb, u64),
 }
 
 /// What all clients of a thread share while they work.
@@ -156,7 +156,7 @@ impl Client {
             Some((due, FollowUp::Cas(key, unique))) => {
                 (due, stream.cas(key, unique, shared.scratch, self.outbox.tail()))
             }
-            Some((due, FollowUp::Delete(id))) => (due, stream.delete(id, self.outbox.tail())),
+            Some((due, FollowUp::End(verb, id))) => (due, stream.end(verb, id, self.outbox.tail())),
             None => {
                 let due = due.unwrap_or(free_from);
                 (due, stream.next(shared.scratch, self.outbox.tail(), &mut self.keys))
@@ -253,8 +253,8 @@ impl Client {
             if shared.verify {
                 verify(shared, queue::NAME, body);
             }
-            if request.asked.then == Then::Delete {
-                self.follow.push_back((now, FollowUp::Delete(id)));
+            if let Then::End(verb) = request.asked.then {
+                self.follow.push_back((now, FollowUp::End(verb, id)));
             }
         }
         shared.account.answered(said.class, &mut visit, server);
@@ -272,11 +272,16 @@ impl Client {
         self.in_flight.pop_front();
         let (mut visit, server) = self.visit(request, now);
         visit.bytes_out = reply.bytes.len() as u64;
-        if let Expect::Values { keys, .. } = expect {
-            let found = reply.class == Class::Values;
+        let fetched = match expect {
+            Expect::Values { keys, .. } => Some(keys),
+            Expect::Meta { command: MetaCommand::Get, .. } => Some(1),
+            _ => None,
+        };
+        if let Some(keys) = fetched {
+            let found = matches!(reply.class, Class::Values | Class::MetaValue | Class::MetaMiss);
             if found {
-                visit.hits = reply.hits;
-                visit.misses = keys - reply.hits;
+                visit.hits = reply.hits + u32::from(reply.class == Class::MetaValue);
+                visit.misses = keys - visit.hits;
             }
             if found && (shared.verify || request.asked.then != Then::Nothing) {
                 self.look(request, reply, now, shared);
@@ -290,6 +295,9 @@ impl Client {
 
     /// Looks at every value of an answer: verifies it, and notes what is to follow.
     fn look(&mut self, request: &InFlight, reply: &Reply<'_>, now: Stamp, shared: &mut Shared<'_>) {
+        if reply.class != Class::Values {
+            return self.look_at_one(request, reply, now, shared);
+        }
         let mut left = request.asked.keys;
         let mut values = reply.values().peekable();
         let mut text = std::mem::take(&mut shared.scratch.key);
@@ -318,6 +326,24 @@ impl Client {
         if let (true, Some(value)) = (shared.verify, values.next()) {
             shared.account.verified.checked += 1;
             mismatch(shared, &format!("a value for {} that was not asked for here", show(value.key)));
+        }
+    }
+
+    /// The same for the answer to a meta get, which has one value or none, and does not name its key.
+    fn look_at_one(&mut self, request: &InFlight, reply: &Reply<'_>, now: Stamp, shared: &mut Shared<'_>) {
+        let key = self.keys.pop_front().expect("the keys of every request under way are kept");
+        match reply.meta_value() {
+            Some(value) if shared.verify => {
+                let mut text = std::mem::take(&mut shared.scratch.key);
+                text.clear();
+                shared.plan.write_key(key, &mut text);
+                verify(shared, &text, value);
+                shared.scratch.key = text;
+            }
+            None if request.asked.then == Then::Refill => {
+                self.follow.push_back((now, FollowUp::Refill(key)));
+            }
+            _ => {}
         }
     }
 
@@ -382,6 +408,7 @@ mod tests {
 
     use super::*;
     use crate::account::{Measured, Segment};
+    use crate::command::Command;
     use crate::keys::KeyLaw;
     use crate::sizes::SizeLaw;
     use crate::workload::{Mix, OnMiss, Workload};
@@ -491,6 +518,42 @@ mod tests {
         assert!(hand.issue(20).starts_with("set key-2 0 0 40\r\n"));
         assert_eq!(hand.receive(b"STORED\r\n", 30), Ok(1));
         assert_eq!(hand.issue(30), "get key-3 key-4 key-5\r\n");
+    }
+
+    #[test]
+    fn a_meta_get_is_a_hit_or_a_miss_and_its_value_is_verified() {
+        let mix = Mix::Weights(vec![(Command::MetaGet, 1.0)]);
+        let mut hand = Hand::new(Workload { mix, on_miss: OnMiss::Set, ..gets() }, 1, Think::None);
+        hand.verify = true;
+        assert_eq!(hand.issue(0), "mg key-0 v\r\n");
+        let mut value = Vec::new();
+        hand.plan.values.write(b"key-0", 1, 40, &mut value);
+        let answer = [b"VA 40\r\n", &value[..], b"\r\n"].concat();
+        assert_eq!(hand.receive(&answer, 10), Ok(1));
+        assert_eq!(hand.issue(10), "mg key-1 v\r\n");
+        assert_eq!(hand.receive(&answer, 20), Ok(1));
+        assert_eq!((hand.account.verified.checked, hand.account.verified.mismatched), (2, 1));
+        assert_eq!(hand.issue(20), "mg key-2 v\r\n");
+        assert_eq!(hand.receive(b"EN\r\n", 30), Ok(1));
+        assert!(hand.issue(30).starts_with("set key-2 0 0 40\r\n"));
+        let tally = hand.segment().all().counts[Operation::Get.index()].tally;
+        assert_eq!((tally.count, tally.hits, tally.misses), (3, 2, 1));
+    }
+
+    #[test]
+    fn a_message_that_was_reserved_is_given_back_or_set_aside_where_that_is_asked_for() {
+        for (command, ends, answer) in [
+            (Command::Release, "release 7 1024 0\r\n", "RELEASED\r\n"),
+            (Command::Bury, "bury 7 1024\r\n", "BURIED\r\n"),
+        ] {
+            let mix = Mix::Weights(vec![(command, 1.0)]);
+            let mut hand = Hand::new(Workload { mix, ..gets() }, 1, Think::None);
+            assert_eq!(hand.issue(0), "reserve-with-timeout 0\r\n");
+            assert_eq!(hand.receive(b"RESERVED 7 1\r\nx\r\n", 10), Ok(1));
+            assert_eq!(hand.issue(10), ends);
+            assert_eq!(hand.receive(answer.as_bytes(), 20), Ok(1));
+            assert_eq!(hand.segment().overall().tally.errors, 0);
+        }
     }
 
     #[test]

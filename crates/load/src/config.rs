@@ -148,7 +148,12 @@ impl Login {
         }
     }
 
-    /// The bytes that are said.
+    /// The password.
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// The bytes that are said to memcached.
     pub fn said(&self) -> Vec<u8> {
         let (user, password) = (&self.user, &self.password);
         format!("set krarup 0 0 {}\r\n{user} {password}\r\n", user.len() + 1 + password.len()).into_bytes()

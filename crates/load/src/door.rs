@@ -1,5 +1,6 @@
 //! How a connection to a server is made: the socket, then encryption, then signing in. Ready means that a request may be sent.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,10 +10,11 @@ use krarup_net::tls::{Connector, Identity};
 use krarup_net::{Address, Conn, Moved};
 
 use crate::config::{Load, Login};
+use crate::queue::Hello;
 
 /// Room for what the kernel keeps of a slow reader's answers; it takes at least as much as it needs.
 const LITTLE: usize = 4_096;
-/// The longest answer to signing in that is looked at.
+/// The longest line that is an answer to signing in.
 const LONGEST_ANSWER: usize = 1_024;
 
 /// Where connections to one server begin.
@@ -34,8 +36,10 @@ enum Place {
 pub struct Greeting {
     conn: Conn,
     connected: bool,
-    /// What is still to be said; none where nothing has to be.
-    unsaid: Option<Vec<u8>>,
+    /// What is still to be said.
+    unsaid: Vec<u8>,
+    /// The words that are good answers to each line of it, for the lines that are not answered yet.
+    owed: VecDeque<&'static [&'static str]>,
     heard: Vec<u8>,
 }
 
@@ -66,16 +70,25 @@ impl Door {
                 }
             };
             let tls = connector.clone().map(|connector| (connector, name(target)));
-            Ok(Self { place, tls, login: load.login.as_ref().map(Login::said) })
+            // A broker is told who comes in its own words.
+            let login =
+                load.login.as_ref().filter(|_| !load.parts().iter().any(|part| part.workload.is_of_queue()));
+            Ok(Self { place, tls, login: login.map(Login::said) })
         };
         load.targets.iter().map(door).collect()
     }
 
-    /// Begins a connection; with `little`, the kernel is to keep little of what comes and is not read.
+    /// Begins a connection, on which `hello` is said first; with `little`, the kernel is to keep little of what comes and is not read.
     ///
     /// # Errors
     /// From the system, when not even the attempt can be made.
-    pub fn knock(&self, registry: &Registry, token: Token, little: bool) -> io::Result<Greeting> {
+    pub fn knock(
+        &self,
+        registry: &Registry,
+        token: Token,
+        hello: Option<&Hello>,
+        little: bool,
+    ) -> io::Result<Greeting> {
         let mut conn = match &self.place {
             Place::Tcp(address) => Conn::connect(*address, registry, token)?,
             Place::File(file) => Conn::connect_file(file, registry, token)?,
@@ -86,7 +99,13 @@ impl Door {
         if let Some((connector, name)) = &self.tls {
             conn.encrypt_to(connector, name)?;
         }
-        Ok(Greeting { conn, connected: false, unsaid: self.login.clone(), heard: Vec::new() })
+        let Hello { mut said, owed } = hello.cloned().unwrap_or_default();
+        let mut owed = VecDeque::from(owed);
+        if let Some(login) = &self.login {
+            said.splice(0..0, login.iter().copied());
+            owed.push_front(&["STORED"]);
+        }
+        Ok(Greeting { conn, connected: false, unsaid: said, owed, heard: Vec::new() })
     }
 }
 
@@ -105,32 +124,41 @@ impl Greeting {
         if self.conn.is_waiting() {
             self.conn.flush()?;
         }
-        if self.conn.is_greeted() && self.unsaid.is_none() {
+        if self.conn.is_greeted() && self.owed.is_empty() {
             return Ok(true);
         }
         self.hear()?;
         if !self.conn.is_greeted() {
             return Ok(false);
         }
-        let Some(unsaid) = &mut self.unsaid else { return Ok(true) };
-        while !unsaid.is_empty() {
-            match self.conn.write(unsaid) {
-                Moved::Some(count) => drop(unsaid.drain(..count)),
-                Moved::None => return Ok(false),
+        while !self.unsaid.is_empty() {
+            match self.conn.write(&self.unsaid) {
+                Moved::Some(count) => drop(self.unsaid.drain(..count)),
+                // What is answered to the first lines is taken meanwhile.
+                Moved::None => break,
                 Moved::Closed => return Err(ErrorKind::UnexpectedEof.into()),
                 Moved::Failed(error) => return Err(error),
             }
         }
-        let Some(end) = self.heard.windows(2).position(|pair| pair == b"\r\n") else {
-            return Ok(false);
-        };
-        match &self.heard[..end] {
-            b"STORED" => Ok(true),
-            other => Err(io::Error::new(
-                ErrorKind::PermissionDenied,
-                format!("the server answered `{}` to the user and password", other.escape_ascii()),
-            )),
+        while let (Some(end), Some(good)) =
+            (self.heard.windows(2).position(|pair| pair == b"\r\n"), self.owed.front())
+        {
+            let line = &self.heard[..end];
+            let word = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+            if !good.iter().any(|good| good.as_bytes() == word) {
+                let to = if *good == ["STORED"] { "the user and password" } else { "what is said first" };
+                return Err(io::Error::new(
+                    ErrorKind::PermissionDenied,
+                    format!("the server answered `{}` to {to}", line.escape_ascii()),
+                ));
+            }
+            self.heard.drain(..end + 2);
+            self.owed.pop_front();
         }
+        if self.heard.len() > LONGEST_ANSWER {
+            return Err(io::Error::other("the server said what is no answer to signing in"));
+        }
+        Ok(self.owed.is_empty())
     }
 
     fn hear(&mut self) -> io::Result<()> {
@@ -139,7 +167,8 @@ impl Greeting {
             match self.conn.read(&mut room) {
                 Moved::Some(count) => {
                     self.heard.extend_from_slice(&room[..count]);
-                    if self.heard.len() > LONGEST_ANSWER {
+                    // What was said is answered with less than this.
+                    if self.heard.len() > LONGEST_ANSWER * (1 + self.owed.len()) {
                         return Err(io::Error::other("the server said what is no answer to signing in"));
                     }
                 }

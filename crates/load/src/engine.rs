@@ -19,6 +19,7 @@ use crate::account::{Account, Loss, Measured, Segment};
 use crate::client::{Client, Shared};
 use crate::config::Habits;
 use crate::door::{Door, Greeting};
+use crate::queue::Hello;
 use crate::schedule::Schedule;
 use crate::trace::Dues;
 use crate::workload::{Plan, Scratch, Stream};
@@ -135,6 +136,8 @@ pub struct Seat {
     pub owner: Option<u32>,
     /// Which connection of its owner is to carry the request after the one that it carried; none where there is only this one.
     pub next: Option<u32>,
+    /// What it says first.
+    pub hello: Option<Hello>,
 }
 
 /// Whose requests are sent, and when.
@@ -230,6 +233,7 @@ struct Connection {
     group: u16,
     owner: Option<u32>,
     next: Option<u32>,
+    hello: Option<Hello>,
     link: Link,
     pause: Nanos,
     /// The earliest alarm that is set for the client; the largest stamp where none is.
@@ -836,7 +840,7 @@ impl Engine {
         let connection = &mut self.connections[number];
         let little = self.groups[usize::from(connection.group)].habits.read_rate > 0;
         let door = &self.doors[usize::from(connection.door)];
-        match door.knock(self.poll.registry(), Token(number), little) {
+        match door.knock(self.poll.registry(), Token(number), connection.hello.as_ref(), little) {
             Ok(greeting) => {
                 connection.link = Link::Connecting { greeting: Box::new(greeting), since: now };
             }
@@ -911,13 +915,14 @@ impl Arriving {
 
 impl From<Seat> for Connection {
     fn from(seat: Seat) -> Self {
-        let Seat { client, door, group, owner, next } = seat;
+        let Seat { client, door, group, owner, next, hello } = seat;
         Self {
             client,
             door,
             group,
             owner,
             next,
+            hello,
             link: Link::Down,
             pause: FIRST_PAUSE,
             alarm: NEVER,

@@ -10,6 +10,7 @@
 //! | module | its one idea |
 //! |---|---|
 //! | [`config`] | what a run is asked to be, checked before anything begins |
+//! | [`command`] | what may stand in a mix |
 //! | [`random`] | one seed, many named streams |
 //! | [`keys`] | which keys are asked for, and by which law |
 //! | [`sizes`] | how large values are |
@@ -43,6 +44,7 @@
 pub mod account;
 pub mod client;
 mod collect;
+pub mod command;
 pub mod config;
 pub mod door;
 pub mod engine;

@@ -4,6 +4,7 @@
 //! differs on purpose in three things: every client has a random stream of its own; response times count from when a
 //! request was due; `--rate-limiting` is an open load, paced, of that rate for each connection.
 
+pub mod convert;
 pub mod flags;
 pub mod output;
 pub mod read;

@@ -5,13 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Address, Clock};
 use krarup_record::file::rows::RowWriter;
 use krarup_record::file::{FileError, Run};
-use krarup_units::Nanos;
+use krarup_units::{Nanos, Seconds};
 use serde::{Deserialize, Serialize};
 
 use crate::account::{Segment, Verified};
@@ -54,6 +55,11 @@ pub enum LoadError {
         /// What went wrong.
         why: String,
     },
+    /// The instant at which the load was to begin has passed.
+    TooLate {
+        /// For how long.
+        by: Seconds,
+    },
     /// The operating system refused.
     System(io::Error),
 }
@@ -66,6 +72,9 @@ impl fmt::Display for LoadError {
             Self::Trace { path, why } => write!(f, "{}: {why}", path.display()),
             Self::Rows(error) => error.fmt(f),
             Self::Populate { address, why } => write!(f, "populating {address}: {why}"),
+            Self::TooLate { by } => {
+                write!(f, "the load was to begin {} ago", krarup_units::text::duration(*by))
+            }
             Self::System(error) => error.fmt(f),
         }
     }
@@ -168,6 +177,15 @@ pub struct Conductor {
     waker: Arc<Waker>,
     signals: Option<Signals>,
     rows: Option<PathBuf>,
+    begin: Option<Nanos>,
+}
+
+/// A poll wakes up at whole milliseconds: the last of them are slept through.
+const COARSE: Duration = Duration::from_millis(3);
+
+/// What the wall clock shows, since 1970 (UTC).
+fn wall() -> Nanos {
+    Clock::start().wall_epoch()
 }
 
 const WAKE: Token = Token(0);
@@ -184,13 +202,45 @@ impl Conductor {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
         let signals = signals.then(|| Signals::register(poll.registry(), STOP, HANG_UP)).transpose()?;
-        Ok(Self { poll, events: Events::with_capacity(16), waker, signals, rows: None })
+        Ok(Self { poll, events: Events::with_capacity(16), waker, signals, rows: None, begin: None })
     }
 
     /// The loads that are run from now on write a row of every request into this file (`rows.parquet`); populating does not. In
     /// them a visit's station is the number of its client's class.
     pub fn keep_rows(&mut self, path: Option<PathBuf>) {
         self.rows = path;
+    }
+
+    /// The next load that is run begins when the wall clock shows this, in nanoseconds since 1970 (UTC): its clients are
+    /// connected before, so that several generators that are told the same instant begin together. Populating does not wait.
+    pub fn begin_at(&mut self, instant: Option<Nanos>) {
+        self.begin = instant;
+    }
+
+    /// Waits until the wall clock shows an instant.
+    fn wait_until(&mut self, instant: Nanos) -> Result<(), LoadError> {
+        let by = wall().saturating_sub(instant);
+        if by > Nanos::ZERO {
+            return Err(LoadError::TooLate { by: by.as_seconds() });
+        }
+        loop {
+            let left = instant.saturating_sub(wall()).as_duration();
+            if left.is_zero() {
+                return Ok(());
+            }
+            if let Some(early) = left.checked_sub(COARSE) {
+                match self.poll.poll(&mut self.events, Some(early)) {
+                    Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+                    _ => {}
+                }
+                if self.stop_asked() {
+                    let why = "interrupted before the load began";
+                    return Err(io::Error::new(io::ErrorKind::Interrupted, why).into());
+                }
+            } else {
+                thread::sleep(left);
+            }
+        }
     }
 
     /// Runs a load to its end.
@@ -211,6 +261,9 @@ impl Conductor {
         load.check().map_err(LoadError::Config)?;
         let stop = Arc::new(Stop::default());
         let engines = connect(load, &stop)?;
+        if let Some(instant) = self.begin.take_if(|_| phase == Phase::Run) {
+            self.wait_until(instant)?;
+        }
         let clock = Clock::start();
         let run = Run { epoch_unix: clock.wall_epoch() };
         let rows = self.rows.as_deref().filter(|_| phase == Phase::Run);

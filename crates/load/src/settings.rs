@@ -82,7 +82,7 @@ pub const KEYS: &[Key] = &[
     key("replay", "FILE", "", "Send a recorded trace again: rows.parquet, or CSV with time,op,key,size").of_class().not_with(&["think", "rate", "arrivals"]),
     key("replay_speed", "SPEED", "1", "How many times as fast as it was recorded; `max`: each client goes on as soon as it has its answer").of_class(),
     key("ratio", "SETS:GETS", "1:10", "SETs to GETs: each client in a cycle, first the SETs, then the GETs").of_class().not_with(&["mix"]),
-    key("mix", "WEIGHTS", "", "Commands by weight, as get=9,set=1; also mget gets gat add replace append prepend cas delete incr decr touch; to a message queue put reserve pop peek list").of_class().not_with(&["ratio"]),
+    key("mix", "WEIGHTS", "", "Commands by weight, as get=9,set=1; also mget gets gat gats add replace append prepend cas delete incr decr touch mg ms md ma me mn flush_all stats version verbosity; to a message queue put reserve release bury kick pop peek list; to krarup's broker alone send send-to pop-tube pop-sender peek-tube peek-sender list-tubes-for-me login").of_class().not_with(&["ratio"]),
     key("multi_get", "KEYS", "1", "Keys in one multi-get; 1 makes single gets").of_class(),
     key("data_size", "SIZE", "32", "Size of values: 32, 4KiB, a range 100-200, a list with weights 32:9,4096:1, exp:MEAN, or etc (Facebook's)").short('d').of_class(),
     key("keys", "N", "10000", "How many keys there are").of_class(),
@@ -94,6 +94,8 @@ pub const KEYS: &[Key] = &[
     key("key_sequence", "WHOSE", "own", "Whether each client draws keys of its `own`, or all draw the `same` in the same order").of_class(),
     key("expiry", "SECONDS", "0", "Expiry time of what is stored, in seconds: 60, or a range 60-120; 0 never expires").of_class(),
     key("on_miss", "WHAT", "count", "When a get misses: only `count` it, or `set` the key at once").of_class(),
+    key("tubes", "N", "1", "How many queues of a message broker are used: each client its own of them, `send` and the like one drawn anew").of_class(),
+    key("names", "N", "0", "Under how many names the clients log in at krarup's broker for `send` and the like; 0: each under its own").of_class(),
     key("reconnect_after", "N", "0", "Close each connection after so many requests and make it anew; 0: never").of_class(),
     key("read_rate", "BYTES", "0", "Slow readers: each connection reads at most so many bytes per second; 0: no limit").of_class(),
     key("seconds", "TIME", "10", "How long the run is, warm-up and cool-down included").not_with(&["requests"]),
@@ -535,6 +537,8 @@ fn class(layer: &Layer, name: &str) -> Result<Class, String> {
                 "set" => Ok(OnMiss::Set),
                 _ => Err(format!("`{text}` is not `count` or `set`")),
             })?,
+            tubes: get(layer, "tubes", number)?,
+            names: get(layer, "names", number)?,
             ..Workload::default()
         },
         habits: Habits {

@@ -10,9 +10,10 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::account::Measured;
 use crate::client::Client;
-use crate::config::{Class, Extent, Load, Spread};
+use crate::config::{Class, Extent, Load, Login, Spread};
 use crate::door::Door;
 use crate::engine::{Arriving, Due, Group, Owner, Seat, Source, Stop, Task};
+use crate::queue::{self, Hello};
 use crate::random::mix;
 use crate::schedule::{Arrivals, Schedule, Think};
 use crate::trace::{Dues, Replay, Speed, Trace};
@@ -98,7 +99,11 @@ impl Part<'_> {
         let is_closed = class.arrivals.is_closed();
         let streams = if is_closed { clients } else { busy };
         let seed = seed(self.load, class);
-        let plan = Plan::replaying(class.workload.clone(), seed, streams, trace.cloned());
+        let mut workload = class.workload.clone();
+        if workload.names == 0 {
+            workload.names = class.connections;
+        }
+        let plan = Plan::replaying(workload, seed, streams, trace.cloned());
         for turn in 0..busy {
             let task = &mut tasks[((self.first + turn) % threads) as usize];
             let source = match self.due(trace, seed) {
@@ -136,6 +141,18 @@ impl Part<'_> {
         }
     }
 
+    /// What a client says first to a message broker.
+    fn hello(&self, client: u64) -> Option<Hello> {
+        let (class, workload) = (self.class, &self.class.workload);
+        if !workload.is_of_queue() {
+            return None;
+        }
+        let names = if workload.names == 0 { class.connections } else { workload.names };
+        let secret = self.load.login.as_ref().map(Login::password);
+        let clients = u64::from(class.connections);
+        queue::hello(client, clients, (workload.tubes, names), workload.needs_names(), secret)
+    }
+
     /// Gives a client its connection, or one to every server, the first of which has its slots.
     fn seat(&self, task: &mut Task, client: u64, seed: u64, owner: Option<u32>) {
         let think = match self.class.arrivals {
@@ -157,6 +174,7 @@ impl Part<'_> {
                 group: task.groups.len() as u16 - 1,
                 owner,
                 next,
+                hello: self.hello(client),
             });
         }
     }

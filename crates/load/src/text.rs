@@ -3,11 +3,12 @@
 use krarup_units::text::{parse_duration, parse_size};
 use krarup_units::{PerSecond, Seconds};
 
+use crate::command::Command;
 use crate::keys::{KeyLaw, KeySize, KeySizeLaw};
 use crate::schedule::{Leg, Process, Think};
 use crate::sizes::SizeLaw;
 use crate::trace::Speed;
-use crate::workload::{Command, LARGEST_VALUE, Mix};
+use crate::workload::{LARGEST_VALUE, Mix};
 
 /// `uniform`, `sequential`, `parted`, `zipf:EXPONENT`, `gaussian:MEAN:DEVIATION`, `hot:KEYS:DRAWS`.
 ///

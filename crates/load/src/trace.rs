@@ -25,8 +25,9 @@ use krarup_record::file::rows::Rows;
 use krarup_units::{Nanos, Stamp};
 use serde::{Deserialize, Serialize};
 
+use crate::command::Command;
 use crate::keys::LONGEST_KEY;
-use crate::workload::{Command, LARGEST_VALUE, MOST_KEYS};
+use crate::workload::{LARGEST_VALUE, MOST_KEYS};
 
 /// A trace and how fast it is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,118 +2,18 @@
 
 use std::sync::Arc;
 
-use krarup_memcache::{Arithmetic, Expect, Retrieval, Storage, write};
+use krarup_memcache::{Arithmetic, Expect, MetaCommand, Retrieval, Storage, write};
 use krarup_record::Operation;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
+use crate::command::{Command, Form};
 use crate::keys::{Draw, Family, Key, KeyLaw, KeyRange};
 use crate::queue::{self, Verb};
 use crate::random::{self, Random, below};
 use crate::sizes::SizeLaw;
 use crate::trace::{Row, Trace};
 use crate::values::Values;
-
-/// A command by its name on the wire; `mget` is a `get` with several keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names are memcached's")]
-pub enum Command {
-    Get,
-    Mget,
-    Gets,
-    Gat,
-    Set,
-    Add,
-    Replace,
-    Append,
-    Prepend,
-    /// A `gets` first; then, if it hit, a `cas` with the unique it brought.
-    Cas,
-    Delete,
-    Incr,
-    Decr,
-    Touch,
-    /// Of a queue, as all that follow: adds a message.
-    Put,
-    /// Takes a message, if there is one; then deletes it.
-    Reserve,
-    /// Takes a message and deletes it, in one request.
-    Pop,
-    /// Looks at the next message.
-    Peek,
-    /// Asks for the names of all queues.
-    List,
-}
-
-impl Command {
-    /// Every command.
-    pub const ALL: [Self; 19] = [
-        Self::Get,
-        Self::Mget,
-        Self::Gets,
-        Self::Gat,
-        Self::Set,
-        Self::Add,
-        Self::Replace,
-        Self::Append,
-        Self::Prepend,
-        Self::Cas,
-        Self::Delete,
-        Self::Incr,
-        Self::Decr,
-        Self::Touch,
-        Self::Put,
-        Self::Reserve,
-        Self::Pop,
-        Self::Peek,
-        Self::List,
-    ];
-
-    /// Its name in flags and files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::Mget => "mget",
-            Self::Gets => "gets",
-            Self::Gat => "gat",
-            Self::Set => "set",
-            Self::Add => "add",
-            Self::Replace => "replace",
-            Self::Append => "append",
-            Self::Prepend => "prepend",
-            Self::Cas => "cas",
-            Self::Delete => "delete",
-            Self::Incr => "incr",
-            Self::Decr => "decr",
-            Self::Touch => "touch",
-            Self::Put => "put",
-            Self::Reserve => "reserve",
-            Self::Pop => "pop",
-            Self::Peek => "peek",
-            Self::List => "list",
-        }
-    }
-
-    /// The command of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|command| command.name() == name)
-    }
-
-    /// Whether it is asked of a message queue, by beanstalkd's protocol, and not of a cache.
-    pub const fn is_of_queue(self) -> bool {
-        matches!(self, Self::Put | Self::Reserve | Self::Pop | Self::Peek | Self::List)
-    }
-
-    /// Which keys it works on.
-    pub const fn family(self) -> Family {
-        match self {
-            Self::Incr | Self::Decr => Family::Counter,
-            Self::Append | Self::Prepend => Family::Text,
-            _ => Family::Plain,
-        }
-    }
-}
 
 /// In what proportion commands are sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -179,6 +79,10 @@ pub struct Workload {
     pub expiry: (i32, i32),
     /// What happens when a `get` misses.
     pub on_miss: OnMiss,
+    /// How many queues of a message broker are used.
+    pub tubes: u32,
+    /// Under how many names the clients of a message broker log in, where they need one. 0: each under its own.
+    pub names: u32,
 }
 
 impl Default for Workload {
@@ -194,6 +98,8 @@ impl Default for Workload {
             value_size: SizeLaw::Fixed(32),
             expiry: (0, 0),
             on_miss: OnMiss::Count,
+            tubes: 1,
+            names: 0,
         }
     }
 }
@@ -202,6 +108,8 @@ impl Default for Workload {
 pub const LARGEST_VALUE: u64 = 1 << 30;
 /// Most keys in one multi-get.
 pub const MOST_KEYS: u32 = 10_000;
+/// Most queues of a message broker, and most names of its clients.
+pub const MOST_TUBES: u32 = 100_000;
 
 impl Workload {
     /// What is wrong with it.
@@ -249,6 +157,9 @@ impl Workload {
         if !(1..=MOST_KEYS).contains(&self.multi_get) {
             return Err(format!("a multi-get of {} keys is not between 1 and {MOST_KEYS}", self.multi_get));
         }
+        if !(1..=MOST_TUBES).contains(&self.tubes) || self.names > MOST_TUBES {
+            return Err(format!("{} tubes and {} names are not 1 to {MOST_TUBES}", self.tubes, self.names));
+        }
         self.keys.size.check()?;
         self.get_law.check()?;
         self.set_law.check()?;
@@ -264,20 +175,24 @@ impl Workload {
 
     /// Whether messages are sent to a queue, and no keys to a cache.
     pub fn is_of_queue(&self) -> bool {
-        match &self.mix {
-            Mix::Ratio { .. } => false,
-            Mix::Weights(weights) => {
-                weights.iter().any(|(command, weight)| *weight > 0.0 && command.is_of_queue())
-            }
-        }
+        self.sends(Command::is_of_queue)
+    }
+
+    /// Whether clients need names at their broker.
+    pub fn needs_names(&self) -> bool {
+        self.sends(Command::needs_name)
     }
 
     /// Whether any command works on keys of this family.
     pub fn uses(&self, family: Family) -> bool {
+        self.sends(|command| command.family() == family)
+    }
+
+    fn sends(&self, is_such: impl Fn(Command) -> bool) -> bool {
         match &self.mix {
-            Mix::Ratio { .. } => family == Family::Plain,
+            Mix::Ratio { .. } => is_such(Command::Get),
             Mix::Weights(weights) => {
-                weights.iter().any(|(command, weight)| *weight > 0.0 && command.family() == family)
+                weights.iter().any(|(command, weight)| *weight > 0.0 && is_such(*command))
             }
         }
     }
@@ -316,8 +231,8 @@ pub enum Then {
     Cas,
     /// Stores what was missing.
     Refill,
-    /// Deletes the message that came.
-    Delete,
+    /// Says what becomes of the message that came.
+    End(Verb),
 }
 
 /// A workload made ready, shared by all clients of a run.
@@ -420,100 +335,88 @@ impl Stream {
     pub fn next(&mut self, scratch: &mut Scratch, out: &mut Vec<u8>, asked: &mut impl Extend<Key>) -> Asked {
         let row = self.trace_row();
         let (command, keys) = row.map_or_else(|| self.command(), |row| (row.command, row.keys));
-        let start = out.len();
-        if command.is_of_queue() {
-            return self.ask_queue(command, scratch, out);
+        if let Some(verb) = command.verb() {
+            return self.ask_queue(command, verb, scratch, out);
         }
-        let (operation, expect, then) = match command {
-            Command::Get | Command::Mget => {
-                let operation = if keys == 1 { Operation::Get } else { Operation::MultiGet };
-                let then = match self.plan.workload.on_miss {
-                    OnMiss::Count => Then::Nothing,
-                    OnMiss::Set => Then::Refill,
-                };
-                self.retrieve(Retrieval::Get, keys, row.as_ref(), scratch, out, asked);
-                (operation, Expect::Values { keys, unique: false }, then)
+        let start = out.len();
+        let mut named = 1;
+        match command.form() {
+            Form::Fetch(retrieval) => {
+                named = if retrieval == Retrieval::Get { keys } else { 1 };
+                self.retrieve(retrieval, named, row.as_ref(), scratch, out, asked);
             }
-            Command::Gets | Command::Cas => {
-                self.retrieve(Retrieval::Gets, 1, row.as_ref(), scratch, out, asked);
-                let then = if command == Command::Cas { Then::Cas } else { Then::Nothing };
-                (Operation::Get, Expect::Values { keys: 1, unique: true }, then)
+            Form::Store(storage) => self.storage(command, storage, row.as_ref(), scratch, out),
+            Form::Key => self.about_a_key(command, row.as_ref(), scratch, out, asked),
+            Form::Bare => {
+                named = 0;
+                match command {
+                    Command::FlushAll => write::flush_all(out, None),
+                    Command::Verbosity => write::verbosity(out, 0),
+                    other => write::bare(out, other.name()),
+                }
             }
-            Command::Gat => {
-                self.retrieve(Retrieval::Gat, 1, row.as_ref(), scratch, out, asked);
-                (Operation::Gat, Expect::Values { keys: 1, unique: false }, Then::Nothing)
+        }
+        let then = match command {
+            Command::Cas => Then::Cas,
+            Command::Get | Command::Mget | Command::MetaGet if self.plan.workload.on_miss == OnMiss::Set => {
+                Then::Refill
             }
-            Command::Set => {
-                let family = self.plan.workload.set_family;
-                self.storage(Storage::Set, Operation::Set, family, row.as_ref(), scratch, out)
-            }
-            Command::Add => {
-                self.storage(Storage::Add, Operation::Add, Family::Plain, row.as_ref(), scratch, out)
-            }
-            Command::Replace => {
-                self.storage(Storage::Replace, Operation::Replace, Family::Plain, row.as_ref(), scratch, out)
-            }
-            Command::Append => {
-                self.storage(Storage::Append, Operation::Append, Family::Text, row.as_ref(), scratch, out)
-            }
-            Command::Prepend => {
-                self.storage(Storage::Prepend, Operation::Prepend, Family::Text, row.as_ref(), scratch, out)
-            }
-            Command::Delete => {
-                self.set_key(Family::Plain, row.as_ref(), scratch);
-                write::delete(out, &scratch.texts);
-                (Operation::Delete, Expect::Deleted, Then::Nothing)
-            }
-            Command::Touch => {
-                self.set_key(Family::Plain, row.as_ref(), scratch);
-                let exptime = self.expiry();
-                write::touch(out, &scratch.texts, exptime);
-                (Operation::Touch, Expect::Touched, Then::Nothing)
-            }
-            Command::Incr => self.arithmetic(Arithmetic::Incr, Operation::Incr, row.as_ref(), scratch, out),
-            Command::Decr => self.arithmetic(Arithmetic::Decr, Operation::Decr, row.as_ref(), scratch, out),
-            Command::Put | Command::Reserve | Command::Pop | Command::Peek | Command::List => {
-                unreachable!("those of a queue were asked above")
-            }
+            _ => Then::Nothing,
         };
-        let keys = if let Expect::Values { keys, .. } = expect { keys } else { 1 };
-        Asked { operation, owed: Owed::Cache(expect), keys, bytes: (out.len() - start) as u32, then }
+        Asked {
+            operation: command.operation(named),
+            owed: Owed::Cache(command.expect(named)),
+            keys: named,
+            bytes: (out.len() - start) as u32,
+            then,
+        }
     }
 
     /// Writes a request to a queue.
-    fn ask_queue(&mut self, command: Command, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
-        let (operation, verb) = match command {
-            Command::Put => (Operation::Put, Verb::Put),
-            Command::Reserve => (Operation::Reserve, Verb::Reserve),
-            Command::Pop => (Operation::Pop, Verb::Pop),
-            Command::Peek => (Operation::Peek, Verb::Peek),
-            _ => (Operation::List, Verb::List),
-        };
+    fn ask_queue(&mut self, command: Command, verb: Verb, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
         let start = out.len();
-        if verb == Verb::Put {
+        if verb.brings_message() {
             scratch.texts.clear();
             scratch.texts.extend_from_slice(queue::NAME);
             self.value(Family::Plain, None, scratch);
-            queue::put(out, &scratch.value);
-        } else {
-            queue::ask(out, verb, 0);
         }
-        let then = if verb == Verb::Reserve { Then::Delete } else { Then::Nothing };
-        Asked { operation, owed: Owed::Queue(verb), keys: 0, bytes: (out.len() - start) as u32, then }
+        let Workload { tubes, names, .. } = self.plan.workload;
+        let one_of = |many: u32, random: &mut Random| below(random, u64::from(many.max(1)));
+        match verb {
+            Verb::Put => queue::put(out, &scratch.value),
+            Verb::Send => queue::send(out, one_of(tubes, &mut self.commands), None, &scratch.value),
+            Verb::SendTo => {
+                let tube = one_of(tubes, &mut self.commands);
+                queue::send(out, tube, Some(one_of(names, &mut self.commands)), &scratch.value);
+            }
+            Verb::PopTube | Verb::PeekTube => queue::ask(out, verb, one_of(tubes, &mut self.commands)),
+            Verb::PopSender | Verb::PeekSender | Verb::Login => {
+                queue::ask(out, verb, one_of(names, &mut self.commands));
+            }
+            Verb::Kick => queue::ask(out, verb, 1),
+            _ => queue::ask(out, verb, 0),
+        }
+        let then = match command {
+            Command::Reserve => Then::End(Verb::Delete),
+            Command::Release => Then::End(Verb::Release),
+            Command::Bury => Then::End(Verb::Bury),
+            _ => Then::Nothing,
+        };
+        let bytes = (out.len() - start) as u32;
+        Asked { operation: command.operation(0), owed: Owed::Queue(verb), keys: 0, bytes, then }
     }
 
-    /// Writes the `delete` of a message that was reserved.
-    pub fn delete(&mut self, id: u64, out: &mut Vec<u8>) -> Asked {
+    /// Writes what becomes of a message that was reserved.
+    pub fn end(&mut self, verb: Verb, id: u64, out: &mut Vec<u8>) -> Asked {
         let start = out.len();
-        queue::ask(out, Verb::Delete, id);
+        queue::ask(out, verb, id);
+        let operation = match verb {
+            Verb::Release => Operation::Release,
+            Verb::Bury => Operation::Bury,
+            _ => Operation::Delete,
+        };
         let bytes = (out.len() - start) as u32;
-        Asked {
-            operation: Operation::Delete,
-            owed: Owed::Queue(Verb::Delete),
-            keys: 0,
-            bytes,
-            then: Then::Nothing,
-        }
+        Asked { operation, owed: Owed::Queue(verb), keys: 0, bytes, then: Then::Nothing }
     }
 
     /// Writes a `set` of `key`, outside of the mix: populating, or storing what was missing.
@@ -536,9 +439,7 @@ impl Stream {
         out: &mut Vec<u8>,
     ) -> Asked {
         let start = out.len();
-        scratch.texts.clear();
-        self.plan.write_key(key, &mut scratch.texts);
-        self.value(key.family, size, scratch);
+        self.filled(key, size, scratch);
         let exptime = self.expiry();
         write::storage(out, command, &scratch.texts, 0, exptime, unique, &scratch.value);
         let bytes = (out.len() - start) as u32;
@@ -596,10 +497,7 @@ impl Stream {
         scratch.texts.clear();
         scratch.ends.clear();
         for place in 0..keys {
-            let key = self.named(row, place as usize).unwrap_or_else(|| Key {
-                family: Family::Plain,
-                place: self.get_draw.next(&mut self.get_keys, self.plan.workload.keys.count),
-            });
+            let key = self.fetched_key(row, place as usize);
             self.plan.write_key(key, &mut scratch.texts);
             scratch.ends.push(scratch.texts.len());
             asked.extend([key]);
@@ -612,29 +510,57 @@ impl Stream {
 
     fn storage(
         &mut self,
-        command: Storage,
-        operation: Operation,
-        family: Family,
+        command: Command,
+        storage: Storage,
         row: Option<&Row>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
-    ) -> (Operation, Expect, Then) {
+    ) {
+        let family = match command {
+            Command::Set => self.plan.workload.set_family,
+            other => other.family(),
+        };
         let key = self.written_key(family, row);
-        self.store((command, 0), operation, key, row.and_then(|row| row.size), scratch, out);
-        (operation, Expect::Stored, Then::Nothing)
+        let size = row.and_then(|row| row.size);
+        if command == Command::MetaSet {
+            self.filled(key, size, scratch);
+            let expiry = self.expiry();
+            write::meta_set(out, &scratch.texts, expiry, &scratch.value);
+        } else {
+            self.store((storage, 0), command.operation(1), key, size, scratch, out);
+        }
     }
 
-    fn arithmetic(
+    /// A request that is about one key, and brings no value.
+    fn about_a_key(
         &mut self,
-        command: Arithmetic,
-        operation: Operation,
+        command: Command,
         row: Option<&Row>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
-    ) -> (Operation, Expect, Then) {
-        self.set_key(Family::Counter, row, scratch);
-        write::arithmetic(out, command, &scratch.texts, 1);
-        (operation, Expect::Number, Then::Nothing)
+        asked: &mut impl Extend<Key>,
+    ) {
+        let fetches = matches!(command, Command::MetaGet | Command::MetaDebug);
+        let key = if fetches { self.fetched_key(row, 0) } else { self.written_key(command.family(), row) };
+        scratch.texts.clear();
+        self.plan.write_key(key, &mut scratch.texts);
+        let text = &scratch.texts;
+        match command {
+            Command::Delete => write::delete(out, text),
+            Command::Incr => write::arithmetic(out, Arithmetic::Incr, text, 1),
+            Command::Decr => write::arithmetic(out, Arithmetic::Decr, text, 1),
+            Command::Touch => {
+                let expiry = self.expiry();
+                write::touch(out, text, expiry);
+            }
+            Command::MetaGet => {
+                asked.extend([key]);
+                write::meta_key(out, MetaCommand::Get, text, b" v");
+            }
+            Command::MetaDelete => write::meta_key(out, MetaCommand::Delete, text, b""),
+            Command::MetaArithmetic => write::meta_key(out, MetaCommand::Arithmetic, text, b""),
+            _ => write::meta_key(out, MetaCommand::Debug, text, b""),
+        }
     }
 
     /// Draws a key by the law of commands that write, unless a trace names it.
@@ -645,11 +571,19 @@ impl Stream {
         })
     }
 
-    /// The same, and leaves its text in the scratch.
-    fn set_key(&mut self, family: Family, row: Option<&Row>, scratch: &mut Scratch) {
-        let key = self.written_key(family, row);
+    /// The key at `place` among those that a request fetches: drawn by the law of commands that fetch, unless a trace names it.
+    fn fetched_key(&mut self, row: Option<&Row>, place: usize) -> Key {
+        self.named(row, place).unwrap_or_else(|| Key {
+            family: Family::Plain,
+            place: self.get_draw.next(&mut self.get_keys, self.plan.workload.keys.count),
+        })
+    }
+
+    /// Leaves a key's text and its next value in the scratch.
+    fn filled(&mut self, key: Key, size: Option<u32>, scratch: &mut Scratch) {
         scratch.texts.clear();
         self.plan.write_key(key, &mut scratch.texts);
+        self.value(key.family, size, scratch);
     }
 
     /// Leaves the next value of the key whose text is in the scratch there too; its size is drawn unless it is known.

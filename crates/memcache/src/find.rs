@@ -4,6 +4,8 @@
 //! subtracting one borrows and its own highest bit is not set (the lowest such place is exact, those above it may be
 //! borrowed from). What is longer goes on with the wide instructions of `memchr`, which cost more to begin with than a short line takes.
 
+/// No key is longer, so that the blank behind it is nearer.
+const NEAR: usize = 256;
 /// Bytes that are looked at eight at a time.
 const SHORT: usize = 64;
 
@@ -45,6 +47,22 @@ pub(crate) fn first(byte: u8, bytes: &[u8]) -> Option<usize> {
     if long.is_empty() { None } else { memchr::memchr(byte, long).map(|at| short.len() + at) }
 }
 
+/// The place of the blank that ends the word at the front; none where a line feed stands before it, or it is not near.
+#[inline]
+pub(crate) fn word(bytes: &[u8]) -> Option<usize> {
+    let (words, rest) = bytes[..bytes.len().min(NEAR)].as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let (blanks, ends) = (zeros(word ^ everywhere(b' ')), zeros(word ^ everywhere(b'\n')));
+        if blanks | ends != 0 {
+            let first = blanks != 0 && (ends == 0 || blanks.trailing_zeros() < ends.trailing_zeros());
+            return first.then(|| at * 8 + lowest(blanks));
+        }
+    }
+    let at = rest.iter().position(|&byte| matches!(byte, b' ' | b'\n'))?;
+    (rest[at] == b' ').then_some(words.len() * 8 + at)
+}
+
 /// The place of the first line feed, and whether a NUL stands before it.
 #[inline]
 pub(crate) fn line_feed(bytes: &[u8]) -> Option<(usize, bool)> {
@@ -76,7 +94,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_stands_where_a_plain_search_finds_it(
-            bytes in prop::collection::vec(prop_oneof![Just(b'\n'), Just(0), Just(1), Just(0x0b), Just(0x80), any::<u8>()], 0..100),
+            bytes in prop::collection::vec(prop_oneof![Just(b'\n'), Just(b' '), Just(0), Just(1), Just(0x0b), Just(0x80), any::<u8>()], 0..100),
             byte in prop_oneof![Just(b'\n'), Just(0_u8), any::<u8>()],
             quiet in 0_usize..100,
         ) {
@@ -84,6 +102,8 @@ mod tests {
             // A part without any of them, so that long searches happen.
             bytes.iter_mut().take(quiet).for_each(|byte| *byte |= 0x10);
             prop_assert_eq!(first(byte, &bytes), bytes.iter().position(|&other| other == byte));
+            let other = bytes.iter().position(|&other| other == b' ' || other == b'\n');
+            prop_assert_eq!(word(&bytes), other.filter(|&at| bytes[at] == b' '));
             let end = bytes.iter().position(|&other| other == b'\n');
             prop_assert_eq!(line_feed(&bytes), end.map(|end| (end, bytes[..end].contains(&0))));
         }

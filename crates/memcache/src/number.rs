@@ -35,6 +35,26 @@ pub(crate) fn blank_and_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     (length > 0).then(|| (value, &text[length..]))
 }
 
+/// Digits of `text` from `start` on, as many as there are, and the place behind them. None where there are none, or more than
+/// certainly fit: others look closer.
+#[inline]
+pub(crate) fn digits(text: &[u8], start: usize) -> Option<(u64, usize)> {
+    const FIT: usize = 19;
+    let (mut value, mut at) = (0_u64, start);
+    while let Some(&byte) = text.get(at) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        if at - start == FIT {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+        at += 1;
+    }
+    (at > start).then_some((value, at))
+}
+
 /// Whether every memcached reads these digits alike: later ones take no plus sign and no long row of zeros.
 pub(crate) fn plain(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
@@ -82,6 +102,16 @@ mod tests {
         assert_eq!(blank_and_digits(b" 18446744073709551615"), Some((u64::MAX, &b""[..])));
         for text in [&b""[..], b" ", b"1", b"  1", b" +1", b" 1x", b" 18446744073709551616"] {
             assert_eq!(blank_and_digits(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn digits_end_where_something_else_stands() {
+        assert_eq!(digits(b"a 64\r", 2), Some((64, 4)));
+        assert_eq!(digits(b"007", 0), Some((7, 3)));
+        assert_eq!(digits(b"9999999999999999999", 0), Some((9_999_999_999_999_999_999, 19)));
+        for (text, start) in [(&b"a"[..], 0), (b"1", 1), (b"", 0), (b"1", 7), (b"10000000000000000000", 0)] {
+            assert_eq!(digits(text, start), None, "{text:?}");
         }
     }
 

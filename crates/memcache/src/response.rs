@@ -30,6 +30,8 @@ pub enum Expect {
     Ok,
     /// `VERSION …`
     Version,
+    /// `MN`
+    NoOp,
     /// `STAT …` as often as there are statistics, then `END`; or `RESET` or `OK`.
     Stats,
     /// What the meta command is answered with: `HD VA EN NF NS EX ME`.
@@ -76,7 +78,7 @@ pub enum Class {
     Touched,
     /// The new number after `incr` or `decr`.
     Number,
-    /// `OK`
+    /// `OK`, or `MN` to a meta no-op.
     Ok,
     /// `VERSION …`
     Version,
@@ -142,8 +144,19 @@ pub struct Reply<'a> {
 ///
 /// Invalid: no answer that `expect` allows begins like this; the text says what was wrong.
 pub fn parse(bytes: &[u8], expect: Expect) -> Parsed<Reply<'_>, &'static str> {
+    parse_asked(bytes, expect, |_| true)
+}
+
+/// The same, where a value's key must be one that was asked for: `is_asked` hears each in the order of the answer, up to the first that is
+/// not. Answers that are one off are often of the same kind, and only this tells them apart.
+#[inline]
+pub fn parse_asked<'a>(
+    bytes: &'a [u8],
+    expect: Expect,
+    is_asked: impl FnMut(&'a [u8]) -> bool,
+) -> Parsed<Reply<'a>, &'static str> {
     match expect {
-        Expect::Values { keys, unique } => values(bytes, keys, unique),
+        Expect::Values { keys, unique } => values(bytes, keys, unique, is_asked),
         Expect::Stats => stats(bytes),
         Expect::Meta { command, value } => meta::parse(bytes, command, value),
         _ => match cut_line(bytes, 0) {
@@ -216,7 +229,7 @@ fn single(line: &[u8], expect: Expect) -> Option<Class> {
         }
         (b"DELETED", Expect::Deleted) => Class::Deleted,
         (b"TOUCHED", Expect::Touched) => Class::Touched,
-        (b"OK", Expect::Ok) => Class::Ok,
+        (b"OK", Expect::Ok) | (b"MN", Expect::NoOp) => Class::Ok,
         // memcached pads a shrinking number with blanks up to its old length.
         (_, Expect::Number) if number::unsigned(line.trim_ascii_end()).is_some() => Class::Number,
         (_, Expect::Version) if line.starts_with(b"VERSION ") => Class::Version,
@@ -225,24 +238,33 @@ fn single(line: &[u8], expect: Expect) -> Option<Class> {
     Some(class)
 }
 
-fn values(bytes: &[u8], keys: u32, unique: bool) -> Parsed<Reply<'_>, &'static str> {
+fn values<'a>(
+    bytes: &'a [u8],
+    keys: u32,
+    unique: bool,
+    mut is_asked: impl FnMut(&'a [u8]) -> bool,
+) -> Parsed<Reply<'a>, &'static str> {
     let mut at = 0;
     let mut hits = 0;
     loop {
-        let (text, end) = match cut_line(bytes, at) {
-            Line::Whole { text, end } => (text, end),
-            Line::Part => return more(bytes),
-            Line::TooLong => return Parsed::Invalid("the answer's line has no end"),
-        };
-        if text == b"END" {
-            return complete(bytes, Class::Values, hits, end);
+        if bytes[at..].starts_with(b"END\r\n") {
+            return complete(bytes, Class::Values, hits, at + 5);
         }
-        let Some(header) = Header::of(text) else {
-            // An error in the middle of values takes their place.
-            return match error(text) {
-                Some(class) => complete(bytes, class, 0, end),
-                None => Parsed::Invalid("the answer is neither values nor their end"),
-            };
+        let (header, end) = match Header::usual(&bytes[at..]) {
+            Some((header, length)) => (header, at + length),
+            None => match cut_line(bytes, at) {
+                Line::Whole { text: b"END", end } => return complete(bytes, Class::Values, hits, end),
+                Line::Whole { text, end } => match (Header::of(text), error(text)) {
+                    (Some(header), _) => (header, end),
+                    // An error in the middle of values takes their place.
+                    (None, Some(class)) => return complete(bytes, class, 0, end),
+                    (None, None) => {
+                        return Parsed::Invalid("the answer is neither values nor their end");
+                    }
+                },
+                Line::Part => return more(bytes),
+                Line::TooLong => return Parsed::Invalid("the answer's line has no end"),
+            },
         };
         if header.unique.is_some() != unique {
             return Parsed::Invalid("a value with, or without, the cas unique that was asked for");
@@ -250,6 +272,9 @@ fn values(bytes: &[u8], keys: u32, unique: bool) -> Parsed<Reply<'_>, &'static s
         hits += 1;
         if hits > keys {
             return Parsed::Invalid("more values than keys were asked for");
+        }
+        if !is_asked(header.key) {
+            return Parsed::Invalid("a value of a key that was not asked for");
         }
         let data_end = end + header.length;
         if bytes.len() < data_end + 2 {
@@ -286,6 +311,7 @@ fn stats(bytes: &[u8]) -> Parsed<Reply<'_>, &'static str> {
 }
 
 /// The line before a value.
+#[derive(Debug, PartialEq, Eq)]
 struct Header<'a> {
     key: &'a [u8],
     flags: u32,
@@ -294,6 +320,27 @@ struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
+    /// The header at the front of `bytes` and the length of its line, where it is as every memcached writes it: nothing is
+    /// looked at twice. None says nothing: [`Header::of`] knows.
+    #[inline]
+    fn usual(bytes: &'a [u8]) -> Option<(Self, usize)> {
+        let line = bytes.strip_prefix(b"VALUE ")?;
+        let key = find::word(line)?;
+        let (flags, at) = number::digits(line, key + 1)?;
+        if line.get(at) != Some(&b' ') {
+            return None;
+        }
+        let (length, mut at) = number::digits(line, at + 1)?;
+        let mut unique = None;
+        if line.get(at) == Some(&b' ') {
+            let (number, end) = number::digits(line, at + 1)?;
+            (unique, at) = (Some(number), end);
+        }
+        let whole = key > 0 && at < LONGEST_LINE / 2 && line.get(at..at + 2) == Some(b"\r\n");
+        let (flags, length) = (u32::try_from(flags).ok()?, u32::try_from(length).ok()? as usize);
+        whole.then(|| (Self { key: &line[..key], flags, length, unique }, b"VALUE ".len() + at + 2))
+    }
+
     fn of(line: &'a [u8]) -> Option<Self> {
         let line = line.strip_prefix(b"VALUE ")?;
         let (key, rest) = line.split_at(find::first(b' ', line)?);
@@ -363,8 +410,13 @@ impl<'a> Iterator for Values<'a> {
     type Item = Value<'a>;
 
     fn next(&mut self) -> Option<Value<'a>> {
-        let Line::Whole { text, end } = cut_line(self.rest, 0) else { return None };
-        let header = Header::of(text)?;
+        let (header, end) = match Header::usual(self.rest) {
+            Some(usual) => usual,
+            None => {
+                let Line::Whole { text, end } = cut_line(self.rest, 0) else { return None };
+                (Header::of(text)?, end)
+            }
+        };
         let data = self.rest.get(end..end + header.length)?;
         let (block, rest) = self.rest.split_at_checked(end + header.length + 2)?;
         self.rest = rest;
@@ -506,6 +558,32 @@ mod tests {
                     prop_assert_eq!(read, data);
                 }
                 other => prop_assert!(false, "{other:?}"),
+            }
+        }
+
+        /// What is read at one look is what the line by itself says.
+        #[test]
+        fn the_usual_header_is_no_other(
+            words in proptest::collection::vec(
+                prop_oneof![
+                    Just("VALUE"), Just("key"), Just("0"), Just("64"), Just("007"), Just(""), Just("+1"), Just("-1"), Just("x"),
+                    Just("4294967295"), Just("4294967296"), Just("9999999999999999999"), Just("18446744073709551615"), Just("\r"),
+                    Just("\n"), Just("k\ney"),
+                ],
+                0..6,
+            ),
+            sound: bool,
+            tail in prop_oneof![Just("\r\n"), Just("\n"), Just(" \r\n"), Just("\r"), Just("")],
+        ) {
+            let line = if sound { format!("VALUE key {}{tail}", words.join(" ")) } else { words.join(" ") + tail };
+            let bytes = line.as_bytes();
+            let slow = match cut_line(bytes, 0) {
+                Line::Whole { text, end } => Header::of(text).map(|header| (header, end)),
+                _ => None,
+            };
+            match Header::usual(bytes) {
+                Some(usual) => prop_assert_eq!(Some(usual), slow),
+                None => prop_assert!(!line.starts_with("VALUE key 0 64\r\n")),
             }
         }
 

@@ -78,7 +78,8 @@ pub fn storage(
 pub fn delete(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"delete");
     word(out, key);
-    out.extend_from_slice(b"\r\n");
+    // As the last word of the line it would be taken for the flag by memcached 1.6.45, which then answers nothing. A time of 0 is allowed.
+    out.extend_from_slice(if key == b"noreply" { b" 0\r\n" } else { b"\r\n" });
 }
 
 /// `incr|decr key delta`
@@ -167,6 +168,33 @@ pub fn meta_line(
     if let Some((letter, number)) = more {
         flag(out, letter, number);
     }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `mg|md|ma|me key…`: a meta request about a key, with its flags as they are written, each with its blank before it.
+pub fn meta_key(out: &mut Vec<u8>, command: MetaCommand, key: &[u8], flags: &[u8]) {
+    out.extend_from_slice(command.word().as_bytes());
+    word(out, key);
+    out.extend_from_slice(flags);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `ms key length [Tttl]`: what stores an item.
+pub fn meta_set(out: &mut Vec<u8>, key: &[u8], ttl: i32, data: &[u8]) {
+    out.extend_from_slice(b"ms");
+    word(out, key);
+    number(out, data.len());
+    if ttl != 0 {
+        flag(out, b'T', ttl);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A command that stands alone on its line: `version`, `stats`, `mn`.
+pub fn bare(out: &mut Vec<u8>, command: &str) {
+    out.extend_from_slice(command.as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 

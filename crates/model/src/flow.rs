@@ -224,6 +224,61 @@ impl FlowModel {
     }
 }
 
+/// One configuration whose time outside is known: for a search that tries many hold times.
+pub(crate) struct Surroundings {
+    workers: usize,
+    /// (N − k)/Z(min(k, M)): the rate from k to k + 1 requests at the middleware.
+    births: Vec<f64>,
+    /// T(n)/n, used again and again.
+    hold_over_busy: Vec<f64>,
+}
+
+impl Surroundings {
+    pub(crate) fn new(outside: &Curve, population: usize, workers: usize) -> Self {
+        let most = workers.min(population);
+        let outside = outside.times(most, workers);
+        let births = (0..population).map(|k| (population - k) as f64 / outside[k.min(most)]).collect();
+        Self { workers, births, hold_over_busy: Vec::with_capacity(most) }
+    }
+
+    /// X and R at the middleware with these hold times, the same as those of [`FlowModel::solve`]; not checked, and no numbers
+    /// where the curve gives none.
+    pub(crate) fn solve(&mut self, hold: &Curve) -> (f64, Seconds) {
+        let most = self.workers.min(self.births.len());
+        let ratios = &mut self.hold_over_busy;
+        ratios.clear();
+        let times = hold.times(most, self.workers);
+        ratios.extend(times.iter().enumerate().skip(1).map(|(n, time)| time / n as f64));
+        // In the long run as many come as go: X is as well Σ p(k)·birth(k), which takes no division.
+        let (mut total, mut flow, mut present) = (1.0, 0.0, 0.0);
+        let mut weight = 1.0;
+        let mut behind = 0;
+        for (k, birth) in self.births.iter().enumerate() {
+            let mut up = weight * birth;
+            weight = up * ratios[k.min(most - 1)];
+            if weight > HUGE {
+                (weight, up) = (weight / HUGE, up / HUGE);
+                if behind > 0 {
+                    behind -= 1;
+                } else {
+                    for sum in [&mut total, &mut flow, &mut present] {
+                        *sum /= HUGE;
+                    }
+                }
+            } else if weight < 1.0 / HUGE {
+                (weight, up) = (weight * HUGE, up * HUGE);
+                behind += 1;
+            }
+            if behind == 0 {
+                flow += up;
+                total += weight;
+                present += weight * (k + 1) as f64;
+            }
+        }
+        (flow / total, present / flow)
+    }
+}
+
 /// The curves by number of busy workers, ready for the chain.
 struct Times {
     workers: usize,
@@ -323,6 +378,26 @@ mod tests {
             assert!((answer.throughput / repair.throughput - 1.0).abs() < 1e-10, "{population}");
             assert!((answer.response / repair.response - 1.0).abs() < 1e-10);
             assert!((answer.wait - repair.wait).abs() <= 1e-10 * repair.response);
+        }
+    }
+
+    /// Also where weights leave the range of numbers: 5000 clients before one slow worker, and before many fast ones.
+    #[test]
+    fn what_a_search_computes_is_what_the_model_says() {
+        let outside = Curve::Square { constant: 8e-4, square: 1.5e-7 };
+        for hold in [
+            Curve::Line { constant: 1e-3, slope: 9e-5 },
+            Curve::Line { constant: 1e-9, slope: 0.0 },
+            Curve::Line { constant: 1e3, slope: 0.0 },
+            Curve::Cores { constant: 1e-3, slope: 8e-5, shared: 4e-4, waking: 2e-4, cores: 8.0 },
+        ] {
+            for (population, workers) in [(1, 1), (6, 128), (288, 64), (5_000, 1), (5_000, 700)] {
+                let model = FlowModel { hold: hold.clone(), outside: outside.clone() };
+                let answer = model.solve(population, workers).unwrap();
+                let (x, r) = Surroundings::new(&outside, population, workers).solve(&hold);
+                assert!((x / answer.throughput - 1.0).abs() < 1e-9, "{hold:?} {population} {workers}: {x}");
+                assert!((r / answer.response - 1.0).abs() < 1e-9, "{hold:?} {population} {workers}: {r}");
+            }
         }
     }
 

@@ -7,8 +7,8 @@ use crate::Error;
 use crate::bounds::{Demands, Range};
 use crate::calibrate::{Calibration, Measured};
 use crate::layered::{self, Part};
-use crate::network::{Kind, Network};
-use crate::solve::Solution;
+use crate::network::{Feature, Kind, Network};
+use crate::solve::{Solution, Treatment, treatment};
 use crate::table::{Table, Unit};
 
 /// What each station and pool of a network can do at most, and what follows for the whole.
@@ -26,6 +26,9 @@ pub struct Limits {
     pub bottleneck: Option<String>,
     /// X at most, at any load.
     pub capacity: f64,
+    /// Demands at single servers, delays counted as think time, where the network has product form: tighter bounds hold.
+    #[serde(skip)]
+    pub product_form: Option<Demands>,
 }
 
 /// What one part can do at most.
@@ -59,7 +62,29 @@ pub fn of(network: &Network) -> Result<Limits, Error> {
     let capacity = least.map_or(f64::INFINITY, |l| l.capacity);
     let bottleneck = least.map(|l| l.name.clone());
     let think = class.think();
-    Ok(Limits { shortest, think, knee: (shortest + think) * capacity, bottleneck, capacity, parts: limits })
+    let knee = (shortest + think) * capacity;
+    let product_form = product_form(network);
+    Ok(Limits { shortest, think, knee, bottleneck, capacity, parts: limits, product_form })
+}
+
+/// The demands of a closed class at single servers and delays alone, all of it exactly as product form has it.
+fn product_form(network: &Network) -> Option<Demands> {
+    let class = network.classes.first().filter(|class| class.population().is_some())?;
+    let exact = |feature: &Feature| matches!(treatment(network, feature).1, Treatment::Exact);
+    if !network.features().iter().all(exact) {
+        return None;
+    }
+    let mut demands = Vec::new();
+    let mut think = class.think();
+    for part in layered::parts(network, class).ok()? {
+        let Part::Station { station, demand, .. } = part else { return None };
+        match network.stations[station].kind {
+            Kind::Delay => think += demand,
+            Kind::Servers { count: 1 } | Kind::Link { .. } => demands.push(demand),
+            Kind::Servers { .. } | Kind::LoadDependent { .. } => return None,
+        }
+    }
+    (!demands.is_empty()).then(|| Demands::single_servers(&demands, think))
 }
 
 /// Adds the limits of the parts and returns their shortest time.
@@ -161,6 +186,33 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// Balanced job bounds and geometric bounds of X at some populations, where they hold.
+    pub fn product_form_table(&self, populations: &[u64]) -> Option<Table> {
+        let demands = self.product_form.as_ref()?;
+        let columns = [
+            ("population", Unit::Count),
+            ("balanced jobs, at least", Unit::PerSecond),
+            ("at most", Unit::PerSecond),
+            ("geometric, at least", Unit::PerSecond),
+            ("at most", Unit::PerSecond),
+        ];
+        let mut table = Table::new("Tighter bounds of throughput, for product form", &columns);
+        for population in populations {
+            let n = *population as f64;
+            let (balanced, geometric) = (demands.balanced(n).ok()?, demands.geometric(n).ok()?);
+            table.push(vec![
+                n.into(),
+                balanced.low.into(),
+                balanced.high.into(),
+                geometric.low.into(),
+                geometric.high.into(),
+            ]);
+        }
+        Some(table)
+    }
+}
+
 const COMPARED: [(&str, Unit); 8] = [
     ("population", Unit::Count),
     ("throughput measured", Unit::PerSecond),
@@ -259,6 +311,32 @@ mod tests {
             let range = limits.asymptotic(class.population.unwrap() as f64);
             assert!(range.holds(class.throughput, 1e-9));
         }
+    }
+
+    #[test]
+    fn product_form_has_tighter_bounds_and_held_workers_have_none() {
+        let network = from_toml(
+            r#"station = [{ name = "a" }, { name = "b" }, { name = "net", delay = true }]
+               class = [{ name = "c", population = 30, think = 1, path = [
+                   { at = "a", service = 0.05 }, { at = "b", service = 0.03 }, { at = "net", service = 0.2 }] }]"#,
+        )
+        .unwrap();
+        let limits = of(&network).unwrap();
+        let solution = solve(&network, Method::Auto).unwrap();
+        let table = limits.product_form_table(&[1, 10, 30]).unwrap();
+        for row in &table.rows {
+            let numbers: Vec<f64> = row
+                .iter()
+                .map(|cell| if let crate::table::Cell::Number(number) = cell { *number } else { f64::NAN })
+                .collect();
+            let [n, low, high, tighter_low, tighter_high] = numbers[..] else { panic!("{row:?}") };
+            let x = solution.points[n as usize - 1].classes[0].throughput;
+            let range = limits.asymptotic(n);
+            assert!(range.low <= low * (1.0 + 1e-9) && high <= range.high * (1.0 + 1e-9), "{n}");
+            assert!(low <= tighter_low && tighter_high <= high, "{n}");
+            assert!(tighter_low <= x * (1.0 + 1e-9) && x <= tighter_high * (1.0 + 1e-9), "{n}: {x}");
+        }
+        assert!(of(&from_toml(EXAMPLE).unwrap()).unwrap().product_form_table(&[1]).is_none());
     }
 
     #[test]

@@ -3,12 +3,17 @@
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use crate::layered::{self, Of, Part};
+use self::alone::{is_mg1, lone_station, ranked_station};
+use crate::Error;
+use crate::layered::{self, Of};
 use crate::multi::{self, Customers, Place};
-use crate::network::{Class, Demand, Discipline, Feature, FeatureKind, Kind, Network, Workload};
+use crate::network::{Class, Demand, Feature, FeatureKind, Kind, Network};
 use crate::open::{self, Arrivals};
 use crate::table::{Table, Unit};
-use crate::{Error, station};
+
+mod alone;
+
+pub use alone::{WaitPercentile, Waits};
 
 /// How networks of several closed classes are solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +54,9 @@ pub struct Point {
     pub stations: Vec<StationPoint>,
     /// By pool.
     pub pools: Vec<PoolPoint>,
+    /// By class, at a station alone: how waits are spread.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<Waits>,
 }
 
 /// One class in the long run.
@@ -112,12 +120,15 @@ pub enum Treatment {
 /// How [`solve`] treats a feature of a network, and which solver that is.
 ///
 /// One class may have pools, forks and load-dependent rates; several classes need product form; a single open
-/// station may lose requests and have any distribution.
+/// station may lose requests and have any distribution, or serve several classes by priority.
 pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatment) {
     use Treatment::{Approximate, Exact, Refused};
     let solver = solver_name(network);
     let one_class = network.classes.len() == 1;
-    let alone = lone_station(network).is_some();
+    let lone = lone_station(network).map(|place| &network.stations[place]);
+    let alone = lone.is_some();
+    let limited = lone.is_some_and(|station| station.capacity.is_some());
+    let ranked = ranked_station(network).is_some();
     let treatment = match feature.kind {
         FeatureKind::OpenClass | FeatureKind::ClosedClass | FeatureKind::SeveralClasses => Exact,
         FeatureKind::MultiServer => Exact,
@@ -127,12 +138,20 @@ pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatme
         FeatureKind::FiniteCapacity | FeatureKind::FinitePoolQueue => {
             Refused("take the limit away where it is rarely reached, or simulate")
         }
+        FeatureKind::NotExponential | FeatureKind::NotPoisson if limited => {
+            Approximate("with limited room taken as exponential")
+        }
+        FeatureKind::NotExponential if ranked || is_mg1(network) => Exact,
         FeatureKind::NotExponential if alone => Approximate("the wait is that of G/G/m, from two moments"),
         FeatureKind::NotExponential => {
             Approximate("taken as exponential: constant times wait less, heavy-tailed ones more")
         }
+        FeatureKind::UnequalService if ranked => Exact,
         FeatureKind::UnequalService => Approximate("each class keeps its own demand, the waits are shared"),
-        FeatureKind::Priority => Refused("station::mg1_priority answers for a single station; or simulate"),
+        FeatureKind::Priority if ranked || one_class => Exact, // one class has nobody to overtake
+        FeatureKind::Priority => {
+            Refused("one server alone that serves open classes by priority is solved; simulate the rest")
+        }
         FeatureKind::HeldPool if one_class => {
             Approximate("decomposition: the inside is solved for each number of held slots")
         }
@@ -160,22 +179,10 @@ fn solver_name(network: &Network) -> &'static str {
     match (network.classes.len(), closed_classes(network)) {
         (1, 1) => "the closed single-class solver",
         (1, 0) if lone_station(network).is_some() => "the single-station formulas",
+        _ if ranked_station(network).is_some() => "the formulas of a station with priorities",
         (_, 0) => "the open-network solver",
         (all, closed) if all == closed => "the multi-class solver",
         _ => "the mixed-network solver",
-    }
-}
-
-/// The only station of an open network of one class, if it is one with servers.
-fn lone_station(network: &Network) -> Option<usize> {
-    let [class] = &network.classes[..] else { return None };
-    class.rate()?;
-    let parts = layered::parts(network, class).ok()?;
-    match parts[..] {
-        [Part::Station { station, visits, .. }] if (visits - 1.0).abs() < 1e-12 => {
-            matches!(network.stations[station].kind, Kind::Servers { .. }).then_some(station)
-        }
-        _ => None,
     }
 }
 
@@ -200,15 +207,16 @@ pub fn solve(network: &Network, method: Method) -> Result<Solution, Error> {
             }
         }
     }
-    let (points, method, more) = match (&network.classes[..], lone_station(network)) {
-        ([class], Some(place)) => (vec![lone(network, class, place)?], "station formulas", None),
-        ([class], None) => match class.workload {
-            Workload::Closed { population, .. } => {
-                (closed(network, class, population)?, "exact, joined stations", None)
-            }
-            Workload::Open { .. } => (vec![open_single(network, class)?], "each station as if alone", None),
+    let (points, method, more) = match &network.classes[..] {
+        [class] => match (class.population(), lone_station(network)) {
+            (Some(population), _) => (closed(network, class, population)?, "exact, joined stations", None),
+            (None, Some(place)) => (vec![alone::lone(network, class, place)?], "station formulas", None),
+            (None, None) => (vec![open_single(network, class)?], "each station as if alone", None),
         },
-        _ => several(network, method)?,
+        _ => match ranked_station(network) {
+            Some(place) => (vec![alone::ranked(network, place)?], "station formulas, by priority", None),
+            None => several(network, method)?,
+        },
     };
     notes.extend(more.map(str::to_owned));
     Ok(Solution {
@@ -319,51 +327,7 @@ fn point<'a>(
         })
         .collect();
     let residence = queues.iter().map(|queue| queue.map(|queue| queue / throughput)).collect();
-    Point { classes: vec![class_point(residence)], stations, pools }
-}
-
-/// A single open station: the formulas of [`station`].
-fn lone(network: &Network, class: &Class, place: usize) -> Result<Point, Error> {
-    let there = &network.stations[place];
-    let Kind::Servers { count } = there.kind else { unreachable!("lone_station checks the kind") };
-    let rate = class.rate().expect("lone_station checks the class");
-    let demand = network.demands()[0][place];
-    let (throughput, present) = if let Some(room) = there.capacity {
-        let room = u32::try_from(room).unwrap_or(u32::MAX);
-        let levels = station::mmm_k(rate, demand.seconds, count, room)?;
-        (levels.throughput, levels.present)
-    } else {
-        let gap_scv = match &class.workload {
-            Workload::Open { gap, .. } if !gap.is_exponential() => gap.scv(),
-            _ => 1.0,
-        };
-        let mut service_scv = 1.0;
-        let shared = matches!(there.discipline, Discipline::ProcessorSharing | Discipline::LifoPreemptive);
-        if !shared {
-            network.walk(&class.path, 1.0, &mut |_, _, work| {
-                if let crate::network::Work::Time(time) = work {
-                    service_scv = if time.is_exponential() { 1.0 } else { time.scv() };
-                }
-            });
-        }
-        let alone =
-            station::ggm(rate, gap_scv, demand.seconds, service_scv, count).map_err(|error| match error {
-                Error::Unstable { utilization, .. } => {
-                    Error::Unstable { station: there.name.clone(), utilization }
-                }
-                other => other,
-            })?;
-        (alone.throughput, alone.present)
-    };
-    let class_point = |residence| ClassPoint {
-        name: class.name.clone(),
-        population: None,
-        throughput,
-        response: present / throughput,
-        residence,
-    };
-    let of = Of::Queue(place);
-    Ok(point(network, &network.demands()[0], throughput, std::iter::once((&of, present)), class_point))
+    Point { classes: vec![class_point(residence)], stations, pools, waits: Vec::new() }
 }
 
 type Several = (Vec<Point>, &'static str, Option<&'static str>);
@@ -465,7 +429,7 @@ fn several(network: &Network, method: Method) -> Result<Several, Error> {
     };
     let note = (!exactly)
         .then_some("several closed classes: approximate mean value analysis, mostly within 1 to 5 %");
-    Ok((vec![Point { classes, stations, pools: Vec::new() }], name, note))
+    Ok((vec![Point { classes, stations, pools: Vec::new(), waits: Vec::new() }], name, note))
 }
 
 impl Solution {
@@ -538,6 +502,11 @@ impl Solution {
             ]);
         }
         (!table.rows.is_empty()).then_some(table)
+    }
+
+    /// How waiting and response times are spread at a station alone; `None` in a network.
+    pub fn waits_table(&self) -> Option<Table> {
+        alone::table(self.title("waiting and response times"), &self.last().waits)
     }
 
     fn title(&self, what: &str) -> String {

@@ -15,6 +15,8 @@ use crate::Address;
 
 /// The longest head of a request, in bytes.
 const LONGEST_HEAD: usize = 8 << 10;
+/// The longest answer that is read, in bytes.
+const LONGEST_ANSWER: u64 = 16 << 20;
 /// How long a client may take over its request, and over taking the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -91,6 +93,31 @@ pub fn serve(
     };
     thread::Builder::new().name("admin".into()).spawn(serving).map_err(wrong)?;
     Ok(Server { address: bound.into(), bound, over })
+}
+
+/// Asks a server of this kind for a path; the body of its answer.
+///
+/// # Errors
+/// In plain words, with the address: where it cannot be asked, or answers anything but 200.
+pub fn get(address: &Address, path: &str) -> Result<String, String> {
+    let ask = || -> io::Result<Vec<u8>> {
+        let candidates = address.resolve().map_err(io::Error::other)?;
+        let mut stream = TcpStream::connect(&candidates[..])?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut told = Vec::new();
+        stream.take(LONGEST_ANSWER).read_to_end(&mut told)?;
+        Ok(told)
+    };
+    let told = ask().map_err(|error| format!("{address} cannot be asked: {error}"))?;
+    let head = end_of_head(&told).ok_or_else(|| format!("what {address} answers is no HTTP"))?;
+    let line = String::from_utf8_lossy(&told[..head]).lines().next().unwrap_or_default().to_owned();
+    match line.split(' ').nth(1) {
+        Some("200") => Ok(String::from_utf8_lossy(&told[head..]).into_owned()),
+        _ => Err(format!("{address} answers {path} with `{line}`")),
+    }
 }
 
 fn converse(stream: &mut TcpStream, answer: impl Fn(Method, &str) -> Answer) -> io::Result<()> {
@@ -214,6 +241,16 @@ mod tests {
             stream.read_to_string(&mut told).unwrap();
             assert!(told.starts_with("HTTP/1.1 200 OK") && told.ends_with("well\n"), "{told}");
         }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_told_and_what_is_not_there_is_an_error_with_the_address() {
+        let server = serve(&"127.0.0.1:0".parse().unwrap(), answer).unwrap();
+        assert_eq!(get(&server.address, "/here").as_deref(), Ok("well\n"));
+        let error = get(&server.address, "/there").unwrap_err();
+        assert!(error.contains("404") && error.contains(&server.address.to_string()), "{error}");
+        let nobody = Address { port: 1, ..server.address.clone() };
+        assert!(get(&nobody, "/here").unwrap_err().contains("cannot be asked"));
     }
 
     #[test]

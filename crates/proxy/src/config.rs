@@ -432,6 +432,19 @@ impl Config {
             if self.admin.is_some() {
                 return Err("`engine` is threads, which answers no monitoring; events does".into());
             }
+            for (name, pool) in self.all_pools() {
+                // Each worker has a core of its own, which knows nothing of what the others do.
+                let shared = [
+                    ("rate", pool.rate.is_some()),
+                    ("concurrency", pool.concurrency.is_some()),
+                    ("coalesce", pool.coalesce),
+                ];
+                if let Some((key, _)) = shared.into_iter().find(|&(_, is_set)| is_set) {
+                    return Err(format!(
+                        "`engine` is threads, which know nothing of each other, and pool {name} sets `{key}`; events does that"
+                    ));
+                }
+            }
             if listeners.len() > 1 {
                 return Err(
                     "`engine` is threads, which listens at one address; events listens at several".into()

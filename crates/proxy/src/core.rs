@@ -36,6 +36,7 @@ use crate::topology::Topology;
 
 mod answer;
 mod ask;
+mod asked;
 pub(crate) mod crew;
 mod elsewhere;
 mod lanes;
@@ -412,14 +413,33 @@ impl Core {
         client.outstanding == 0 && client.out.is_empty() && client.swallow == 0
     }
 
-    /// How many bytes of replies wait for this client.
+    /// How many bytes of replies wait for this client, and of answers that wait for older ones.
     pub fn client_waiting(&self, id: u32) -> usize {
-        self.clients[id].out.len()
+        let client = &self.clients[id];
+        let mut waiting = client.out.len();
+        let mut number = client.next_to_render;
+        while number != NOBODY {
+            let exchange = &self.exchanges[number];
+            waiting += exchange.merge.kept();
+            number = exchange.next;
+        }
+        waiting
     }
 
     /// Replies that wait to be written to this client, as many as lie together.
     pub fn client_output(&self, id: u32) -> &[u8] {
         self.clients[id].out.unsent()
+    }
+
+    /// Whether the reply that comes next, of a request of this client, is one that a server is working on. Not where workers or
+    /// requests under way are limited: a reply is one of them until it has left, and others may wait for that.
+    pub fn client_expects_more(&self, id: u32) -> bool {
+        let next = self.clients[id].next_to_render;
+        self.settings.workers == Workers::Unlimited && next != NOBODY && {
+            let exchange = &self.exchanges[next];
+            let limited = exchange.counted_in.is_some_and(|pool| self.pools[pool].spec.concurrency.is_some());
+            exchange.stage == Stage::Asked && !limited
+        }
     }
 
     /// The first `count` bytes of the output were written by `after`.

@@ -165,6 +165,14 @@ impl Edge {
         !self.allow.contains(&command)
     }
 
+    /// Whether the files that are named can be read, and hold what they should.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn check_files(&self) -> Result<(), String> {
+        self.credentials().map(|_| ())
+    }
+
     /// Reads the files.
     ///
     /// # Errors

@@ -82,6 +82,8 @@ pub(crate) struct Exchange {
     /// The pool of its first key, and that key's hash.
     pub(crate) home: usize,
     pub(crate) key: u64,
+    /// The opaque word of a meta request, as it is traced.
+    pub(crate) opaque: Option<u64>,
     /// The pool whose bounds it counts for, while it does.
     pub(crate) counted_in: Option<usize>,
     /// Which retrieval, and its expiry time; for looking again elsewhere.
@@ -127,6 +129,7 @@ impl Default for Exchange {
             entry: 0,
             home: 0,
             key: 0,
+            opaque: None,
             counted_in: None,
             retrieval: (Retrieval::Get, 0),
             as_meta: false,
@@ -184,6 +187,8 @@ impl Exchange {
         self.entry = entry;
         self.home = entry;
         self.key = 0;
+        self.opaque = None;
+        self.keys.clear(KEEP);
         self.counted_in = None;
         self.copies = Copies::None;
         self.as_meta = false;

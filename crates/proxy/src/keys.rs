@@ -28,6 +28,29 @@ pub(crate) struct Key<'a> {
     pub(crate) part: u16,
 }
 
+/// The keys of a part, one after the other.
+#[derive(Debug)]
+pub(crate) struct Spoken<'a> {
+    list: &'a KeyList,
+    at: usize,
+    part: u16,
+}
+
+impl<'a> Iterator for Spoken<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        while let Some(span) = self.list.spans.get(self.at) {
+            self.at += 1;
+            if span.part == self.part {
+                return Some(self.list.cut(span.sent));
+            }
+        }
+        None
+    }
+}
+
 /// The part of a key that nobody has been asked for.
 pub(crate) const NO_PART: u16 = u16::MAX;
 
@@ -57,23 +80,43 @@ impl KeyList {
         self.spans.push(Span { asked, sent, pool: pool as u16, part: NO_PART });
     }
 
+    /// Appends a key that servers see as the client wrote it, and that this part looks for.
+    pub(crate) fn push_for(&mut self, key: &[u8], pool: usize, part: u16) {
+        self.push(key, pool, 0, b"");
+        if let Some(span) = self.spans.last_mut() {
+            span.part = part;
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
     }
 
     pub(crate) fn get(&self, place: usize) -> Key<'_> {
-        let span = self.spans[place];
-        let cut = |(from, to): (u32, u32)| &self.bytes[from as usize..to as usize];
-        Key { asked: cut(span.asked), sent: cut(span.sent), pool: usize::from(span.pool), part: span.part }
+        self.of_span(&self.spans[place])
+    }
+
+    fn of_span(&self, span: &Span) -> Key<'_> {
+        let (pool, part) = (usize::from(span.pool), span.part);
+        Key { asked: self.cut(span.asked), sent: self.cut(span.sent), pool, part }
+    }
+
+    fn cut(&self, (from, to): (u32, u32)) -> &[u8] {
+        &self.bytes[from as usize..to as usize]
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Key<'_>> {
-        (0..self.spans.len()).map(|place| self.get(place))
+        self.spans.iter().map(|span| self.of_span(span))
+    }
+
+    /// How many keys a part has.
+    pub(crate) fn count_of(&self, part: u16) -> usize {
+        self.spans.iter().filter(|span| span.part == part).count()
     }
 
     /// The keys of one part, as its server sees them.
-    pub(crate) fn of(&self, part: u16) -> impl Iterator<Item = &[u8]> {
-        self.iter().filter(move |key| key.part == part).map(|key| key.sent)
+    pub(crate) fn of(&self, part: u16) -> Spoken<'_> {
+        Spoken { list: self, at: 0, part }
     }
 
     pub(crate) fn assign(&mut self, place: usize, part: u16) {
@@ -99,5 +142,6 @@ mod tests {
         keys.assign(1, 0);
         keys.assign(2, 0);
         assert_eq!(keys.of(0).collect::<Vec<_>>(), [&b"2"[..], b"u/3"]);
+        assert_eq!((keys.count_of(0), keys.count_of(NO_PART)), (2, 1));
     }
 }

@@ -91,6 +91,11 @@ impl Merge {
         self.push(0, class, bytes);
     }
 
+    /// How many bytes of answers it keeps.
+    pub(crate) fn kept(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.end - piece.start).sum()
+    }
+
     /// Whether the one answer that is still to come is all there is to say.
     pub(crate) fn is_plain(&self) -> bool {
         self.how == How::One && self.pieces.is_empty()

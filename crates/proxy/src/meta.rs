@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `mg` | one holder, by the pool's policy. If it says that the client has won (`W`), the first holder is asked instead, and its answer counts: there is one winner |
 //! | `mg` that asks for or compares what each server has of its own (`c C h l`), or has a flag we do not know; `me` | the first holder |
-//! | `mg` that changes something (`N R T E`) | the first holder; the others are told the same without having to answer more than that it is done |
+//! | `mg` that changes something (`N R T E`), and has no flag that some server would refuse | the first holder; the others are told the same without having to answer more than that it is done |
 //! | `ms md ma` | all holders, the worst answer speaks, the first one's among equals |
 //! | `ms md ma` that compare (`C`) or want to know (`c`) a unique | the first holder decides; if it has done it, the others are told to, without the condition |
 //!
@@ -45,10 +45,22 @@ pub(crate) enum Role {
     Follows,
 }
 
+/// What every server takes a change by `mg` for: the others are told less of it, and would do what the first one refuses.
+fn is_sound(meta: &Meta<'_>) -> bool {
+    /// As many flags as every memcached takes.
+    const MOST: usize = 17;
+    let letters = || meta.flags.iter().map(|(letter, _)| letter);
+    letters().count() <= MOST
+        && letters().enumerate().all(|(place, letter)| !letters().take(place).any(|before| before == letter))
+        // That an opaque token is too long is found when all has been done.
+        && letters().all(|letter| b"bcEfhklNOqRsTtuv".contains(&letter))
+}
+
 /// The rule for a request.
 pub(crate) fn rule(meta: &Meta<'_>) -> Rule {
     match meta.command {
-        MetaCommand::Get if meta.has_any(b"NRTE") => Rule::FirstAndTold,
+        MetaCommand::Get if meta.has_any(b"NRTE") && is_sound(meta) => Rule::FirstAndTold,
+        MetaCommand::Get if meta.has_any(b"NRTE") => Rule::First,
         MetaCommand::Get if meta.flags.iter().all(|(letter, _)| b"vkOqfstbuPL".contains(&letter)) => {
             Rule::Anybody
         }
@@ -186,9 +198,13 @@ mod tests {
             ("mg k v c\r\n", Rule::First),
             ("mg k h\r\n", Rule::First),
             ("mg k v C7\r\n", Rule::First),
-            ("mg k !\r\n", Rule::First),
+            ("mg k z\r\n", Rule::First),
             ("mg k v N30\r\n", Rule::FirstAndTold),
             ("mg k v T30 c\r\n", Rule::FirstAndTold),
+            // What the first one refuses must not be done by the others.
+            ("mg k T30 z\r\n", Rule::First),
+            ("mg k v T30 v\r\n", Rule::First),
+            ("mg k N30 P\r\n", Rule::First),
             ("me k\r\n", Rule::First),
             ("ms k 1\r\nx\r\n", Rule::Everyone),
             ("ms k 1 ME c\r\nx\r\n", Rule::FirstDecides),

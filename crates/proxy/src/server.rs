@@ -60,6 +60,8 @@ pub(crate) struct Server {
     pub(crate) dirty: bool,
     /// The server's own words for its version, once it has told.
     pub(crate) version: Option<String>,
+    /// Whether it takes meta commands, as far as its version tells: memcached does from 1.6 on.
+    pub(crate) knows_meta: bool,
     /// How often a connection was lost or could not be made.
     pub(crate) losses: u64,
     /// Why, the last time.
@@ -101,6 +103,7 @@ impl Server {
             stamped: 0,
             dirty: false,
             version: None,
+            knows_meta: true,
             losses: 0,
             last_loss: None,
             answered_since_up: 0,
@@ -132,6 +135,17 @@ impl Server {
         }
         self.expect(NOBODY, 0, false, Expect::Version);
         self.out.tail().extend_from_slice(b"version\r\n");
+    }
+
+    /// It has told its version.
+    pub(crate) fn told(&mut self, version: &str) {
+        let mut numbers = version.split(['.', '-', ' ']).map_while(|part| part.parse::<u32>().ok());
+        // What does not number its versions may know them.
+        self.knows_meta = match (numbers.next(), numbers.next()) {
+            (Some(major), Some(minor)) => (major, minor) >= (1, 6),
+            _ => true,
+        };
+        self.version = Some(version.to_owned());
     }
 
     /// `count` bytes have left in a write begun at `before`.
@@ -189,6 +203,22 @@ mod tests {
         server.written(6, Stamp(9));
         let sent: Vec<_> = std::iter::from_fn(|| server.pop()).map(|pending| pending.sent).collect();
         assert_eq!(sent, [Some(Stamp(5)), Some(Stamp(5)), None]);
+    }
+
+    #[test]
+    fn a_version_tells_whether_meta_commands_are_known() {
+        for (version, knows) in [
+            ("1.6.18", true),
+            ("1.5.22", false),
+            ("1.4.15-9", false),
+            ("0.1.0 (krarup)", false),
+            ("2.0", true),
+            ("mine", true),
+        ] {
+            let mut server = Server::new("a:1".into());
+            server.told(version);
+            assert_eq!((server.knows_meta, server.version.as_deref()), (knows, Some(version)));
+        }
     }
 
     #[test]

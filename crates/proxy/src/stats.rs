@@ -6,6 +6,7 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::core::Core;
 use crate::dispatch::Workers;
+use crate::edge::Dangerous;
 use crate::server::Health;
 
 /// The answer to `stats argument`.
@@ -17,6 +18,9 @@ pub(crate) fn answer(core: &Core, argument: &[u8], now: Stamp) -> (Class, Vec<u8
         b"pools" => pools(core, &mut out),
         b"routes" => routes(core, &mut out),
         b"slow" => slow(core, &mut out),
+        b"settings" => settings(core, &mut out),
+        // What a proxy has none of; who collects statistics asks for it all the same.
+        b"items" | b"slabs" | b"sizes" | b"conns" => {}
         _ => return (Class::Error, krarup_memcache::request::ERROR.to_vec()),
     }
     out.extend_from_slice(b"END\r\n");
@@ -82,6 +86,32 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     stat("held_back", &events.held_back);
     stat("ejections", &events.ejections);
     stat("disordered_stamps", &recorder.disordered());
+}
+
+/// What holds now, under memcached's names where it has them.
+fn settings(core: &Core, out: &mut Vec<u8>) {
+    let mut stat = |name: &str, value: &dyn ToString| write::stat(out, name, &value.to_string());
+    let settings = core.settings();
+    let micros = |length: Nanos| length.0 / 1_000;
+    stat("item_size_max", &settings.limits.value);
+    stat("num_threads", &core.loops());
+    stat("flush_enabled", &if settings.refused.contains(&Dangerous::FlushAll) { "no" } else { "yes" });
+    match settings.workers {
+        Workers::Unlimited => stat("workers", &"unlimited"),
+        Workers::Limited(workers) => stat("workers", &workers),
+    }
+    stat("queue", &settings.queue);
+    stat("pipeline", &settings.pipeline);
+    stat("reply_buffer", &settings.reply_buffer);
+    stat("timeout_us", &micros(settings.timeout));
+    stat("reconnect_after_us", &micros(settings.reconnect_after));
+    stat("reconnect_at_most_us", &micros(settings.reconnect_at_most));
+    stat("eject_after", &settings.eject_after.map_or("never".to_owned(), |failures| failures.to_string()));
+    stat("eject_for_us", &micros(settings.eject_for));
+    stat("return_over_us", &micros(settings.return_over));
+    stat("slow_requests", &settings.slow_requests);
+    stat("server_connections", &settings.server_connections);
+    stat("dedicated", &if settings.dedicated { "yes" } else { "no" });
 }
 
 fn servers(core: &Core, out: &mut Vec<u8>) {
@@ -196,4 +226,41 @@ pub fn of_servers(core: &Core) -> Vec<ServerStatistics> {
         }
     };
     core.servers().iter().enumerate().map(statistics).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_record::{Recorder, Settings as RecordSettings};
+
+    use super::*;
+    use crate::config::Config;
+
+    fn asked(config: &str, argument: &str) -> (Class, String) {
+        let config = Config::parse(config, "f.toml").unwrap();
+        let recorder = Recorder::new(RecordSettings::default()).unwrap();
+        let core = Core::new(config.settings(), config.topology().unwrap(), recorder, Stamp(0));
+        let (class, bytes) = answer(&core, argument.as_bytes(), Stamp(0));
+        (class, String::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    fn settings_are_those_of_the_configuration() {
+        let (class, text) =
+            asked("servers = [\"a:1\"]\nworkers = 7\ntimeout = \"2ms\"\nmax_value = 5000", "settings");
+        assert_eq!(class, Class::Stats);
+        for line in
+            ["workers 7", "timeout_us 2000", "item_size_max 5000", "flush_enabled no", "eject_after never"]
+        {
+            assert!(text.contains(&format!("STAT {line}\r\n")), "{line}: {text}");
+        }
+        assert!(text.ends_with("END\r\n"));
+    }
+
+    #[test]
+    fn what_a_proxy_has_none_of_is_empty_and_what_nobody_knows_is_an_error() {
+        for argument in ["items", "slabs", "sizes", "conns"] {
+            assert_eq!(asked("servers = [\"a:1\"]", argument), (Class::Stats, "END\r\n".to_owned()));
+        }
+        assert_eq!(asked("servers = [\"a:1\"]", "weather").0, Class::Error);
+    }
 }

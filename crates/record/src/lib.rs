@@ -21,11 +21,13 @@
 //! | [`holds`] | the curve T(n): how long a worker is held while n are busy |
 //! | [`recorder`] | all of it behind one call per request |
 //! | [`schema`] | every column of every file, defined once |
+//! | [`exposition`] | numbers as Prometheus reads them |
 //! | [`file`](mod@file) | the files: each has a writer and a reader that give back the same |
 
 #![forbid(unsafe_code)]
 
 mod counts;
+pub mod exposition;
 pub mod file;
 pub mod histogram;
 pub mod holds;

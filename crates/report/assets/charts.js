@@ -59,13 +59,19 @@ function xRange(panel) {
   if (panel.x.names) return [-0.55, panel.xs.length - 0.45];
   if (panel.bucket) return [first, last + panel.bucket];
   if (panel.x.log) return [first / 1.12, last * 1.12];
-  if (panel.mark === "points") return [0, (panel.diagonal ? Math.max(last, topOf(panel)) : last) * 1.05];
+  if (panel.mark === "points") return [Math.min(0, first * 1.05), Math.max(0, (panel.diagonal ? Math.max(last, topOf(panel)) : last) * 1.05)];
   if (panel.x.levels || panel.series.some((series) => series.mark)) return [0, last * 1.03];
   return first === last ? [first - 0.5, last + 0.5] : [first, last];
 }
 
 function topOf(panel) {
   return Math.max(...panel.series.flatMap((s) => [...s.values, ...(s.high ?? [])].map((v) => v ?? 0)), 0);
+}
+
+// Everything starts from zero but points that lie below it: residuals.
+function bottomOf(panel) {
+  if (panel.mark !== "points") return 0;
+  return Math.min(...panel.series.flatMap((s) => [...s.values, ...(s.low ?? [])].map((v) => v ?? 0)), 0) * 1.06;
 }
 
 function axes(panel) {
@@ -215,7 +221,7 @@ function build(figure, chart, panel, holder) {
     },
     scales: {
       x: { time: false, distr: panel.x.log ? 3 : 1, log: 2, range: (u, min, max) => panel.zoom ?? xRange(panel) },
-      y: { range: (u) => [0, (highest(u, panel, ...u.series[0].idxs) || 1) * 1.06] },
+      y: { range: (u) => [bottomOf(panel), (highest(u, panel, ...u.series[0].idxs) || -bottomOf(panel) || 1) * 1.06] },
     },
     axes: axes(panel),
     series: [{}, ...panel.series.map((series) => ({

@@ -116,6 +116,14 @@ pub struct Table {
     pub rows: Vec<Vec<Value>>,
 }
 
+impl Table {
+    /// A table that needs no heading, as for a terminal: columns by their heading and unit.
+    pub fn untitled(name: &str, columns: &[(&str, Unit)], rows: Vec<Vec<Value>>) -> Self {
+        let columns = columns.iter().map(|&(heading, unit)| Column::new(heading, unit)).collect();
+        Self { name: name.to_owned(), title: String::new(), caption: String::new(), columns, rows }
+    }
+}
+
 /// A column's heading and what stands in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {

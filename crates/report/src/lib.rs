@@ -7,16 +7,21 @@
 #![forbid(unsafe_code)]
 
 mod chart;
+pub mod comparison;
 pub mod csv;
 pub mod definitions;
 pub mod document;
 pub mod figures;
 pub mod html;
+mod inside_figures;
+pub mod latex;
 pub mod markdown;
 mod page;
 pub mod quantity;
+mod study_figures;
 pub mod sweep;
 mod sweep_figures;
+mod sweep_model;
 mod sweep_notes;
 pub mod text;
 

@@ -2,12 +2,16 @@
 
 use krarup_analysis::results::{Cell, ProcessLoad, Quantity, Results};
 use krarup_analysis::saturation::{Part, Verdict, parts};
+use krarup_analysis::trial::Link;
 use krarup_units::text;
 
 use crate::definitions;
 use crate::document::{Block, Column, Document, Fact, Finding, Measured, Section, Table, Value};
+use crate::inside_figures::{inside, percentiles_by_factor};
 use crate::quantity::Unit;
+use crate::study_figures;
 use crate::sweep_figures as figures;
+use crate::sweep_model;
 use crate::sweep_notes::{Place, notes};
 
 /// The whole report. `footer` names the program and its version.
@@ -20,19 +24,43 @@ pub fn document(results: &Results, footer: &str) -> Document {
             Block::Figure(figures::percentiles(results)),
         ],
     }];
+    if let Some(first) = sections.first_mut() {
+        first.blocks.extend(percentiles_by_factor(results).into_iter().map(Block::Figure));
+        first.blocks.extend(study_figures::configurations(results).map(Block::Table));
+    }
     sections.extend(section(
         "Where the time goes",
-        [figures::breakdown(results).map(Block::Figure), breakdown_table(results).map(Block::Table)],
+        [
+            figures::breakdown(results).map(Block::Figure),
+            inside(results).map(Block::Figure),
+            breakdown_table(results).map(Block::Table),
+        ],
     ));
     sections.extend(section(
         "How the response times are distributed",
-        [figures::histogram(results).map(Block::Figure)],
+        [
+            figures::histogram(results).map(Block::Figure),
+            study_figures::law_quantiles(results).map(Block::Figure),
+            study_figures::laws(results).map(Block::Table),
+        ],
     ));
+    let studies = study_figures::studies(results);
+    if !studies.is_empty() {
+        sections.push(Section { title: "Which factors matter".into(), blocks: studies });
+    }
     sections.extend(section("One run, second by second", [figures::run(results).map(Block::Figure)]));
     sections.extend(section(
         "Who works",
-        [load_table(results).map(Block::Table), server_table(results).map(Block::Table)],
+        [
+            load_table(results).map(Block::Table),
+            link_table(results).map(Block::Table),
+            server_table(results).map(Block::Table),
+            study_figures::machine(results).map(Block::Table),
+        ],
     ));
+    sections.extend(sweep_model::predictions(results));
+    sections
+        .extend(section("Whether the machine stayed the same", [anchor_table(results).map(Block::Table)]));
     sections.push(measurement(results));
     Document {
         title: results.title.clone(),
@@ -41,12 +69,18 @@ pub fn document(results: &Results, footer: &str) -> Document {
             .verdicts
             .iter()
             .map(|verdict| Finding { about: verdict.at.workload.clone(), text: verdict.to_string() })
+            .chain(model_findings(results))
             .collect(),
         facts: facts(results),
         notes: notes(results, Place::Whole),
         sections,
         footer: footer.to_owned(),
     }
+}
+
+/// A sentence for each model that was asked for: how far it was off where it had not looked.
+pub fn model_findings(results: &Results) -> Vec<Finding> {
+    sweep_model::findings(results)
 }
 
 /// A section of the blocks there are; none where there is none.
@@ -225,6 +259,36 @@ fn load_table(results: &Results) -> Option<Table> {
     })
 }
 
+/// Utilization of each host's link at each workload's limit.
+fn link_table(results: &Results) -> Option<Table> {
+    let mut links: Vec<&Link> = Vec::new();
+    for link in at_limits(results).flat_map(|(_, cell)| &cell.links) {
+        if !links.iter().any(|known| known.name == link.name) {
+            links.push(link);
+        }
+    }
+    let mut columns = vec![Column::new("cell", Unit::Text)];
+    columns.extend(links.iter().map(|link| {
+        Column::new(format!("{} ({} Mbit/s)", link.name, text::count(link.bandwidth / 1e6)), Unit::Share)
+    }));
+    let rows = at_limits(results).map(|(verdict, cell)| {
+        let mut row = vec![Value::from(load_of(verdict).as_str())];
+        row.extend(links.iter().map(|link| {
+            Value::from(cell.links.iter().find(|other| other.name == link.name).map(Link::utilization))
+        }));
+        row
+    });
+    (!links.is_empty()).then(|| Table {
+        name: "links".into(),
+        title: "How full the links are".into(),
+        caption: "What each host sends, headers included, as a share of what its link carries, at the same cells. c: clients, m: middlewares, \
+                  s: servers."
+            .into(),
+        columns,
+        rows: rows.collect(),
+    })
+}
+
 /// `load 2, proxy 1, …`: how many processors each process can use.
 fn can_use(results: &Results) -> String {
     let mut words: Vec<String> = Vec::new();
@@ -262,6 +326,45 @@ fn server_table(results: &Results) -> Option<Table> {
                   it goes to."
             .into(),
         columns,
+        rows: rows.collect(),
+    })
+}
+
+/// The runs of the anchor, by time.
+fn anchor_table(results: &Results) -> Option<Table> {
+    let anchor = results.anchor.as_ref()?;
+    let begin = anchor.runs.first()?.started_unix;
+    let rows = anchor.runs.iter().map(|run| {
+        vec![
+            (run.started_unix - begin).into(),
+            f64::from(run.block + 1).into(),
+            run.throughput.into(),
+            run.response.into(),
+            if anchor.left_out.contains(&run.block) { "not pooled" } else { "" }.into(),
+        ]
+    });
+    let drift = anchor.drift.as_ref().map_or(String::new(), |drift| {
+        let half = drift.interval.map_or(f64::NAN, |interval| interval.half_width());
+        format!(
+            " From the first run to the last its throughput changed by {} ± {}.",
+            Unit::Share.show(drift.value),
+            Unit::Share.show(half)
+        )
+    });
+    Some(Table {
+        name: "anchor".into(),
+        title: format!("One cell again and again: {}", anchor.about),
+        caption: format!(
+            "Repetitions whose anchor differs by more than {} from most others are in no figure.{drift}",
+            Unit::Share.show(anchor.within)
+        ),
+        columns: vec![
+            Column::new("after", Unit::Seconds),
+            Column::new("repetition", Unit::Count),
+            Column::new("throughput", Unit::PerSecond),
+            Column::new("response time", Unit::Seconds),
+            Column::new("remark", Unit::Text),
+        ],
         rows: rows.collect(),
     })
 }

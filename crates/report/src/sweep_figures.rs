@@ -69,12 +69,12 @@ fn against_clients(results: &Results, y: Vec<Axis>, of: fn(&Cell) -> Vec<Quantit
             })
             .collect(),
     });
-    let x = if is_log(results) {
-        Axis::log("clients", Unit::Count)
-    } else {
-        Axis::linear("clients", Unit::Count)
-    };
-    Lines { x, y, series: series.collect() }
+    Lines { x: x_axis(results), y, series: series.collect() }
+}
+
+/// The axis of the clients.
+pub(crate) fn x_axis(results: &Results) -> Axis {
+    if is_log(results) { Axis::log("clients", Unit::Count) } else { Axis::linear("clients", Unit::Count) }
 }
 
 /// Equal ratios where the largest population is eight times the smallest or more.
@@ -84,16 +84,16 @@ fn is_log(results: &Results) -> bool {
     least > 0 && most >= 8 * least
 }
 
-fn scale_word(results: &Results) -> &'static str {
+pub(crate) fn scale_word(results: &Results) -> &'static str {
     if is_log(results) { "logarithmic" } else { "linear" }
 }
 
-fn workloads(results: &Results) -> Vec<&str> {
+pub(crate) fn workloads(results: &Results) -> Vec<&str> {
     results.verdicts.iter().map(|verdict| verdict.at.workload.as_str()).collect()
 }
 
 /// What the bars at the points are.
-fn intervals(results: &Results) -> String {
+pub(crate) fn intervals(results: &Results) -> String {
     let of_windows = results.cells.iter().any(|cell| cell.throughput.basis == Basis::Windows);
     let of_runs =
         results.cells.iter().any(|cell| cell.throughput.basis == Basis::Repetitions && cell.throughput.n > 1);

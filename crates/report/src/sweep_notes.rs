@@ -24,16 +24,23 @@ pub(crate) enum Place {
 
 fn place(warning: &Warning) -> Place {
     match warning {
-        Warning::Errors { .. } | Warning::MachineFull { .. } | Warning::OneRepetition => Place::Whole,
+        Warning::Errors { .. }
+        | Warning::MachineFull { .. }
+        | Warning::Disturbed { .. }
+        | Warning::OneRepetition
+        | Warning::NotPooled { .. }
+        | Warning::AnchorScatters { .. }
+        | Warning::Drift { .. } => Place::Whole,
         Warning::InteractiveLaw { .. } | Warning::GeneratorBusy { .. } | Warning::Misses { .. } => {
             Place::Throughput
         }
         Warning::CountsDiffer { .. }
         | Warning::PartBeyondWhole { .. }
         | Warning::QueueLength { .. }
+        | Warning::WorkersBeyond { .. }
         | Warning::UnevenServers { .. } => Place::Breakdown,
-        Warning::DifferentBuckets => Place::Histogram,
-        Warning::Unsteady { .. } => Place::Run,
+        Warning::DifferentBuckets | Warning::PacketsLost { .. } => Place::Histogram,
+        Warning::Unsteady { .. } | Warning::WarmUpLeft { .. } | Warning::Drifts { .. } => Place::Run,
     }
 }
 

@@ -181,6 +181,7 @@ fn any_trial() -> impl Strategy<Value = Trial> {
             misses: errors,
             response,
             histogram,
+            quantiles: Vec::new(),
             windows: (0..completed % 4)
                 .map(|k| ClientWindow { start: k as f64, length: 1.0, completed: k, response: None })
                 .collect(),
@@ -214,6 +215,9 @@ fn any_trial() -> impl Strategy<Value = Trial> {
             middleware,
             servers: Vec::new(),
             cpu,
+            links: Vec::new(),
+            factors: Vec::new(),
+            machine: None,
         },
     )
 }

@@ -1,6 +1,6 @@
 //! Quantities as people read and write them: three digits and a unit.
 
-use crate::Seconds;
+use crate::{Nanos, Seconds};
 
 /// A positive number with three significant digits: `1.50`, `23.4`, `512`.
 pub fn three_digits(value: f64) -> String {
@@ -117,6 +117,69 @@ pub fn timestamp(unix_seconds: u64) -> String {
     )
 }
 
+/// Reads an instant, as nanoseconds since 1970 (UTC): a whole number of those, or date and time as RFC 3339 writes them,
+/// `2026-11-22T07:30:00.5Z` or `2026-11-22 08:30:00+01:00`. What is finer than a nanosecond is cut off.
+///
+/// # Errors
+/// Names the text and both ways to write an instant.
+pub fn parse_instant(text: &str) -> Result<Nanos, String> {
+    let text = text.trim();
+    let read = if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().ok().map(Nanos)
+    } else {
+        date_and_time(text)
+    };
+    read.ok_or_else(|| {
+        format!("`{text}` is no instant; write nanoseconds since 1970, or 2026-11-22T07:30:00Z (RFC 3339)")
+    })
+}
+
+fn date_and_time(text: &str) -> Option<Nanos> {
+    let number = |from: usize, to: usize, least: u64, most: u64| {
+        let digits = text.get(from..to).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+        digits.parse::<u64>().ok().filter(|number| (least..=most).contains(number))
+    };
+    let sign = |place: usize, signs: &str| text.get(place..=place).filter(|sign| signs.contains(sign));
+    let (year, month, day) = (number(0, 4, 1970, 9_999)?, number(5, 7, 1, 12)?, number(8, 10, 1, 31)?);
+    let (hour, minute) = (number(11, 13, 0, 23)?, number(14, 16, 0, 59)?);
+    let second = number(17, 19, 0, 60)?; // a leap second is the first of the next minute
+    for (place, signs) in [(4, "-"), (7, "-"), (10, "Tt "), (13, ":"), (16, ":")] {
+        sign(place, signs)?;
+    }
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let most = match month {
+        2 => 28 + u64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    if day > most {
+        return None;
+    }
+    let mut end = 19;
+    let mut nanos = 0;
+    if sign(end, ".").is_some() {
+        let digits = text[end + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        let kept = text.get(end + 1..end + 1 + digits.min(9)).filter(|kept| !kept.is_empty())?;
+        nanos = kept.parse::<u64>().ok()? * 10_u64.pow(9 - kept.len() as u32);
+        end += 1 + digits;
+    }
+    let east = match (text.get(end..)?, sign(end, "+-")) {
+        ("Z" | "z", _) => 0,
+        (zone, Some(sign)) if zone.len() == 6 && zone.get(3..4) == Some(":") => {
+            let minutes = number(end + 1, end + 3, 0, 23)? * 60 + number(end + 4, end + 6, 0, 59)?;
+            minutes as i64 * if sign == "+" { 60 } else { -60 }
+        }
+        _ => return None,
+    };
+    // As in `timestamp`: years begin in March.
+    let (shifted, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = shifted * 365 + shifted / 4 - shifted / 100 + shifted / 400 + (153 * month + 2) / 5 + day
+        - 1
+        - 719_468;
+    let seconds = (days * 86_400 + hour * 3_600 + minute * 60 + second).checked_add_signed(-east)?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanos).map(Nanos)
+}
+
 fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
@@ -168,6 +231,35 @@ mod tests {
     }
 
     #[test]
+    fn an_instant_is_nanoseconds_or_date_and_time() {
+        let second = 1_000_000_000;
+        for (text, nanos) in [
+            ("1795332600000000001", 1_795_332_600_000_000_001),
+            ("2026-11-22T07:30:00Z", 1_795_332_600 * second),
+            ("2026-11-22 08:30:00.000000001+01:00", 1_795_332_600 * second + 1),
+            ("2026-11-22t02:00:00.5-05:30", 1_795_332_600 * second + second / 2),
+            ("2000-02-29T00:00:00.12345678987z", 951_782_400 * second + 123_456_789),
+        ] {
+            assert_eq!(parse_instant(text), Ok(Nanos(nanos)), "{text}");
+        }
+        for wrong in [
+            "",
+            "now",
+            "-5",
+            "2026-11-22",
+            "2026-11-22T07:30:00",
+            "2026-11-31T07:30:00Z",
+            "2100-02-29T00:00:00Z",
+            "2026-11-22T24:00:00Z",
+            "2026-11-22T07:30:00.Z",
+            "1970-01-01T00:30:00+01:00",
+            "99999999999999999999",
+        ] {
+            assert!(parse_instant(wrong).unwrap_err().contains("RFC 3339"), "{wrong}");
+        }
+    }
+
+    #[test]
     fn what_is_no_length_is_named() {
         assert!(parse_duration("soon").unwrap_err().contains("`soon`"));
         assert!(parse_duration("-1s").is_err());
@@ -180,6 +272,14 @@ mod tests {
         fn no_text_makes_the_readers_panic(text in ".*") {
             let _ = parse_duration(&text);
             let _ = parse_size(&text);
+            let _ = parse_instant(&text);
+            let _ = parse_instant(&format!("2026-11-22T07:30:00{text}"));
+        }
+
+        #[test]
+        fn a_printed_timestamp_reads_back(seconds in 0_u64..18_446_744_073) {
+            let text = timestamp(seconds).replace(" UTC", "Z");
+            prop_assert_eq!(parse_instant(&text), Ok(Nanos(seconds * 1_000_000_000)));
         }
 
         #[test]

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::queues;
 
-fn broker(durable: bool) -> Broker {
+pub(super) fn broker(durable: bool) -> Broker {
     let queues = queues::Settings {
         memory: 1 << 20,
         durable,
@@ -19,22 +19,22 @@ fn broker(durable: bool) -> Broker {
     Broker::new(settings, Queues::new(queues), recorder)
 }
 
-const NOW: Stamp = Stamp(1_000);
+pub(super) const NOW: Stamp = Stamp(1_000);
 
 /// Says it and hears what comes at once.
-fn say(broker: &mut Broker, id: ClientId, text: &str) -> String {
+pub(super) fn say(broker: &mut Broker, id: ClientId, text: &str) -> String {
     let used = broker.client_bytes(id, text.as_bytes(), NOW, NOW);
     assert_eq!(used, text.len());
     hear(broker, id)
 }
 
-fn hear(broker: &mut Broker, id: ClientId) -> String {
+pub(super) fn hear(broker: &mut Broker, id: ClientId) -> String {
     let heard = String::from_utf8(broker.client_output(id).to_vec()).unwrap();
     broker.client_written(id, heard.len(), NOW);
     heard
 }
 
-fn commit(broker: &mut Broker) {
+pub(super) fn commit(broker: &mut Broker) {
     let (number, _) = broker.take_batch(NOW).unwrap();
     broker.committed(number, NOW, NOW);
 }
@@ -207,6 +207,46 @@ fn a_batch_of_messages_is_taken_and_deleted_in_one_request() {
     assert_eq!(say(&mut broker, id, "delete-batch 1 2 3\r\n"), "DELETED 2\r\n");
 }
 
+#[test]
+fn a_batch_of_messages_is_put_in_one_request_and_each_is_answered() {
+    let mut broker = broker(true);
+    let id = broker.client_opened();
+    assert_eq!(say(&mut broker, id, "put-batch 3 0 60 1 0 3\r\na\r\n\r\nb\r\n\r\n"), "");
+    let (number, batch) = broker.take_batch(NOW).unwrap();
+    assert_eq!(batch.messages.len(), 3);
+    broker.committed(number, NOW, NOW);
+    let expected = "INSERTED_BATCH 3\r\nINSERTED 1\r\nINSERTED 2\r\nINSERTED 3\r\n";
+    assert_eq!(hear(&mut broker, id), expected);
+    assert_eq!(say(&mut broker, id, "ping\r\npeek 3\r\n"), "PONG\r\nFOUND 3 3\r\nb\r\n\r\n");
+    assert_eq!(broker.batches().sizes().sum, 3);
+}
+
+#[test]
+fn a_batch_that_is_not_well_formed_goes_by_as_a_whole() {
+    let mut broker = broker(false);
+    let id = broker.client_opened();
+    for (said, expected) in [
+        ("put-batch 3 0 60 1 1\r\na\r\nbcd", "EXPECTED_CRLF\r\n"),
+        ("put-batch 3 0 60\r\n", "BAD_FORMAT\r\n"),
+        ("put-batch 3 0 60 1 x\r\n", "BAD_FORMAT\r\n"),
+    ] {
+        assert_eq!(say(&mut broker, id, said), expected, "after {said:?}");
+    }
+    let large = format!("put-batch 3 0 60 1 1001\r\na\r\n{}\r\nping\r\n", "x".repeat(1_001));
+    assert_eq!(say(&mut broker, id, &large), "JOB_TOO_BIG\r\nPONG\r\n");
+    // There is room for some of them.
+    let body = "y".repeat(900);
+    let many = format!("put-batch 3 0 60{}\r\n{}", " 900".repeat(150), format!("{body}\r\n").repeat(150));
+    assert_eq!(broker.queues().totals().jobs, 0);
+    for _ in 0..6 {
+        say(&mut broker, id, &many);
+    }
+    let heard = say(&mut broker, id, &many);
+    assert!(heard.starts_with("INSERTED_BATCH 150\r\n") && heard.ends_with("OUT_OF_MEMORY\r\n"), "{heard}");
+    assert_eq!(heard.lines().count(), 151);
+    assert_eq!(say(&mut broker, id, "ping\r\n"), "PONG\r\n");
+}
+
 proptest! {
     /// Where the network cuts the bytes must not matter to what is answered.
     #[test]
@@ -214,6 +254,8 @@ proptest! {
         lines in proptest::collection::vec(prop_oneof![
             Just("put 0 0 1 5\r\nhello\r\n".to_owned()),
             Just("put 0 0 1 2\r\nhello\r\n".to_owned()),
+            Just("put-batch 0 0 1 2 0 3\r\nhe\r\n\r\nllo\r\n".to_owned()),
+            Just("put-batch 0 0 1 2 2\r\nhe\r\nllo\r\n".to_owned()),
             Just(format!("put 0 0 1 1001\r\n{}\r\n", "y".repeat(1_001))),
             Just(format!("{}\r\n", "z".repeat(900))),
             Just("reserve-with-timeout 0\r\n".to_owned()),

@@ -62,9 +62,7 @@ pub enum Answer {
 impl Queues {
     /// Somebody wants messages. None: he waits, and will find his answer among [`Self::take_answers`].
     pub fn reserve(&mut self, client: ClientId, wish: Reserve, now: Stamp) -> Option<Answer> {
-        let known = self.client_mut(client);
-        let worker = std::mem::replace(&mut known.worker, true);
-        self.totals.workers += u64::from(!worker);
+        self.is_worker(client);
         let mut taken = Vec::new();
         if self.deadline_is_soon(client, now) && self.best_of(client, true).is_none() {
             return Some(Answer::DeadlineSoon);
@@ -91,9 +89,7 @@ impl Queues {
         if matches!(job.state, State::Reserved { .. } | State::Pending) || !self.may_have(client, id) {
             return None;
         }
-        let known = self.client_mut(client);
-        let worker = std::mem::replace(&mut known.worker, true);
-        self.totals.workers += u64::from(!worker);
+        self.is_worker(client);
         Some(self.take(client, id, How::Lease, now))
     }
 

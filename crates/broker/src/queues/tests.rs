@@ -67,6 +67,17 @@ fn the_most_urgent_is_taken_first_and_among_equals_the_oldest() {
 }
 
 #[test]
+fn a_tube_that_only_its_messages_hold_can_be_deleted() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    let put = Put { tube: Some("q"), ..message(b"x") };
+    queues.put(client, &put, at(0)).unwrap();
+    assert!(queues.delete_tube("q").is_some());
+    assert!(queues.delete_tube("q").is_none());
+    assert_eq!((queues.tube_count(), queues.memory_used()), (1, 0));
+}
+
+#[test]
 fn who_waits_longest_is_served_first() {
     let mut queues = queues(false);
     let [a, b, c] = [(); 3].map(|()| queues.open());

@@ -46,7 +46,10 @@ fn numbers_may_have_any_number_of_blanks_before_them_but_nothing_behind_the_last
 
 #[test]
 fn some_verbs_are_read_as_loosely_as_beanstalkd_reads_them() {
-    assert_eq!(request("reserve-with-timeout 5 what\r\n"), Request::Reserve { timeout: Some(5) });
+    assert_eq!(
+        request("reserve-with-timeout 5 what\r\n"),
+        Request::Reserve { timeout: Some(Nanos::from_secs(5)) }
+    );
     assert_eq!(request("quitting\r\n"), Request::Quit);
     assert_eq!(request("kick 3 men\r\n"), Request::Kick(3));
     for bad in ["reserved\r\n", "statsx\r\n", "list-tubes-\r\n", "reserve-with-timeout 2147483648\r\n"] {
@@ -89,8 +92,8 @@ fn a_line_is_too_long_at_225_bytes_unless_its_verb_has_several_names() {
 fn the_extra_verbs_are_read() {
     assert_eq!(request("login anna\r\n"), Request::Login { client: "anna", secret: None });
     assert_eq!(request("limit-tube a 3 b\r\n"), Request::LimitTube { tube: "a", most: 3, dead: Some("b") });
-    assert_eq!(request("reserve-batch 10 0\r\n"), Request::ReserveBatch { most: 10, timeout: 0 });
-    assert_eq!(request("pop\r\n"), Request::Pop { timeout: 0 });
+    assert_eq!(request("reserve-batch 10 0\r\n"), Request::ReserveBatch { most: 10, timeout: Nanos::ZERO });
+    assert_eq!(request("pop\r\n"), Request::Pop { timeout: Nanos::ZERO });
     let Request::Put(put) = request("send q - 1\r\nx\r\n") else { panic!("no put") };
     assert!(put.strict && put.receiver.is_none());
     let Request::DeleteBatch(ids) = request("delete-batch 3 5  8\r\n") else { panic!("no ids") };

@@ -17,9 +17,30 @@ pub(super) struct Cluster {
     folder: PathBuf,
     data: PathBuf,
     as_other: bool,
+    /// The directory goes with the cluster.
+    temporary: bool,
 }
 
 impl Cluster {
+    /// A cluster in a directory of its own, which is gone with it.
+    pub(super) fn temporary() -> Result<Self, Failure> {
+        let folder = std::env::temp_dir().join(format!("krarup-broker-{}", std::process::id()));
+        if folder.exists() {
+            return Err(Failure::run(format!("{} is there already", folder.display())).hint("remove it"));
+        }
+        match Self::start(&folder) {
+            Ok(mut cluster) => {
+                cluster.temporary = true;
+                Ok(cluster)
+            }
+            Err(failure) => {
+                // What was begun helps nobody.
+                let _ = fs::remove_dir_all(&folder);
+                Err(failure)
+            }
+        }
+    }
+
     /// Makes the cluster if it is not there, and starts it.
     pub(super) fn start(folder: &Path) -> Result<Self, Failure> {
         let programs = programs().ok_or_else(|| {
@@ -48,7 +69,7 @@ impl Cluster {
             })?;
             chown(&folder, Some(ids.0), Some(ids.1)).map_err(wrong)?;
         }
-        let cluster = Self { programs, data: folder.join("data"), folder, as_other };
+        let cluster = Self { programs, data: folder.join("data"), folder, as_other, temporary: false };
         if !cluster.data.join("PG_VERSION").exists() {
             let data = cluster.data.to_string_lossy().into_owned();
             cluster
@@ -109,6 +130,11 @@ impl Drop for Cluster {
         let data = self.data.to_string_lossy().into_owned();
         if let Err(failure) = self.run("pg_ctl", &["-D", &data, "-m", "fast", "-w", "stop"]) {
             eprintln!("warning: {}", failure.message());
+        }
+        if self.temporary
+            && let Err(error) = fs::remove_dir_all(&self.folder)
+        {
+            eprintln!("warning: {} cannot be removed: {error}", self.folder.display());
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use krarup_broker::engine::Ended;
 use krarup_record::{Distribution, Operation, Quantity};
-use krarup_report::document::{Column, Table, Value};
+use krarup_report::document::{Table, Value};
 use krarup_report::{quantity::Unit, text};
-use krarup_units::text::{count, duration};
+use krarup_units::text::{count, duration, three_digits};
 use krarup_units::{Bytes, Nanos};
 
 /// The statistics as text.
@@ -14,7 +14,7 @@ pub(super) fn statistics(ended: &Ended) -> String {
     let all = recorder.overall();
     let totals = ended.broker.queues().totals();
     format!(
-        "{} requests in {}: {}/s, {} errors, {} in, {} out\n\n{}\n{} messages put, {} ready, {} delayed, {} buried\n",
+        "{} requests in {}: {}/s, {} errors, {} in, {} out\n\n{}\n{} messages put, {} ready, {} delayed, {} buried\n{}",
         count(all.count as f64),
         duration(length.as_seconds()),
         count(all.throughput(length).0),
@@ -26,6 +26,24 @@ pub(super) fn statistics(ended: &Ended) -> String {
         count(totals.ready as f64),
         count(totals.delayed as f64),
         count(totals.buried as f64),
+        commits(ended),
+    )
+}
+
+/// How many commits there were, and how many requests shared each; nothing where nothing was committed.
+fn commits(ended: &Ended) -> String {
+    let batches = ended.broker.batches();
+    let Some(size) = batches.mean_size() else { return String::new() };
+    let time = |share| {
+        let time = batches.times.quantile(share).map_or(0.0, Nanos::as_seconds);
+        duration(time)
+    };
+    format!(
+        "{} commits, {} requests each in the mean, {} in the median and {} for 99 %\n",
+        count(batches.count() as f64),
+        three_digits(size),
+        time(0.5),
+        time(0.99),
     )
 }
 
@@ -53,22 +71,20 @@ fn operations(ended: &Ended) -> Table {
             quantile(0.99),
         ]
     };
-    Table {
-        name: "operations".into(),
-        title: String::new(),
-        caption: String::new(),
-        columns: vec![
-            Column::new("operation", Unit::Text),
-            Column::new("requests", Unit::Count),
-            Column::new("throughput", Unit::PerSecond),
-            Column::new("errors", Unit::Count),
-            Column::new("queue", Unit::Seconds),
-            Column::new("store", Unit::Seconds),
-            Column::new("own", Unit::Seconds),
-            Column::new("response", Unit::Seconds),
-            Column::new("p50", Unit::Seconds),
-            Column::new("p99", Unit::Seconds),
+    Table::untitled(
+        "operations",
+        &[
+            ("operation", Unit::Text),
+            ("requests", Unit::Count),
+            ("throughput", Unit::PerSecond),
+            ("errors", Unit::Count),
+            ("queue", Unit::Seconds),
+            ("store", Unit::Seconds),
+            ("own", Unit::Seconds),
+            ("response", Unit::Seconds),
+            ("p50", Unit::Seconds),
+            ("p99", Unit::Seconds),
         ],
-        rows: seen.map(row).collect(),
-    }
+        seen.map(row).collect(),
+    )
 }

@@ -24,7 +24,7 @@ pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {
     let solution =
         solve::solve(&network, args.method.into()).map_err(|error| failed(&args.network, &error))?;
     let classes = solution.class_table();
-    let stations = [Some(solution.station_table()), solution.pool_table()];
+    let stations = [Some(solution.station_table()), solution.pool_table(), solution.waits_table()];
     let with_stations = |classes: Table| {
         std::iter::once(classes).chain(stations.iter().flatten().cloned()).collect::<Vec<_>>()
     };
@@ -54,6 +54,7 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
     let mut notes = Vec::new();
     if network.classes[0].population().is_some() {
         tables.push(limits.bounds_table(&populations));
+        tables.extend(limits.product_form_table(&populations));
         notes.push(format!("the knee is at N* = {}", krarup_units::text::count(limits.knee)));
     }
     if let Some(bottleneck) = &limits.bottleneck {

@@ -2,7 +2,7 @@
 
 use krarup_proxy::Summary;
 use krarup_proxy::summary::{Line, Times};
-use krarup_report::document::{Column, Table, Value};
+use krarup_report::document::{Table, Value};
 use krarup_report::{quantity::Unit, text};
 use krarup_units::text::{count, duration};
 
@@ -65,21 +65,19 @@ fn operations(summary: &Summary) -> Table {
             Value::from(line.miss_ratio),
         ]
     };
-    Table {
-        name: "operations".into(),
-        title: String::new(),
-        caption: String::new(),
-        columns: vec![
-            Column::new("operation", Unit::Text),
-            Column::new("requests", Unit::Count),
-            Column::new("throughput", Unit::PerSecond),
-            Column::new("errors", Unit::Count),
-            Column::new("hits", Unit::Count),
-            Column::new("misses", Unit::Count),
-            Column::new("miss ratio", Unit::Share),
+    Table::untitled(
+        "operations",
+        &[
+            ("operation", Unit::Text),
+            ("requests", Unit::Count),
+            ("throughput", Unit::PerSecond),
+            ("errors", Unit::Count),
+            ("hits", Unit::Count),
+            ("misses", Unit::Count),
+            ("miss ratio", Unit::Share),
         ],
-        rows: lines(summary).map(row).collect(),
-    }
+        lines(summary).map(row).collect(),
+    )
 }
 
 fn times(summary: &Summary) -> Table {
@@ -102,21 +100,19 @@ fn times(summary: &Summary) -> Table {
             row("response", &line.response),
         ]
     });
-    Table {
-        name: "times".into(),
-        title: String::new(),
-        caption: String::new(),
-        columns: vec![
-            Column::new("operation", Unit::Text),
-            Column::new("time", Unit::Text),
-            Column::new("mean", Unit::Seconds),
-            Column::new("p50", Unit::Seconds),
-            Column::new("p90", Unit::Seconds),
-            Column::new("p99", Unit::Seconds),
-            Column::new("p99.9", Unit::Seconds),
+    Table::untitled(
+        "times",
+        &[
+            ("operation", Unit::Text),
+            ("time", Unit::Text),
+            ("mean", Unit::Seconds),
+            ("p50", Unit::Seconds),
+            ("p90", Unit::Seconds),
+            ("p99", Unit::Seconds),
+            ("p99.9", Unit::Seconds),
         ],
-        rows: rows.collect(),
-    }
+        rows.collect(),
+    )
 }
 
 fn servers(summary: &Summary) -> Table {
@@ -131,19 +127,17 @@ fn servers(summary: &Summary) -> Table {
             Value::from(server.p99),
         ]
     };
-    Table {
-        name: "servers".into(),
-        title: String::new(),
-        caption: String::new(),
-        columns: vec![
-            Column::new("server", Unit::Text),
-            Column::new("version", Unit::Text),
-            Column::new("requests", Unit::Count),
-            Column::new("errors", Unit::Count),
-            Column::new("losses", Unit::Count),
-            Column::new("mean", Unit::Seconds),
-            Column::new("p99", Unit::Seconds),
+    Table::untitled(
+        "servers",
+        &[
+            ("server", Unit::Text),
+            ("version", Unit::Text),
+            ("requests", Unit::Count),
+            ("errors", Unit::Count),
+            ("losses", Unit::Count),
+            ("mean", Unit::Seconds),
+            ("p99", Unit::Seconds),
         ],
-        rows: summary.servers.iter().map(row).collect(),
-    }
+        summary.servers.iter().map(row).collect(),
+    )
 }

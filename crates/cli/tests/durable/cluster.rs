@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::fresh;
+use crate::support::{fresh, until};
 use crate::{program_of, said};
 
 /// Where PostgreSQL's programs are.
@@ -75,13 +75,18 @@ impl Cluster {
     }
 
     pub(crate) fn try_sql(&self, database: &str, statements: &str) -> Output {
+        self.psql(database, statements).output().unwrap()
+    }
+
+    fn psql(&self, database: &str, statements: &str) -> Command {
         // Debian keeps the client elsewhere.
         let beside = self.programs.join("psql");
         let mut command = Command::new(if beside.exists() { beside } else { "psql".into() });
         command
             .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-U", "krarup", "-h"])
             .arg(&self.folder);
-        command.args(["-d", database, "-c", statements]).output().unwrap()
+        command.args(["-d", database, "-c", statements]);
+        command
     }
 
     pub(crate) fn sql(&self, database: &str, statements: &str) -> String {
@@ -100,10 +105,39 @@ impl Cluster {
         self.up();
     }
 
-    /// From now on the broker's session may not write, or may again.
-    pub(crate) fn read_only(&self, database: &str, only: bool) {
-        self.sql(database, &format!("ALTER SYSTEM SET default_transaction_read_only = {only}"));
+    /// A setting of the database, also for sessions that are there already.
+    pub(crate) fn set(&self, database: &str, name: &str, value: &str) {
+        self.sql(database, &format!("ALTER SYSTEM SET {name} = '{value}'"));
         self.sql(database, "SELECT pg_reload_conf()");
+    }
+
+    /// From now on commits wait, after they are on disk, for a replica that there is not; or no longer.
+    pub(crate) fn commits_wait(&self, database: &str, wait: bool) {
+        self.set(database, "synchronous_standby_names", if wait { "nobody" } else { "" });
+        // The server has taken notice when a commit of our own waits.
+        until("commits wait", || !wait || self.own_commit_waits(database));
+    }
+
+    fn own_commit_waits(&self, database: &str) -> bool {
+        let mut own =
+            self.psql(database, "CREATE TABLE IF NOT EXISTS ours (one int); INSERT INTO ours VALUES (1)");
+        let mut own = own.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'psql' AND wait_event = 'SyncRep'";
+        let mut waits = false;
+        until("it waits, or is done", || {
+            waits |= self.sql("postgres", end) != "0";
+            own.try_wait().unwrap().is_some()
+        });
+        waits
+    }
+
+    /// Ends sessions of brokers in a database; whether there were any.
+    pub(crate) fn cut(&self, database: &str, condition: &str) -> bool {
+        let statement = format!(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+             WHERE application_name = 'krarup broker' AND datname = '{database}' AND {condition}"
+        );
+        self.sql(database, &statement) != "0"
     }
 }
 

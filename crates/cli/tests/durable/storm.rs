@@ -32,8 +32,11 @@ pub(crate) struct Storm {
 
 impl Storm {
     pub(crate) fn begin(address: SocketAddr, clients: usize) -> Self {
+        // No two clients of the whole test put the same.
+        static CLIENTS: AtomicUsize = AtomicUsize::new(0);
+        let first = CLIENTS.fetch_add(clients, Ordering::Relaxed);
         let (answered, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let clients = (0..clients).map(|number| {
+        let clients = (first..first + clients).map(|number| {
             let (answered, over) = (Arc::clone(&answered), Arc::clone(&over));
             thread::spawn(move || client(address, number, &answered, &over))
         });
@@ -52,12 +55,7 @@ impl Storm {
         self.over.store(true, Ordering::Relaxed);
         let mut all = History::default();
         for client in self.clients {
-            let one = client.join().unwrap();
-            all.put.extend(one.put);
-            all.perhaps_put.extend(one.perhaps_put);
-            all.done.extend(one.done);
-            all.perhaps_done.extend(one.perhaps_done);
-            all.lost_connections += one.lost_connections;
+            all.add(client.join().unwrap());
         }
         all
     }
@@ -105,21 +103,36 @@ fn one_turn(peer: &mut Peer, body: &str, turn: usize, history: &mut History) -> 
 }
 
 impl History {
+    /// What others were answered.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.put.extend(other.put);
+        self.perhaps_put.extend(other.perhaps_put);
+        self.done.extend(other.done);
+        self.perhaps_done.extend(other.perhaps_done);
+        self.lost_connections += other.lost_connections;
+    }
+
+    /// Somebody else was answered that this is there.
+    pub(crate) fn was_put(&mut self, body: &str) {
+        self.put.push(body.to_owned());
+    }
+
     /// Takes everything that is left at `address` and compares: each message that was put has been deleted or is there, those that were deleted
-    /// are not, nothing is there twice or came from nowhere, and what is left comes in the order of its ids.
-    pub(crate) fn check(&self, address: SocketAddr) {
+    /// are not, nothing is there twice or came from nowhere, and what is left comes in the order of its ids. For what is held by a broker
+    /// that is no more it waits so many seconds.
+    pub(crate) fn check(&self, address: SocketAddr, patience: u32) {
         let mut peer = Peer::connect(address);
         let mut left = Vec::new();
         let mut last = 0;
         loop {
-            peer.send(b"pop\r\n").unwrap();
+            peer.send(format!("pop {patience}\r\n").as_bytes()).unwrap();
             let line = String::from_utf8(peer.line().unwrap()).unwrap();
             let Some(rest) = line.strip_prefix("POPPED ") else {
                 assert_eq!(line, "TIMED_OUT\r\n");
                 break;
             };
             let id: u64 = rest.split(' ').next().unwrap().parse().unwrap();
-            assert!(id > last, "{id} after {last}");
+            assert!(id > last || patience > 0, "{id} after {last}");
             last = id;
             left.push(String::from_utf8(peer.line().unwrap()).unwrap().trim_end().to_owned());
         }

@@ -174,3 +174,23 @@ impl Peer {
         Self { stream: self.stream.try_clone().unwrap() }
     }
 }
+
+/// Sets and gets of its own keys over one connection, as many as `rounds`.
+pub(crate) fn talk(address: SocketAddr, name: usize, rounds: usize) {
+    let mut client = Peer::connect(address);
+    for round in 0..rounds {
+        let value = format!("{name}-{round}");
+        client.send(format!("set k{name} 0 0 {}\r\n{value}\r\n", value.len()).as_bytes()).unwrap();
+        client.expect(b"STORED\r\n").unwrap();
+        client.send(format!("get k{name}\r\nget nothing k{name}\r\n").as_bytes()).unwrap();
+        let reply = format!("VALUE k{name} 0 {}\r\n{value}\r\nEND\r\n", value.len());
+        client.expect(reply.repeat(2).as_bytes()).unwrap();
+    }
+}
+
+/// The whole answer over HTTP.
+pub(crate) fn asked(address: SocketAddr, method: &str, path: &str) -> String {
+    let mut peer = Peer::connect(address);
+    peer.send(format!("{method} {path} HTTP/1.1\r\nHost: krarup\r\n\r\n").as_bytes()).unwrap();
+    String::from_utf8(peer.rest()).unwrap()
+}

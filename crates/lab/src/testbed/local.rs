@@ -5,17 +5,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use krarup_load::LoadResult;
+use krarup_load::memtier::convert::{self, Told};
+use krarup_load::memtier::read::read as read_memtier;
 use krarup_load::schedule::Arrivals;
-use krarup_net::Address;
+use krarup_net::{Address, Clock};
 use krarup_units::{Nanos, Seconds, text};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::netns::Network;
 use super::process::StationError;
-use super::stations::{PATIENCE, Running, Starter, ask, words};
+use super::stations::{PATIENCE, Running, SERVERS, Starter, ask, words};
 use crate::campaign::{Due, Outcome, Testbed};
 use crate::gate::Watched;
 use crate::host::cpu_time;
+use crate::monitor::{Monitor, Subject, Watch, proc};
 use crate::plan::Cell;
 use crate::spec::{Phases, Program, Spec};
 
@@ -32,13 +36,34 @@ pub struct Busy {
     pub cores: f64,
 }
 
+/// What one host sent over its link while a trial was measured; `links.json` is a list of these, empty where no host has a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkUse {
+    /// `clients`, `middleware` or `servers`.
+    pub station: String,
+    /// Which one: `c1`, `m1`, `s1`.
+    pub name: String,
+    /// What it may send, headers included.
+    pub bits_per_second: f64,
+    /// What it sent, headers included.
+    pub bytes: u64,
+    /// In how many seconds.
+    pub seconds: Seconds,
+}
+
 /// Trials on this machine.
 #[derive(Debug)]
 pub struct Local<'a> {
     spec: &'a Spec,
     starter: Starter,
     servers: Option<Servers>,
+    /// How long before their instant several clients are told to begin together. A trial whose clients were not ready by then has failed,
+    /// and the next gives them more.
+    lead: Duration,
 }
+
+/// The first lead, and the longest.
+const LEAD: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
 
 /// Servers that run, and for whom.
 #[derive(Debug)]
@@ -54,7 +79,7 @@ struct Servers {
 impl<'a> Local<'a> {
     /// A testbed for this spec. Nothing is started yet.
     pub fn new(spec: &'a Spec, starter: Starter) -> Self {
-        Self { spec, starter, servers: None }
+        Self { spec, starter, servers: None, lead: LEAD[0] }
     }
 
     /// Ends the servers.
@@ -73,7 +98,8 @@ impl<'a> Local<'a> {
     /// Servers that were started as this cell wants them.
     fn servers(&mut self, cell: &Cell) -> Result<(), StationError> {
         let station = &self.spec.stations.servers;
-        let wanted = words(station, cell);
+        let count = cell.count(station, SERVERS);
+        let wanted = [words(station, cell), vec![format!("× {count}")]].concat();
         if self.servers.as_ref().is_some_and(|servers| servers.words == wanted) {
             return Ok(());
         }
@@ -115,46 +141,110 @@ impl<'a> Local<'a> {
         }
         let mut middleware = begin(commands)?;
         let targets = targets(&middleware);
-        let Phases { warm_up, measure } = spec.phases;
+        let Phases { warm_up, measure, cool_down } = spec.phases;
         if warm_up > 0.0 {
-            let words = clients.words(warm_up, &|_| Vec::new());
-            starter.load(&targets, &words, Duration::from_secs_f64(warm_up), commands)?;
+            let within = Duration::from_secs_f64(warm_up);
+            if clients.is_foreign() {
+                let words = clients.foreign(warm_up, &made(&folder.join("warm-up"))?);
+                starter.foreign_load(&targets, &words, within, commands)?;
+            } else {
+                starter.load(&targets, &clients.words(warm_up, &|_| Vec::new()), within, commands)?;
+            }
         }
         if spec.stations.middleware.as_ref().is_some_and(|station| station.program == Some(Program::Proxy)) {
             middleware.iter().try_for_each(forget)?;
         }
+        let monitor = Monitor::begin(subjects(&middleware, &servers.running));
         let results = result_files(folder, clients.count);
         for parent in results.iter().filter_map(|file| file.parent()) {
             fs::create_dir_all(parent).map_err(|error| unreadable(parent, &error))?;
         }
-        let words = clients.words(measure, &|client| {
-            vec!["--json".to_owned(), results[client as usize - 1].to_string_lossy().into_owned()]
-        });
+        let sent_before = starter.network.as_deref().map(Network::sent).transpose()?.unwrap_or_default();
         let before = busy(&middleware, &servers.running);
-        starter.load(&targets, &words, Duration::from_secs_f64(measure), commands)?;
+        let together = (clients.count > 1).then(|| Clock::start().wall_epoch() + Nanos::from(self.lead));
+        let words = clients.words(measure + cool_down, &|client| {
+            let mut words =
+                vec!["--json".to_owned(), results[client as usize - 1].to_string_lossy().into_owned()];
+            if cool_down > 0.0 {
+                words.extend(["--cool-down".to_owned(), format!("{cool_down}s")]);
+            }
+            words.extend(together.iter().flat_map(|at| ["--start-at".to_owned(), at.0.to_string()]));
+            words
+        });
+        let within = Duration::from_secs_f64(measure + cool_down) + self.lead;
+        if clients.is_foreign() {
+            let out = made(&folder.join("said"))?;
+            let words = clients.foreign(measure, &out);
+            let (begun, cpu) = (wall(), children_cpu());
+            let said = starter.foreign_load(&targets, &words, within, commands)?;
+            let each = (children_cpu() - cpu) / said.len() as f64;
+            for ((number, said), file) in (1_u32..).zip(said).zip(&results) {
+                let told = Told {
+                    seconds: measure,
+                    started_unix: begun,
+                    connections: population(spec, cell) / clients.count,
+                    cpu_seconds: each,
+                };
+                save(file, &foreign_result(&said, &out.join(number.to_string()), told)?)?;
+            }
+        } else if let Err(error) = starter.load(&targets, &words, within, commands) {
+            self.lead = LEAD[1].min(2 * self.lead);
+            return Err(error);
+        }
         let after = busy(&middleware, &servers.running);
+        let seen = monitor.end();
+        let sent_after = starter.network.as_deref().map(Network::sent).transpose()?.unwrap_or_default();
+        let links = sent_before.iter().zip(&sent_after).map(|((host, link, before), (.., after))| LinkUse {
+            station: match host.name.chars().next() {
+                Some('c') => "clients".into(),
+                Some('m') => "middleware".into(),
+                _ => "servers".into(),
+            },
+            name: host.name.clone(),
+            bits_per_second: *link,
+            bytes: after.saturating_sub(*before),
+            seconds: measure + cool_down,
+        });
+        save(&folder.join("links.json"), &links.collect::<Vec<_>>())?;
         end(&mut middleware)?;
+        let (watch, place) = (seen.watch(), folder.join("monitor"));
+        seen.write(&place).map_err(|error| unreadable(&place, &error))?;
         let loads = results.iter().map(|file| read(file)).collect::<Result<Vec<LoadResult>, _>>()?;
         let mut spent: Vec<Busy> = loads.iter().enumerate().map(generator(loads.len())).collect();
+        if let Some(cpu) = starter.caps.clients {
+            spent.iter_mut().for_each(|busy| busy.cores = busy.cores.min(cpu));
+        }
         spent.extend(before.into_iter().zip(after).filter_map(|(before, after)| {
             let seconds = after.1?.saturating_sub(before.1?).as_seconds();
             Some(Busy { seconds, ..before.0 })
         }));
-        let (file, text) =
-            (folder.join("cpu.json"), serde_json::to_string_pretty(&spent).expect("plain data"));
-        fs::write(&file, text).map_err(|error| unreadable(&file, &error))?;
+        // Whoever worked for the cool-down, too, is charged with the measured part of it.
+        spent.iter_mut().for_each(|busy| busy.seconds *= measure / (measure + cool_down));
+        save(&folder.join("cpu.json"), &spent)?;
         let count: u64 = loads.iter().map(|load| load.overall.count).sum();
         let waited: f64 =
             loads.iter().map(|load| load.overall.count as f64 * load.overall.response_time.mean).sum();
         outcome.throughput = loads.iter().map(|load| load.overall.throughput.0).sum();
         outcome.response = waited / count.max(1) as f64;
-        outcome.failed = apart(&loads).or_else(|| loads.iter().find_map(|load| refused(spec, load)));
+        outcome.failed = apart(&loads).or_else(|| loads.iter().find_map(|load| refused(spec, load, &watch)));
+        outcome.disturbed = watch.disturbed();
         Ok(())
     }
 }
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StationError {
     StationError { name: "load".into(), why: format!("{}: {error}", path.display()), said: Vec::new() }
+}
+
+/// A folder that is there from now on.
+fn made(folder: &Path) -> Result<PathBuf, StationError> {
+    fs::create_dir_all(folder).map_err(|error| unreadable(folder, &error))?;
+    Ok(folder.to_owned())
+}
+
+fn save(file: &Path, value: &impl Serialize) -> Result<(), StationError> {
+    let text = serde_json::to_string_pretty(value).expect("plain data");
+    fs::write(file, text).map_err(|error| unreadable(file, &error))
 }
 
 fn read(file: &Path) -> Result<LoadResult, StationError> {
@@ -168,16 +258,37 @@ struct Clients {
     seed: u64,
     data: Vec<String>,
     flags: Vec<String>,
+    /// The words of a program that is not ours; none where it is.
+    command: Vec<String>,
 }
 
 impl Clients {
     fn of(spec: &Spec, cell: &Cell) -> Self {
         Self {
-            count: spec.stations.clients.count.unwrap_or(1),
+            count: cell.count(&spec.stations.clients, 1),
             seed: spec.seed,
             data: cell.render(&spec.data),
             flags: cell.render(&spec.stations.clients.flags),
+            command: cell.render(&spec.stations.clients.command),
         }
+    }
+
+    /// Whether somebody else's program makes the load.
+    fn is_foreign(&self) -> bool {
+        !self.command.is_empty()
+    }
+
+    /// The words of each of somebody else's: how long it runs, and where it writes what it found out, a file for each in `out`.
+    fn foreign(&self, seconds: Seconds, out: &Path) -> Vec<Vec<String>> {
+        // memtier_benchmark and its like count whole seconds.
+        let seconds = (seconds.ceil() as u64).max(1).to_string();
+        let words = |client: u32| {
+            let file = out.join(client.to_string());
+            let told =
+                |word: &String| word.replace("{seconds}", &seconds).replace("{out}", &file.to_string_lossy());
+            self.command.iter().chain(&self.flags).map(told).collect()
+        };
+        (1..=self.count).map(words).collect()
     }
 
     /// Each client draws keys of its own; what a key holds is the same for all.
@@ -192,6 +303,37 @@ impl Clients {
         let line = |client| [&self.data(client)[..], &self.flags, &length, &more(client)].concat();
         (1..=self.count).map(line).collect()
     }
+}
+
+/// How many clients a cell has: its level of the population's factor, where that is a number.
+fn population(spec: &Spec, cell: &Cell) -> u32 {
+    cell.level(&spec.population).and_then(|level| level.0.parse().ok()).unwrap_or(1)
+}
+
+/// The wall clock, in seconds since 1970.
+fn wall() -> Seconds {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Processor time of all children that have ended, in seconds.
+fn children_cpu() -> Seconds {
+    const TICKS: f64 = 100.0;
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    proc::process(&stat).map_or(0.0, |process| process.of_children as f64 / TICKS)
+}
+
+/// What somebody else's generator found out: from its file, or else from its standard output.
+fn foreign_result(said: &str, file: &Path, told: Told) -> Result<LoadResult, StationError> {
+    let written = fs::read_to_string(file);
+    let printed = read_memtier(written.as_deref().unwrap_or(said));
+    let result = printed.and_then(|printed| convert::load_result(&printed, told));
+    result.map_err(|why| StationError {
+        name: "clients".into(),
+        why: format!("what it printed is not as memtier_benchmark prints it: {why}"),
+        said: said.lines().rev().take(5).map(str::to_owned).collect(),
+    })
 }
 
 /// Where each client writes its result: `load.json`, or `clients/1.json` and so on where there are several.
@@ -253,12 +395,15 @@ fn apart(loads: &[LoadResult]) -> Option<String> {
 }
 
 /// Which gates a trial does not pass.
-fn refused(spec: &Spec, load: &LoadResult) -> Option<String> {
+fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
     let overall = &load.overall;
+    let of_all = |cores: f64| cores / f64::from(watch.cores.max(1));
     let value = |watched| match watched {
         Watched::Errors => overall.errors.values().sum::<u64>() as f64,
         Watched::Misses => overall.misses as f64,
         Watched::GeneratorCpu => load.generator.busiest_thread,
+        Watched::ForeignCpu => of_all(watch.foreign),
+        Watched::Steal => of_all(watch.steal),
         Watched::InteractiveLaw => {
             let Arrivals::Closed(think) = load.config.arrivals else { return 0.0 };
             let clients = f64::from(load.config.connections) * f64::from(load.config.pipeline);
@@ -280,7 +425,8 @@ fn refused(spec: &Spec, load: &LoadResult) -> Option<String> {
 fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, Option<Nanos>)> {
     let of = |station: &str, name: String, running: &Running| {
         let process = running.process.as_ref()?;
-        let busy = Busy { station: station.into(), name, seconds: 0.0, cores: 1.0 };
+        let cores = running.host.cpu.map_or(1.0, |cpu| cpu.min(1.0));
+        let busy = Busy { station: station.into(), name, seconds: 0.0, cores };
         Some((busy, cpu_time(process.id())))
     };
     let name = |number: usize| {
@@ -290,6 +436,16 @@ fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, Option<Nanos>
         middleware.iter().enumerate().filter_map(|(number, one)| of("middleware", name(number), one));
     let behind = servers.iter().filter_map(|one| of("servers", one.address.to_string(), one));
     between.chain(behind).collect()
+}
+
+/// The names of what runs already when a trial is watched.
+fn subjects(middleware: &[Running], servers: &[Running]) -> Vec<Subject> {
+    let of = |kind: &str, running: &Running| {
+        let process = running.process.as_ref()?.id();
+        Some(Subject { name: format!("{kind} {}", running.address), process })
+    };
+    let between = middleware.iter().filter_map(|one| of("middleware", one));
+    between.chain(servers.iter().filter_map(|one| of("server", one))).collect()
 }
 
 /// Asks our proxy to forget what it counted.

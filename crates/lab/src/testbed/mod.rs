@@ -1,5 +1,6 @@
 //! Where stations run.
 
+pub mod cap;
 pub mod local;
 pub mod netns;
 pub mod process;

@@ -16,12 +16,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde::Deserialize;
 
 use super::process::StationError;
 use crate::ledger::Ledger;
 
 /// One host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// `c1`, `m1`, `s1`: its kind and number.
     pub name: String,
@@ -29,12 +30,16 @@ pub struct Host {
     pub address: String,
     /// Its namespace; none for this machine as it is.
     pub space: Option<String>,
+    /// Bits per second that it may send; none: as fast as it can.
+    pub link: Option<f64>,
+    /// Processors that what runs on it may use; none: all there are.
+    pub cpu: Option<f64>,
 }
 
 impl Host {
     /// This machine.
     pub fn here() -> Self {
-        Self { name: "here".into(), address: "127.0.0.1".into(), space: None }
+        Self { name: "here".into(), address: "127.0.0.1".into(), space: None, link: None, cpu: None }
     }
 
     /// A command that runs there.
@@ -59,6 +64,14 @@ impl Host {
         });
         there.join().unwrap_or_else(|_| Err(io::Error::other("the thread that connects panicked")))
     }
+}
+
+/// What `tc` says of what stands before a link.
+#[derive(Debug, Deserialize)]
+struct Shaper {
+    kind: String,
+    #[serde(default)]
+    bytes: u64,
 }
 
 /// How many hosts of one kind there are, and how fast each may send.
@@ -112,7 +125,7 @@ impl Network {
                     ];
                     run("ip", &[&["netns", "exec", &space, "tc"][..], &shape].concat())?;
                 }
-                network.hosts.push(Host { name, address, space: Some(space) });
+                network.hosts.push(Host { name, address, space: Some(space), link: kind.link, cpu: None });
             }
         }
         Ok(network)
@@ -123,6 +136,26 @@ impl Network {
         ip(&["netns", "add", &name])?;
         self.spaces.push(name.clone());
         Ok(name)
+    }
+
+    /// How many bytes each host that has a link has sent over it so far, as its shaper charged them: with the headers of every packet.
+    ///
+    /// # Errors
+    /// Where `tc` refuses.
+    pub fn sent(&self) -> Result<Vec<(&Host, f64, u64)>, StationError> {
+        let shaped = self.hosts.iter().filter_map(|host| Some((host, host.link?, host.space.as_ref()?)));
+        shaped
+            .map(|(host, link, space)| {
+                let words = ["netns", "exec", space, "tc", "-s", "-j", "qdisc", "show", "dev", "eth0"];
+                let said = run("ip", &words)?;
+                let shapers: Vec<Shaper> = serde_json::from_str(&said).map_err(|error| StationError {
+                    name: format!("host {}", host.name),
+                    why: format!("`tc -s -j qdisc` said what cannot be read: {error}"),
+                    said: said.lines().map(str::to_owned).collect(),
+                })?;
+                Ok((host, link, shapers.iter().filter(|one| one.kind == "tbf").map(|one| one.bytes).sum()))
+            })
+            .collect()
     }
 
     /// The host of this kind and number, from 1.
@@ -146,10 +179,11 @@ pub fn remove(space: &str) -> bool {
 }
 
 fn ip(words: &[&str]) -> Result<(), StationError> {
-    run("ip", words)
+    run("ip", words).map(drop)
 }
 
-fn run(program: &str, words: &[&str]) -> Result<(), StationError> {
+/// Runs it to its end: what it said on stdout.
+fn run(program: &str, words: &[&str]) -> Result<String, StationError> {
     let wrong = |why: String, said: &[u8]| StationError {
         name: "network".into(),
         why: format!(
@@ -161,7 +195,7 @@ fn run(program: &str, words: &[&str]) -> Result<(), StationError> {
     let output = Command::new(program).args(words).stdin(Stdio::null()).output();
     let output = output.map_err(|error| wrong(format!("cannot be run: {error}"), &[]))?;
     if output.status.success() {
-        Ok(())
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
         Err(wrong(format!("failed ({})", output.status), &output.stderr))
     }

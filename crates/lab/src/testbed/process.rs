@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::cap::Cap;
 use super::netns::Host;
 use crate::stop::Stop;
 
@@ -58,6 +59,8 @@ pub struct Process {
     said: VecDeque<String>,
     stdout: Option<JoinHandle<Vec<u8>>>,
     ended: Option<ExitStatus>,
+    /// Goes after the process: until then it cannot be taken away.
+    cap: Option<Cap>,
 }
 
 impl Process {
@@ -101,7 +104,18 @@ impl Process {
             said: VecDeque::new(),
             stdout: Some(stdout),
             ended: None,
+            cap: None,
         })
+    }
+
+    /// From now on it may use as much of the processors as this allows, and no more.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn limit(&mut self, cap: Cap) -> Result<(), StationError> {
+        cap.hold(self.id())?;
+        self.cap = Some(cap);
+        Ok(())
     }
 
     /// Its process number.

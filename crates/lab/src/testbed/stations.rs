@@ -1,5 +1,6 @@
 //! Servers, middleware and clients as processes: how each is started, and how one knows that it is ready.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use krarup_net::Address;
 
+use super::cap::Cap;
 use super::netns::{Host, Kind, Network};
 use super::process::{Process, StationError, free_port};
 use crate::ledger::Ledger;
@@ -43,6 +45,39 @@ pub struct Starter {
     pub ledger: Ledger,
     /// The hosts; none: all is on this machine as it is.
     pub network: Option<Arc<Network>>,
+    /// Processors that each of a kind may use.
+    pub caps: Caps,
+}
+
+/// Processors that each client, middleware and server may use; none: all there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Caps {
+    /// Each client.
+    pub clients: Option<f64>,
+    /// Each middleware.
+    pub middleware: Option<f64>,
+    /// Each server.
+    pub servers: Option<f64>,
+}
+
+impl Caps {
+    /// What a spec asks for. Whether it can be had is tried at once: better now than in the first trial.
+    ///
+    /// # Errors
+    /// Where control groups cannot be written, with what to do.
+    pub fn of(spec: &Spec, ledger: &Ledger) -> Result<Self, StationError> {
+        let cpu = |station: Option<&Station>| station.and_then(|station| station.cpu);
+        let stations = &spec.stations;
+        let caps = Self {
+            clients: cpu(Some(&stations.clients)),
+            middleware: cpu(stations.middleware.as_ref()),
+            servers: cpu(Some(&stations.servers)),
+        };
+        if let Some(cpu) = caps.clients.or(caps.middleware).or(caps.servers) {
+            drop(Cap::new(cpu, ledger)?);
+        }
+        Ok(caps)
+    }
 }
 
 /// What a kind of server is, in words for the report.
@@ -58,6 +93,7 @@ pub fn kind(servers: &Station) -> Result<String, StationError> {
             said: Vec::new(),
         }),
         Some(Program::Memcached | Program::Auto) => Ok(installed.unwrap_or_else(cache)),
+        Some(Program::Broker) => Ok(format!("krarup broker {}", env!("CARGO_PKG_VERSION"))),
         Some(_) => Ok(cache()),
         None if servers.addresses.is_empty() => Ok(servers.command[0].get_ref().clone()),
         None => {
@@ -86,14 +122,15 @@ fn parse(addresses: &[String]) -> Result<Vec<Address>, StationError> {
 
 /// The words that a cell's stations of one kind differ in.
 pub fn words(station: &Station, cell: &Cell) -> Vec<String> {
-    [cell.render(&station.command), cell.render(&station.flags)].concat()
+    let config = cell.text(&station.config).into_iter().collect();
+    [cell.render(&station.command), cell.render(&station.flags), config].concat()
 }
 
 /// The hosts that a spec asks for.
 pub fn kinds(spec: &Spec) -> [Kind; 3] {
     let kind = |letter, station: Option<&Station>, usual| Kind {
         letter,
-        count: station.map_or(0, |station| station.count.unwrap_or(usual)),
+        count: station.map_or(0, |station| spec.counts(station, usual).into_iter().max().unwrap_or(usual)),
         link: station.and_then(|station| station.link),
     };
     let stations = &spec.stations;
@@ -108,7 +145,12 @@ impl Starter {
     /// The host of a kind and number, from 1.
     fn host(&self, letter: char, number: u32) -> Host {
         let host = self.network.as_ref().and_then(|network| network.host(letter, number));
-        host.cloned().unwrap_or_else(Host::here)
+        let cpu = match letter {
+            'c' => self.caps.clients,
+            'm' => self.caps.middleware,
+            _ => self.caps.servers,
+        };
+        Host { cpu, ..host.cloned().unwrap_or_else(Host::here) }
     }
 
     /// This program, for one of its subcommands.
@@ -138,11 +180,16 @@ impl Starter {
             other => other,
         };
         let flags = cell.render(&station.flags);
-        (1..=station.count.unwrap_or(SERVERS))
+        (1..=cell.count(station, SERVERS))
             .map(|number| {
                 let (name, host) = (format!("server {number}"), self.host('s', number));
                 match program {
                     Some(Program::Memcached) => self.memcached(&name, host, &flags, commands),
+                    Some(Program::Broker) => {
+                        let mut command = self.krarup(&host, "broker");
+                        command.args(["--listen", &format!("{}:0", host.address)]).args(&flags);
+                        self.that_tells(&name, host, command, commands)
+                    }
                     Some(_) => {
                         let mut command = self.krarup(&host, "cache");
                         let listen = format!("{}:0", host.address);
@@ -153,7 +200,7 @@ impl Starter {
                         &name,
                         host,
                         &[cell.render(&station.command), flags.clone()].concat(),
-                        &[],
+                        (&[], None),
                         commands,
                     ),
                 }
@@ -180,9 +227,12 @@ impl Starter {
         }
         let start = |number: u32| {
             let (name, host) = (format!("middleware {number}"), self.host('m', number));
+            let config = cell
+                .text(&station.config)
+                .map(|text| Config { text, path: records.join(format!("{number}.conf")) });
             if station.program.is_none() {
                 let words = [cell.render(&station.command), flags.clone()].concat();
-                return self.that_is_told(&name, host, &words, servers, commands);
+                return self.that_is_told(&name, host, &words, (servers, config.as_ref()), commands);
             }
             let mut command = self.krarup(&host, "proxy");
             command.args([
@@ -192,10 +242,14 @@ impl Starter {
                 "--servers",
                 &joined(servers),
             ]);
+            if let Some(config) = &config {
+                config.write(&name, |text| text)?;
+                command.arg("--config").arg(&config.path);
+            }
             command.arg("--stats-dir").arg(records.join(number.to_string())).args(&flags);
             self.that_tells(&name, host, command, commands)
         };
-        (1..=station.count.unwrap_or(1)).map(start).collect()
+        (1..=cell.count(station, 1)).map(start).collect()
     }
 
     /// Runs load generators side by side to their ends, each with words of its own.
@@ -214,7 +268,7 @@ impl Starter {
             let host = self.host('c', number);
             let mut command = self.krarup(&host, "load");
             command.args(["--progress", "none", "--servers", &joined(targets)]).args(words);
-            all.push(self.start(&format!("load {number}"), &mut command, commands)?);
+            all.push(self.start(&format!("load {number}"), &host, &mut command, commands)?);
         }
         for process in &mut all {
             let ended = process.finish(PATIENCE + within, &self.stop, |_| {})?;
@@ -223,6 +277,42 @@ impl Starter {
             }
         }
         Ok(())
+    }
+
+    /// Runs load generators that are none of ours side by side to their ends. Each is told whom it asks (the targets in turn) in place of
+    /// `{host}` and `{port}`, or all of them in place of `{servers}`; the answer is what each wrote to its standard output.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn foreign_load(
+        &self,
+        targets: &[Address],
+        words: &[Vec<String>],
+        within: Duration,
+        commands: &mut Vec<String>,
+    ) -> Result<Vec<String>, StationError> {
+        let mut all = Vec::new();
+        for (number, words) in (1_u32..).zip(words) {
+            let host = self.host('c', number);
+            let target = &targets[(number as usize - 1) % targets.len()];
+            let told = |word: &String| {
+                let word = word.replace("{host}", &target.host).replace("{port}", &target.port.to_string());
+                word.replace("{servers}", &joined(targets))
+            };
+            let mut words = words.iter().map(told);
+            let mut command = host.command(Path::new(&words.next().unwrap_or_default()));
+            command.args(words);
+            all.push(self.start(&format!("client {number}"), &host, &mut command, commands)?);
+        }
+        let mut said = Vec::new();
+        for process in &mut all {
+            let ended = process.finish(PATIENCE + within, &self.stop, |_| {})?;
+            if !ended.status.success() {
+                return Err(process.error(format!("failed ({})", ended.status)));
+            }
+            said.push(String::from_utf8_lossy(&ended.stdout).into_owned());
+        }
+        Ok(said)
     }
 
     fn memcached(
@@ -239,20 +329,24 @@ impl Starter {
             words.extend(["-u".to_owned(), "nobody".to_owned()]);
         }
         words.extend_from_slice(flags);
-        self.that_is_told(name, host, &words, &[], commands)
+        self.that_is_told(name, host, &words, (&[], None), commands)
     }
 
     /// Starts a process and writes down how.
     fn start(
         &self,
         name: &str,
+        host: &Host,
         command: &mut Command,
         commands: &mut Vec<String>,
     ) -> Result<Process, StationError> {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         commands.push(words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "));
-        let process = Process::start(name, command)?;
+        let mut process = Process::start(name, command)?;
         self.ledger.note(process.id());
+        if let Some(cpu) = host.cpu {
+            process.limit(Cap::new(cpu, &self.ledger)?)?;
+        }
         Ok(process)
     }
 
@@ -264,19 +358,20 @@ impl Starter {
         mut command: Command,
         commands: &mut Vec<String>,
     ) -> Result<Running, StationError> {
-        let mut process = self.start(name, &mut command, commands)?;
+        let mut process = self.start(name, &host, &mut command, commands)?;
         let address = process.ready("listening on ", PATIENCE, &self.stop)?;
         let address = address.parse().map_err(|why| process.error(why))?;
         Ok(Running { host, address, process: Some(process) })
     }
 
-    /// A program that is told its host in place of `{host}`, its port in place of `{port}`, and the servers in place of `{servers}`.
+    /// A program that is told its host in place of `{host}`, its port in place of `{port}`, the servers in place of `{servers}`, and its
+    /// configuration, which is told the same, in place of `{config}`.
     fn that_is_told(
         &self,
         name: &str,
         host: Host,
         words: &[String],
-        servers: &[Address],
+        (servers, config): (&[Address], Option<&Config>),
         commands: &mut Vec<String>,
     ) -> Result<Running, StationError> {
         let port = free_port().map_err(|error| StationError {
@@ -284,19 +379,40 @@ impl Starter {
             why: format!("no free port: {error}"),
             said: Vec::new(),
         })?;
-        let told = |word: &String| {
+        let told = |word: &str| {
             let word = word.replace("{port}", &port.to_string()).replace("{host}", &host.address);
             word.replace("{servers}", &joined(servers))
         };
-        let mut words = words.iter().map(told);
+        let path = config.map_or(String::new(), |config| config.path.to_string_lossy().into_owned());
+        if let Some(config) = config {
+            config.write(name, |text| told(&text))?;
+        }
+        let mut words = words.iter().map(|word| told(word).replace("{config}", &path));
         let mut command = host.command(Path::new(&words.next().unwrap_or_default()));
         command.args(words);
-        let mut process = self.start(name, &mut command, commands)?;
+        let mut process = self.start(name, &host, &mut command, commands)?;
         let ip =
             host.address.parse().map_err(|_| process.error(format!("{} is no address", host.address)))?;
         process.accepts(&host, SocketAddr::new(ip, port), PATIENCE, &self.stop)?;
         let address = Address { host: host.address.clone(), port };
         Ok(Running { host, address, process: Some(process) })
+    }
+}
+
+/// A configuration file that a middleware is started with; it stays with the records of the trial.
+struct Config {
+    text: String,
+    path: PathBuf,
+}
+
+impl Config {
+    fn write(&self, name: &str, told: impl FnOnce(String) -> String) -> Result<(), StationError> {
+        let written = self.path.parent().map_or(Ok(()), fs::create_dir_all);
+        written.and_then(|()| fs::write(&self.path, told(self.text.clone()))).map_err(|error| StationError {
+            name: name.to_owned(),
+            why: format!("{}: {error}", self.path.display()),
+            said: Vec::new(),
+        })
     }
 }
 

@@ -262,7 +262,7 @@ enum Faults {
 /// memcached tells the last fault it finds, unless it is a flag it does not know or has seen before: there it stops.
 fn faults(key: &[u8], flags: Flags<'_>) -> Faults {
     let mut fault = None;
-    let mut unknown = false;
+    let (mut unknown, mut nowhere) = (false, false);
     let mut seen = 0_u128;
     for (letter, token) in flags.iter() {
         if letter >= 127 || seen & (1 << letter) != 0 {
@@ -284,9 +284,12 @@ fn faults(key: &[u8], flags: Flags<'_>) -> Faults {
         };
         fault = found.or(fault);
         unknown |= !b"bNTRlOPLkstcfvhuqFCMJDI".contains(&letter);
+        // Flags are letters. What is none, later servers take for a line that is no request, and a set's value for the next one.
+        nowhere |= !letter.is_ascii_alphabetic();
     }
     match (fault, unknown) {
         (Some(_), true) => Faults::Sure(INVALID),
+        (None, true) if nowhere => Faults::Sure(INVALID),
         (Some(fault), false) => Faults::Sure(fault),
         (None, true) => Faults::Unknown,
         (None, false) => Faults::None,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{Row, check_anchors, check_rows};
 use crate::Error;
-use crate::flow::{Curve, FlowAnswer, FlowModel};
+use crate::flow::{Curve, FlowAnswer, FlowModel, Surroundings};
 use crate::laws::LawCheck;
 
 /// A family of curves for T(n) and Z(n).
@@ -382,18 +382,27 @@ fn polish(
 ) -> (f64, Vec<f64>) {
     let of = |logarithms: &[f64]| curve(&logarithms.iter().map(|l| l.exp()).collect::<Vec<_>>());
     let [start, from] = [start, from].map(|numbers| numbers.iter().map(|p| p.ln()).collect::<Vec<_>>());
+    let mut measured: Vec<(Surroundings, &Row)> = rows
+        .iter()
+        .map(|row| (Surroundings::new(outside, row.population as usize, row.workers as usize), row))
+        .collect();
     let loss = |logarithms: &[f64]| {
-        let model = FlowModel { hold: of(logarithms), outside: outside.clone() };
-        let errors: f64 =
-            rows.iter().map(|row| error(&model, row).map_or(f64::INFINITY, |(x, r)| x * x + r * r)).sum();
+        let hold = of(logarithms);
+        let errors = measured.iter_mut().map(|(surroundings, row)| {
+            let (throughput, response) = surroundings.solve(&hold);
+            let (x, r) = (throughput / row.throughput - 1.0, response / row.response - 1.0);
+            x * x + r * r
+        });
+        let errors: f64 = errors.sum();
         let moved: f64 = logarithms.iter().zip(&start).map(|(to, from)| (to - from) * (to - from)).sum();
-        errors + STAY * moved
+        let loss = errors + STAY * moved;
+        if loss.is_nan() { f64::INFINITY } else { loss }
     };
     let (loss, found) = nelder_mead(&from, step, loss);
     (loss, found.iter().map(|l| l.exp()).collect())
 }
 
-fn nelder_mead(start: &[f64], step: f64, loss: impl Fn(&[f64]) -> f64) -> (f64, Vec<f64>) {
+fn nelder_mead(start: &[f64], step: f64, mut loss: impl FnMut(&[f64]) -> f64) -> (f64, Vec<f64>) {
     let size = start.len();
     let mut simplex: Vec<(f64, Vec<f64>)> = vec![(loss(start), start.to_vec())];
     for i in 0..size {
@@ -411,7 +420,7 @@ fn nelder_mead(start: &[f64], step: f64, loss: impl Fn(&[f64]) -> f64) -> (f64, 
         let worst = simplex[size].1.clone();
         let along =
             |step: f64| -> Vec<f64> { centre.iter().zip(&worst).map(|(c, w)| c + step * (c - w)).collect() };
-        let tried = |point: Vec<f64>| (loss(&point), point);
+        let mut tried = |point: Vec<f64>| (loss(&point), point);
         let mirrored = tried(along(1.0));
         simplex[size] = if mirrored.0 < simplex[0].0 {
             let farther = tried(along(2.0));

@@ -245,17 +245,18 @@ impl<'a> Engine<'a> {
             Workload::Open { profile, .. } => Some(Arrivals::new(profile)),
             Workload::Closed { .. } => None,
         });
+        let places: Vec<Place> = network.stations.iter().map(|station| Place::new(station, levels)).collect();
         let mut engine = Self {
             network,
             program: Program::new(network, seed, replication),
-            agenda: Agenda::default(),
+            agenda: Agenda::new(stations, places.iter().any(|place| place.shared.is_some())),
             now: 0.0,
             events: 0,
             requests: Vec::new(),
             unused: Vec::new(),
             gathers: Vec::new(),
             unused_gathers: Vec::new(),
-            places: network.stations.iter().map(|station| Place::new(station, levels)).collect(),
+            places,
             pools: pools.collect(),
             flows: vec![Flow::default(); classes * stations],
             classes: vec![Crowd::default(); classes],
@@ -306,7 +307,7 @@ impl<'a> Engine<'a> {
                 }
                 Event::Begin(request) => self.begin(request),
                 Event::Done(request) => self.done(request),
-                Event::Shared(station) => self.shared_done(station, number),
+                Event::Shared(station) => self.shared_done(station),
             }
             if !(self.ready.is_empty() && self.roomy.is_empty()) {
                 self.settle();

@@ -6,11 +6,12 @@
 //! - **Shared speed** (processor sharing, preemption, load-dependent rates): the station has a clock of its own, V, that counts
 //!   the work each request in service has had. With k in service and a total speed of s, dV/dt = s/k, and a
 //!   request that begins at V with work w is complete at V + w, whatever comes and goes meanwhile. Only the first to be
-//!   complete has an entry in the agenda.
+//!   complete is in the agenda.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use super::agenda::{PLACE_BITS, PLACES};
 use crate::network::{Discipline, Kind, Network, Station, WhenFull};
 
 /// Requests that wait, in the order of a discipline.
@@ -90,20 +91,35 @@ pub(super) struct Shared {
     updated: f64,
     pace: f64,
     /// In service, first to be complete first.
-    active: BinaryHeap<Reverse<Active>>,
+    active: BinaryHeap<Reverse<u128>>,
     /// Services begun so far.
     begun: u64,
-    /// The entry of the agenda that is valid; older ones are ignored.
-    pub(super) pending: u64,
 }
 
-/// A service under way. Ordered by completion, then by beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A service under way as one number, so that comparing two is comparing numbers: when V completes it (its bits: V is not
+/// negative, so they order as it does), then which of the station's services it is, then the request.
+#[derive(Clone, Copy)]
 struct Active {
-    /// When V completes it, as bits: V is not negative, so they order as it does.
-    complete: u64,
+    complete: f64,
     number: u64,
     request: u32,
+}
+
+impl Active {
+    fn packed(self) -> u128 {
+        debug_assert!(self.number < 1 << (64 - PLACE_BITS), "more services than entries of the agenda");
+        u128::from(self.complete.to_bits()) << 64
+            | u128::from(self.number << PLACE_BITS | u64::from(self.request))
+    }
+
+    fn of(packed: u128) -> Self {
+        let low = packed as u64;
+        Self {
+            complete: f64::from_bits((packed >> 64) as u64),
+            number: low >> PLACE_BITS,
+            request: (low & (PLACES as u64 - 1)) as u32,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -139,7 +155,6 @@ impl Place {
             pace: 0.0,
             active: BinaryHeap::new(),
             begun: 0,
-            pending: 0,
         });
         let capacity = station.capacity.map_or(u32::MAX, |room| u32::try_from(room).unwrap_or(u32::MAX));
         Self {
@@ -229,16 +244,16 @@ impl Shared {
     /// Begins or resumes a service; V is up to now.
     pub(super) fn begin(&mut self, request: u32, work: f64) {
         self.begun += 1;
-        let complete = (self.clock + work).to_bits();
-        self.active.push(Reverse(Active { complete, number: self.begun, request }));
+        let begun = Active { complete: self.clock + work, number: self.begun, request };
+        self.active.push(Reverse(begun.packed()));
     }
 
     /// Takes the one out that began first, with the work it still has to get; V is up to now.
     pub(super) fn preempt(&mut self) -> (u32, f64) {
-        let oldest = self.active.iter().map(|active| active.0).min_by_key(|active| active.number);
+        let oldest = self.active.iter().map(|active| Active::of(active.0)).min_by_key(|active| active.number);
         let oldest = oldest.expect("only a station without a free server preempts");
-        self.active.retain(|active| active.0 != oldest);
-        (oldest.request, (f64::from_bits(oldest.complete) - self.clock).max(0.0))
+        self.active.retain(|active| active.0 != oldest.packed());
+        (oldest.request, (oldest.complete - self.clock).max(0.0))
     }
 
     /// Whether the newest goes first at once.
@@ -248,15 +263,15 @@ impl Shared {
 
     /// Takes out the one that is complete first.
     pub(super) fn complete(&mut self) -> Option<u32> {
-        let Reverse(first) = self.active.pop()?;
+        let first = Active::of(self.active.pop()?.0);
         // It sets V exactly, so that rounding does not add up.
-        self.clock = self.clock.max(f64::from_bits(first.complete));
+        self.clock = self.clock.max(first.complete);
         Some(first.request)
     }
 
     /// Sets dV/dt for `waiting` requests there that are not in service, and says how long until the first is complete.
     pub(super) fn pace(&mut self, waiting: usize) -> Option<f64> {
-        let Reverse(first) = self.active.peek()?;
+        let first = Active::of(self.active.peek()?.0);
         let active = self.active.len();
         let speed = match &self.speed {
             Speed::Servers(most) => most.min(active as f64),
@@ -264,7 +279,7 @@ impl Shared {
             Speed::Each => active as f64,
         };
         self.pace = speed / active as f64;
-        Some((f64::from_bits(first.complete) - self.clock).max(0.0) / self.pace)
+        Some((first.complete - self.clock).max(0.0) / self.pace)
     }
 }
 

@@ -148,9 +148,54 @@ impl Levels {
         tail
     }
 
+    /// Probability that an admitted request stays longer than `time`. Who has to wait for j completions is still there after i of them
+    /// within `time` if i < j; else none of the i − j others may have been its own, which each is not with probability
+    /// (m − 1)/m.
+    pub fn response_tail(&self, time: Seconds) -> f64 {
+        if time < 0.0 {
+            return 1.0;
+        }
+        let servers = f64::from(self.servers);
+        let scaled = time * servers / self.service;
+        let most = self.found_share.len().saturating_sub(self.servers as usize);
+        // P(i completions within `time`), i = 0, 1, …: far enough that the rest is nothing.
+        let count = most.max((scaled + 12.0 * scaled.sqrt() + 50.0) as usize);
+        let mut logarithm = -scaled;
+        let completions: Vec<f64> = (0..=count)
+            .map(|i| {
+                let share = logarithm.exp();
+                logarithm += (scaled / (i + 1) as f64).ln();
+                share
+            })
+            .collect();
+        let stays = (servers - 1.0) / servers;
+        let mut later = 0.0;
+        let mut started = vec![0.0; most + 1]; // by j: j or more completions, and still there
+        for i in (0..=count).rev() {
+            later = completions[i] + stays * later;
+            if i <= most {
+                started[i] = later;
+            }
+        }
+        let mut earlier = 0.0;
+        let mut tail = 0.0;
+        let at_once: f64 = self.found_share.iter().take(self.servers as usize).sum();
+        for (j, started) in started.iter().enumerate() {
+            let found = if j == 0 { at_once } else { self.found_share[self.servers as usize + j - 1] };
+            tail += found * (earlier + started).min(1.0);
+            earlier += completions[j];
+        }
+        tail
+    }
+
     /// The waiting time that a `share` of the admitted requests does not exceed.
     pub fn wait_percentile(&self, share: f64) -> Seconds {
         quantile(|t| self.wait_tail(t), share, self.wait)
+    }
+
+    /// The response time that a `share` of the admitted requests does not exceed.
+    pub fn response_percentile(&self, share: f64) -> Seconds {
+        quantile(|t| self.response_tail(t), share, self.response)
     }
 }
 
@@ -173,10 +218,26 @@ mod tests {
         let s = mmm_k(8.0, 1.0, 10, 2_000).unwrap();
         let endless = mmm(8.0, 1.0, 10).unwrap();
         assert!((s.wait - endless.wait).abs() < 1e-9);
-        assert!((s.wait_tail(0.5) - endless.wait_tail(0.5)).abs() < 1e-9);
+        for time in [0.0, 0.1, 0.5, 2.0, 7.0] {
+            assert!((s.wait_tail(time) - endless.wait_tail(time)).abs() < 1e-9);
+            assert!((s.response_tail(time) - endless.response_tail(time)).abs() < 1e-9, "{time}");
+        }
+        let one = mmm_k(0.6, 1.0, 1, 400).unwrap();
+        assert!(
+            (one.response_percentile(0.99) - super::super::mm1(0.6, 1.0).unwrap().response_percentile(0.99))
+                .abs()
+                < 1e-6
+        );
     }
 
-    /// Jain, example 31.4 in spirit: a gateway of two buffers; p(k) are geometric.
+    /// Two servers without a place to wait: who is admitted is served at once.
+    #[test]
+    fn who_never_waits_stays_for_an_exponential_time() {
+        let s = mmm_k(3.0, 0.5, 2, 2).unwrap();
+        assert!((s.response_tail(0.7) - (-1.4_f64).exp()).abs() < 1e-12);
+    }
+
+    /// One server and two places to wait: the shares p(k) are geometric.
     #[test]
     fn a_small_buffer_loses_what_the_formula_says() {
         let s = mmm_k(0.5, 1.0, 1, 3).unwrap();

@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use krarup_net::cpu;
 use krarup_record::Quantity;
+use krarup_record::exposition::{BOUNDS, Times};
 
-use super::snapshot::{BOUNDS, OfOperation, OfPool, OfServer, Snapshot, Times};
+use super::snapshot::{OfOperation, OfPool, OfServer, Snapshot};
 
 /// One metric.
 pub struct Metric {

@@ -49,9 +49,11 @@ impl Desk {
             return Answer::text(503, "the event loop did not answer within a second\n");
         };
         match path {
-            "/metrics" => {
-                Answer { status: 200, kind: exposition::MEDIA_TYPE, body: exposition::exposition(&snapshot) }
-            }
+            "/metrics" => Answer {
+                status: 200,
+                kind: krarup_record::exposition::MEDIA_TYPE,
+                body: exposition::exposition(&snapshot),
+            },
             "/health" => Answer::text(200, "ok\n"),
             _ => match snapshot.not_ready() {
                 None => Answer::text(200, "ready\n"),

@@ -1,34 +1,13 @@
 //! The numbers of one moment, as the loop lays them down: plain, and made in tens of microseconds.
 
-use krarup_record::{Distribution, Operation, Quantity, Tally};
+use krarup_record::exposition::Times;
+use krarup_record::{Operation, Quantity, Tally};
 use krarup_units::{Nanos, Stamp};
 
 use crate::core::{Core, Events};
 use crate::dispatch::Workers;
 use crate::pool::{Counts, Pool};
 use crate::server::Health;
-
-/// The upper bounds of the buckets that times are counted in, in nanoseconds; what is longer than the last is counted too.
-pub(super) const BOUNDS: [u64; 18] = [
-    25_000,
-    50_000,
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-];
 
 /// Servers up to which each has its buckets: counting them takes the loop some microseconds a server.
 const SERVERS_WITH_BUCKETS: usize = 64;
@@ -83,23 +62,6 @@ pub(super) struct OfPool {
     pub(super) servers_up: usize,
     pub(super) in_progress: u32,
     pub(super) counts: Counts,
-}
-
-/// A distribution of times, in buckets.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Times {
-    /// Times up to each of [`BOUNDS`], the shorter ones included, as exactly as the histogram tells times apart (0.1 %); empty where only count and sum are told.
-    pub(super) up_to: Vec<u64>,
-    pub(super) count: u64,
-    pub(super) sum: Nanos,
-}
-
-impl Times {
-    pub(super) fn of(distribution: &Distribution, buckets: bool) -> Self {
-        let exact = distribution.exact();
-        let up_to = if buckets { distribution.up_to(&BOUNDS) } else { Vec::new() };
-        Self { up_to, count: distribution.count(), sum: exact.sum }
-    }
 }
 
 impl Snapshot {

@@ -321,7 +321,8 @@ impl PoolConfig {
             None => count,
             Some(_) => self.replicas.of(count),
         };
-        if copies > count {
+        let counted = !self.servers.iter().any(|one| one.every_address);
+        if copies > count && counted {
             return Err(wrong("replicas", format!("is {copies}, and there are {count} servers")));
         }
         for (key, value) in [
@@ -367,7 +368,7 @@ impl PoolConfig {
             name: name.to_owned(),
             servers: self.servers.iter().map(|one| server(&one.address)).collect(),
             placement,
-            copies,
+            copies: copies.min(count),
             writes: self.writes,
             reads: self.reads,
             multi_get: self.multi_get,

@@ -4,6 +4,7 @@ use krarup_memcache::{Class, Parsed, Reply, response};
 use krarup_record::{Operation, Outcome, ServerVisit};
 use krarup_units::{Nanos, Stamp};
 
+use super::asked::Asked;
 use super::{Core, LANES, outcome_of};
 use crate::arena::{DETACHED, NOBODY};
 use crate::exchange::{Copies, Stage};
@@ -58,8 +59,17 @@ impl Core {
                 self.events.desynchronised += 1;
                 return distrust("an answer before its question");
             }
-            match response::parse(rest, front.expect) {
+            let mut asked = self.asked_of(front);
+            match response::parse_asked(rest, front.expect, |key| asked.is_next(key)) {
                 Parsed::Complete { message, used: length } => {
+                    if front.exchange == NOBODY && message.class == Class::ClientError {
+                        return distrust("it wants a login, which `edge.server_login` names");
+                    }
+                    if !asked.is_answered_by(&message) {
+                        self.events.desynchronised += 1;
+                        self.pump(now);
+                        return distrust("an answer about something that was not asked for");
+                    }
                     let read_whole = front.expect.read_whole(&message);
                     let pending = self.servers[server].pop().expect("somebody is owed the answer");
                     self.answered(server, pending, &message, now);
@@ -80,6 +90,14 @@ impl Core {
         }
         self.pump(now);
         Ok(used)
+    }
+
+    /// What the next answer of a connection must be about.
+    fn asked_of(&self, front: &Pending) -> Asked<'_> {
+        if front.exchange == NOBODY || front.exchange == DETACHED {
+            return Asked::Anything;
+        }
+        Asked::by(&self.exchanges[front.exchange], front)
     }
 
     /// The connection to a server is lost, or could not be made. Everything asked of it is answered with an error that says `why`.
@@ -316,7 +334,7 @@ impl Core {
         link.health = Health::Up;
         if reply.class == Class::Version {
             let line = String::from_utf8_lossy(reply.line());
-            link.version = Some(line.trim_start_matches("VERSION ").to_owned());
+            link.told(line.trim_start_matches("VERSION "));
         }
         if server >= LANES {
             return;

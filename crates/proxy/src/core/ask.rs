@@ -428,6 +428,11 @@ impl Core {
             return;
         }
         self.pools[entry].reads_one();
+        if count > 1 {
+            // What comes back is compared with them.
+            let keys = &mut self.exchanges[number].keys;
+            retrieve.keys.iter().for_each(|key| keys.push_for(key, entry, 0));
+        }
         if count > 1 && self.pools[entry].spec.multi_get == MultiGet::Sharded {
             return self.retrieve_sharded(number, entry, retrieve);
         }
@@ -452,7 +457,12 @@ impl Core {
         runs.clear();
         self.pools[pool].even(retrieve.keys.len(), |server, keys| runs.push((server, keys)));
         let mut keys = retrieve.keys.iter();
+        let mut before = 0;
         for (part, &(server, length)) in runs.iter().enumerate() {
+            for place in before..before + length {
+                self.exchanges[number].keys.assign(place, part as u16);
+            }
+            before += length;
             let expect = Expect::Values { keys: length as u32, unique: false };
             self.ask(server, number, part as u16, false, expect, &mut |out| {
                 write::retrieve(out, Retrieval::Get, 0, keys.by_ref().take(length));
@@ -638,7 +648,7 @@ impl Core {
         };
         let exchange = &mut self.exchanges[number];
         let (command, exptime) = exchange.retrieval;
-        let count = exchange.keys.of(part).count();
+        let count = exchange.keys.count_of(part);
         let this = &mut exchange.parts[usize::from(part)];
         let pool = this.pool;
         let first = this.server == server;

@@ -204,7 +204,7 @@ impl Core {
         let exchange = &self.exchanges[number];
         let this = exchange.parts[usize::from(part)];
         let first = (0..exchange.keys.len()).find(|&place| exchange.keys.get(place).part == part);
-        let single = exchange.keys.of(part).count() == 1 || self.pools[this.pool].is_replicated();
+        let single = exchange.keys.count_of(part) == 1 || self.pools[this.pool].is_replicated();
         let Some(place) = first else { return };
         if this.answered || this.hedged.is_some() || this.open != 1 || !single {
             return;

@@ -7,6 +7,7 @@ use krarup_memcache::{
 use krarup_units::Stamp;
 
 use super::Core;
+use super::asked::trace;
 use crate::exchange::{Copies, Part};
 use crate::meta::{self, Role, Rule};
 use crate::pool::Lifetimes;
@@ -27,6 +28,14 @@ impl Core {
         if route.is_some_and(Route::rewrites) && shows {
             return self.exchanges[number].merge.local(Class::ClientError, NOT_WITH_A_ROUTE);
         }
+        // A server that does not know the command takes its value for the next one, and is out of step then.
+        let home = route.map_or(self.exchanges[number].entry, |route| route.pool);
+        let known = || self.pools[home].spec.servers.iter().all(|&server| self.servers[server].knows_meta);
+        if request.command == MetaCommand::Set && !known() {
+            return self.exchanges[number].merge.local(Class::Error, b"ERROR\r\n");
+        }
+        let opaque = request.flag(b'O').map(trace);
+        self.exchanges[number].opaque = opaque;
         let rule = meta::rule(request);
         if matches!(rule, Rule::Everyone | Rule::FirstDecides) {
             self.value = self.lent_value(request.data);
@@ -42,7 +51,6 @@ impl Core {
             self.value = None;
             return;
         }
-        let home = route.map_or(self.exchanges[number].entry, |route| route.pool);
         if self.pools[home].needs_a_second_look() {
             return self.read_meta(number, request, key, rule, now);
         }

@@ -399,6 +399,71 @@ fn an_answer_of_the_wrong_kind_ends_the_trust_in_the_connection() {
 }
 
 #[test]
+fn an_answer_about_something_else_ends_the_trust_in_the_connection() {
+    for (servers, asked, answer) in [
+        (1, "get a\r\n", "VALUE b 0 1\r\nx\r\nEND\r\n"),
+        (1, "get a b\r\n", "VALUE b 0 1\r\nx\r\nVALUE a 0 1\r\ny\r\nEND\r\n"),
+        (1, "get a b\r\n", "VALUE a 0 1\r\nx\r\nVALUE c 0 1\r\ny\r\nEND\r\n"),
+        (1, "gets a\r\n", "VALUE b 0 1 7\r\nx\r\nEND\r\n"),
+        (1, "gat 0 a\r\n", "VALUE b 0 1\r\nx\r\nEND\r\n"),
+        (1, "mg a v k\r\n", "VA 1 kb\r\nx\r\n"),
+        (1, "mg a v O7\r\n", "VA 1 O8\r\nx\r\n"),
+        (1, "mg a v\r\n", "VA 1 O7\r\nx\r\n"),
+        (1, "ms a 1 O7\r\nx\r\n", "HD O8\r\n"),
+        (1, "md a k\r\n", "NF kb\r\n"),
+    ] {
+        let mut world = World::new(servers, settings());
+        let client = world.client();
+        world.send(client, asked).write_servers();
+        // The value itself need not have come.
+        let error = world.core.server_bytes(0, answer.as_bytes(), world.now).unwrap_err();
+        assert!(error.contains("that was not asked for"), "{asked}: {error}");
+        assert_eq!((world.core.events().desynchronised, world.replied(client).as_str()), (1, ""), "{asked}");
+        world.core.server_lost(0, &error, Outcome::ServerError, world.now);
+        world.write_clients();
+        assert!(world.replied(client).starts_with("SERVER_ERROR "), "{asked}");
+    }
+    // What was asked for twice may be told twice, and what is base64 need not be read.
+    for (asked, answer) in [
+        ("get a b a\r\n", "VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n"),
+        ("get a b c\r\n", "VALUE c 0 1\r\nx\r\nEND\r\n"),
+        ("mg YQ== b v k O7\r\n", "VA 1 b kYQ== O7\r\nx\r\n"),
+        ("mg a k O7\r\n", "EN\r\n"),
+    ] {
+        let mut world = World::new(1, settings());
+        let client = world.client();
+        world.send(client, asked).write_servers().answer(0, answer);
+        world.write_clients();
+        assert_eq!(world.replied(client), answer);
+    }
+}
+
+#[test]
+fn each_server_of_a_sharded_multi_get_is_held_to_its_own_keys() {
+    let mut world = World::replicated(2, MultiGet::Sharded, settings());
+    let client = world.client();
+    world.send(client, "get a b c d\r\n").write_servers();
+    let first = world.asked(0);
+    let other = if first.contains(" a ") { "VALUE c 0 1" } else { "VALUE a 0 1" };
+    world.core.server_bytes(0, format!("{other}\r\nx\r\nEND\r\n").as_bytes(), world.now).unwrap_err();
+}
+
+#[test]
+fn a_server_that_wants_a_login_is_not_up_before_it_has_one() {
+    let mut core = Core::new(
+        settings(),
+        Topology::replicated(vec!["a:1".into()], MultiGet::Whole),
+        Recorder::new(RecordSettings::default()).unwrap(),
+        Stamp(0),
+    );
+    core.server_connected(0);
+    core.server_written(0, core.server_output(0).len(), Stamp(1));
+    let error = core.server_bytes(0, b"CLIENT_ERROR unauthenticated\r\n", Stamp(2)).unwrap_err();
+    assert!(error.contains("edge.server_login") && error.contains("unauthenticated"), "{error}");
+    assert!(!core.server_is_up(0));
+}
+
+#[test]
 fn the_places_of_a_client_that_is_gone_come_back() {
     let mut world = World::new(1, Settings { workers: Workers::Limited(2), ..settings() });
     let (leaves, stays) = (world.client(), world.client());

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use krarup_net::datagram::Datagrams;
 use krarup_net::mio::unix::SourceFd;
-use krarup_net::mio::{Events, Interest, Poll, Token, Waker};
+use krarup_net::mio::{Interest, Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, http, listen};
 use krarup_units::{Nanos, Stamp};
@@ -35,11 +35,13 @@ use crate::topology::Topology;
 mod bounds;
 mod clients;
 mod crew;
+mod looking;
 mod reload;
 mod servers;
 mod writing;
 
 use crew::{Books, Crew, Order, Place};
+use looking::Looks;
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
@@ -220,6 +222,8 @@ struct Engine<N> {
     taken_in: usize,
     some_servers: Vec<usize>,
     some_clients: Vec<u32>,
+    /// Clients whose first replies wait for those that follow, while the servers are listened to.
+    partly: Vec<u32>,
 }
 
 /// A socket that clients connect to.
@@ -420,6 +424,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             taken_in: 0,
             some_servers: Vec::new(),
             some_clients: Vec::new(),
+            partly: Vec::new(),
             config,
         })
     }
@@ -476,49 +481,17 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(1_024);
-        let mut answers = Events::with_capacity(256);
-        // Whether the last pass did not look at the clients.
-        let mut skipped = false;
-        // Whether a server is ready that has not been looked at: it has been told, and will not be told again.
-        let mut servers_told = false;
+        let mut looks = Looks::new();
         loop {
             self.tick();
             if self.finished() {
                 return Ok(());
             }
-            answers.clear();
-            events.clear();
-            let wait = self.wait();
-            let (in_flight, before) = (self.core.in_flight(), self.clock.now());
-            if let Some(limit) = self.hold.begins(in_flight, before).filter(|_| wait != Some(Duration::ZERO))
-            {
-                let limit = limit.as_duration();
-                uninterrupted(
-                    self.server_poll.poll(&mut answers, Some(wait.map_or(limit, |wait| wait.min(limit)))),
-                )?;
-                let now = self.clock.now();
-                servers_told = answers.iter().count() == answers.capacity();
-                self.hold.ended(Nanos(now.0 - before.0), now);
-                // Where every client waits for its answer, none is likely to have asked again.
-                skipped = !skipped && in_flight >= self.core.clients() && !answers.is_empty();
-                if !skipped {
-                    uninterrupted(self.poll.poll(&mut events, Some(Duration::ZERO)))?;
-                    servers_told |= events.iter().any(|event| event.token() == SERVERS_READY);
-                }
-            } else {
-                uninterrupted(
-                    self.poll.poll(&mut events, if servers_told { Some(Duration::ZERO) } else { wait }),
-                )?;
-                if servers_told || events.iter().any(|event| event.token() == SERVERS_READY) {
-                    uninterrupted(self.server_poll.poll(&mut answers, Some(Duration::ZERO)))?;
-                    servers_told = answers.iter().count() == answers.capacity();
-                }
-            }
+            self.look(&mut looks)?;
             let mut accept = false;
             let mut reload = false;
             let mut woken = false;
-            for event in &answers {
+            for event in &looks.answers {
                 let server = event.token().0 - SERVERS;
                 let link = &mut self.servers[server];
                 link.writable |= event.is_writable();
@@ -532,7 +505,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                 }
                 self.server_ready(server, end_near);
             }
-            for event in &events {
+            for event in &looks.events {
                 match event.token() {
                     STOP => self.stop(),
                     RELOAD => reload = self.signals.as_mut().is_some_and(|signals| signals.reloads() > 0),
@@ -590,7 +563,9 @@ impl<N: FnMut(Notice)> Engine<N> {
             if self.crew.is_some() {
                 self.attend(woken);
             }
+            let waited = std::mem::take(&mut self.partly);
             self.flush();
+            self.write_clients(waited);
             self.relieve();
             if let Some(board) = &self.board {
                 board.lay(|| Snapshot::of(&self.core, self.clock.now(), self.stop_by.is_some()));
@@ -792,14 +767,6 @@ impl<N: FnMut(Notice)> Engine<N> {
             (self.notice)(Notice::Unfinished(self.core.unfinished()));
         }
         true
-    }
-}
-
-/// A signal that interrupts a wait is announced by the poll itself.
-fn uninterrupted(waited: io::Result<()>) -> io::Result<()> {
-    match waited {
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        result => result,
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use krarup_net::Address;
 use krarup_units::Nanos;
 
-use crate::config::{Config, ServerConfig};
+use crate::config::{Config, Replicas, ServerConfig};
+use crate::engine::Engine;
 
 /// The numbers behind addresses.
 pub type Numbers = HashMap<Address, Vec<SocketAddr>>;
@@ -27,6 +28,34 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// The same, where some names need not be known: these stand for one server each, which has no number.
+    ///
+    /// # Errors
+    /// No name is known.
+    fn of_those_known(
+        as_written: &Config,
+        resolve: Resolve<'_>,
+        missing: &mut dyn FnMut(&str),
+    ) -> Result<Self, String> {
+        let mut last = None;
+        let found = Self::of(as_written, &mut |address| {
+            Ok(resolve(address).unwrap_or_else(|why| {
+                missing(&why);
+                last = Some(why);
+                Vec::new()
+            }))
+        })?;
+        let none = found
+            .config
+            .addresses()
+            .iter()
+            .all(|address| found.numbers.get(address).is_some_and(Vec::is_empty));
+        match last {
+            Some(why) if none => Err(why),
+            _ => Ok(found),
+        }
+    }
+
     /// Looks up every name of a configuration `as_written`.
     ///
     /// # Errors
@@ -35,19 +64,20 @@ impl Resolved {
         let mut config = as_written.clone();
         let mut numbers = Numbers::new();
         for pool in std::iter::once(&mut config.main).chain(config.pools.values_mut()) {
-            let mut servers = Vec::new();
+            let (mut servers, mut grows) = (Vec::new(), false);
             for server in std::mem::take(&mut pool.servers) {
                 if server.address.file().is_some() {
                     servers.push(server);
                     continue;
                 }
+                grows |= server.every_address;
                 let mut found = match numbers.get(&server.address) {
                     Some(known) => known.clone(),
                     None => resolve(&server.address)?,
                 };
-                if !server.every_address {
+                if !server.every_address || found.is_empty() {
                     numbers.insert(server.address.clone(), found);
-                    servers.push(server);
+                    servers.push(ServerConfig { every_address: false, ..server });
                     continue;
                 }
                 // In one order whatever the name service says first: placement may depend on it.
@@ -61,6 +91,12 @@ impl Resolved {
                     numbers.insert(address.clone(), vec![number]);
                     servers.push(ServerConfig { address, name: None, every_address: false, ..server });
                 }
+            }
+            if let Replicas::Count(count) = pool.replicas
+                && grows
+            {
+                // There may be fewer for a while.
+                pool.replicas = Replicas::Count(count.min(servers.len()));
             }
             pool.servers = servers;
         }
@@ -79,15 +115,28 @@ pub struct Source {
 }
 
 impl Source {
-    /// Looks up the names of a configuration that was checked.
+    /// Looks up the names of a configuration that was checked. Where names are looked up again, one that is not known yet is told to `missing`:
+    /// its server is down until it is known. Name services may be slow when a machine starts, and the other servers need not wait.
     ///
     /// # Errors
-    /// As [`Resolved::of`].
+    /// As [`Resolved::of`], where a name would never be looked up again, or none at all is known.
     pub fn new(
         written: Config,
         again: impl FnMut() -> Result<Config, String> + Send + 'static,
+        mut missing: impl FnMut(&str),
     ) -> Result<Self, String> {
-        let resolved = Resolved::of(&written, &mut Address::resolve)?;
+        let mut resolve = Address::resolve;
+        let resolved = match Resolved::of(&written, &mut resolve) {
+            Err(_) if written.engine == Engine::Events && written.resolve_every > Nanos::ZERO => {
+                let mut unknown = Vec::new();
+                let found = Resolved::of_those_known(&written, &mut resolve, &mut |why| {
+                    unknown.push(why.to_owned());
+                })?;
+                unknown.iter().for_each(|why| missing(why));
+                found
+            }
+            all => all?,
+        };
         Ok(Self { written, resolved, again: Box::new(again) })
     }
 }
@@ -265,6 +314,54 @@ mod tests {
         let news = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
         let Some(News::Configuration(found, None)) = news else { panic!("{news:?}") };
         assert_eq!(names(&found.unwrap()), "10.0.0.1:1 10.0.0.2:1 10.0.0.3:1 one:2");
+    }
+
+    #[test]
+    fn a_name_that_is_not_known_yet_is_one_server_without_a_number() {
+        let written = config(
+            "servers = [{ address = \"many:1\", every_address = true }, \"one:2\"]\ndistribution = \"ketama\"\nreplicas = 2",
+        );
+        let found = |many: &[&str], one: &[&str]| {
+            let (many, one) = (numbers(many), numbers(one));
+            move |address: &Address| {
+                let found = if address.host == "many" { &many } else { &one };
+                if found.is_empty() {
+                    Err(format!("`{}` is not known", address.host))
+                } else {
+                    Ok(found.clone())
+                }
+            }
+        };
+        let mut missing = Vec::new();
+        let mut tell = |why: &str| missing.push(why.to_owned());
+        let mut resolved =
+            Resolved::of_those_known(&written, &mut found(&[], &["10.0.0.9:2"]), &mut tell).unwrap();
+        assert_eq!(
+            (missing.as_slice(), resolved.config.addresses().len()),
+            (&["`many` is not known".to_owned()][..], 2)
+        );
+        assert_eq!(resolved.numbers[&"many:1".parse().unwrap()], []);
+        // Still unknown is no news; found, it becomes its servers.
+        assert!(change(&written, &mut resolved, &mut found(&[], &["10.0.0.9:2"])).is_none());
+        let news =
+            change(&written, &mut resolved, &mut found(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.9:2"]));
+        let Some(News::Configuration(taken, None)) = news else { panic!("{news:?}") };
+        assert_eq!(taken.unwrap().config.addresses().len(), 3);
+        // With nobody known there is nothing to do.
+        let nobody = Resolved::of_those_known(&written, &mut found(&[], &[]), &mut |_| {});
+        assert!(nobody.unwrap_err().contains("is not known"));
+    }
+
+    #[test]
+    fn two_copies_among_servers_behind_a_name_are_one_while_there_is_one() {
+        let written = config(
+            "servers = [{ address = \"many:1\", every_address = true }]\ndistribution = \"ketama\"\nreplicas = 2",
+        );
+        assert_eq!(written.check(), Ok(()));
+        for (many, copies) in [(&["10.0.0.1:1"][..], 1), (&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"], 2)] {
+            let resolved = Resolved::of(&written, &mut |_| Ok(numbers(many))).unwrap();
+            assert_eq!(resolved.config.topology().unwrap().pools[0].copies, copies);
+        }
     }
 
     #[test]

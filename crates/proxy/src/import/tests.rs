@@ -70,17 +70,16 @@ fn no_key_of_twemproxys_is_dropped_in_silence() {
             "a:\n  listen: 127.0.0.1:1\n  timeout: 5\n  {key}: {value}\n  servers:\n  - 127.0.0.1:11212:1\n"
         )
     };
-    for (key, value) in [
-        ("backlog", "512"),
-        ("client_connections", "10"),
-        ("server_connections", "4"),
-        ("redis_db", "0"),
-        ("distribution", "random"),
-    ] {
+    for (key, value) in
+        [("backlog", "512"), ("client_connections", "10"), ("redis_db", "0"), ("distribution", "random")]
+    {
         assert!(notes(&with(key, value)).contains(key), "{key}");
     }
     assert_eq!(notes(&with("preconnect", "true")), "");
     assert_eq!(notes(&with("server_connections", "1")), "");
+    assert_eq!(notes(&with("server_connections", "4")), "");
+    assert!(settings(&with("server_connections", "4")).contains("\nserver_connections = 4\n"));
+    assert!(notes(&with("server_connections", "100")).contains("64 are the most"));
 }
 
 #[test]

@@ -14,10 +14,12 @@ pub(super) fn import(text: &str) -> Result<Imported, String> {
     let mut imported = Imported::of("twemproxy");
     let mut timeouts = Vec::new();
     let mut ejections = Vec::new();
+    let mut connections = Vec::new();
     for section in yaml::sections(text)? {
         let Some(read) = Read::of(&section, &mut imported.notes)? else { continue };
         timeouts.push((section.name.clone(), read.timeout));
         ejections.push((section.name.clone(), read.ejection));
+        connections.push(read.connections);
         for (key, value) in read.edge {
             if imported.edge.iter().any(|(other, there)| *other == key && *there != value) {
                 imported
@@ -43,7 +45,25 @@ pub(super) fn import(text: &str) -> Result<Imported, String> {
     set(&mut imported.settings, "listen", listen);
     one_timeout(&mut imported, &timeouts);
     one_ejection(&mut imported, &ejections);
+    one_number_of_connections(&mut imported, &connections);
     Ok(imported)
+}
+
+/// As many connections to each server hold for all pools: the most, as far as there may be.
+fn one_number_of_connections(imported: &mut Imported, connections: &[u64]) {
+    const MOST: u64 = 64;
+    let most = connections.iter().copied().max().unwrap_or(1);
+    if connections.iter().any(|&number| number != most) {
+        imported
+            .notes
+            .push("server_connections differs from pool to pool; one holds for all here, the largest".into());
+    }
+    if most > MOST {
+        imported.notes.push(format!("server_connections is {most}, and {MOST} are the most here"));
+    }
+    if most > 1 {
+        set(&mut imported.settings, "server_connections", most.min(MOST).to_string());
+    }
 }
 
 /// One time limit holds for all pools: the longest.
@@ -95,6 +115,8 @@ struct Read {
     timeout: Option<u64>,
     /// Failures in a row, and milliseconds.
     ejection: Option<(u64, u64)>,
+    /// To each server.
+    connections: u64,
     /// What is said of all listening sockets and connections here.
     edge: Settings,
 }
@@ -114,7 +136,7 @@ impl Read {
         }
         let mut listen = None;
         let (mut hash, mut distribution, mut tag) = ("fnv1a_64".to_owned(), "ketama", None);
-        let mut timeout = None;
+        let (mut timeout, mut connections) = (None, 1);
         let (mut eject, mut failures, mut retry) = (false, FAILURE_LIMIT, RETRY_TIMEOUT);
         let mut servers = Vec::new();
         let mut edge = Settings::new();
@@ -183,14 +205,7 @@ impl Read {
                 "tcpkeepalive" if entry.truth()? => {}
                 "tcpkeepalive" => edge.push(("keep_alive", quoted("0s"))),
                 "reuseport" => edge.push(("reuse_port", entry.truth()?.to_string())),
-                "server_connections" => {
-                    if entry.number()? > 1 {
-                        note(
-                            entry,
-                            "is not translated: one connection to each server carries everything, in order",
-                        );
-                    }
-                }
+                "server_connections" => connections = entry.number()?.max(1),
                 "redis_auth" | "redis_db" => note(entry, "is not translated: it is for Redis"),
                 _ => return Err(entry.error("is no key of twemproxy's")),
             }
@@ -210,7 +225,14 @@ impl Read {
         }
         servers.sort_by_key(twemproxys_order);
         let pool = Pool { name: name.clone(), settings, servers };
-        Ok(Some(Self { pool, listen, timeout, ejection: eject.then_some((failures, retry)), edge }))
+        Ok(Some(Self {
+            pool,
+            listen,
+            timeout,
+            ejection: eject.then_some((failures, retry)),
+            connections,
+            edge,
+        }))
     }
 }
 

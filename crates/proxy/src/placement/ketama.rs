@@ -110,6 +110,15 @@ impl Ring {
         }
     }
 
+    /// How much is whose of the numbers below `numbers`, where a hash function has no others.
+    pub(super) fn shares_below(&self, numbers: u32) -> Vec<f64> {
+        let mut shares = vec![0.0; self.members];
+        for number in 0..numbers {
+            shares[self.primary(u64::from(number))] += 1.0 / f64::from(numbers);
+        }
+        shares
+    }
+
     /// How much of the ring is whose.
     pub(super) fn shares(&self) -> Vec<f64> {
         let mut shares = vec![0.0; self.members];

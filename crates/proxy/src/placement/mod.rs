@@ -208,8 +208,11 @@ impl Placement {
     ///
     /// A ring gives a server of very small weight no point, and so no share, as libmemcached and twemproxy do.
     pub fn shares(&self) -> Vec<f64> {
-        if let Table::Ring(ring) = &self.table {
-            return ring.shares();
+        match &self.table {
+            // 15 bits of a checksum: a ring's first 130,000th.
+            Table::Ring(ring) if self.hash == KeyHash::Crc32 => return ring.shares_below(1 << 15),
+            Table::Ring(ring) => return ring.shares(),
+            _ => {}
         }
         let total: f64 = self.weights.iter().copied().map(f64::from).sum();
         self.weights.iter().map(|weight| f64::from(*weight) / total).collect()

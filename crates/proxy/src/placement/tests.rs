@@ -247,6 +247,16 @@ fn spread(keys: f64, share: f64) -> f64 {
 }
 
 #[test]
+fn a_hash_of_few_bits_leaves_a_ring_to_one_server_and_the_shares_say_so() {
+    let placement = Placement::new(Distribution::Ketama, KeyHash::Crc32, None, &servers(&[1; 4])).unwrap();
+    let (counted, shares) = (counts(&placement, 4), placement.shares());
+    for (count, share) in counted.into_iter().zip(&shares) {
+        assert!((count - 20_000.0 * share).abs() <= spread(20_000.0, *share), "{count} keys for {share}");
+    }
+    assert!(shares.contains(&0.0) && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{shares:?}");
+}
+
+#[test]
 fn every_server_gets_its_share_by_weight() {
     let weights = [1, 2, 3, 4, 10, 5, 5];
     let total: u32 = weights.iter().sum();

@@ -133,6 +133,9 @@ fn the_value_of_a_bad_set_is_gone_past() {
         ("b", BAD_KEY),
         ("!x Tx", INVALID),
         ("! !", INVALID),
+        ("!", INVALID),
+        ("-1", INVALID),
+        ("T1 ~", INVALID),
         ("\u{e9}", DUPLICATE),
         (&opaque, OPAQUE_TOO_LONG),
     ] {
@@ -142,7 +145,7 @@ fn the_value_of_a_bad_set_is_gone_past() {
     }
     // Whether it knows it is for the server to say.
     assert_eq!(meta("ms k 1 E5\r\nx\r\n").flag(b'E'), Some(&b"5"[..]));
-    assert_eq!(meta("ms k 1 !\r\nx\r\n").flag(b'!'), Some(&b""[..]));
+    assert_eq!(meta("ms k 1 z\r\nx\r\n").flag(b'z'), Some(&b""[..]));
 }
 
 #[test]

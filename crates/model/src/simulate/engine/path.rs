@@ -167,23 +167,16 @@ impl Engine<'_> {
         let place = &mut self.places[station as usize];
         place.note_busy(now);
         if let Some(shared) = &mut place.shared {
-            shared.pending = match shared.pace(place.line.len()) {
-                Some(left) => self.agenda.enter(now + left, Event::Shared(station)),
-                None => 0,
-            };
+            let left = shared.pace(place.line.len());
+            self.agenda.enter_shared(station, left.map(|left| now + left));
         }
     }
 
-    pub(super) fn shared_done(&mut self, station: u32, number: u64) {
+    pub(super) fn shared_done(&mut self, station: u32) {
         let now = self.now;
         let shared = self.places[station as usize].shared.as_mut().expect("its speed is shared");
-        if shared.pending != number {
-            self.events -= 1; // out of date: something came or went since
-            return;
-        }
         shared.synchronize(now);
         let id = shared.complete().expect("something is in service");
-        shared.pending = 0;
         self.done(id);
     }
 

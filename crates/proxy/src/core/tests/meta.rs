@@ -80,12 +80,27 @@ fn the_first_server_decides_about_a_unique_and_the_others_follow() {
 }
 
 #[test]
+fn a_server_that_knows_no_meta_commands_is_sent_no_value_with_one() {
+    let mut world = World::new(1, settings());
+    world.core.server_lost(0, "down", Outcome::ServerLost, world.now);
+    world.core.server_connected(0);
+    world.write_servers();
+    world.asked(0);
+    world.answer(0, "VERSION 1.5.22\r\n");
+    let client = world.client();
+    world.send(client, "ms a 1\r\nx\r\nmg a v\r\n").write_servers();
+    assert_eq!(world.asked(0), "mg a v\r\n");
+    world.answer(0, "ERROR\r\n").write_clients();
+    assert_eq!(world.replied(client), "ERROR\r\nERROR\r\n");
+}
+
+#[test]
 fn a_set_at_fault_costs_nobody_a_connection() {
     let mut world = World::new(1, settings());
     let client = world.client();
-    world.send(client, "ms a 3 Tx\r\nabc\r\nms b 1 !\r\nx\r\nms c 101\r\n");
+    world.send(client, "ms a 3 Tx\r\nabc\r\nms b 1 z\r\nx\r\nms c 101\r\n");
     world.send(client, "y".repeat(103)).send(client, "mn\r\n");
-    assert_eq!(world.asked(0), "ms b 1 !\r\nx\r\ndelete c\r\n");
+    assert_eq!(world.asked(0), "ms b 1 z\r\nx\r\ndelete c\r\n");
     world.answer(0, "CLIENT_ERROR invalid flag\r\nNOT_FOUND\r\n");
     let bad = "CLIENT_ERROR bad token in command line format\r\n";
     let large = "SERVER_ERROR object too large for cache\r\n";

@@ -35,8 +35,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    /// Adds up what waits in all buffers, now and then, and keeps it within the bound: no more requests are read, and where a
-    /// client does not read its replies, the one with the most of them is disconnected.
+    /// Adds up what waits in all buffers, now and then, and keeps it within the bound: no more requests are read, and the client
+    /// with the most replies is disconnected, of those that do not read them first.
     pub(super) fn relieve(&mut self) {
         let bound = self.config.edge.memory / self.config.threads;
         if !self.full && self.since_counted < bound / 16 {
@@ -49,18 +49,18 @@ impl<N: FnMut(Notice)> Engine<N> {
             .map(|(server, link)| link.inbox.unread().len() + self.core.server_waiting(server))
             .sum();
         let mut total = servers + self.core.queued_bytes();
-        let mut stuck = Vec::new();
+        let mut waiting = Vec::new();
         for (id, link) in self.clients.iter().enumerate() {
             let Some(link) = link else { continue };
             let replies = self.core.client_waiting(id as u32);
             total += link.inbox.unread().len() + replies;
-            if !link.writable && replies > 0 {
-                stuck.push((replies, id as u32));
+            if replies > 0 {
+                waiting.push((!link.writable, replies, id as u32));
             }
         }
-        stuck.sort_unstable();
+        waiting.sort_unstable();
         while total > bound
-            && let Some((replies, id)) = stuck.pop()
+            && let Some((_, replies, id)) = waiting.pop()
         {
             self.core.client_cut();
             self.drop_client(id);

@@ -6,6 +6,9 @@ use krarup_record::Outcome;
 use super::{Engine, Notice, SERVER_READ};
 use crate::engine::plain;
 
+/// Replies of so many bytes do not wait for those that follow: one write costs little beside them.
+const TOGETHER: usize = 16 << 10;
+
 impl<N: FnMut(Notice)> Engine<N> {
     /// Writes until nobody has anything to write that can be written: replies free workers, and these ask servers again.
     pub(super) fn flush(&mut self) {
@@ -15,7 +18,11 @@ impl<N: FnMut(Notice)> Engine<N> {
             self.core.take_dirty_clients(&mut clients);
             let nothing = !wrote && clients.is_empty();
             for &id in &clients {
-                self.write_client(id);
+                if self.core.client_output(id).len() < TOGETHER && self.core.client_expects_more(id) {
+                    self.partly.push(id);
+                } else {
+                    self.write_client(id);
+                }
             }
             self.core.take_runnable(&mut clients);
             let nothing = nothing && clients.is_empty();
@@ -26,6 +33,17 @@ impl<N: FnMut(Notice)> Engine<N> {
             if nothing {
                 break;
             }
+        }
+    }
+
+    /// What these clients have waited with leaves now.
+    pub(super) fn write_clients(&mut self, mut clients: Vec<u32>) {
+        for id in clients.drain(..) {
+            self.write_client(id);
+        }
+        if self.partly.is_empty() {
+            // Its memory is kept for next time.
+            self.partly = clients;
         }
     }
 

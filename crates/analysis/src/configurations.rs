@@ -1,0 +1,105 @@
+//! The highest throughput of each mix, and the fewest workers and clients that come near to it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::results::{Cell, Results};
+use crate::trial::Levels;
+
+/// A configuration within this share of the best is as good, and may be cheaper.
+pub const NEAR: f64 = 0.05;
+
+/// What it takes for one mix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// The mix: what distinguishes workloads but the number of workers.
+    pub mix: String,
+    /// The cell of the highest throughput.
+    pub best: Levels,
+    /// The cell with the fewest workers, then the fewest clients, within 5 % of it.
+    pub least: Levels,
+    /// The throughput there as a share of the best.
+    pub share: f64,
+}
+
+/// A workload without its number of workers: `read, workers 8` is `read`.
+pub fn mix(workload: &str) -> String {
+    let parts: Vec<&str> = workload.split(", ").filter(|part| !is_workers(part)).collect();
+    if parts.is_empty() { "all".to_owned() } else { parts.join(", ") }
+}
+
+fn is_workers(part: &str) -> bool {
+    let number = part.strip_prefix("workers ").or_else(|| part.strip_prefix("worker threads "));
+    number.is_some_and(|number| number.parse::<f64>().is_ok())
+}
+
+/// Workers of a cell: its middleware's, and more than any number where they are unlimited or there is none.
+fn workers(cell: &Cell) -> u32 {
+    cell.middleware.as_ref().and_then(|middleware| middleware.workers).unwrap_or(u32::MAX)
+}
+
+/// One configuration for each mix, in the order of the cells.
+pub fn configurations(results: &Results) -> Vec<Configuration> {
+    let mut mixes: Vec<String> = Vec::new();
+    for cell in &results.cells {
+        let mix = mix(&cell.levels.workload);
+        if !mixes.contains(&mix) {
+            mixes.push(mix);
+        }
+    }
+    let of = |mix_name: String| {
+        let cells = || results.cells.iter().filter(|cell| mix(&cell.levels.workload) == mix_name);
+        let by_rate = |one: &&Cell, other: &&Cell| one.throughput.value.total_cmp(&other.throughput.value);
+        let best = cells().max_by(by_rate)?;
+        let near = |cell: &&Cell| cell.throughput.value >= (1.0 - NEAR) * best.throughput.value;
+        let least = cells().filter(near).min_by_key(|cell| (workers(cell), cell.levels.clients))?;
+        let share = least.throughput.value / best.throughput.value;
+        share.is_finite().then(|| Configuration {
+            best: best.levels.clone(),
+            least: least.levels.clone(),
+            share,
+            mix: mix_name.clone(),
+        })
+    };
+    mixes.into_iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Environment;
+    use crate::sweep::{summarise, tests::steady_trial};
+    use crate::trial::Trial;
+
+    #[test]
+    fn a_mix_is_a_workload_without_its_workers() {
+        assert_eq!(mix("write, workers 8"), "write");
+        assert_eq!(mix("workers 8"), "all");
+        assert_eq!(mix("write, servers 3"), "write, servers 3");
+    }
+
+    #[test]
+    fn the_cheapest_of_those_that_are_as_good_is_chosen() {
+        let trial = |workers: u32, clients: u32, rate: f64| -> Trial {
+            let mut trial = steady_trial(&format!("read, workers {workers}"), clients, rate);
+            trial.middleware.as_mut().unwrap().workers = Some(workers);
+            trial
+        };
+        let trials = [
+            trial(8, 16, 6_000.0),
+            trial(8, 64, 8_000.0),
+            trial(32, 16, 9_600.0),
+            trial(32, 64, 9_900.0),
+            trial(64, 16, 9_700.0),
+            trial(64, 64, 10_000.0),
+        ];
+        let results = summarise("t", Environment::default(), &trials).unwrap();
+        let found = configurations(&results);
+        let [one] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            (one.mix.as_str(), one.best.workload.as_str(), one.best.clients),
+            ("read", "read, workers 64", 64)
+        );
+        assert_eq!((one.least.workload.as_str(), one.least.clients), ("read, workers 32", 16));
+        assert!((one.share - 0.96).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,300 @@
+//! A 2^k·r design, where the experiment is one: which factors matter, by a model whose choice is told (Jain 1991, chapters 17 and 18).
+//!
+//! ```text
+//! additive        y = q0 + qA·xA + qB·xB + qAB·xA·xB + … + e          xA = −1 at the low level, +1 at the high one
+//! multiplicative  ln y = the same: each factor multiplies
+//! ```
+
+use std::fmt;
+
+use krarup_stats::effects::Effects;
+use krarup_stats::factorial::{Observation, TwoLevel};
+use krarup_stats::{Summary, USUAL_LEVEL};
+use krarup_units::text;
+use serde::{Deserialize, Serialize};
+
+use crate::compare::Measure;
+use crate::results::{Cell, Results};
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Model {
+    /// Effects are added.
+    Additive,
+    /// Effects are multiplied.
+    Multiplicative,
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Additive => "additive",
+            Self::Multiplicative => "multiplicative",
+        })
+    }
+}
+
+/// Why that one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// The largest value is so many times the smallest: errors of one size cannot belong to both.
+    WideRange {
+        /// Largest ÷ smallest.
+        ratio: f64,
+    },
+    /// The errors grow with the values, and less so in logarithms.
+    ErrorsGrow {
+        /// Correlation of a cell's spread with its mean.
+        additive: f64,
+        /// The same of the logarithms.
+        multiplicative: f64,
+    },
+    /// Neither holds: the simpler one.
+    Simpler {
+        /// Largest ÷ smallest.
+        ratio: f64,
+    },
+    /// There are values that are not above 0.
+    NotPositive,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WideRange { ratio } => {
+                write!(f, "the largest value is {} times the smallest", text::three_digits(*ratio))
+            }
+            Self::ErrorsGrow { additive, multiplicative } => write!(
+                f,
+                "the spread of a cell's runs grows with their mean (correlation {additive:.2}), and less so in logarithms ({multiplicative:.2})"
+            ),
+            Self::Simpler { ratio } => write!(
+                f,
+                "the largest value is {} times the smallest, and the spread of a cell's runs does not grow with their mean",
+                text::three_digits(*ratio)
+            ),
+            Self::NotPositive => f.write_str("some values are not above 0"),
+        }
+    }
+}
+
+/// From this ratio on, values are taken to be products (Jain 1991, §18.8: several orders of magnitude; here, one).
+const WIDE: f64 = 10.0;
+/// From this correlation on, errors grow with values.
+const GROWS: f64 = 0.7;
+
+/// The design of one measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    /// What was measured.
+    pub measure: Measure,
+    /// By which model.
+    pub model: Model,
+    /// Why.
+    pub choice: Choice,
+    /// Each factor with what its −1 and its +1 are.
+    pub factors: Vec<(String, String, String)>,
+    /// What came of it; of logarithms where effects are multiplied.
+    pub effects: Effects,
+    /// What the model says of each run, and what it left: in logarithms where effects are multiplied.
+    pub residuals: Vec<(f64, f64)>,
+    /// The residuals' quantiles beside those of the normal law.
+    pub qq: Vec<(f64, f64)>,
+}
+
+/// A factor and its two levels, the lower first.
+type Factor = (String, [String; 2]);
+
+/// The factors of an experiment that has two levels of each that varies. None where one has more, or a combination is missing.
+fn two_level_factors(results: &Results) -> Option<Vec<Factor>> {
+    let mut factors: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, level) in results.cells.iter().flat_map(|cell| &cell.factors) {
+        match factors.iter_mut().find(|(known, _)| known == name) {
+            Some((_, levels)) if levels.contains(level) => {}
+            Some((_, levels)) => levels.push(level.clone()),
+            None => factors.push((name.clone(), vec![level.clone()])),
+        }
+    }
+    factors.retain(|(_, levels)| levels.len() > 1);
+    let factors: Vec<Factor> = factors
+        .into_iter()
+        .map(|(name, mut levels)| {
+            let number = |text: &String| text.parse::<f64>().ok();
+            if let (Some(one), Some(two)) = (number(&levels[0]), number(&levels[1]))
+                && one > two
+            {
+                levels.swap(0, 1);
+            }
+            Some((name, levels.try_into().ok()?))
+        })
+        .collect::<Option<_>>()?;
+    let fits = (1..=6).contains(&factors.len()) && results.cells.len() == 1 << factors.len();
+    fits.then_some(factors)
+}
+
+/// The studies of throughput and response time, where the experiment is a 2^k·r design with two runs of each cell or more.
+pub fn studies(results: &Results) -> Vec<Study> {
+    let Some(factors) = two_level_factors(results) else { return Vec::new() };
+    [Measure::Throughput, Measure::Response]
+        .into_iter()
+        .filter_map(|measure| study(results, &factors, measure))
+        .collect()
+}
+
+fn study(results: &Results, factors: &[Factor], measure: Measure) -> Option<Study> {
+    let runs = results.cells.iter().map(|cell| cell.repetitions.len()).min()?;
+    if runs < 2 {
+        return None;
+    }
+    let high = |cell: &Cell| -> Option<Vec<bool>> {
+        let level = |name: &str| cell.factors.iter().find(|(known, _)| known == name).map(|(_, level)| level);
+        factors.iter().map(|(name, levels)| Some(*level(name)? == levels[1])).collect()
+    };
+    let mut observations = Vec::new();
+    for cell in &results.cells {
+        let high = high(cell)?;
+        // Cells that were run more often give as many as the others.
+        for run in &cell.repetitions[..runs] {
+            let y = if measure == Measure::Throughput { run.throughput } else { run.response };
+            observations.push(Observation { high: high.clone(), y });
+        }
+    }
+    let names: Vec<&str> = factors.iter().map(|(name, _)| name.as_str()).collect();
+    let additive = TwoLevel::from_observations(&names, &observations).ok()?;
+    let (model, choice) = choose(&additive);
+    let design = match model {
+        Model::Additive => additive,
+        Model::Multiplicative => additive.logarithms().ok()?,
+    };
+    let effects = design.effects(USUAL_LEVEL).ok()?;
+    let residuals = design.residuals().iter().map(|one| (one.predicted, one.residual)).collect();
+    let qq =
+        design.residual_qq().ok()?.points.iter().map(|point| (point.theoretical, point.observed)).collect();
+    let factors =
+        factors.iter().map(|(name, [low, high])| (name.clone(), low.clone(), high.clone())).collect();
+    Some(Study { measure, model, choice, factors, effects, residuals, qq })
+}
+
+fn choose(additive: &TwoLevel) -> (Model, Choice) {
+    let values = || additive.cells().iter().flatten().copied();
+    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let Ok(logarithms) = additive.logarithms() else { return (Model::Additive, Choice::NotPositive) };
+    let ratio = most / least;
+    if ratio >= WIDE {
+        return (Model::Multiplicative, Choice::WideRange { ratio });
+    }
+    let (one, two) = (growth(additive), growth(&logarithms));
+    if one >= GROWS && two < one {
+        return (Model::Multiplicative, Choice::ErrorsGrow { additive: one, multiplicative: two });
+    }
+    (Model::Additive, Choice::Simpler { ratio })
+}
+
+/// How the spread of the cells' runs goes with their means: Pearson's correlation; 0 where there is none.
+fn growth(design: &TwoLevel) -> f64 {
+    let cells: Vec<(f64, f64)> = design
+        .cells()
+        .iter()
+        .filter_map(|cell| {
+            Summary::of(cell).ok().and_then(|summary| Some((summary.mean, summary.sd().ok()?)))
+        })
+        .collect();
+    let mean = |of: fn(&(f64, f64)) -> f64| cells.iter().map(of).sum::<f64>() / cells.len() as f64;
+    let (x, y) = (mean(|cell| cell.0), mean(|cell| cell.1));
+    let sum = |of: &dyn Fn(&(f64, f64)) -> f64| cells.iter().map(of).sum::<f64>();
+    let together = sum(&|cell| (cell.0 - x) * (cell.1 - y));
+    let apart = (sum(&|cell| (cell.0 - x).powi(2)) * sum(&|cell| (cell.1 - y).powi(2))).sqrt();
+    if apart > 0.0 { together / apart } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Environment;
+    use crate::sweep::{summarise, tests::steady_trial};
+    use crate::trial::Trial;
+
+    /// Servers 1 and 3, workers 8 and 32; what a cell's throughput is, three runs of each.
+    fn results(rate: fn(bool, bool) -> f64, spread: fn(f64) -> f64) -> Results {
+        let trials: Vec<Trial> = [(false, false), (true, false), (false, true), (true, true)]
+            .into_iter()
+            .flat_map(|(servers, workers)| {
+                [-1.0, 0.0, 1.0].into_iter().zip(0..).map(move |(step, repetition)| {
+                    let (servers_name, workers_name) =
+                        (if servers { "3" } else { "1" }, if workers { "32" } else { "8" });
+                    let mean = rate(servers, workers);
+                    Trial {
+                        repetition,
+                        factors: vec![
+                            ("servers".into(), servers_name.into()),
+                            ("workers".into(), workers_name.into()),
+                            ("mix".into(), "read".into()),
+                        ],
+                        ..steady_trial(
+                            &format!("servers {servers_name}, workers {workers_name}"),
+                            16,
+                            mean + step * spread(mean),
+                        )
+                    }
+                })
+            })
+            .collect();
+        summarise("t", Environment::default(), &trials).unwrap()
+    }
+
+    #[test]
+    fn effects_are_found_again_and_shares_sum_to_one() {
+        let rate = |servers: bool, workers: bool| {
+            1_000.0 + if servers { 300.0 } else { 0.0 } + if workers { 100.0 } else { 0.0 }
+        };
+        let found = studies(&results(rate, |_| 10.0));
+        let study = &found[0];
+        assert_eq!((study.measure, study.model), (Measure::Throughput, Model::Additive));
+        assert_eq!(study.factors[0], ("servers".to_owned(), "1".to_owned(), "3".to_owned()));
+        let effect = |name: &str| study.effects.effect(name).unwrap();
+        assert!((effect("servers").estimate.value - 150.0).abs() < 1e-9);
+        assert!((effect("workers").estimate.value - 50.0).abs() < 1e-9);
+        assert!(effect("servers").estimate.differs_from_zero());
+        let shares: f64 =
+            study.effects.effects.iter().map(|effect| effect.share).sum::<f64>() + study.effects.error_share;
+        assert!((shares - 1.0).abs() < 1e-9);
+        assert_eq!((study.residuals.len(), study.qq.len()), (12, 12));
+    }
+
+    #[test]
+    fn the_model_is_chosen_with_a_reason() {
+        let wide = |servers: bool, workers: bool| {
+            100.0 * if servers { 20.0 } else { 1.0 } * if workers { 2.0 } else { 1.0 }
+        };
+        let found = studies(&results(wide, |mean| mean / 50.0));
+        assert!(
+            matches!(found[0].choice, Choice::WideRange { ratio } if ratio > 40.0),
+            "{:?}",
+            found[0].choice
+        );
+        let ratio = found[0].effects.effect("servers").unwrap().ratio().unwrap();
+        assert!((ratio.value - 20.0_f64.sqrt()).abs() < 0.01, "{ratio:?}");
+        let growing = |servers: bool, workers: bool| {
+            100.0 * if servers { 3.0 } else { 1.0 } * if workers { 2.0 } else { 1.0 }
+        };
+        let found = studies(&results(growing, |mean| mean / 50.0));
+        assert!(matches!(found[0].choice, Choice::ErrorsGrow { .. }), "{:?}", found[0].choice);
+        assert_eq!(found[0].model, Model::Multiplicative);
+    }
+
+    #[test]
+    fn what_is_no_such_design_is_none() {
+        let rate = |servers: bool, _: bool| if servers { 300.0 } else { 100.0 };
+        let mut three = results(rate, |_| 10.0);
+        three.cells[0].factors[0].1 = "2".into();
+        assert!(studies(&three).is_empty());
+        let mut missing = results(rate, |_| 10.0);
+        missing.cells.pop();
+        assert!(studies(&missing).is_empty());
+        let mut once = results(rate, |_| 10.0);
+        once.cells.iter_mut().for_each(|cell| cell.repetitions.truncate(1));
+        assert!(studies(&once).is_empty());
+    }
+}

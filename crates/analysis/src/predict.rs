@@ -1,0 +1,354 @@
+//! What a model says that was calibrated on a few cells and never saw the others; and what it says of configurations nobody measured.
+//!
+//! Cells that differ only in their clients and their workers are one family. The cells to calibrate on are chosen by their place in the plan,
+//! not by what they came to: low load, the smallest pool with the most clients, the largest with the most clients, and between. Every error that
+//! is printed is of a cell that was not among them. The model is [`krarup_model::calibrate`]'s.
+
+pub use krarup_model::calibrate::Interval95 as Interval;
+use krarup_model::calibrate::{self, Row};
+use serde::{Deserialize, Serialize};
+
+use crate::results::{Cell, MiddlewareCell, Results};
+
+/// Which predictions are wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// The factor that sets the workers.
+    pub workers: String,
+    /// The factor that sets the clients.
+    pub population: String,
+    /// Calibrate on so many cells at most.
+    pub cells: usize,
+    /// Seed of the intervals.
+    pub seed: u64,
+}
+
+/// A family of cells and what its model makes of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The levels its cells share; empty where there is one family.
+    pub about: String,
+    /// The form of the model, in words; or why there is none.
+    pub model: Result<String, String>,
+    /// Its cells, workers and clients rising.
+    pub cells: Vec<PredictedCell>,
+    /// Mean |error| of X and R over the cells that were not used; none without a model.
+    pub mean_error: Option<(f64, f64)>,
+    /// Median |error|, likewise.
+    pub median_error: Option<(f64, f64)>,
+    /// Configurations that nobody measured.
+    pub what_if: Vec<WhatIf>,
+}
+
+/// A cell beside what the model says of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PredictedCell {
+    /// N.
+    pub clients: u32,
+    /// M, of all middlewares together.
+    pub workers: u32,
+    /// Whether the model was calibrated on it: then agreement is no evidence.
+    pub calibrated: bool,
+    /// X as measured.
+    pub throughput: f64,
+    /// R at the middleware as measured, in seconds.
+    pub response: f64,
+    /// What the model says of X and R, with intervals at 95 % for one measurement.
+    pub predicted: (Interval, Interval),
+}
+
+impl PredictedCell {
+    /// Relative errors of X and R.
+    pub fn error(&self) -> (f64, f64) {
+        let (x, r) = &self.predicted;
+        (x.value / self.throughput - 1.0, r.value / self.response - 1.0)
+    }
+}
+
+/// A configuration that was not measured, beside the one it begins with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WhatIf {
+    /// What is different.
+    pub what: String,
+    /// N.
+    pub clients: u32,
+    /// M.
+    pub workers: u32,
+    /// X and R at the middleware, with intervals at 95 %.
+    pub predicted: (Interval, Interval),
+    /// Relative changes of X and R from what the model says of the configuration as it is.
+    pub change: (f64, f64),
+    /// Whether more workers would be busy than in any calibrated cell.
+    pub extrapolated: bool,
+}
+
+/// Cells that are too few to leave two out have no prediction.
+const HELD_OUT: usize = 2;
+/// A model has two curves of two parameters at least.
+const LEAST: usize = 3;
+
+/// A cell with a limited number of workers.
+type Limited<'a> = (&'a Cell, &'a MiddlewareCell, u32);
+
+/// The predictions of each family of cells with a limited number of workers.
+pub fn predictions(results: &Results, wanted: &Wanted) -> Vec<Prediction> {
+    let mut families: Vec<(String, Vec<Limited<'_>>)> = Vec::new();
+    for cell in &results.cells {
+        let Some(middleware) = &cell.middleware else { continue };
+        let Some(workers) = middleware.workers else { continue };
+        let shared = cell.factors.iter().filter(|(name, _)| {
+            *name != wanted.workers
+                && *name != wanted.population
+                && results.cells.iter().any(|other| level(other, name) != level(cell, name))
+        });
+        let about = shared.map(|(_, level)| level.as_str()).collect::<Vec<_>>().join(", ");
+        match families.iter_mut().find(|(known, _)| *known == about) {
+            Some((_, cells)) => cells.push((cell, middleware, workers)),
+            None => families.push((about, vec![(cell, middleware, workers)])),
+        }
+    }
+    let cores = Some(results.environment.cores).filter(|cores| *cores > 0);
+    families.into_iter().map(|(about, cells)| family(about, cells, cores, wanted)).collect()
+}
+
+fn level<'a>(cell: &'a Cell, name: &str) -> Option<&'a str> {
+    cell.factors.iter().find(|(factor, _)| factor == name).map(|(_, level)| level.as_str())
+}
+
+fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted: &Wanted) -> Prediction {
+    cells.sort_by_key(|(cell, _, workers)| (*workers, cell.levels.clients));
+    let empty = |why: String| Prediction {
+        about: about.clone(),
+        model: Err(why),
+        cells: Vec::new(),
+        mean_error: None,
+        median_error: None,
+        what_if: Vec::new(),
+    };
+    if cells.len() < LEAST + HELD_OUT {
+        return empty(format!(
+            "{} cells with a limited number of workers are too few to calibrate on some and to try the model on others",
+            cells.len()
+        ));
+    }
+    let rows: Vec<Row> =
+        cells.iter().map(|(cell, middleware, workers)| row(cell, middleware, *workers)).collect();
+    let most = wanted.cells.clamp(LEAST, cells.len() - HELD_OUT);
+    let chosen = chosen(&rows, most);
+    let used: Vec<Row> = chosen.iter().map(|place| rows[*place].clone()).collect();
+    let found = calibrate::calibrate(&used, cores, wanted.seed).and_then(|calibration| {
+        let measured = rows.iter().map(|row| (row.population as usize, row.workers as usize));
+        let measured = calibration.predict_all(&measured.collect::<Vec<_>>())?;
+        let (changes, asked) = changes(&rows);
+        let asked = calibration.predict_all(&asked)?;
+        Ok((calibration.form.name().to_owned(), measured, changes, asked))
+    });
+    let (form, measured, changes, asked) = match found {
+        Ok(found) => found,
+        Err(error) => return empty(error.to_string()),
+    };
+    let cells: Vec<PredictedCell> = rows
+        .iter()
+        .zip(&measured)
+        .enumerate()
+        .map(|(place, (row, predicted))| PredictedCell {
+            clients: row.population as u32,
+            workers: row.workers as u32,
+            calibrated: chosen.contains(&place),
+            throughput: row.throughput,
+            response: row.response,
+            predicted: (predicted.throughput, predicted.response),
+        })
+        .collect();
+    let errors: Vec<(f64, f64)> =
+        cells.iter().filter(|cell| !cell.calibrated).map(PredictedCell::error).collect();
+    let (xs, rs): (Vec<f64>, Vec<f64>) = errors.iter().map(|(x, r)| (x.abs(), r.abs())).unzip();
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let before = &asked[0];
+    let what_if = changes.into_iter().zip(&asked[1..]).map(|(what, after)| WhatIf {
+        what,
+        clients: after.answer.population as u32,
+        workers: after.answer.workers as u32,
+        predicted: (after.throughput, after.response),
+        change: (
+            after.throughput.value / before.throughput.value - 1.0,
+            after.response.value / before.response.value - 1.0,
+        ),
+        extrapolated: after.extrapolated,
+    });
+    Prediction {
+        about,
+        model: Ok(form),
+        mean_error: Some((mean(&xs), mean(&rs))),
+        median_error: Some((median(xs), median(rs))),
+        what_if: what_if.collect(),
+        cells,
+    }
+}
+
+fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> Row {
+    Row {
+        place: format!("{}, {} clients", cell.levels.workload, cell.levels.clients),
+        session: String::new(),
+        population: u64::from(cell.levels.clients),
+        workers: u64::from(workers),
+        throughput: cell.throughput.value,
+        response: middleware.response.mean.value,
+        wait: middleware.queue.mean.value,
+        client_response: Some(cell.response.mean.value),
+        think: cell.think,
+        cores: None,
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    if values.len().is_multiple_of(2) { (values[half - 1] + values[half]) / 2.0 } else { values[half] }
+}
+
+/// The places of the rows to calibrate on: low load, the smallest pool saturated, the largest saturated, and between, of which one has
+/// idle workers; then more between. Each wish is met by the row nearest to it, by rank of clients and of workers, that is not taken yet.
+fn chosen(rows: &[Row], most: usize) -> Vec<usize> {
+    let ranks = |of: fn(&Row) -> u64| {
+        let mut values: Vec<u64> = rows.iter().map(of).collect();
+        values.sort_unstable();
+        values.dedup();
+        let last = (values.len() - 1).max(1) as f64;
+        rows.iter()
+            .map(|row| values.partition_point(|value| *value < of(row)) as f64 / last)
+            .collect::<Vec<f64>>()
+    };
+    let (clients, workers) = (ranks(|row| row.population), ranks(|row| row.workers));
+    let wishes = [
+        (0.0, 0.0),
+        (1.0, 0.0),
+        (1.0, 1.0),
+        (0.5, 0.5),
+        (0.6, 1.0),
+        (0.3, 0.3),
+        (0.8, 0.6),
+        (0.2, 0.8),
+        (0.8, 0.2),
+    ];
+    let mut chosen: Vec<usize> = Vec::new();
+    for (n, m) in wishes.into_iter().cycle().take(rows.len().max(wishes.len())) {
+        let distance = |place: &usize| (clients[*place] - n).powi(2) + (workers[*place] - m).powi(2);
+        let free = (0..rows.len()).filter(|place| !chosen.contains(place));
+        if let Some(nearest) = free.min_by(|one, other| distance(one).total_cmp(&distance(other)))
+            && chosen.len() < most
+        {
+            chosen.push(nearest);
+        }
+    }
+    chosen
+}
+
+/// Changes in words, and their configurations behind that of the row they begin with: the one with the highest throughput.
+fn changes(rows: &[Row]) -> (Vec<String>, Vec<(usize, usize)>) {
+    let best = rows.iter().max_by(|one, other| one.throughput.total_cmp(&other.throughput));
+    let best = best.expect("a family has rows");
+    let (clients, workers) = (best.population as usize, best.workers as usize);
+    let all = [
+        ("twice the workers", clients, 2 * workers),
+        ("half the workers", clients, (workers / 2).max(1)),
+        ("twice the clients", 2 * clients, workers),
+        ("half the clients", (clients / 2).max(1), workers),
+        ("twice of both", 2 * clients, 2 * workers),
+    ];
+    let words = all.iter().map(|(what, ..)| (*what).to_owned()).collect();
+    let asked = std::iter::once((clients, workers)).chain(all.iter().map(|(_, n, m)| (*n, *m)));
+    (words, asked.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_model::flow::{Curve, FlowModel};
+
+    use super::*;
+    use crate::results::Environment;
+    use crate::sweep::summarise;
+    use crate::sweep::tests::steady_trial;
+    use crate::trial::{Times, Trial};
+
+    /// Trials that a model with lines would give: T = 1 + 0.08 n ms, Z = 0.8 ms.
+    fn trials(workers: &[u32], clients: &[u32]) -> Vec<Trial> {
+        let model = FlowModel {
+            hold: Curve::Line { constant: 1e-3, slope: 8e-5 },
+            outside: Curve::Line { constant: 8e-4, slope: 0.0 },
+        };
+        let mut trials = Vec::new();
+        for operation in ["read", "write"] {
+            for m in workers {
+                for n in clients {
+                    let answer = model.solve(*n as usize, *m as usize).unwrap();
+                    let mut trial = steady_trial(&format!("{operation}, workers {m}"), *n, answer.throughput);
+                    trial.factors = vec![
+                        ("operation".into(), operation.into()),
+                        ("workers".into(), m.to_string()),
+                        ("clients".into(), n.to_string()),
+                    ];
+                    let side = trial.middleware.as_mut().unwrap();
+                    let times = |mean| Times { mean, p50: mean, p90: mean, p99: mean };
+                    side.workers = Some(*m);
+                    (side.response, side.queue) = (times(answer.response), times(answer.wait));
+                    (side.server, side.own) = (times(answer.response - answer.wait), times(0.0));
+                    side.queue_length = Some(answer.waiting);
+                    trials.push(trial);
+                }
+            }
+        }
+        trials
+    }
+
+    fn wanted(cells: usize) -> Wanted {
+        Wanted { workers: "workers".into(), population: "clients".into(), cells, seed: 1 }
+    }
+
+    #[test]
+    fn cells_that_were_not_used_are_predicted_and_their_errors_told() {
+        let trials = trials(&[8, 16, 64], &[6, 24, 96, 192]);
+        let results = summarise("t", Environment::default(), &trials).unwrap();
+        let found = predictions(&results, &wanted(5));
+        assert_eq!(found.iter().map(|one| one.about.as_str()).collect::<Vec<_>>(), ["read", "write"]);
+        let read = &found[0];
+        assert!(read.model.is_ok(), "{:?}", read.model);
+        assert_eq!(read.cells.len(), 12);
+        let used: Vec<(u32, u32)> =
+            read.cells.iter().filter(|c| c.calibrated).map(|c| (c.clients, c.workers)).collect();
+        assert_eq!(used.len(), 5);
+        for one in [(6, 8), (192, 8), (192, 64)] {
+            assert!(used.contains(&one), "{used:?}");
+        }
+        let (x, r) = read.mean_error.unwrap();
+        assert!(x < 0.03 && r < 0.04, "{x} {r}");
+        assert!(read.median_error.unwrap().0 <= x * 2.0);
+        assert_eq!(read.what_if.len(), 5);
+        let more = &read.what_if[0];
+        assert!(more.what == "twice the workers" && more.extrapolated, "{more:?}");
+        for cell in &read.cells {
+            assert!(
+                cell.predicted.0.low <= cell.predicted.0.value
+                    && cell.predicted.0.value <= cell.predicted.0.high
+            );
+        }
+    }
+
+    #[test]
+    fn too_few_cells_say_so_and_cells_without_workers_say_nothing() {
+        let few = trials(&[8], &[6, 24, 96]);
+        let results = summarise("t", Environment::default(), &few).unwrap();
+        let found = predictions(&results, &wanted(5));
+        assert!(found[0].model.as_ref().is_err_and(|why| why.contains("3 cells")), "{found:?}");
+        let unlimited: Vec<Trial> = few
+            .into_iter()
+            .map(|mut trial| {
+                trial.middleware.as_mut().unwrap().workers = None;
+                trial
+            })
+            .collect();
+        assert!(
+            predictions(&summarise("t", Environment::default(), &unlimited).unwrap(), &wanted(5)).is_empty()
+        );
+    }
+}

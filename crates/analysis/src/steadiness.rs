@@ -1,0 +1,103 @@
+//! Whether what was cut off at a run's beginning was enough: by the spread of its windows, and by their trend.
+
+use krarup_stats::steady::{Drift, WarmUp, mser, trend};
+
+use crate::trial::Trial;
+use crate::warning::Warning;
+
+/// Windows that the rule may leave out without a word, as a share of all: it leaves out a few of any steady series.
+const FEW: f64 = 0.2;
+/// The level of the test for a trend: with hundreds of runs, one in a hundred is told by chance.
+const LEVEL: f64 = 0.99;
+/// A trend by less than this share of the mean over the whole run does no harm.
+const HARMLESS: f64 = 0.05;
+
+/// What the windows of a run say about its beginning and its course. Runs of fewer than ten windows say nothing.
+pub fn check(trial: &Trial) -> Vec<Warning> {
+    let windows = &trial.client.windows;
+    let rates: Vec<f64> = windows.iter().map(|window| window.completed as f64 / window.length).collect();
+    let mut warnings = Vec::new();
+    match mser(&rates) {
+        Ok(WarmUp::Ends { after, .. })
+            if after as f64 > FEW * rates.len() as f64 && is_apart(&rates, after) =>
+        {
+            let seconds = windows[..after].iter().map(|window| window.length).sum();
+            warnings.push(Warning::WarmUpLeft { seconds, of: trial.length });
+        }
+        Ok(WarmUp::NotOver { .. }) if is_apart(&rates, rates.len() / 2) => {
+            warnings.push(Warning::WarmUpLeft { seconds: trial.length / 2.0, of: trial.length });
+        }
+        _ => {}
+    }
+    if let Ok(found) = trend(&rates, LEVEL)
+        && found.drift != Drift::NotShown
+    {
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        let share = found.slope.value * (rates.len() - 1) as f64 / mean;
+        if share.abs() > HARMLESS {
+            warnings.push(Warning::Drifts { share, p_value: found.p_value });
+        }
+    }
+    warnings
+}
+
+/// Whether what would be cut off differs from the rest by enough to matter.
+fn is_apart(rates: &[f64], cut: usize) -> bool {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let (before, after) = rates.split_at(cut);
+    !before.is_empty() && (mean(before) / mean(after) - 1.0).abs() > HARMLESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::tests::steady_trial;
+    use crate::trial::ClientWindow;
+
+    fn run(rates: &[f64]) -> Trial {
+        let window = |(start, rate): (usize, &f64)| ClientWindow {
+            start: start as f64,
+            length: 1.0,
+            completed: *rate as u64,
+            response: Some(0.001),
+        };
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        trial.length = rates.len() as f64;
+        trial.client.windows = rates.iter().enumerate().map(window).collect();
+        trial
+    }
+
+    fn noise(number: u32) -> f64 {
+        f64::from(number * 37 % 11) * 10.0
+    }
+
+    #[test]
+    fn a_steady_run_is_steady() {
+        assert_eq!(check(&run(&(0..30).map(|second| 1_000.0 + noise(second)).collect::<Vec<_>>())), []);
+        assert_eq!(check(&run(&[1_000.0; 5])), []);
+        assert_eq!(check(&run(&[1_000.0; 30])), []);
+    }
+
+    #[test]
+    fn a_beginning_that_was_not_cut_off_is_found() {
+        let rates: Vec<f64> =
+            (0..40).map(|second| if second < 12 { 300.0 } else { 1_000.0 } + noise(second)).collect();
+        let warnings = check(&run(&rates));
+        assert!(
+            matches!(warnings[0], Warning::WarmUpLeft { seconds, of } if seconds == 12.0 && of == 40.0),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn a_run_that_slows_down_all_the_time_is_told() {
+        let rates: Vec<f64> =
+            (0..40).map(|second| 2_000.0 - 20.0 * f64::from(second) + noise(second)).collect();
+        let warnings = check(&run(&rates));
+        let drifts = warnings.iter().find_map(|warning| match warning {
+            Warning::Drifts { share, .. } => Some(*share),
+            _ => None,
+        });
+        assert!((-0.55..-0.4).contains(&drifts.unwrap()), "{warnings:?}");
+    }
+}

@@ -1,0 +1,216 @@
+//! Dialogues in memcached's protocol: what a client says, what it hears, wherever the network cuts the bytes.
+
+use krarup_units::Nanos;
+use proptest::prelude::*;
+
+use super::super::tests::{NOW, broker, commit, hear, say};
+use super::*;
+
+#[test]
+fn messages_are_put_and_taken_by_the_name_of_their_queue() {
+    let mut broker = broker(false);
+    let id = broker.memcached_opened();
+    let lines = [
+        ("get jobs\r\n", "END\r\n"),
+        ("set jobs 0 0 5\r\nfirst\r\n", "STORED\r\n"),
+        ("set jobs 7 0 6 noreply\r\nsecond\r\n", ""),
+        ("get jobs/peek\r\n", "VALUE jobs/peek 0 5\r\nfirst\r\nEND\r\n"),
+        ("get jobs\r\n", "VALUE jobs 0 5\r\nfirst\r\nEND\r\n"),
+        ("gets jobs other\r\n", "VALUE jobs 0 6 2\r\nsecond\r\nEND\r\n"),
+        ("get jobs other\r\n", "END\r\n"),
+        ("set jobs/priority=5 0 0 1\r\nb\r\nset jobs/priority=4 0 0 1\r\na\r\n", "STORED\r\nSTORED\r\n"),
+        ("get jobs jobs jobs\r\n", "VALUE jobs 0 1\r\na\r\nVALUE jobs 0 1\r\nb\r\nEND\r\n"),
+        ("set jobs/unique=k 0 0 1\r\nx\r\nset jobs/unique=k 0 0 1\r\nx\r\n", "STORED\r\nNOT_STORED\r\n"),
+        ("delete jobs\r\n", "DELETED\r\n"),
+        ("get jobs\r\n", "END\r\n"),
+        ("flush jobs\r\n", "DELETED\r\n"),
+        ("delete nothing\r\n", "NOT_FOUND\r\n"),
+        ("version\r\n", "VERSION \r\n"),
+        ("verbosity 1\r\n", "OK\r\n"),
+        ("mn\r\n", "MN\r\n"),
+    ];
+    for (said, expected) in lines {
+        assert_eq!(say(&mut broker, id, said), expected, "after {said:?}");
+    }
+}
+
+#[test]
+fn an_open_message_is_closed_or_goes_back_to_where_it_was() {
+    let mut broker = broker(false);
+    let id = broker.memcached_opened();
+    say(&mut broker, id, "set q 0 0 1\r\na\r\nset q 0 0 1\r\nb\r\n");
+    let lines = [
+        ("get q/open\r\n", "VALUE q/open 0 1\r\na\r\nEND\r\n"),
+        ("get q/abort\r\n", "END\r\n"),
+        ("get q/open\r\n", "VALUE q/open 0 1\r\na\r\nEND\r\n"),
+        ("get q/close/open\r\n", "VALUE q/close/open 0 1\r\nb\r\nEND\r\n"),
+        ("get q/close/open/t=0\r\n", "END\r\n"),
+        ("get q/close\r\n", "END\r\n"),
+        ("get q/abort\r\n", "END\r\n"),
+    ];
+    for (said, expected) in lines {
+        assert_eq!(say(&mut broker, id, said), expected, "after {said:?}");
+    }
+    assert_eq!(broker.queues().totals().ready + broker.queues().totals().reserved, 0);
+}
+
+#[test]
+fn each_queue_has_its_open_message_and_whoever_goes_gives_them_back() {
+    let mut broker = broker(false);
+    let [id, other] = [(); 2].map(|()| broker.memcached_opened());
+    say(&mut broker, id, "set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\n");
+    assert_eq!(say(&mut broker, id, "get a/open\r\n"), "VALUE a/open 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(say(&mut broker, id, "get b/open\r\n"), "VALUE b/open 0 1\r\ny\r\nEND\r\n");
+    let refused = say(&mut broker, id, "get a/open\r\n");
+    assert!(refused.starts_with("CLIENT_ERROR a message of this queue is open"), "{refused}");
+    assert_eq!(say(&mut broker, other, "get a\r\n"), "END\r\n");
+    broker.client_gone(id, NOW);
+    assert_eq!(say(&mut broker, other, "get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(say(&mut broker, other, "get b\r\n"), "VALUE b 0 1\r\ny\r\nEND\r\n");
+}
+
+#[test]
+fn who_waits_gets_the_next_message_of_that_queue_or_hears_in_time_that_there_is_none() {
+    let mut broker = broker(false);
+    let [worker, producer] = [(); 2].map(|()| broker.memcached_opened());
+    assert_eq!(say(&mut broker, worker, "get q/t=500/open\r\n"), "");
+    assert_eq!(say(&mut broker, producer, "set other 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(hear(&mut broker, worker), "");
+    assert_eq!(say(&mut broker, producer, "set q 0 0 1\r\ny\r\n"), "STORED\r\n");
+    assert_eq!(hear(&mut broker, worker), "VALUE q/t=500/open 0 1\r\ny\r\nEND\r\n");
+    assert_eq!(say(&mut broker, worker, "get q/close/open/t=500\r\n"), "");
+    broker.tick(NOW + Nanos::from_millis(499));
+    assert_eq!(hear(&mut broker, worker), "");
+    broker.tick(NOW + Nanos::from_millis(500));
+    assert_eq!(hear(&mut broker, worker), "END\r\n");
+    assert_eq!(broker.queues().totals().reserved, 0);
+}
+
+#[test]
+fn the_same_queue_serves_clients_of_both_protocols() {
+    let mut broker = broker(false);
+    let (old, new) = (broker.client_opened(), broker.memcached_opened());
+    assert_eq!(say(&mut broker, old, "use q\r\nput 1 0 60 2\r\nhi\r\n"), "USING q\r\nINSERTED 1\r\n");
+    assert_eq!(say(&mut broker, new, "get q/open\r\n"), "VALUE q/open 0 2\r\nhi\r\nEND\r\n");
+    assert_eq!(say(&mut broker, old, "peek-ready\r\n"), "NOT_FOUND\r\n");
+    say(&mut broker, new, "get q/abort\r\nset q 0 0 2\r\nho\r\n");
+    // Its priority is what it was: it comes first.
+    assert_eq!(say(&mut broker, old, "watch q\r\nreserve\r\n"), "WATCHING 2\r\nRESERVED 1 2\r\nhi\r\n");
+}
+
+#[test]
+fn answers_leave_after_their_commit_and_a_question_sees_what_was_put() {
+    let mut broker = broker(true);
+    let id = broker.memcached_opened();
+    assert_eq!(say(&mut broker, id, "set q 0 0 1\r\na\r\nset q 0 0 1\r\nb\r\n"), "");
+    let question = b"get q/open\r\nget q/close\r\n";
+    assert_eq!(broker.client_bytes(id, question, NOW, NOW), 0);
+    commit(&mut broker);
+    assert_eq!(hear(&mut broker, id), "STORED\r\nSTORED\r\n");
+    assert_eq!(broker.client_bytes(id, question, NOW, NOW), question.len());
+    assert_eq!(hear(&mut broker, id), "VALUE q/open 0 1\r\na\r\nEND\r\n");
+    commit(&mut broker);
+    assert_eq!(hear(&mut broker, id), "END\r\n");
+}
+
+#[test]
+fn what_queues_do_not_know_is_refused_and_the_conversation_goes_on() {
+    let mut broker = broker(false);
+    let id = broker.memcached_opened();
+    for (said, expected) in [
+        ("incr q 1\r\n", "CLIENT_ERROR queues know"),
+        ("append q 0 0 1\r\nx\r\n", "CLIENT_ERROR queues know"),
+        ("mg q v\r\n", "CLIENT_ERROR queues know"),
+        ("flush_all\r\n", "CLIENT_ERROR flush_all is not allowed"),
+        ("set q 0 100 1\r\nx\r\n", "CLIENT_ERROR messages do not expire"),
+        ("get q/open other\r\n", "CLIENT_ERROR options of get go with one key"),
+        ("get q/what\r\n", "CLIENT_ERROR options of get:"),
+        ("set q!/open 0 0 1\r\nx\r\n", "CLIENT_ERROR a queue's name"),
+        ("set q/open 0 0 1\r\nx\r\n", "CLIENT_ERROR options of set:"),
+        ("nonsense\r\n", "ERROR\r\n"),
+        ("set q 0 0 1\r\nxyz\r\n", "CLIENT_ERROR bad data chunk\r\n"),
+    ] {
+        let heard = say(&mut broker, id, said);
+        assert!(heard.starts_with(expected), "{heard:?} after {said:?}");
+    }
+    let large = format!("set q 0 0 1001\r\n{}\r\nget q\r\n", "x".repeat(1_001));
+    assert_eq!(say(&mut broker, id, &large), "SERVER_ERROR object too large for cache\r\nEND\r\n");
+}
+
+#[test]
+fn where_a_secret_is_set_the_first_value_says_it() {
+    let mut broker = broker(false);
+    broker.settings.secret = Some("hush".into());
+    let id = broker.memcached_opened();
+    let refused = "CLIENT_ERROR unauthenticated\r\n";
+    assert_eq!(say(&mut broker, id, "get q\r\nflush q\r\nstats\r\n"), refused.repeat(3));
+    for wrong in ["anna wrong", "anna"] {
+        let said = format!("set x 0 0 {}\r\n{wrong}\r\n", wrong.len());
+        assert_eq!(say(&mut broker, id, &said), "CLIENT_ERROR authentication failure\r\n");
+    }
+    assert_eq!(say(&mut broker, id, "set x 0 0 9\r\nanna hush\r\n"), "STORED\r\n");
+    assert_eq!(say(&mut broker, id, "set q 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(say(&mut broker, id, "get q x\r\n"), "VALUE q 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn statistics_are_lines_of_memcacheds_form() {
+    let mut broker = broker(false);
+    let id = broker.memcached_opened();
+    say(&mut broker, id, "set q 0 0 1\r\nx\r\nset q 0 0 1\r\ny\r\nget q/open\r\n");
+    let text = say(&mut broker, id, "stats\r\n");
+    for line in ["curr_items 1", "cmd_set 2", "cmd_get 1", "queue_q_items 1", "queue_q_open_transactions 1"] {
+        assert!(text.contains(&format!("STAT {line}\r\n")), "{line} in {text}");
+    }
+    assert!(text.ends_with("END\r\n"));
+}
+
+#[test]
+fn rows_of_silent_requests_end_without_a_write() {
+    let mut broker = broker(false);
+    let id = broker.memcached_opened();
+    assert_eq!(say(&mut broker, id, "set q 0 0 1 noreply\r\nx\r\n"), "");
+    broker.client_written(id, 0, NOW);
+    assert!(!broker.has_silent_answers(id));
+    assert_eq!(broker.recorder().total(Operation::Put).count, 1);
+}
+
+proptest! {
+    /// Where the network cuts the bytes must not matter to what is answered.
+    #[test]
+    fn any_cut_of_the_bytes_is_answered_alike(
+        lines in proptest::collection::vec(prop_oneof![
+            Just("set q 0 0 5\r\nhello\r\n".to_owned()),
+            Just("set q/delay=1 0 0 5 noreply\r\nhello\r\n".to_owned()),
+            Just("set q 0 0 2\r\nhello\r\n".to_owned()),
+            Just(format!("set q 0 0 1001\r\n{}\r\n", "y".repeat(1_001))),
+            Just("get q\r\n".to_owned()),
+            Just("gets q r q\r\n".to_owned()),
+            Just("get q/open\r\n".to_owned()),
+            Just("get q/close/open\r\n".to_owned()),
+            Just("get q/abort\r\n".to_owned()),
+            Just("flush q\r\n".to_owned()),
+            Just("delete q noreply\r\n".to_owned()),
+            "[a-z/ ]{0,12}\r\n",
+        ], 1..10),
+        cuts in proptest::collection::vec(0.0..1.0_f64, 0..6),
+    ) {
+        let text: Vec<u8> = lines.concat().into_bytes();
+        let converse = |places: &[usize]| {
+            let mut broker = broker(false);
+            let id = broker.memcached_opened();
+            let (mut kept, mut from) = (Vec::new(), 0);
+            for &place in places {
+                kept.extend_from_slice(&text[from..place]);
+                from = place;
+                let used = broker.client_bytes(id, &kept, NOW, NOW);
+                kept.drain(..used);
+            }
+            broker.client_output(id).to_vec()
+        };
+        let mut places: Vec<usize> = cuts.iter().map(|share| (share * text.len() as f64) as usize).collect();
+        places.push(text.len());
+        places.sort_unstable();
+        prop_assert_eq!(converse(&places), converse(&[text.len()]));
+    }
+}

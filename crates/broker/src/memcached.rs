@@ -1,0 +1,368 @@
+//! memcached's text protocol in Kestrel's manner: the name of a queue stands where a key stands.
+//!
+//! ```text
+//! set jobs 0 0 5              a message is put
+//! get jobs/t=500              the next is taken and gone; half a second is waited for it
+//! get jobs/open               the next is reserved: it comes back if the connection dies,
+//! get jobs/close              is done with,
+//! get jobs/abort              or is given back
+//! ```
+//!
+//! Here keys become wishes, and the broker's answers are told in memcached's words; nothing of this knows queues or sockets.
+
+use krarup_memcache::{Limits, Parsed, Request, request, request::Refusal};
+use krarup_units::Nanos;
+
+use crate::job::Id;
+use crate::names::name;
+use crate::request::Put;
+
+/// Where a message that was put by this protocol stands in its line, unless its key says `/priority=`.
+pub const PRIORITY: u32 = 1_024;
+/// Seconds a reservation of such a message lasts, unless its key says `/ttr=`: connections that die give their messages back
+/// anyway, so that this is only for those that hang.
+pub const TTR: u32 = 3_600;
+
+const BAD_QUEUE: &[u8] =
+    b"CLIENT_ERROR a queue's name has 1 to 200 letters, digits or -+;.$_(), a hyphen not first\r\n";
+const BAD_GET: &[u8] = b"CLIENT_ERROR options of get: /open /close /abort /peek /t=MILLISECONDS\r\n";
+const BAD_SET: &[u8] =
+    b"CLIENT_ERROR options of set: /priority=N /delay=SECONDS /ttr=SECONDS /unique=KEY\r\n";
+const BAD_PAIR: &[u8] = b"CLIENT_ERROR these options of get do not go together\r\n";
+/// Two keys of one line, where only one can be answered.
+pub(crate) const ONE_KEY: &[u8] = b"CLIENT_ERROR options of get go with one key\r\n";
+/// A second `/open` of a queue.
+pub(crate) const STILL_OPEN: &[u8] =
+    b"CLIENT_ERROR a message of this queue is open: /close or /abort it first\r\n";
+/// Commands of caches.
+pub(crate) const NOT_FOR_QUEUES: &[u8] =
+    b"CLIENT_ERROR queues know set, get, gets, delete, flush, stats, version and quit\r\n";
+/// A message with an end is not kept track of.
+pub(crate) const NO_EXPIRY: &[u8] = b"CLIENT_ERROR messages do not expire: the expiry time must be 0\r\n";
+/// Before the secret was said.
+pub(crate) const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+/// Commands that would empty every queue.
+pub(crate) const NOT_ALL: &[u8] =
+    b"CLIENT_ERROR flush_all is not allowed: delete QUEUE empties one queue\r\n";
+
+/// What comes before the next message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The open one is done with.
+    Close,
+    /// The open one goes back.
+    Abort,
+}
+
+/// What becomes of the next message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// It is gone.
+    Pop,
+    /// It is reserved until it is closed or aborted.
+    Open,
+    /// It stays.
+    Peek,
+}
+
+/// What one key of a `get` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish<'a> {
+    /// Of which queue.
+    pub queue: &'a str,
+    /// What comes first.
+    pub end: Option<End>,
+    /// What is wanted then; none where only something is ended.
+    pub take: Option<Take>,
+    /// How long to wait for it.
+    pub wait: Nanos,
+}
+
+/// Reads a key of `get`.
+///
+/// # Errors
+/// The line that says what is wrong with it.
+pub fn wish(key: &[u8]) -> Result<Wish<'_>, &'static [u8]> {
+    let (queue, options) = parts(key)?;
+    let (mut end, mut take, mut wait) = (None, None, None);
+    for option in options {
+        match option {
+            b"close" if end.is_none() => end = Some(End::Close),
+            b"abort" if end.is_none() => end = Some(End::Abort),
+            b"open" if take.is_none() => take = Some(Take::Open),
+            b"peek" if take.is_none() => take = Some(Take::Peek),
+            b"close" | b"abort" | b"open" | b"peek" => return Err(BAD_PAIR),
+            _ => {
+                let milliseconds = option.strip_prefix(b"t=").and_then(number).ok_or(BAD_GET)?;
+                wait = Some(Nanos::from_millis(milliseconds.into()));
+            }
+        }
+    }
+    if take == Some(Take::Peek) && (end.is_some() || wait.is_some()) {
+        return Err(BAD_PAIR);
+    }
+    // `/close` alone asks for nothing more.
+    let take = take.or(end.is_none().then_some(Take::Pop));
+    if take.is_none() && wait.is_some() {
+        return Err(BAD_PAIR);
+    }
+    Ok(Wish { queue, end, take, wait: wait.unwrap_or(Nanos::ZERO) })
+}
+
+/// Reads the key of a `set`: all of a message but its body.
+///
+/// # Errors
+/// The line that says what is wrong with it.
+pub fn letter(key: &[u8]) -> Result<Put<'_>, &'static [u8]> {
+    let (queue, options) = parts(key)?;
+    let mut put = Put {
+        tube: Some(queue),
+        receiver: None,
+        key: None,
+        strict: false,
+        priority: PRIORITY,
+        delay: 0,
+        ttr: TTR,
+        body: b"",
+    };
+    for option in options {
+        let place = option.iter().position(|byte| *byte == b'=').ok_or(BAD_SET)?;
+        let (word, value) = (&option[..place], &option[place + 1..]);
+        match word {
+            b"priority" => put.priority = number(value).ok_or(BAD_SET)?,
+            b"delay" => put.delay = number(value).ok_or(BAD_SET)?,
+            b"ttr" => put.ttr = number(value).ok_or(BAD_SET)?,
+            b"unique" => put.key = Some(name(value).ok_or(BAD_SET)?),
+            _ => return Err(BAD_SET),
+        }
+    }
+    Ok(put)
+}
+
+/// The queue that a key without options names.
+///
+/// # Errors
+/// The line that says what is wrong with it.
+pub fn queue(key: &[u8]) -> Result<&str, &'static [u8]> {
+    let (queue, mut options) = parts(key)?;
+    if options.next().is_none() { Ok(queue) } else { Err(BAD_QUEUE) }
+}
+
+fn parts(key: &[u8]) -> Result<(&str, impl Iterator<Item = &[u8]>), &'static [u8]> {
+    let mut words = key.split(|byte| *byte == b'/');
+    let queue = words.next().and_then(name).ok_or(BAD_QUEUE)?;
+    Ok((queue, words))
+}
+
+fn number(text: &[u8]) -> Option<u32> {
+    let digits = text.first().is_some_and(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
+}
+
+/// One request, or why there is none; `flush QUEUE`, which only queues know, comes as [`Asked::Flush`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// A request of memcached's protocol.
+    Request(Request<'a>, usize),
+    /// A queue is to be emptied.
+    Flush(&'a [u8], usize),
+    /// None yet: at least so many bytes are needed, counted from the front.
+    Incomplete(usize),
+    /// None.
+    Refused(Refusal<'a>),
+}
+
+/// Reads one request from the front of `bytes`, whose messages may have `largest` bytes.
+pub fn parse(bytes: &[u8], largest: u32) -> Asked<'_> {
+    let limits = Limits { value: largest as usize, retrieval_line: 8 << 10, ..Limits::default() };
+    match request::parse(bytes, &limits) {
+        Parsed::Complete { message, used } => Asked::Request(message, used),
+        Parsed::Incomplete { needed } => Asked::Incomplete(needed),
+        Parsed::Invalid(Refusal::Answer { reply: request::ERROR, used }) => {
+            let line = bytes[..used].trim_ascii_end();
+            match line.strip_prefix(b"flush ") {
+                Some(key) => Asked::Flush(key.trim_ascii(), used),
+                None => Asked::Refused(Refusal::Answer { reply: request::ERROR, used }),
+            }
+        }
+        Parsed::Invalid(refusal) => Asked::Refused(refusal),
+    }
+}
+
+/// How an answer of the broker is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// In the broker's own words.
+    #[default]
+    AsItIs,
+    /// The same, behind the number of all that were put together.
+    Together(usize),
+    /// Not at all.
+    Not,
+    /// As that to a `set`.
+    Put,
+    /// As that to a `set` that says who one is.
+    Login,
+    /// As that to a `delete`.
+    Deleted,
+    /// As that to a `get` that only ends something.
+    Ended,
+    /// As one value of a `get`.
+    Value {
+        /// The key as the client has written it.
+        key: Box<[u8]>,
+        /// Whether the message's number stands behind its length.
+        unique: bool,
+        /// Whether it stays open.
+        open: bool,
+        /// Whether no other follows.
+        last: bool,
+    },
+}
+
+impl Told {
+    /// Whether its answer says which message is open from then on.
+    pub(crate) const fn opens(&self) -> bool {
+        matches!(self, Self::Value { open: true, .. })
+    }
+
+    /// Tells an answer of the broker, whole; the number of the message that is open from now on.
+    pub(crate) fn tell(&self, answer: &[u8], out: &mut Vec<u8>) -> Option<Id> {
+        let end = memchr::memmem::find(answer, b"\r\n").unwrap_or(answer.len());
+        let mut words = answer[..end].split(|byte| *byte == b' ');
+        let word = words.next().unwrap_or_default();
+        let line: &[u8] = match (self, word) {
+            (Self::AsItIs, _) => answer,
+            (Self::Together(count), _) => {
+                crate::reply::numbered(out, "INSERTED_BATCH", *count as u64);
+                answer
+            }
+            (Self::Not, _) => b"",
+            (Self::Put, b"INSERTED") | (Self::Login, b"LOGGED_IN") => b"STORED\r\n",
+            // An earlier message had its key.
+            (Self::Put, b"EXISTS") => b"NOT_STORED\r\n",
+            (Self::Deleted, b"DELETED") => b"DELETED\r\n",
+            (Self::Deleted, b"UNKNOWN_TUBE") => b"NOT_FOUND\r\n",
+            (Self::Ended, b"DELETED" | b"RELEASED" | b"BURIED") => b"END\r\n",
+            (Self::Ended, b"NOT_FOUND") => b"CLIENT_ERROR the reservation had run out\r\n",
+            (Self::Value { key, unique, open, last }, b"RESERVED" | b"POPPED" | b"FOUND") => {
+                let id = words.next().unwrap_or_default();
+                let length = words.next().unwrap_or_default();
+                let unique = if *unique { [&b" "[..], id].concat() } else { Vec::new() };
+                let parts = [b"VALUE ", &key[..], b" 0 ", length, &unique, &answer[end..]];
+                parts.iter().for_each(|part| out.extend_from_slice(part));
+                if *last {
+                    out.extend_from_slice(b"END\r\n");
+                }
+                let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
+                return id.filter(|_| *open);
+            }
+            (
+                Self::Value { last, .. },
+                b"TIMED_OUT" | b"DEADLINE_SOON" | b"NOT_FOUND" | b"EMPTY" | b"UNKNOWN_TUBE",
+            ) => {
+                if *last {
+                    b"END\r\n"
+                } else {
+                    b""
+                }
+            }
+            (_, b"OUT_OF_MEMORY") => b"SERVER_ERROR out of memory storing object\r\n",
+            (_, b"DRAINING") => b"SERVER_ERROR draining: no more messages are accepted\r\n",
+            (Self::Login, _) => b"CLIENT_ERROR authentication failure\r\n",
+            (_, b"NOT_LOGGED_IN") => UNAUTHENTICATED,
+            _ => b"SERVER_ERROR internal error\r\n",
+        };
+        out.extend_from_slice(line);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_key_says_what_is_wanted_of_which_queue() {
+        let asks = |key: &'static str| wish(key.as_bytes()).map(|wish| (wish.end, wish.take, wish.wait));
+        let ms = Nanos::from_millis;
+        assert_eq!(asks("q"), Ok((None, Some(Take::Pop), ms(0))));
+        assert_eq!(asks("q/t=500"), Ok((None, Some(Take::Pop), ms(500))));
+        assert_eq!(asks("q/open"), Ok((None, Some(Take::Open), ms(0))));
+        assert_eq!(asks("q/close"), Ok((Some(End::Close), None, ms(0))));
+        assert_eq!(asks("q/abort"), Ok((Some(End::Abort), None, ms(0))));
+        assert_eq!(asks("q/peek"), Ok((None, Some(Take::Peek), ms(0))));
+        for key in ["q/close/open/t=500", "q/t=500/open/close"] {
+            assert_eq!(asks(key), Ok((Some(End::Close), Some(Take::Open), ms(500))));
+        }
+        for key in ["q/close/abort", "q/open/peek", "q/peek/t=1", "q/close/t=1", "q/open/open"] {
+            assert_eq!(asks(key), Err(BAD_PAIR), "{key}");
+        }
+        for key in ["q/", "q/opne", "q/t=", "q/t=+1", "q/t=99999999999"] {
+            assert_eq!(asks(key), Err(BAD_GET), "{key}");
+        }
+        for key in ["/open", "-q", "q!"] {
+            assert_eq!(asks(key), Err(BAD_QUEUE), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_message_has_its_priority_delay_time_to_run_and_key_from_its_queues_key() {
+        let put = letter(b"q/priority=3/delay=5/ttr=60/unique=k").unwrap();
+        assert_eq!((put.tube, put.priority, put.delay, put.ttr, put.key), (Some("q"), 3, 5, 60, Some("k")));
+        let put = letter(b"q").unwrap();
+        assert_eq!((put.priority, put.delay, put.ttr, put.key), (PRIORITY, 0, TTR, None));
+        for key in ["q/open", "q/ttr=x", "q/unique=", "q/"] {
+            assert_eq!(letter(key.as_bytes()), Err(BAD_SET), "{key}");
+        }
+        assert_eq!(queue(b"q"), Ok("q"));
+        assert_eq!(queue(b"q/open"), Err(BAD_QUEUE));
+    }
+
+    fn told(told: &Told, answer: &str) -> (String, Option<Id>) {
+        let mut out = Vec::new();
+        let open = told.tell(answer.as_bytes(), &mut out);
+        (String::from_utf8(out).unwrap(), open)
+    }
+
+    #[test]
+    fn answers_are_told_in_memcacheds_words() {
+        let value = |unique, open, last| Told::Value { key: (*b"q/open").into(), unique, open, last };
+        for (manner, answer, expected) in [
+            (Told::Put, "INSERTED 5\r\n", "STORED\r\n"),
+            (Told::Put, "EXISTS 5\r\n", "NOT_STORED\r\n"),
+            (Told::Put, "OUT_OF_MEMORY\r\n", "SERVER_ERROR out of memory storing object\r\n"),
+            (Told::Deleted, "UNKNOWN_TUBE\r\n", "NOT_FOUND\r\n"),
+            (Told::Ended, "NOT_FOUND\r\n", "CLIENT_ERROR the reservation had run out\r\n"),
+            (Told::Not, "DELETED\r\n", ""),
+            (value(false, false, true), "POPPED 7 3\r\na\r\n\r\n", "VALUE q/open 0 3\r\na\r\n\r\nEND\r\n"),
+            (value(true, false, false), "POPPED 7 1\r\na\r\n", "VALUE q/open 0 1 7\r\na\r\n"),
+            (value(false, false, true), "TIMED_OUT\r\n", "END\r\n"),
+            (value(false, false, false), "NOT_FOUND\r\n", ""),
+        ] {
+            assert_eq!(told(&manner, answer), (expected.to_owned(), None), "{answer}");
+        }
+        assert_eq!(told(&value(false, true, true), "RESERVED 7 1\r\na\r\n").1, Some(7));
+        assert_eq!(told(&value(false, true, true), "TIMED_OUT\r\n").1, None);
+    }
+
+    #[test]
+    fn a_queue_is_emptied_by_a_word_of_its_own() {
+        assert_eq!(parse(b"flush q\r\nget", 10), Asked::Flush(b"q", 9));
+        assert!(matches!(parse(b"flush q", 10), Asked::Incomplete(_)));
+        assert!(matches!(parse(b"flush\r\n", 10), Asked::Refused(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_key_does_harm(key in prop::collection::vec(prop::sample::select(b"q/opencls=t0 5abrk.".to_vec()), 0..40)) {
+            if let Ok(wish) = wish(&key) {
+                prop_assert!(key.starts_with(wish.queue.as_bytes()));
+                prop_assert!(wish.take.is_some() || wish.end.is_some());
+            }
+            let _ = (letter(&key), queue(&key));
+        }
+    }
+}

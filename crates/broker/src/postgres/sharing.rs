@@ -1,0 +1,65 @@
+//! Beginning to use queues that nobody owns.
+//!
+//! Every connection of every broker that shares the queues holds the owners' lock together with the others: an owner waits until the last
+//! of them is gone, and none of them begins while there is an owner.
+
+use std::thread;
+
+use postgres::Client;
+
+use super::{LOOK, OWN, Place, Problem, migrate};
+
+const BEGIN: &str = include_str!("shared/begin.sql");
+
+/// A share in the queues.
+pub struct Sharing {
+    pub(crate) place: Place,
+    /// Our number among all brokers that ever shared them.
+    pub(crate) number: i64,
+    /// Holds the lock until the pool's connections do.
+    pub(crate) first: Client,
+}
+
+impl std::fmt::Debug for Sharing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sharing").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Sharing {
+    /// Makes the tables and indexes if they are not there, and waits until nobody owns the queues; `waits` is told once who does.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses.
+    pub fn begin(place: Place, mut waits: impl FnMut(&str)) -> Result<Self, Problem> {
+        let mut client = place.connect()?;
+        migrate(&mut client)?;
+        let mut told = false;
+        loop {
+            if client.query_one(OWN, &[])?.get(0) {
+                // Nobody else is there: whoever comes meanwhile waits.
+                client.batch_execute(BEGIN)?;
+                client.batch_execute(
+                    "SELECT pg_advisory_lock_shared(1802658162, 2), pg_advisory_unlock(1802658162, 2)",
+                )?;
+                break;
+            }
+            if client.query_one("SELECT pg_try_advisory_lock_shared(1802658162, 2)", &[])?.get(0) {
+                break;
+            }
+            if !std::mem::replace(&mut told, true) {
+                let owner = client.query_one("SELECT coalesce(address, '') FROM krarup.owner", &[])?;
+                waits(owner.get(0));
+            }
+            thread::sleep(LOOK);
+        }
+        let number =
+            client.query_one("INSERT INTO krarup.broker DEFAULT VALUES RETURNING number", &[])?.get(0);
+        Ok(Self { place, number, first: client })
+    }
+
+    /// Our number among all brokers that ever shared the queues.
+    pub fn number(&self) -> i64 {
+        self.number
+    }
+}

@@ -1,0 +1,439 @@
+//! Requests to queues that nobody owns: what is asked of the database, what is told, and who waits.
+//!
+//! A connection's name and tubes are in the memory of its broker; messages are not. So a request becomes a [`Wish`], and its answer is
+//! written when the reply is here. Somebody who waits asks again when there is reason to: a message was put here, or the sweep, four times
+//! a second, has found something for him that others have put.
+//!
+//! | file | what is done there |
+//! |---|---|
+//! | this | asking: which wish a request is, and what may be asked beside what |
+//! | `tell` | telling: what a reply is in words |
+//! | `patience` | waiting |
+
+mod patience;
+mod tell;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use krarup_units::{Nanos, Stamp};
+
+use crate::job::{ClientId, Id};
+use crate::owner::{MOST_AT_ONCE, Shape};
+use crate::queues::{How, Queues, Reserve};
+use crate::reply;
+use crate::request::{Put, Request};
+use crate::wish::{Asked, Kind, Look, Move, NewMessage, Once, Taker, Which, Wish};
+use patience::Wait;
+pub(crate) use tell::Told;
+
+/// Bytes that a message on its way to the database is counted with beside its body.
+const OVERHEAD: u64 = 320;
+
+/// What is told to a broker that shares its queues with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether wishes of one kind share a statement; then one client may have several of them under way.
+    pub gathers: bool,
+    /// Our number among the brokers.
+    pub number: i64,
+    /// Bytes that messages on their way to the database may have.
+    pub memory: u64,
+}
+
+/// What a wish is for.
+#[derive(Clone, Debug)]
+enum For {
+    Put(Arc<str>, Option<Arc<str>>, u64),
+    Take(Shape),
+    Delete(Id),
+    /// One of several under this number.
+    DeleteOneOf(Id),
+    Release(Id),
+    Bury(Id),
+    Touch(Id),
+    KickJob,
+    Kick,
+    Look,
+    /// What is empty is said to be so.
+    Seek,
+    List,
+    StatsJob(Id),
+    StatsTube(Arc<str>),
+    Stats,
+    Tubes,
+    Pause,
+    Login(Arc<str>),
+    Register,
+    Unregister,
+    Create,
+    DeleteTube,
+    Limit,
+    /// Nobody is told.
+    GiveBack,
+    Sweep(Vec<(Arc<str>, Option<Arc<str>>)>),
+}
+
+#[derive(Debug)]
+struct Underway {
+    /// Who asked, and as whom; he may be gone.
+    client: ClientId,
+    taker: Taker,
+    /// Under which number he is answered.
+    number: u64,
+    what: For,
+}
+
+/// A connection, as far as messages go.
+#[derive(Debug)]
+struct Holder {
+    taker: Taker,
+    /// What of his is under way, all of one kind, and how many.
+    out: Option<(Kind, u32)>,
+    /// What he holds, until when, and for how many seconds.
+    leases: HashMap<Id, (Stamp, u32)>,
+    wait: Option<Wait>,
+}
+
+/// The queues as one of their brokers sees them.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    settings: Settings,
+    next: u64,
+    connections: u32,
+    holders: Vec<Option<Holder>>,
+    underway: HashMap<u64, Underway>,
+    /// What is left of requests that are several wishes: how many, and how many went well.
+    several: HashMap<u64, (usize, u64)>,
+    asked: Vec<Asked>,
+    told: Vec<Told>,
+    /// Bytes of bodies on their way.
+    used: u64,
+    put: u64,
+    // ---- waiting
+    turn: u64,
+    waiting: HashMap<Arc<str>, BTreeMap<u64, ClientId>>,
+    alarms: BTreeSet<(Stamp, ClientId)>,
+    /// How often something became ready, and when it last did in each tube.
+    events: u64,
+    latest: HashMap<Arc<str>, u64>,
+    sweep_at: Stamp,
+    sweeping: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            next: 1,
+            connections: 0,
+            holders: Vec::new(),
+            underway: HashMap::new(),
+            several: HashMap::new(),
+            asked: Vec::new(),
+            told: Vec::new(),
+            used: 0,
+            put: 0,
+            turn: 0,
+            waiting: HashMap::new(),
+            alarms: BTreeSet::new(),
+            events: 0,
+            latest: HashMap::new(),
+            sweep_at: Stamp(0),
+            sweeping: false,
+        }
+    }
+
+    /// Messages that were put here.
+    pub(crate) fn put_here(&self) -> u64 {
+        self.put
+    }
+
+    /// Clients that wait for a message.
+    pub(crate) fn waiting_count(&self) -> u64 {
+        self.holders.iter().flatten().filter(|holder| holder.wait.is_some()).count() as u64
+    }
+
+    /// Whether nothing that somebody is to be told, or that was given back, is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.underway.values().all(|one| matches!(one.what, For::Sweep(_)))
+    }
+
+    // ---- connections ----------------------------------------------------------------------------------------
+
+    pub(crate) fn open(&mut self, client: ClientId) {
+        let place = client as usize;
+        if self.holders.len() <= place {
+            self.holders.resize_with(place + 1, || None);
+        }
+        self.connections = self.connections.wrapping_add(1);
+        let taker = self.settings.number << 32 | Taker::from(self.connections);
+        self.holders[place] = Some(Holder { taker, out: None, leases: HashMap::new(), wait: None });
+    }
+
+    /// He goes: what he held is ready again.
+    pub(crate) fn close(&mut self, client: ClientId) {
+        self.stop_waiting(client);
+        let holder = self.holders[client as usize].take().expect("he was connected");
+        for id in holder.leases.into_keys() {
+            self.give_back(id, holder.taker);
+        }
+    }
+
+    fn give_back(&mut self, id: Id, taker: Taker) {
+        let number = self.next_number();
+        let wish = Wish::Move { id, taker, what: Move::GiveBack };
+        self.underway.insert(number, Underway { client: 0, taker, number, what: For::GiveBack });
+        self.asked.push(Asked { number, wish, joins: false });
+    }
+
+    fn holder(&mut self, client: ClientId) -> &mut Holder {
+        self.holders[client as usize].as_mut().expect("he is connected")
+    }
+
+    // ---- asking ---------------------------------------------------------------------------------------------
+
+    fn next_number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        number
+    }
+
+    /// What is to be asked of the database.
+    pub(crate) fn take_asked(&mut self) -> Vec<Asked> {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// Whether a request may be carried out beside what of this client is under way, and still be answered in its order and see what
+    /// he has done before.
+    pub(crate) fn may_go(&self, client: ClientId, request: &Request<'_>) -> bool {
+        let Some((under_way, _)) = self.holders[client as usize].as_ref().and_then(|holder| holder.out)
+        else {
+            return true;
+        };
+        match kind(request) {
+            None => under_way != Kind::Take,
+            Some(kind) => {
+                self.settings.gathers
+                    && kind == under_way
+                    && matches!(kind, Kind::Put | Kind::Send | Kind::Finish)
+            }
+        }
+    }
+
+    /// Wishes of clients that the database has not answered.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.underway.values().filter(|one| !matches!(one.what, For::Sweep(_))).count() as u64
+    }
+
+    /// The same for a client of memcached's protocol, which either puts, or wants to know all that it has asked before.
+    pub(crate) fn may_put_or_begin(&self, client: ClientId, puts: bool) -> bool {
+        let out = self.holders[client as usize].as_ref().and_then(|holder| holder.out);
+        out.is_none_or(|(kind, _)| puts && self.settings.gathers && kind == Kind::Put)
+    }
+
+    /// A message goes back to where its holder took it from; under which number he will be told.
+    pub(crate) fn ask_back(&mut self, client: ClientId, id: Id) -> u64 {
+        let taker = self.holder(client).taker;
+        let slot = self.next_number();
+        self.send(client, slot, Wish::Move { id, taker, what: Move::GiveBack }, For::Release(id));
+        slot
+    }
+
+    /// Asks; under which number it will be answered. None: its answer is in `out` already.
+    pub(crate) fn ask(
+        &mut self,
+        queues: &mut Queues,
+        client: ClientId,
+        request: &Request<'_>,
+        secret_told: bool,
+        now: Stamp,
+        out: &mut Vec<u8>,
+    ) -> Option<u64> {
+        let taker = self.holder(client).taker;
+        let name = queues.name(client);
+        let used = || -> Arc<str> { queues.used(client).into() };
+        let once = |once| Wish::Once(once);
+        let look = |what| Wish::Look { what, client: name.clone() };
+        let at = |id, what| Wish::Move { id, taker, what };
+        let pop = |which| Wish::Take { which, client: name.clone(), taker, most: 1, pops: true };
+        let (wish, what) = match *request {
+            Request::Put(put) => return self.ask_put(queues, client, &put, out),
+            Request::Reserve { timeout } => {
+                let wish = Reserve { how: How::Lease, most: 1, timeout };
+                return Some(self.ask_to_wait(queues, client, wish, Shape::One("RESERVED"), now));
+            }
+            Request::ReserveBatch { most, timeout } => {
+                let most = most.min(MOST_AT_ONCE);
+                let wish = Reserve { how: How::Lease, most, timeout: Some(timeout) };
+                return Some(self.ask_to_wait(queues, client, wish, Shape::Many, now));
+            }
+            Request::Pop { timeout } => {
+                let wish = Reserve { how: How::Pop, most: 1, timeout: Some(timeout) };
+                return Some(self.ask_to_wait(queues, client, wish, Shape::One("POPPED"), now));
+            }
+            Request::ReserveJob(id) => {
+                queues.is_worker(client);
+                let which = Which::Number(id);
+                let wish = Wish::Take { which, client: name, taker, most: 1, pops: false };
+                (wish, For::Take(Shape::One("RESERVED")))
+            }
+            Request::PopTube(tube) => (pop(Which::Created(tube.into())), For::Take(Shape::One("POPPED"))),
+            Request::PopSender(from) => (pop(Which::Sender(from.into())), For::Take(Shape::One("POPPED"))),
+            Request::Delete(id) => (Wish::Finish { id, taker }, For::Delete(id)),
+            Request::DeleteBatch(ids) => {
+                let slot = self.next_number();
+                let ids: BTreeSet<Id> = ids.iter().collect();
+                self.several.insert(slot, (ids.len(), 0));
+                for id in ids {
+                    self.send(client, slot, Wish::Finish { id, taker }, For::DeleteOneOf(id));
+                }
+                return Some(slot);
+            }
+            Request::Release { id, priority, delay } => {
+                (at(id, Move::Release { priority, delay }), For::Release(id))
+            }
+            Request::Bury { id, priority } => (at(id, Move::Bury { priority }), For::Bury(id)),
+            Request::Touch(id) => (at(id, Move::Touch), For::Touch(id)),
+            Request::KickJob(id) => (at(id, Move::Kick), For::KickJob),
+            Request::Peek(id) => (look(Look::Number(id)), For::Look),
+            Request::PeekReady => (look(Look::Ready(used())), For::Look),
+            Request::PeekDelayed => (look(Look::Delayed(used())), For::Look),
+            Request::PeekBuried => (look(Look::Buried(used())), For::Look),
+            Request::PeekTube(tube) => (look(Look::Created(tube.into())), For::Seek),
+            Request::PeekSender(sender) => (look(Look::Sender(sender.into())), For::Seek),
+            Request::ListTubesForMe => match name {
+                Some(name) => (Wish::List(name), For::List),
+                None => {
+                    reply::line(out, "NOT_LOGGED_IN");
+                    return None;
+                }
+            },
+            Request::Kick(bound) => (once(Once::Kick { tube: used(), bound }), For::Kick),
+            Request::StatsJob(id) => (once(Once::StatsJob(id)), For::StatsJob(id)),
+            Request::StatsTube(tube) => (once(Once::StatsTube(tube.into())), For::StatsTube(tube.into())),
+            Request::Stats => (once(Once::Stats), For::Stats),
+            Request::ListTubes => (once(Once::Tubes), For::Tubes),
+            Request::PauseTube { tube, seconds } => {
+                let known = queues.view_tube(tube, now).is_some();
+                (once(Once::Pause { tube: tube.into(), length: seconds, known }), For::Pause)
+            }
+            Request::Login { client: name, .. } => {
+                let wish = Once::Login { client: name.into(), knows_the_secret: secret_told };
+                (once(wish), For::Login(name.into()))
+            }
+            Request::Register(name) => (once(Once::Register(name.into())), For::Register),
+            Request::Unregister(name) => (once(Once::Unregister(name.into())), For::Unregister),
+            Request::CreateTube(tube) => (once(Once::Create(tube.into())), For::Create),
+            Request::DeleteTube(tube) => (once(Once::DeleteTube(tube.into())), For::DeleteTube),
+            Request::LimitTube { tube, most, dead } => {
+                let dead = dead.filter(|_| most > 0).map(Into::into);
+                (once(Once::Limit { tube: tube.into(), most, dead }), For::Limit)
+            }
+            Request::Use(_)
+            | Request::Watch(_)
+            | Request::Ignore(_)
+            | Request::ListTubeUsed
+            | Request::ListTubesWatched
+            | Request::Quit
+            | Request::Ping => unreachable!("it is about the connection alone"),
+        };
+        let slot = self.next_number();
+        self.send(client, slot, wish, what);
+        Some(slot)
+    }
+
+    fn ask_put(
+        &mut self,
+        queues: &mut Queues,
+        client: ClientId,
+        put: &Put<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<u64> {
+        let sender = queues.name(client);
+        if put.strict && sender.is_none() {
+            reply::line(out, "NOT_LOGGED_IN");
+            return None;
+        }
+        let size = put.body.len() as u64 + OVERHEAD;
+        if self.used + size > self.settings.memory {
+            reply::line(out, "OUT_OF_MEMORY");
+            return None;
+        }
+        self.used += size;
+        queues.is_producer(client);
+        let tube: Arc<str> = put.tube.unwrap_or_else(|| queues.used(client)).into();
+        let receiver: Option<Arc<str>> = put.receiver.map(Into::into);
+        let what = For::Put(Arc::clone(&tube), receiver.clone(), size);
+        let wish = Wish::New(NewMessage {
+            tube,
+            sender,
+            receiver,
+            key: put.key.map(Into::into),
+            strict: put.strict,
+            priority: put.priority,
+            delay: put.delay,
+            ttr: put.ttr.max(1),
+            body: put.body.into(),
+        });
+        let slot = self.next_number();
+        self.send(client, slot, wish, what);
+        Some(slot)
+    }
+
+    fn send(&mut self, client: ClientId, slot: u64, wish: Wish, what: For) {
+        let kind = wish.kind();
+        let holder = self.holder(client);
+        let taker = holder.taker;
+        let joins = holder.out.is_some_and(|(other, _)| other == kind);
+        holder.out = Some((kind, holder.out.map_or(0, |(_, count)| count) + 1));
+        let number = self.next_number();
+        self.underway.insert(number, Underway { client, taker, number: slot, what });
+        self.asked.push(Asked { number, wish, joins });
+    }
+}
+
+/// Of which kind the wish of a request is; none: it is about the connection alone.
+fn kind(request: &Request<'_>) -> Option<Kind> {
+    Some(match *request {
+        Request::Put(put) if put.receiver.is_none() && put.key.is_none() && !put.strict => Kind::Put,
+        Request::Put(_) => Kind::Send,
+        Request::Reserve { .. }
+        | Request::ReserveBatch { .. }
+        | Request::Pop { .. }
+        | Request::ReserveJob(_)
+        | Request::PopTube(_)
+        | Request::PopSender(_) => Kind::Take,
+        Request::Delete(_) | Request::DeleteBatch(_) => Kind::Finish,
+        Request::Release { .. } | Request::Bury { .. } | Request::Touch(_) | Request::KickJob(_) => {
+            Kind::Move
+        }
+        Request::Peek(_)
+        | Request::PeekReady
+        | Request::PeekDelayed
+        | Request::PeekBuried
+        | Request::PeekTube(_)
+        | Request::PeekSender(_) => Kind::Look,
+        Request::ListTubesForMe => Kind::List,
+        Request::Use(_)
+        | Request::Watch(_)
+        | Request::Ignore(_)
+        | Request::ListTubeUsed
+        | Request::ListTubesWatched
+        | Request::Quit
+        | Request::Ping => return None,
+        _ => Kind::Once,
+    })
+}
+
+/// Whether a request is about the connection alone, and is answered from memory in every mode.
+pub(crate) fn is_of_connection(request: &Request<'_>) -> bool {
+    kind(request).is_none()
+}
+
+/// The end of a time that begins now.
+fn after(now: Stamp, seconds: u32) -> Stamp {
+    Stamp(now.0.saturating_add(Nanos::from_secs(seconds.into()).0))
+}

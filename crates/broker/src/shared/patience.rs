@@ -1,0 +1,273 @@
+//! Waiting for a message that is not there yet.
+
+use std::sync::Arc;
+
+use krarup_units::{Nanos, Stamp};
+
+use super::{For, Shared, Underway};
+use crate::job::ClientId;
+use crate::owner::{Shape, write_answer};
+use crate::queues::{Answer, How, Queues, Reserve, SAFETY_MARGIN};
+use crate::wish::{Asked, Way, Which, Wish};
+
+/// How often it is looked what others have done, and what has come to its end.
+const SWEEP: Nanos = Nanos::from_millis(250);
+/// Who is woken at once where others have put something; each who finds something wakes the next.
+const WOKEN_AT_ONCE: usize = 16;
+/// Tubes of which it is known when something last became ready in them.
+const MOST_LATEST: usize = 10_000;
+
+/// A wish for messages that may have to wait.
+#[derive(Debug)]
+pub(super) struct Wait {
+    slot: u64,
+    turn: u64,
+    tubes: Vec<Arc<str>>,
+    most: u32,
+    pops: bool,
+    shape: Shape,
+    /// None: for ever.
+    until: Option<Stamp>,
+    alarm: Option<Stamp>,
+    /// Whether he is being asked for now, and how often something had become ready before.
+    asking: bool,
+    asked_at: u64,
+    /// Who finds something wakes the next.
+    wakes: bool,
+    /// He waits no longer than for the answer that is under way.
+    gives_up: bool,
+}
+
+impl Shared {
+    pub(super) fn ask_to_wait(
+        &mut self,
+        queues: &mut Queues,
+        client: ClientId,
+        wish: Reserve,
+        shape: Shape,
+        now: Stamp,
+    ) -> u64 {
+        queues.is_worker(client);
+        let slot = self.next_number();
+        self.turn += 1;
+        let wait = Wait {
+            slot,
+            turn: self.turn,
+            tubes: queues.watched(client),
+            most: wish.most,
+            pops: wish.how == How::Pop,
+            shape,
+            until: wish.timeout.map(|timeout| Stamp(now.0.saturating_add(timeout.0))),
+            alarm: None,
+            asking: false,
+            asked_at: 0,
+            wakes: false,
+            gives_up: false,
+        };
+        self.holder(client).wait = Some(wait);
+        self.ask_again(queues, client);
+        slot
+    }
+
+    /// Asks for somebody who waits.
+    fn ask_again(&mut self, queues: &Queues, client: ClientId) {
+        let events = self.events;
+        let holder = self.holder(client);
+        let taker = holder.taker;
+        let Some(wait) = holder.wait.as_mut() else { return };
+        wait.asking = true;
+        wait.asked_at = events;
+        let (slot, shape) = (wait.slot, wait.shape);
+        let wish = Wish::Take {
+            which: Which::Tubes(wait.tubes.clone()),
+            client: queues.name(client),
+            taker,
+            most: wait.most,
+            pops: wait.pops,
+        };
+        self.send(client, slot, wish, For::Take(shape));
+    }
+
+    /// There was nothing for him: he goes on waiting, or is told so.
+    pub(super) fn found_nothing(&mut self, queues: &Queues, client: ClientId, now: Stamp, way: &Way) {
+        let wait = self.holders[client as usize].as_ref().and_then(|holder| holder.wait.as_ref());
+        let Some(wait) = wait else { return };
+        // What has become ready since the database was asked it may not have seen.
+        let missed =
+            wait.tubes.iter().any(|tube| self.latest.get(tube).is_some_and(|at| *at > wait.asked_at));
+        let soon = self.deadline(client, now);
+        let wait = self.holder(client).wait.as_mut().expect("he waits");
+        wait.asking = false;
+        if soon.is_some_and(|soon| soon <= now) {
+            return self.give_answer(client, &Answer::DeadlineSoon, Some(*way));
+        }
+        if wait.gives_up || wait.until.is_some_and(|until| until <= now) {
+            return self.give_answer(client, &Answer::TimedOut, Some(*way));
+        }
+        if missed {
+            return self.ask_again(queues, client);
+        }
+        wait.alarm = wait.until.into_iter().chain(soon).min();
+        let (turn, alarm) = (wait.turn, wait.alarm);
+        for tube in wait.tubes.clone() {
+            self.waiting.entry(tube).or_default().insert(turn, client);
+        }
+        if let Some(alarm) = alarm {
+            self.alarms.insert((alarm, client));
+        }
+    }
+
+    /// When the first of his leases nears its end.
+    fn deadline(&mut self, client: ClientId, now: Stamp) -> Option<Stamp> {
+        let leases = &mut self.holder(client).leases;
+        leases.retain(|_, (until, _)| *until > now);
+        leases
+            .values()
+            .map(|(until, _)| until)
+            .min()
+            .map(|until| Stamp(until.0.saturating_sub(SAFETY_MARGIN.0)))
+    }
+
+    fn give_answer(&mut self, client: ClientId, answer: &Answer, way: Option<Way>) {
+        let Some(wait) = self.holder(client).wait.take() else { return };
+        let mut bytes = Vec::new();
+        write_answer(&mut bytes, wait.shape, answer);
+        self.tell(client, wait.slot, bytes, way);
+    }
+
+    /// He is in no line any more.
+    fn leave_lines(&mut self, client: ClientId) {
+        let Some(wait) = self.holder(client).wait.as_mut() else { return };
+        let (turn, tubes, alarm) = (wait.turn, wait.tubes.clone(), wait.alarm.take());
+        if let Some(alarm) = alarm {
+            self.alarms.remove(&(alarm, client));
+        }
+        for tube in tubes {
+            if let Some(line) = self.waiting.get_mut(&tube) {
+                line.remove(&turn);
+                if line.is_empty() {
+                    self.waiting.remove(&tube);
+                }
+            }
+        }
+    }
+
+    pub(super) fn stop_waiting(&mut self, client: ClientId) {
+        self.leave_lines(client);
+        self.holder(client).wait = None;
+    }
+
+    /// He has found something, or was told that he will not: whether he wakes the next.
+    pub(super) fn has_found(&mut self, queues: &Queues, client: ClientId) {
+        let Some(wait) = self.holder(client).wait.take() else { return };
+        if wait.wakes {
+            for tube in wait.tubes {
+                self.wake(queues, &tube, None, true, 1);
+            }
+        }
+    }
+
+    /// His side of the connection has ended: he waits no longer.
+    pub(crate) fn give_up_waiting(&mut self, client: ClientId) {
+        let Some(wait) = self.holder(client).wait.as_mut() else { return };
+        wait.gives_up = true;
+        if !wait.asking {
+            self.leave_lines(client);
+            self.give_answer(client, &Answer::TimedOut, None);
+        }
+    }
+
+    // ---- waking ---------------------------------------------------------------------------------------------
+
+    /// Something has become ready in a tube, for anybody or for one.
+    pub(super) fn became_ready(&mut self, queues: &Queues, tube: &Arc<str>, receiver: Option<&Arc<str>>) {
+        self.events += 1;
+        if self.latest.len() >= MOST_LATEST {
+            // The sweep finds what is forgotten here.
+            self.latest.clear();
+        }
+        self.latest.insert(Arc::clone(tube), self.events);
+        self.wake(queues, tube, receiver, false, 1);
+    }
+
+    fn wake(
+        &mut self,
+        queues: &Queues,
+        tube: &Arc<str>,
+        receiver: Option<&Arc<str>>,
+        wakes: bool,
+        most: usize,
+    ) {
+        let Some(line) = self.waiting.get(tube) else { return };
+        let may = |client: &ClientId| receiver.is_none() || queues.name(*client).as_ref() == receiver;
+        let woken: Vec<ClientId> = line.values().copied().filter(may).take(most).collect();
+        for client in woken {
+            self.leave_lines(client);
+            self.holder(client).wait.as_mut().expect("he waits").wakes = wakes;
+            self.ask_again(queues, client);
+        }
+    }
+
+    /// Looks soon what there is: something has become ready, and it is not known where.
+    pub(super) fn sweep_soon(&mut self) {
+        self.events += 1;
+        if !self.waiting.is_empty() || self.holders.iter().flatten().any(|holder| holder.wait.is_some()) {
+            self.sweep_at = Stamp(0);
+        }
+    }
+
+    // ---- time -----------------------------------------------------------------------------------------------
+
+    pub(crate) fn due(&self) -> Option<Stamp> {
+        let sweep = (!self.sweeping).then_some(self.sweep_at);
+        self.alarms.first().map(|(when, _)| *when).into_iter().chain(sweep).min()
+    }
+
+    pub(crate) fn tick(&mut self, queues: &Queues, now: Stamp) {
+        while let Some(&(when, client)) = self.alarms.first()
+            && when <= now
+        {
+            self.leave_lines(client);
+            // The last look: something may have come that he was not woken for.
+            self.ask_again(queues, client);
+        }
+        if !self.sweeping && self.sweep_at <= now {
+            self.sweeping = true;
+            self.sweep_at = now + SWEEP;
+            let mut waited: Vec<(Arc<str>, Option<Arc<str>>)> = Vec::new();
+            for (tube, line) in &self.waiting {
+                let mut names: Vec<_> = line.values().map(|client| queues.name(*client)).collect();
+                names.sort_unstable();
+                names.dedup();
+                waited.extend(names.into_iter().map(|name| (Arc::clone(tube), name)));
+            }
+            let number = self.next_number();
+            let what = For::Sweep(waited.clone());
+            self.underway.insert(number, Underway { client: 0, taker: 0, number, what });
+            self.asked.push(Asked { number, wish: Wish::Sweep(waited), joins: false });
+        }
+    }
+
+    pub(super) fn swept(
+        &mut self,
+        queues: &Queues,
+        waited: &[(Arc<str>, Option<Arc<str>>)],
+        places: &[usize],
+    ) {
+        self.sweeping = false;
+        for (tube, name) in places.iter().filter_map(|place| waited.get(*place)) {
+            let Some(line) = self.waiting.get(tube) else { continue };
+            let woken: Vec<ClientId> = line
+                .values()
+                .copied()
+                .filter(|client| queues.name(*client) == *name)
+                .take(WOKEN_AT_ONCE)
+                .collect();
+            for client in woken {
+                self.leave_lines(client);
+                self.holder(client).wait.as_mut().expect("he waits").wakes = true;
+                self.ask_again(queues, client);
+            }
+        }
+    }
+}

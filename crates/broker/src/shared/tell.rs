@@ -1,0 +1,292 @@
+//! What a reply of the database is in the protocol's words.
+
+use std::sync::Arc;
+
+use krarup_units::Stamp;
+
+use super::{For, Shared, Underway, after};
+use crate::job::ClientId;
+use crate::owner::{Shape, write_taken};
+use crate::queues::{JobView, Queues, Taken, Totals, TubeView};
+use crate::reply;
+use crate::statistics;
+use crate::wish::{Line, Reply, TubeFacts, Way, Word};
+
+/// An answer for a client.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) client: ClientId,
+    /// Under which number he asked.
+    pub(crate) number: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// None: it was not the database that answered.
+    pub(crate) way: Option<Way>,
+    /// What of the answer to `stats` the database knows; the rest is to be written.
+    pub(crate) stats: Option<(Totals, u64)>,
+}
+
+/// Leases of one client among which those that have run out are looked for.
+const MOST_LEASES: usize = 4_096;
+const NOT_FOUND: &str = "NOT_FOUND";
+
+impl Shared {
+    /// What clients are to be told.
+    pub(crate) fn take_told(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.told)
+    }
+
+    pub(super) fn tell(&mut self, client: ClientId, number: u64, bytes: Vec<u8>, way: Option<Way>) {
+        self.told.push(Told { client, number, bytes, way, stats: None });
+    }
+
+    /// A wish has come back.
+    pub(crate) fn answered(&mut self, queues: &mut Queues, number: u64, reply: Reply, way: &Way, now: Stamp) {
+        let Some(Underway { client, taker, number: slot, what }) = self.underway.remove(&number) else {
+            return;
+        };
+        if let For::Put(_, _, size) = what {
+            self.used -= size;
+        }
+        if let For::Sweep(waited) = what {
+            let places = if let Reply::Places(places) = reply { places } else { Vec::new() };
+            return self.swept(queues, &waited, &places);
+        }
+        let there = self.holders.get(client as usize).and_then(Option::as_ref);
+        if matches!(what, For::GiveBack) || there.is_none_or(|holder| holder.taker != taker) {
+            // Nobody hears it any more; what was leased to him is given back.
+            match (what, reply) {
+                (For::Take(Shape::One("RESERVED") | Shape::Many), Reply::Lines(lines)) => {
+                    for line in lines.iter().filter(|line| line.word == Word::Done) {
+                        self.give_back(line.id, taker);
+                    }
+                }
+                (For::Put(tube, receiver, _), Reply::Lines(_)) => {
+                    self.put += 1;
+                    self.became_ready(queues, &tube, receiver.as_ref());
+                }
+                _ => self.sweep_soon(),
+            }
+            return;
+        }
+        let holder = self.holder(client);
+        holder.out = holder.out.and_then(|(kind, count)| (count > 1).then_some((kind, count - 1)));
+        let mut bytes = Vec::new();
+        let mut stats = None;
+        match (what, reply) {
+            (For::Put(..), Reply::Failed(_)) => reply::line(&mut bytes, "OUT_OF_MEMORY"),
+            (what, Reply::Failed(_)) => {
+                self.stop_waiting(client);
+                if let For::DeleteOneOf(_) = what {
+                    return self.one_of_several(client, slot, false, way);
+                }
+                reply::line(&mut bytes, "INTERNAL_ERROR");
+            }
+            (For::Put(tube, receiver, _), Reply::Lines(lines)) => {
+                let line = first(&lines);
+                match line.word {
+                    Word::Done => {
+                        self.put += 1;
+                        reply::numbered(&mut bytes, "INSERTED", line.id);
+                        self.became_ready(queues, &tube, receiver.as_ref());
+                    }
+                    Word::None => reply::numbered(&mut bytes, "EXISTS", line.id),
+                    word => reply::line(&mut bytes, unknown(word)),
+                }
+            }
+            (For::Take(shape), Reply::Lines(lines)) => {
+                let word = first(&lines).word;
+                if word == Word::None && self.holder(client).wait.is_some() {
+                    return self.found_nothing(queues, client, now, way);
+                }
+                if word == Word::Done {
+                    let leased = shape != Shape::One("POPPED");
+                    let taken = lines
+                        .into_iter()
+                        .map(|line| self.taken(client, line, leased, now))
+                        .collect::<Vec<_>>();
+                    write_taken(&mut bytes, &shape, &taken);
+                    self.has_found(queues, client);
+                } else {
+                    let nothing = if shape == Shape::One("POPPED") { "EMPTY" } else { NOT_FOUND };
+                    reply::line(&mut bytes, if word == Word::None { nothing } else { unknown(word) });
+                }
+            }
+            (For::Delete(id), Reply::Lines(lines)) => {
+                let gone = first(&lines).word == Word::Done;
+                self.no_longer_holds(client, id, gone);
+                reply::line(&mut bytes, if gone { "DELETED" } else { NOT_FOUND });
+            }
+            (For::DeleteOneOf(id), Reply::Lines(lines)) => {
+                let gone = first(&lines).word == Word::Done;
+                self.no_longer_holds(client, id, gone);
+                return self.one_of_several(client, slot, gone, way);
+            }
+            (For::Release(id), Reply::Lines(lines)) => {
+                let word = first(&lines).word;
+                self.no_longer_holds(client, id, word != Word::None);
+                let given_up = if word == Word::Tube { "BURIED" } else { "RELEASED" };
+                reply::line(&mut bytes, if word == Word::None { NOT_FOUND } else { given_up });
+                self.sweep_soon();
+            }
+            (For::Bury(id), Reply::Lines(lines)) => {
+                let done = first(&lines).word != Word::None;
+                self.no_longer_holds(client, id, done);
+                reply::line(&mut bytes, if done { "BURIED" } else { NOT_FOUND });
+            }
+            (For::Touch(id), Reply::Lines(lines)) => {
+                let done = first(&lines).word == Word::Done;
+                if done && let Some((until, ttr)) = self.holder(client).leases.get_mut(&id) {
+                    *until = after(now, *ttr);
+                }
+                reply::line(&mut bytes, if done { "TOUCHED" } else { NOT_FOUND });
+            }
+            (For::KickJob, Reply::Lines(lines)) => {
+                let done = first(&lines).word == Word::Done;
+                reply::line(&mut bytes, if done { "KICKED" } else { NOT_FOUND });
+                self.sweep_soon();
+            }
+            (For::Kick, Reply::Count(count)) => {
+                reply::numbered(&mut bytes, "KICKED", count);
+                self.sweep_soon();
+            }
+            (For::Look, Reply::Lines(lines)) => {
+                let line = first(&lines);
+                match line.word {
+                    Word::Done => reply::message(&mut bytes, "FOUND", line.id, &line.body),
+                    Word::None => reply::line(&mut bytes, NOT_FOUND),
+                    word => reply::line(&mut bytes, unknown(word)),
+                }
+            }
+            (For::Seek, Reply::Lines(lines)) => {
+                let line = first(&lines);
+                match line.word {
+                    Word::Done => reply::message(&mut bytes, "FOUND", line.id, &line.body),
+                    Word::None => reply::line(&mut bytes, "EMPTY"),
+                    word => reply::line(&mut bytes, unknown(word)),
+                }
+            }
+            (For::List, Reply::Names(names)) => reply::list(&mut bytes, &names),
+            (For::Tubes, Reply::Names(names)) => {
+                let mut all = queues.tube_names();
+                all.extend(names.into_iter().filter(|name| queues.view_tube(name, now).is_none()));
+                reply::list(&mut bytes, &all);
+            }
+            (For::StatsJob(id), Reply::Job(facts)) => match facts {
+                None => reply::line(&mut bytes, NOT_FOUND),
+                Some(facts) => {
+                    let facts = *facts;
+                    let view = JobView {
+                        id,
+                        tube: facts.tube,
+                        state: facts.state,
+                        priority: facts.priority,
+                        age: facts.age,
+                        delay: facts.delay,
+                        ttr: facts.ttr,
+                        time_left: facts.time_left,
+                        happened: facts.happened,
+                        sender: facts.sender,
+                        receiver: facts.receiver,
+                    };
+                    reply::data(&mut bytes, &statistics::job(&view));
+                }
+            },
+            (For::StatsTube(name), Reply::Tube(facts)) => match self.view_tube(queues, &name, &facts, now) {
+                None => reply::line(&mut bytes, NOT_FOUND),
+                Some(view) => reply::data(&mut bytes, &statistics::tube(&view)),
+            },
+            (For::Stats, Reply::Totals(totals, tubes)) => stats = Some((totals, tubes)),
+            (For::Login(name), Reply::Yes(known)) => {
+                if known {
+                    queues.call(client, &name);
+                }
+                reply::line(&mut bytes, if known { "LOGGED_IN" } else { "UNKNOWN_CLIENT" });
+            }
+            (what, Reply::Yes(yes)) => reply::line(&mut bytes, in_a_word(&what, yes)),
+            (what, reply) => unreachable!("{what:?} is never answered with {reply:?}"),
+        }
+        self.told.push(Told { client, number: slot, bytes, way: Some(*way), stats });
+    }
+
+    fn taken(&mut self, client: ClientId, line: Line, leased: bool, now: Stamp) -> Taken {
+        if leased {
+            let leases = &mut self.holder(client).leases;
+            if leases.len() >= MOST_LEASES {
+                leases.retain(|_, (until, _)| *until > now);
+            }
+            leases.insert(line.id, (after(now, line.ttr), line.ttr));
+        }
+        Taken { id: line.id, body: line.body, after: None }
+    }
+
+    fn no_longer_holds(&mut self, client: ClientId, id: u64, so: bool) {
+        if so {
+            self.holder(client).leases.remove(&id);
+        }
+    }
+
+    fn one_of_several(&mut self, client: ClientId, slot: u64, well: bool, way: &Way) {
+        let Some((left, done)) = self.several.get_mut(&slot) else { return };
+        *left -= 1;
+        *done += u64::from(well);
+        if *left == 0 {
+            let (_, done) = self.several.remove(&slot).expect("it is there");
+            let mut bytes = Vec::new();
+            reply::numbered(&mut bytes, "DELETED", done);
+            self.tell(client, slot, bytes, Some(*way));
+        }
+    }
+
+    /// A tube as the database and its connections here make it; none: there is none of this name.
+    fn view_tube(&self, queues: &Queues, name: &Arc<str>, facts: &TubeFacts, now: Stamp) -> Option<TubeView> {
+        let here = queues.view_tube(name, now);
+        let totals = &facts.totals;
+        let jobs = totals.ready + totals.reserved + totals.delayed + totals.buried;
+        if here.is_none() && jobs == 0 && !facts.kept {
+            return None;
+        }
+        Some(TubeView {
+            name: Arc::clone(name),
+            urgent: totals.urgent,
+            ready: totals.ready,
+            reserved: totals.reserved,
+            delayed: totals.delayed,
+            buried: totals.buried,
+            jobs,
+            using: here.as_ref().map_or(0, |here| here.using),
+            watching: here.as_ref().map_or(0, |here| here.watching),
+            waiting: self.waiting.get(name).map_or(0, |line| line.len() as u64),
+            deletes: 0,
+            pauses: u64::from(facts.pause.0 > 0),
+            pause: facts.pause,
+            pause_left: facts.pause_left,
+        })
+    }
+}
+
+fn first(lines: &[Line]) -> Line {
+    lines.first().cloned().unwrap_or_else(|| Line { word: Word::None, id: 0, ttr: 0, body: Arc::default() })
+}
+
+const fn unknown(word: Word) -> &'static str {
+    match word {
+        Word::Client => "UNKNOWN_CLIENT",
+        _ => "UNKNOWN_TUBE",
+    }
+}
+
+fn in_a_word(what: &For, yes: bool) -> &'static str {
+    match (what, yes) {
+        (For::Pause, true) => "PAUSED",
+        (For::Pause, false) => NOT_FOUND,
+        (For::Register, true) => "REGISTERED",
+        (For::Unregister, true) => "UNREGISTERED",
+        (For::Unregister, false) => "UNKNOWN_CLIENT",
+        (For::Create, true) => "CREATED",
+        (For::DeleteTube, true) => "DELETED",
+        (For::DeleteTube, false) => "UNKNOWN_TUBE",
+        (For::Limit, _) => "LIMITED",
+        // Somebody is registered already, a tube was created before.
+        _ => "EXISTS",
+    }
+}

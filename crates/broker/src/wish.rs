@@ -1,0 +1,267 @@
+//! What is asked of a database that decides for itself, and what it answers.
+
+use std::sync::Arc;
+
+use krarup_units::{Nanos, Stamp};
+
+use crate::job::{Happened, Id};
+use crate::queues::Totals;
+
+/// Who holds a lease, over all brokers that share the queues: the broker's number above, the connection's below 32 bits.
+pub type Taker = i64;
+
+/// Wishes of one kind go into one statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Messages for anybody.
+    Put,
+    /// Messages with a receiver, a key, or into a tube that must be there.
+    Send,
+    /// Leases and pops.
+    Take,
+    /// Deletes.
+    Finish,
+    /// What else is done to a message by its number.
+    Move,
+    /// What is looked at and left.
+    Look,
+    /// Tubes that hold something for somebody.
+    List,
+    /// What is asked so rarely that it has a statement of its own.
+    Once,
+    /// What happens when nobody does anything.
+    Sweep,
+}
+
+/// A message on its way in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in the request")]
+pub struct NewMessage {
+    pub tube: Arc<str>,
+    pub sender: Option<Arc<str>>,
+    pub receiver: Option<Arc<str>>,
+    pub key: Option<Arc<str>>,
+    pub strict: bool,
+    pub priority: u32,
+    pub delay: u32,
+    pub ttr: u32,
+    pub body: Arc<[u8]>,
+}
+
+/// Which messages are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The first of these tubes that are not paused.
+    Tubes(Vec<Arc<str>>),
+    /// The first of one created tube.
+    Created(Arc<str>),
+    /// The first of a sender, in any tube.
+    Sender(Arc<str>),
+    /// This one.
+    Number(Id),
+}
+
+/// What is done to one message by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the verbs of the protocol")]
+pub enum Move {
+    Release {
+        priority: u32,
+        delay: u32,
+    },
+    Bury {
+        priority: u32,
+    },
+    Touch,
+    Kick,
+    /// Its holder has gone without a word.
+    GiveBack,
+}
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// This one.
+    Number(Id),
+    /// The first ready one of a tube.
+    Ready(Arc<str>),
+    /// The one of a tube whose delay ends first.
+    Delayed(Arc<str>),
+    /// The one of a tube that was set aside first.
+    Buried(Arc<str>),
+    /// The first of a created tube.
+    Created(Arc<str>),
+    /// The first of a sender.
+    Sender(Arc<str>),
+}
+
+/// What is asked rarely.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the verbs of the protocol")]
+pub enum Once {
+    Kick { tube: Arc<str>, bound: u32 },
+    StatsJob(Id),
+    StatsTube(Arc<str>),
+    Stats,
+    Tubes,
+    Pause { tube: Arc<str>, length: u32, known: bool },
+    Login { client: Arc<str>, knows_the_secret: bool },
+    Register(Arc<str>),
+    Unregister(Arc<str>),
+    Create(Arc<str>),
+    DeleteTube(Arc<str>),
+    Limit { tube: Arc<str>, most: u32, dead: Option<Arc<str>> },
+}
+
+/// One thing that is asked of the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "what they are stands at their types")]
+pub enum Wish {
+    New(NewMessage),
+    Take {
+        which: Which,
+        client: Option<Arc<str>>,
+        taker: Taker,
+        most: u32,
+        pops: bool,
+    },
+    Finish {
+        id: Id,
+        taker: Taker,
+    },
+    Move {
+        id: Id,
+        taker: Taker,
+        what: Move,
+    },
+    Look {
+        what: Look,
+        client: Option<Arc<str>>,
+    },
+    /// The tubes that hold something for him or for anybody.
+    List(Arc<str>),
+    Once(Once),
+    /// Tubes that are waited for, each with who waits.
+    Sweep(Vec<(Arc<str>, Option<Arc<str>>)>),
+}
+
+impl Wish {
+    /// With which others it goes into one statement.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::New(new) if new.receiver.is_none() && new.key.is_none() && !new.strict => Kind::Put,
+            Self::New(_) => Kind::Send,
+            Self::Take { .. } => Kind::Take,
+            Self::Finish { .. } => Kind::Finish,
+            Self::Move { .. } => Kind::Move,
+            Self::Look { .. } => Kind::Look,
+            Self::List(_) => Kind::List,
+            Self::Once(_) => Kind::Once,
+            Self::Sweep(_) => Kind::Sweep,
+        }
+    }
+}
+
+/// What became of a wish for messages, as the functions of the schema say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// Done, found, inserted.
+    Done,
+    /// There is none, or it is another's; a key that is taken.
+    None,
+    /// No such tube; a message that was given up.
+    Tube,
+    /// No such client.
+    Client,
+}
+
+/// A message in an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What became of the wish.
+    pub word: Word,
+    /// The message's number, if there is one.
+    pub id: Id,
+    /// How long its lease lasts, in seconds.
+    pub ttr: u32,
+    /// The message, if it was asked for.
+    pub body: Arc<[u8]>,
+}
+
+/// What the database knows of one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in the protocol's statistics")]
+pub struct JobFacts {
+    pub tube: Arc<str>,
+    pub state: &'static str,
+    pub priority: u32,
+    pub age: Nanos,
+    pub delay: Nanos,
+    pub ttr: Nanos,
+    pub time_left: Nanos,
+    pub happened: Happened,
+    pub sender: Option<Arc<str>>,
+    pub receiver: Option<Arc<str>>,
+}
+
+/// What the database knows of one tube.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in the protocol's statistics")]
+pub struct TubeFacts {
+    pub totals: Totals,
+    /// Whether it was created, has a limit or is paused.
+    pub kept: bool,
+    pub pause: Nanos,
+    pub pause_left: Nanos,
+}
+
+/// What came of a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Messages, or a word about one.
+    Lines(Vec<Line>),
+    /// How many.
+    Count(u64),
+    /// Whether it was so.
+    Yes(bool),
+    /// Names.
+    Names(Vec<Arc<str>>),
+    /// One message.
+    Job(Option<Box<JobFacts>>),
+    /// One tube.
+    Tube(TubeFacts),
+    /// All messages, and how many tubes hold some.
+    Totals(Totals, u64),
+    /// The places of the tubes waited for that hold something.
+    Places(Vec<usize>),
+    /// The database refuses, and will again.
+    Failed(String),
+}
+
+/// A wish on its way to the database.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its number.
+    pub number: u64,
+    /// What is asked.
+    pub wish: Wish,
+    /// It is of one request with the wish before it, and goes into its statement.
+    pub joins: bool,
+}
+
+/// What the way there and back was like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// When a connection took it.
+    pub taken: Stamp,
+    /// When its statement was sent.
+    pub sent: Stamp,
+    /// When its commit, or the answer where nothing was to be committed, was heard of.
+    pub answered: Stamp,
+    /// How many connections were busy then, its own included.
+    pub busy: u32,
+    /// How many wishes were left waiting.
+    pub left: u32,
+    /// How many shared its statement, itself included.
+    pub together: u32,
+}

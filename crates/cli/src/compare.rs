@@ -1,0 +1,91 @@
+//! `krarup compare`: two directories of results side by side.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use krarup_analysis::compare::compare;
+use krarup_analysis::results::Results;
+use krarup_report::{Page, comparison, csv, markdown, text};
+
+use crate::failure::Failure;
+use crate::trials;
+
+/// Compare two directories of results, cell by cell and over all cells, with intervals.
+///
+/// Where an interval covers no change, it says so: no conclusion.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  krarup compare before after\n  krarup compare before after --html comparison"
+)]
+pub(crate) struct CompareArgs {
+    /// What is compared with: a directory that `krarup run` made
+    #[arg(value_name = "BASE")]
+    base: PathBuf,
+    /// What is compared
+    #[arg(value_name = "OTHER")]
+    other: PathBuf,
+    /// Print JSON with full precision
+    #[arg(long, group = "form")]
+    json: bool,
+    /// Print CSV with full precision
+    #[arg(long, group = "form")]
+    csv: bool,
+    /// Print Markdown
+    #[arg(long, group = "form")]
+    markdown: bool,
+    /// Also write a page with figures into this directory
+    #[arg(long, value_name = "DIR")]
+    html: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
+    let (base, other) = (results(&args.base)?, results(&args.other)?);
+    let (base_name, other_name) = names(&args.base, &args.other);
+    let found = compare((&base_name, &base), (&other_name, &other));
+    let document = comparison::document(&found, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&found).expect("a comparison is plain data"));
+    } else if args.csv {
+        print!("{}", csv::table(&comparison::numbers(&found)));
+    } else if args.markdown {
+        print!("{}", markdown::document(&document));
+    } else {
+        if !found.cells.is_empty() {
+            println!("{}", text::table(&comparison::cells(&found)));
+        }
+        for sentence in found.sentences() {
+            println!("{sentence}");
+        }
+        for note in &document.notes {
+            println!("note: {}", [&*note.text, &*note.next_step].join(" ").trim_end());
+        }
+    }
+    if let Some(directory) = &args.html {
+        let unwritable = |error: std::io::Error| Failure::run(error.to_string());
+        let page = Page::of(&document).write(directory).map_err(unwritable)?;
+        eprintln!("page: {}", page.display());
+    }
+    Ok(())
+}
+
+fn results(directory: &Path) -> Result<Results, Failure> {
+    let file = if directory.is_file() { directory.to_owned() } else { directory.join("results.json") };
+    if fs::metadata(&file).is_err() {
+        let hint = format!("`krarup report {}` makes it from the trials", directory.display());
+        return Err(Failure::usage(format!("{}: there are no results", file.display())).hint(hint));
+    }
+    trials::json(&file)
+}
+
+/// What the two are called: their last names, where these differ.
+fn names(base: &Path, other: &Path) -> (String, String) {
+    let last =
+        |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let (short, too) = (last(base), last(other));
+    if short == too || short.is_empty() || too.is_empty() {
+        (base.display().to_string(), other.display().to_string())
+    } else {
+        (short, too)
+    }
+}

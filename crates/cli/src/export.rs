@@ -1,0 +1,69 @@
+//! Results under the names that course handouts ask for: `client_NN.log`, `mw_NN.log`, `processed.log`, and a README that says which is which.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use krarup_analysis::results::Results;
+use krarup_lab::plan::Plan;
+use krarup_lab::spec::Spec;
+use krarup_lab::store::Store;
+use krarup_lab::testbed::local::result_files;
+use krarup_load::LoadResult;
+use krarup_load::memtier::{output, parse};
+use krarup_report::{csv, sweep};
+
+use crate::failure::Failure;
+use crate::trials;
+
+/// Writes every complete trial and the table of all cells into `folder`.
+///
+/// A trial's clients are tables as memtier_benchmark prints them, its middlewares what each did second by second and operation by operation.
+pub(crate) fn write(
+    spec: &Spec,
+    plan: &Plan,
+    store: &Store,
+    results: &Results,
+    folder: &Path,
+) -> Result<(), Failure> {
+    let unwritable =
+        |error: io::Error| Failure::run(format!("{} cannot be written: {error}", folder.display()));
+    let mut readme = String::from(
+        "client_NN.log  what load generator NN measured, as memtier_benchmark prints it\n\
+         mw_NN.log      what middleware NN did, a row for each second and operation (CSV; krarup's docs/reference/records.md names the columns)\n\
+         processed.log  the table of all cells (CSV), from which the figures are made\n\nFolder, levels, and the command lines of the trial:\n",
+    );
+    let memtier = parse(&[]).map_err(Failure::run)?;
+    for cell in &plan.cells {
+        for repetition in 0..spec.repetitions.most() {
+            let identity = cell.identity(spec, repetition);
+            let Some((trial, manifest)) = store.complete(cell, repetition, &identity) else { continue };
+            let name = format!("{}/{repetition}", cell.folder);
+            let place = folder.join(&name);
+            fs::create_dir_all(&place).map_err(unwritable)?;
+            let files = result_files(&trial, cell.count(&spec.stations.clients, 1));
+            for (number, file) in (1..).zip(files) {
+                let load: LoadResult = trials::json(&file)?;
+                let log = place.join(format!("client_{number:02}.log"));
+                fs::write(log, output::table(&memtier, &[load])).map_err(unwritable)?;
+            }
+            for number in 1.. {
+                let windows = trial.join("middleware").join(number.to_string()).join("windows.csv");
+                if !windows.is_file() {
+                    break;
+                }
+                fs::copy(windows, place.join(format!("mw_{number:02}.log"))).map_err(unwritable)?;
+            }
+            let levels: Vec<String> =
+                cell.levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
+            let _ = writeln!(readme, "\n{name}: {}", levels.join(", "));
+            for command in &manifest.commands {
+                let _ = writeln!(readme, "  {command}");
+            }
+        }
+    }
+    fs::create_dir_all(folder).map_err(unwritable)?;
+    fs::write(folder.join("processed.log"), csv::table(&sweep::table(results))).map_err(unwritable)?;
+    fs::write(folder.join("README"), readme).map_err(unwritable)
+}

@@ -1,0 +1,5 @@
+module session
+
+go 1.22
+
+require github.com/beanstalkd/go-beanstalk v0.2.0

@@ -1,0 +1,535 @@
+//! What the machine and the stations do while a trial is measured, looked at each second, and whether somebody else was at work on it.
+//!
+//! Stations are the processes that descend from this one. A thread of ours reads `/proc`, which takes some milliseconds of one processor per
+//! second. **Foreign** is what programs took that are no stations: the ticks of all processors in programs and in the kernel for them,
+//! without those of our own processes and of the kernel's threads, which work for whoever has work. All three are counted by the same clock's
+//! ticks, so that what they miss they miss alike. **Steal** is what the machine's own host took away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
+
+use proc::{Link, Machine, Schedule, Ticks};
+
+pub mod proc;
+
+/// How often it is looked.
+const EVERY: Duration = Duration::from_secs(1);
+/// Spans shorter than this are a few ticks: nothing is said of them.
+const LEAST: Seconds = 0.9;
+/// A machine on which others take more than this share of all processors is disturbed.
+pub const FOREIGN: f64 = 0.1;
+/// A machine whose host takes more than this share of all processors is disturbed.
+pub const STOLEN: f64 = 0.02;
+
+/// A process whose name is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Its name in the records: `proxy`, `server 127.0.0.1:11211`.
+    pub name: String,
+    /// Its number.
+    pub process: u32,
+}
+
+/// What a span of time amounts to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Watch {
+    /// How long it was.
+    pub seconds: Seconds,
+    /// Processors of the machine.
+    pub cores: u32,
+    /// Processors kept busy by our own processes.
+    pub own: f64,
+    /// Processors kept busy by other programs.
+    pub foreign: f64,
+    /// Processors kept busy by the kernel's own threads and by interrupts.
+    pub kernel: f64,
+    /// Processors taken away by the machine's host.
+    pub steal: f64,
+    /// Threads that ran or were ready to, the mean over the looks.
+    pub run_queue: f64,
+    /// Changes of threads per second.
+    pub switches: f64,
+    /// The least memory that programs could still have had, in bytes.
+    pub memory_left: u64,
+    /// Packets that links threw away, with the link's name, for those that did.
+    pub lost: Vec<(String, u64)>,
+}
+
+impl Watch {
+    /// Why this span says little about our own programs; nothing where it was too short to tell.
+    pub fn disturbed(&self) -> Option<String> {
+        let share = |of: f64| of / f64::from(self.cores.max(1));
+        if self.seconds < LEAST {
+            return None;
+        }
+        let (foreign, steal) = (share(self.foreign), share(self.steal));
+        let mut why = Vec::new();
+        if foreign > FOREIGN {
+            why.push(format!("other programs took {:.0} % of the processors", foreign * 100.0));
+        }
+        if steal > STOLEN {
+            why.push(format!("the machine's host took {:.1} % of them away", steal * 100.0));
+        }
+        (!why.is_empty()).then(|| format!("the machine was disturbed: {}", why.join(", ")))
+    }
+}
+
+/// A thread of a station at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Thread {
+    process: u32,
+    name: String,
+    schedule: Schedule,
+    switches: u64,
+}
+
+/// What was seen at one moment.
+#[derive(Clone, Debug, Default)]
+struct Look {
+    at: Seconds,
+    machine: Machine,
+    /// Ticks of our processes, and of the kernel's.
+    own: u64,
+    kernel: u64,
+    memory: u64,
+    /// By their numbers.
+    threads: BTreeMap<u32, Thread>,
+    /// Memory of each process in bytes.
+    resident: BTreeMap<u32, u64>,
+    /// Links by network and name; each network is called by one who lives there.
+    links: BTreeMap<(String, String), Link>,
+}
+
+/// Looks until it is told to end.
+#[derive(Debug)]
+pub struct Monitor {
+    ending: Sender<()>,
+    thread: JoinHandle<Vec<Look>>,
+    subjects: Vec<Subject>,
+}
+
+impl Monitor {
+    /// Begins to look, at once and then each second. Processes that are no subjects are called by their programs.
+    pub fn begin(subjects: Vec<Subject>) -> Self {
+        let (ending, ended) = channel();
+        let names: BTreeMap<u32, String> =
+            subjects.iter().map(|subject| (subject.process, subject.name.clone())).collect();
+        let thread = std::thread::spawn(move || {
+            let begun = Instant::now();
+            let mut looks = vec![look(0.0, &names)];
+            for number in 1_u32.. {
+                let next = EVERY * number;
+                match ended.recv_timeout(next.saturating_sub(begun.elapsed())) {
+                    Err(RecvTimeoutError::Timeout) => looks.push(look(begun.elapsed().as_secs_f64(), &names)),
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            looks.push(look(begun.elapsed().as_secs_f64(), &names));
+            looks
+        });
+        Self { ending, thread, subjects }
+    }
+
+    /// Looks for the last time, and ends.
+    pub fn end(self) -> Seen {
+        let _ = self.ending.send(());
+        // A panic there would be ours: then nothing was seen.
+        let looks = self.thread.join().unwrap_or_default();
+        let names = self.subjects.into_iter().map(|subject| (subject.process, subject.name)).collect();
+        Seen { looks, names }
+    }
+}
+
+/// Everything that was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    looks: Vec<Look>,
+    names: BTreeMap<u32, String>,
+}
+
+/// The clock's ticks per second: what Linux has shown to programs on every platform since 2.6.
+const TICKS: f64 = 100.0;
+
+impl Seen {
+    /// All of it, from the first look to the last.
+    pub fn watch(&self) -> Watch {
+        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else {
+            return Watch::default();
+        };
+        let seconds = last.at - first.at;
+        let rate = |ticks: u64| if seconds > 0.0 { ticks as f64 / TICKS / seconds } else { 0.0 };
+        let spent = sum(&spent(&first.machine, &last.machine));
+        let own = last.own.saturating_sub(first.own);
+        let kernel = last.kernel.saturating_sub(first.kernel);
+        let lost = last.links.iter().filter_map(|((network, name), link)| {
+            let before = first.links.get(&(network.clone(), name.clone()));
+            let lost = |link: &Link| link.received_lost.saturating_add(link.sent_lost);
+            let more = lost(link).saturating_sub(before.map_or(0, lost));
+            (more > 0).then(|| (format!("{network} {name}"), more))
+        });
+        Watch {
+            seconds,
+            cores: last.machine.cores.len() as u32,
+            own: rate(own),
+            foreign: rate((spent.user + spent.system).saturating_sub(own + kernel)),
+            kernel: rate(kernel + spent.interrupts),
+            steal: rate(spent.steal),
+            run_queue: self.looks.iter().map(|look| look.machine.running as f64).sum::<f64>()
+                / self.looks.len() as f64,
+            switches: if seconds > 0.0 {
+                last.machine.switches.saturating_sub(first.machine.switches) as f64 / seconds
+            } else {
+                0.0
+            },
+            memory_left: self.looks.iter().map(|look| look.memory).min().unwrap_or(0),
+            lost: lost.collect(),
+        }
+    }
+
+    /// Writes `machine.csv`, `cores.csv`, `threads.csv` and `links.csv`, a row for each second, and `watch.json` into a folder, which is made.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let text = serde_json::to_string_pretty(&self.watch()).expect("plain data");
+        fs::write(folder.join("watch.json"), text)?;
+        fs::write(folder.join("machine.csv"), self.machine())?;
+        fs::write(folder.join("cores.csv"), self.cores())?;
+        fs::write(folder.join("threads.csv"), self.threads())?;
+        fs::write(folder.join("links.csv"), self.links())
+    }
+
+    /// Each pair of looks that follow each other, with the seconds between them.
+    fn spans(&self) -> impl Iterator<Item = (&Look, &Look, Seconds)> {
+        let pairs = self.looks.windows(2).map(|pair| (&pair[0], &pair[1], pair[1].at - pair[0].at));
+        pairs.filter(|(.., seconds)| *seconds > 0.0)
+    }
+
+    fn machine(&self) -> String {
+        let mut out = String::from(
+            "start_s,length_s,busy_cores,own_cores,foreign_cores,kernel_cores,steal_cores,run_queue,switches_per_s,memory_left_bytes\n",
+        );
+        for (before, after, seconds) in self.spans() {
+            let part = Self { looks: vec![before.clone(), after.clone()], names: BTreeMap::new() }.watch();
+            let busy = part.own + part.foreign + part.kernel;
+            let _ = writeln!(
+                out,
+                "{:.3},{seconds:.3},{busy:.3},{:.3},{:.3},{:.3},{:.3},{},{:.0},{}",
+                before.at,
+                part.own,
+                part.foreign,
+                part.kernel,
+                part.steal,
+                after.machine.running,
+                part.switches,
+                after.memory
+            );
+        }
+        out
+    }
+
+    fn cores(&self) -> String {
+        let mut out = String::from("start_s,length_s,core,user,system,interrupts,idle,steal\n");
+        for (before, after, seconds) in self.spans() {
+            for (number, spent) in spent(&before.machine, &after.machine).into_iter().enumerate() {
+                let whole = spent.sum().max(1) as f64;
+                let parts = [spent.user, spent.system, spent.interrupts, spent.idle, spent.steal];
+                let shares: Vec<String> =
+                    parts.iter().map(|part| format!("{:.3}", *part as f64 / whole)).collect();
+                let _ = writeln!(out, "{:.3},{seconds:.3},{number},{}", before.at, shares.join(","));
+            }
+        }
+        out
+    }
+
+    fn threads(&self) -> String {
+        let mut out = String::from(
+            "start_s,length_s,station,process,thread,thread_name,running,waiting,switches_per_s,process_memory_bytes\n",
+        );
+        for (before, after, seconds) in self.spans() {
+            for (number, thread) in &after.threads {
+                let was = before.threads.get(number);
+                // A thread that has begun in between began with nothing.
+                let (then, switched) =
+                    was.map_or((Schedule::default(), 0), |was| (was.schedule, was.switches));
+                let share = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e9 / seconds;
+                let station = self.names.get(&thread.process).map_or(thread.name.as_str(), String::as_str);
+                let _ = writeln!(
+                    out,
+                    "{:.3},{seconds:.3},{},{},{number},{},{:.4},{:.4},{:.0},{}",
+                    before.at,
+                    quoted(station),
+                    thread.process,
+                    quoted(&thread.name),
+                    share(thread.schedule.ran, then.ran),
+                    share(thread.schedule.waited, then.waited),
+                    thread.switches.saturating_sub(switched) as f64 / seconds,
+                    after.resident.get(&thread.process).copied().unwrap_or(0)
+                );
+            }
+        }
+        out
+    }
+
+    fn links(&self) -> String {
+        let mut out = String::from(
+            "start_s,length_s,network,link,received_bytes_per_s,sent_bytes_per_s,received_lost,sent_lost\n",
+        );
+        for (before, after, seconds) in self.spans() {
+            for (place, link) in &after.links {
+                let none = Link::default();
+                let was = before.links.get(place).unwrap_or(&none);
+                let _ = writeln!(
+                    out,
+                    "{:.3},{seconds:.3},{},{},{:.0},{:.0},{},{}",
+                    before.at,
+                    quoted(&place.0),
+                    quoted(&place.1),
+                    link.received.saturating_sub(was.received) as f64 / seconds,
+                    link.sent.saturating_sub(was.sent) as f64 / seconds,
+                    link.received_lost.saturating_sub(was.received_lost),
+                    link.sent_lost.saturating_sub(was.sent_lost)
+                );
+            }
+        }
+        out
+    }
+}
+
+/// A field of CSV.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// What each core spent between two looks.
+fn spent(before: &Machine, after: &Machine) -> Vec<Ticks> {
+    after.cores.iter().zip(&before.cores).map(|(after, before)| after.since(*before)).collect()
+}
+
+fn sum(cores: &[Ticks]) -> Ticks {
+    cores.iter().fold(Ticks::default(), |sum, core| Ticks {
+        user: sum.user + core.user,
+        system: sum.system + core.system,
+        interrupts: sum.interrupts + core.interrupts,
+        idle: sum.idle + core.idle,
+        steal: sum.steal + core.steal,
+    })
+}
+
+fn text(path: &str) -> String {
+    // What ends while it is looked at has no text any more.
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The numbers that are names in a folder: processes, or threads.
+fn numbers(folder: &str) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn look(at: Seconds, names: &BTreeMap<u32, String>) -> Look {
+    let mut look = Look {
+        at,
+        machine: proc::stat(&text("/proc/stat")),
+        memory: proc::available(&text("/proc/meminfo")).unwrap_or(0),
+        ..Look::default()
+    };
+    let processes: BTreeMap<u32, proc::Process> = numbers("/proc")
+        .into_iter()
+        .filter_map(|process| Some((process, proc::process(&text(&format!("/proc/{process}/stat")))?)))
+        .collect();
+    let own = family(std::process::id(), &processes);
+    for (number, process) in &processes {
+        if own.contains(number) {
+            look.own += process.ticks;
+        } else if process.kernel {
+            look.kernel += process.ticks;
+        }
+    }
+    let mut networks = BTreeSet::new();
+    let here = std::process::id();
+    for &process in std::iter::once(&here).chain(own.iter().filter(|one| **one != here)) {
+        if let Ok(network) = fs::read_link(format!("/proc/{process}/ns/net"))
+            && networks.insert(network)
+        {
+            let program = || proc::comm(&text(&format!("/proc/{process}/comm"))).to_owned();
+            let name = if process == here {
+                "here".to_owned()
+            } else {
+                names.get(&process).cloned().unwrap_or_else(program)
+            };
+            for link in proc::links(&text(&format!("/proc/{process}/net/dev"))) {
+                look.links.insert((name.clone(), link.name.clone()), link);
+            }
+        }
+        if process == here {
+            continue;
+        }
+        if let Some(resident) = proc::resident(&text(&format!("/proc/{process}/status"))) {
+            look.resident.insert(process, resident);
+        }
+        for thread in numbers(&format!("/proc/{process}/task")) {
+            let of = |file: &str| text(&format!("/proc/{process}/task/{thread}/{file}"));
+            let Some(schedule) = proc::schedstat(&of("schedstat")) else { continue };
+            let name = proc::comm(&of("comm")).to_owned();
+            let switches = proc::switches(&of("status")).unwrap_or(0);
+            look.threads.insert(thread, Thread { process, name, schedule, switches });
+        }
+    }
+    look
+}
+
+/// A process and all that descend from it.
+fn family(of: u32, processes: &BTreeMap<u32, proc::Process>) -> BTreeSet<u32> {
+    let mut family = BTreeSet::from([of]);
+    loop {
+        let more: Vec<u32> = processes
+            .iter()
+            .filter(|(number, process)| family.contains(&process.parent) && !family.contains(number))
+            .map(|(number, _)| *number)
+            .collect();
+        if more.is_empty() {
+            return family;
+        }
+        family.extend(more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn seen(looks: Vec<Look>) -> Seen {
+        Seen { looks, names: BTreeMap::from([(7, "proxy".to_owned())]) }
+    }
+
+    /// Two cores; in two seconds 100 ticks of programs, 40 of them ours and 10 the kernel's.
+    fn two_looks() -> Seen {
+        let core = |user, idle, steal| Ticks { user, idle, steal, ..Ticks::default() };
+        let machine = |one, two| Machine { cores: vec![one, two], switches: 5_000, running: 3 };
+        let thread = |ran, switches| Thread {
+            process: 7,
+            name: "krarup, \"x\"".into(),
+            schedule: Schedule { ran, waited: ran / 2 },
+            switches,
+        };
+        let link = |sent, sent_lost| {
+            let place = ("here".to_owned(), "lo".to_owned());
+            BTreeMap::from([(place, Link { name: "lo".into(), sent, sent_lost, ..Link::default() })])
+        };
+        let first = Look {
+            machine: Machine { switches: 1_000, running: 1, ..machine(core(1_000, 50, 0), core(50, 50, 0)) },
+            own: 500,
+            memory: 9,
+            threads: BTreeMap::from([(8, thread(1_000_000_000, 10))]),
+            links: link(1_000, 1),
+            ..Look::default()
+        };
+        let last = Look {
+            at: 2.0,
+            machine: machine(core(1_060, 170, 10), core(90, 200, 10)),
+            own: 540,
+            kernel: 10,
+            memory: 5,
+            threads: BTreeMap::from([(8, thread(1_500_000_000, 30))]),
+            links: link(5_000, 4),
+            ..Look::default()
+        };
+        seen(vec![first, last])
+    }
+
+    #[test]
+    fn what_is_not_ours_is_foreign() {
+        let watch = two_looks().watch();
+        assert_eq!((watch.seconds, watch.cores, watch.own, watch.foreign), (2.0, 2, 0.2, 0.25));
+        assert_eq!((watch.kernel, watch.steal, watch.switches, watch.run_queue), (0.05, 0.1, 2_000.0, 2.0));
+        assert_eq!((watch.memory_left, &watch.lost[..]), (5, &[("here lo".to_owned(), 3)][..]));
+        let why = watch.disturbed().unwrap();
+        assert_eq!(
+            why,
+            "the machine was disturbed: other programs took 12 % of the processors, the machine's host took 5.0 % of them away"
+        );
+        assert_eq!(Watch { foreign: 0.1, steal: 0.0, ..watch.clone() }.disturbed(), None);
+        assert_eq!(Watch { seconds: 0.5, ..watch }.disturbed(), None, "a few ticks say nothing");
+    }
+
+    #[test]
+    fn every_second_is_a_row() {
+        let seen = two_looks();
+        let rows = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(rows(&seen.threads()), ["0.000,2.000,proxy,7,8,\"krarup, \"\"x\"\"\",0.2500,0.1250,10,0"]);
+        assert_eq!(rows(&seen.links()), ["0.000,2.000,here,lo,0,2000,0,3"]);
+        assert_eq!(rows(&seen.cores()).len(), 2);
+        assert_eq!(rows(&seen.machine()), ["0.000,2.000,0.500,0.200,0.250,0.050,0.100,3,2000,5"]);
+    }
+
+    #[test]
+    fn children_of_children_are_of_the_family() {
+        let process = |parent| proc::Process { parent, ..proc::Process::default() };
+        let all = BTreeMap::from([
+            (1, process(0)),
+            (5, process(1)),
+            (6, process(5)),
+            (7, process(6)),
+            (8, process(1)),
+        ]);
+        assert_eq!(family(5, &all), BTreeSet::from([5, 6, 7]));
+    }
+
+    #[test]
+    fn this_machine_is_looked_at_and_a_child_of_ours_is_seen() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let monitor = Monitor::begin(vec![Subject { name: "the cat".into(), process: child.id() }]);
+        let seen = monitor.end();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let watch = seen.watch();
+        assert!(watch.cores > 0 && watch.memory_left > 0 && watch.run_queue >= 1.0, "{watch:?}");
+        assert!(seen.threads().contains(",the cat,"), "{}", seen.threads());
+        let folder = std::env::temp_dir().join(format!("krarup-monitor-{}", std::process::id()));
+        seen.write(&folder).unwrap();
+        let kept: Watch =
+            serde_json::from_str(&fs::read_to_string(folder.join("watch.json")).unwrap()).unwrap();
+        assert_eq!(kept.cores, watch.cores);
+        assert!(fs::read_to_string(folder.join("links.csv")).unwrap().contains(",here,lo,"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    proptest! {
+        /// However counters jump, shares are numbers from 0 up.
+        #[test]
+        fn no_counters_make_nonsense(
+            cores in proptest::collection::vec((0_u64..1 << 40, 0_u64..1 << 40, 0_u64..1 << 40), 2..4),
+            own in (0_u64..1 << 40, 0_u64..1 << 40),
+            kernel in (0_u64..1 << 40, 0_u64..1 << 40),
+            length in 0.0..100.0f64,
+        ) {
+            let machine = |place: usize| {
+                let (user, system, steal) = cores[place];
+                Machine { cores: vec![Ticks { user, system, steal, ..Ticks::default() }], ..Machine::default() }
+            };
+            let look = |place: usize, at, own, kernel| Look { at, machine: machine(place), own, kernel, ..Look::default() };
+            let watch = seen(vec![look(0, 0.0, own.0, kernel.0), look(1, length, own.1, kernel.1)]).watch();
+            for value in [watch.own, watch.foreign, watch.kernel, watch.steal, watch.run_queue, watch.switches] {
+                prop_assert!(value.is_finite() && value >= 0.0);
+            }
+        }
+    }
+}

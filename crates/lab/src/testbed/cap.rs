@@ -1,0 +1,204 @@
+//! Less of a processor than there is: a control group with a quota for each station that asks for one. Linux only.
+//!
+//! The period is short, 10 ms: a station that has used up its quota stands still until the next period begins, and a request that waits for it
+//! waits as long. Both versions of control groups are understood; on a machine that has both, whichever has the controller `cpu`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::process::StationError;
+use crate::ledger::Ledger;
+
+/// The least share of a processor that the kernel takes, with its longest period.
+pub const LEAST: f64 = 0.01;
+/// The usual period, in microseconds.
+const PERIOD: f64 = 10_000.0;
+/// The kernel takes no quota below this, in microseconds.
+const LEAST_QUOTA: f64 = 1_000.0;
+
+/// A control group that is there as long as this value, and whoever it holds.
+#[derive(Debug)]
+pub struct Cap {
+    folder: PathBuf,
+}
+
+/// Which version of control groups has the controller `cpu`, and under which folder groups can be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Controller {
+    First(PathBuf),
+    Second(PathBuf),
+}
+
+/// Period and quota for so much of a processor, in microseconds.
+fn quota(cpu: f64) -> (u64, u64) {
+    let period = PERIOD.max(LEAST_QUOTA / cpu).ceil();
+    (period as u64, (period * cpu).round() as u64)
+}
+
+/// The controller, from what the system says is mounted.
+fn controller(mounts: &str, has_cpu: impl Fn(&Path) -> bool) -> Option<Controller> {
+    let lines = || mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let first = lines().find_map(|words| match words[..] {
+        [_, place, "cgroup", options, ..] if options.split(',').any(|option| option == "cpu") => {
+            Some(Controller::First(PathBuf::from(place)))
+        }
+        _ => None,
+    });
+    first.or_else(|| {
+        lines().find_map(|words| match words[..] {
+            [_, place, "cgroup2", ..] if has_cpu(Path::new(place)) => {
+                Some(Controller::Second(PathBuf::from(place)))
+            }
+            _ => None,
+        })
+    })
+}
+
+fn refused(why: &str) -> StationError {
+    StationError {
+        name: "cpu".into(),
+        why: format!(
+            "{why}; limits of processor time need a control group with the controller `cpu` that can be written: run as root (in a container: a \
+             privileged one), or take `cpu` out of the spec"
+        ),
+        said: Vec::new(),
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<(), StationError> {
+    fs::write(file, text).map_err(|error| refused(&format!("{}: {error}", file.display())))
+}
+
+/// Tells groups of one program apart.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+impl Cap {
+    /// A group whose processes may use so much of a processor together: 0.32 is a third of one, 2 are two. It is noted in the ledger before it is
+    /// made.
+    ///
+    /// # Errors
+    /// Where control groups are not there or not ours to make, with what to do.
+    pub fn new(cpu: f64, ledger: &Ledger) -> Result<Self, StationError> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let has_cpu = |place: &Path| {
+            let known = fs::read_to_string(place.join("cgroup.controllers")).unwrap_or_default();
+            known.split_whitespace().any(|name| name == "cpu")
+        };
+        let Some(controller) = controller(&mounts, has_cpu) else {
+            return Err(refused("no control group with the controller `cpu` is mounted"));
+        };
+        let name = format!("krarup-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let (Controller::First(place) | Controller::Second(place)) = &controller;
+        let cap = Self { folder: place.join(name) };
+        if matches!(controller, Controller::Second(_)) {
+            // It may be on already; whether it is shows when the quota is written.
+            let _ = fs::write(place.join("cgroup.subtree_control"), "+cpu");
+        }
+        ledger.note_group(&cap.folder);
+        fs::create_dir(&cap.folder)
+            .map_err(|error| refused(&format!("{}: {error}", cap.folder.display())))?;
+        let (period, quota) = quota(cpu);
+        match controller {
+            Controller::First(_) => {
+                write(&cap.folder.join("cpu.cfs_period_us"), &period.to_string())?;
+                write(&cap.folder.join("cpu.cfs_quota_us"), &quota.to_string())?;
+            }
+            Controller::Second(_) => write(&cap.folder.join("cpu.max"), &format!("{quota} {period}"))?,
+        }
+        Ok(cap)
+    }
+
+    /// Takes a process in, with all its threads and whatever it starts from now on.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn hold(&self, process: u32) -> Result<(), StationError> {
+        write(&self.folder.join("cgroup.procs"), &process.to_string())
+    }
+}
+
+impl Drop for Cap {
+    fn drop(&mut self) {
+        remove(&self.folder);
+    }
+}
+
+/// Takes a group away; whether there was one. Its processes have been ended; until the system has noticed it is asked again.
+pub fn remove(folder: &Path) -> bool {
+    for _ in 0..50 {
+        match fs::remove_dir(folder) {
+            Ok(()) => return true,
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::host::cpu_time;
+
+    #[test]
+    fn quotas_keep_to_what_the_kernel_takes() {
+        assert_eq!(quota(0.32), (10_000, 3_200));
+        assert_eq!(quota(2.0), (10_000, 20_000));
+        assert_eq!(quota(0.05), (20_000, 1_000));
+        assert_eq!(quota(LEAST), (100_000, 1_000));
+    }
+
+    #[test]
+    fn either_version_of_groups_is_found_where_it_has_the_controller() {
+        let first = "proc /proc proc rw 0 0\ncgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n\
+                     cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let place = |text: &str| PathBuf::from(text);
+        assert_eq!(
+            controller(first, |_| false),
+            Some(Controller::First(place("/sys/fs/cgroup/cpu,cpuacct")))
+        );
+        let second = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
+        assert_eq!(controller(second, |_| true), Some(Controller::Second(place("/sys/fs/cgroup"))));
+        assert_eq!(controller(second, |_| false), None);
+        assert_eq!(controller("cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0", |_| true), None);
+    }
+
+    /// Whoever spins gets his quota and no more, and nothing is left of it afterwards.
+    #[test]
+    fn a_process_gets_its_quota_and_no_more() {
+        let path = std::env::temp_dir().join(format!("krarup-cap-{}", std::process::id()));
+        let ledger = Ledger::at(&path);
+        let cap = match Cap::new(0.2, &ledger) {
+            Ok(cap) => cap,
+            Err(error) => {
+                assert!(error.to_string().contains("run as root"), "{error}");
+                println!("skipped: {error}");
+                return;
+            }
+        };
+        let mut child =
+            Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap();
+        cap.hold(child.id()).unwrap();
+        let used = || cpu_time(child.id()).unwrap().as_seconds();
+        let (begun, before) = (std::time::Instant::now(), used());
+        // As long as it takes to use a fifth of a second.
+        while used() - before < 0.2 {
+            std::thread::yield_now();
+        }
+        let elapsed = begun.elapsed().as_secs_f64();
+        assert!(elapsed >= 0.9, "0.2 s of processor time in {elapsed} s");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let folder = cap.folder.clone();
+        drop(cap);
+        assert!(!folder.exists());
+        assert_eq!(ledger.settle(), 0, "nothing is left to take away");
+    }
+}

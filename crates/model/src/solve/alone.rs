@@ -1,0 +1,379 @@
+//! A station alone, fed by arrivals: the formulas of [`station`], with percentiles where they are known, and priorities.
+
+use krarup_units::Seconds;
+use serde::{Deserialize, Serialize};
+
+use super::{ClassPoint, Point, StationPoint, point};
+use crate::layered::{self, Of, Part};
+use crate::network::{Class, Discipline, Kind, Network, Step, Visit, Work, Workload};
+use crate::station::{self, PriorityClass, Tail};
+use crate::table::{Table, Unit};
+use crate::{Distribution, Error};
+
+/// How long the requests of a class wait at a station alone, and how that is spread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Name of the class.
+    pub class: String,
+    /// Share of the requests that wait at all; not known with priorities.
+    pub delayed: Option<f64>,
+    /// Share of the arrivals that find no room.
+    pub lost: f64,
+    /// Mean wait W.
+    pub mean: Seconds,
+    /// Mean response R.
+    pub response: Seconds,
+    /// Empty where only means are known: with priorities.
+    pub percentiles: Vec<WaitPercentile>,
+    /// Whether the percentiles are exact; else the wait of those who wait is taken as exponential.
+    pub exact: bool,
+    /// Kingman's bound: no G/G/1 of these rates and variations has a longer mean wait. One server only.
+    pub at_most: Option<Seconds>,
+}
+
+/// What a share of the requests does not exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitPercentile {
+    /// 0.99 is the 99th percentile.
+    pub share: f64,
+    /// Waiting time.
+    pub wait: Seconds,
+    /// Response time.
+    pub response: Seconds,
+}
+
+const SHARES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
+
+/// The only station of an open network of one class, if it is one with servers.
+pub(super) fn lone_station(network: &Network) -> Option<usize> {
+    let [class] = &network.classes[..] else { return None };
+    class.rate()?;
+    let parts = layered::parts(network, class).ok()?;
+    match parts[..] {
+        [Part::Station { station, visits, .. }] if (visits - 1.0).abs() < 1e-12 => {
+            matches!(network.stations[station].kind, Kind::Servers { .. }).then_some(station)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the mean wait at a lone station follows exactly, although its service is not exponential: Poisson arrivals to one
+/// server (Pollaczek and Khinchine), or an order that leaves the mean number as it is.
+pub(super) fn is_mg1(network: &Network) -> bool {
+    let (Some(place), [class]) = (lone_station(network), &network.classes[..]) else { return false };
+    let there = &network.stations[place];
+    let poisson = matches!(&class.workload, Workload::Open { gap, .. } if gap.is_exponential());
+    let once = matches!(class.path[..], [Step::Visit(_)]);
+    there.kind == Kind::Servers { count: 1 } && there.capacity.is_none() && poisson && once
+}
+
+/// The only station of open classes of different urgency, if it is one server that serves by priority.
+pub(super) fn ranked_station(network: &Network) -> Option<usize> {
+    let mut visited = network.classes.iter().map(|class| match &class.path[..] {
+        [Step::Visit(Visit { station, count, work: Work::Time(_) })]
+            if class.rate().is_some() && (count - 1.0).abs() < 1e-12 =>
+        {
+            Some(station.0)
+        }
+        _ => None,
+    });
+    let place = visited.next()??;
+    let there = &network.stations[place];
+    let ranked = there.discipline == Discipline::Priority
+        && there.kind == (Kind::Servers { count: 1 })
+        && there.capacity.is_none();
+    (ranked && network.classes.len() > 1 && visited.all(|other| other == Some(place))).then_some(place)
+}
+
+/// A single open station: the formulas of [`station`].
+pub(super) fn lone(network: &Network, class: &Class, place: usize) -> Result<Point, Error> {
+    let there = &network.stations[place];
+    let Kind::Servers { count } = there.kind else { unreachable!("lone_station checks the kind") };
+    let Workload::Open { gap, .. } = &class.workload else { unreachable!("lone_station checks the class") };
+    let rate = 1.0 / gap.mean();
+    let service = service(network, class);
+    let in_order = there.discipline == Discipline::Fcfs || there.discipline == Discipline::Priority;
+    let (throughput, present, waits) = if let Some(room) = there.capacity {
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        let levels = station::mmm_k(rate, service.mean(), count, room)?;
+        let delayed = levels.found_share.iter().skip(count as usize).sum();
+        let waits = Waits {
+            class: class.name.clone(),
+            delayed: Some(delayed),
+            lost: levels.lost,
+            mean: levels.wait,
+            response: levels.response,
+            percentiles: SHARES
+                .map(|share| WaitPercentile {
+                    share,
+                    wait: levels.wait_percentile(share),
+                    response: levels.response_percentile(share),
+                })
+                .into(),
+            exact: service.is_exponential() && gap.is_exponential(),
+            at_most: None,
+        };
+        (levels.throughput, levels.present, waits)
+    } else {
+        let shared = matches!(there.discipline, Discipline::ProcessorSharing | Discipline::LifoPreemptive);
+        let service = if shared { Distribution::exponential(service.mean()) } else { service };
+        let alone = if count == 1 && gap.is_exponential() {
+            station::mg1(rate, &service)
+        } else {
+            station::ggm(rate, gap.scv(), service.mean(), service.scv(), count)
+        };
+        let alone = alone.map_err(|error| named(error, &there.name))?;
+        let waits = Waits {
+            class: class.name.clone(),
+            delayed: Some(alone.delayed),
+            lost: 0.0,
+            mean: alone.wait,
+            response: alone.response,
+            percentiles: SHARES
+                .map(|share| WaitPercentile {
+                    share,
+                    wait: alone.wait_percentile(share),
+                    response: alone.response_percentile(share),
+                })
+                .into(),
+            exact: alone.tail != Tail::Approximate,
+            at_most: (count == 1)
+                .then(|| station::kingman(rate, gap.scv(), service.mean(), service.scv()).ok())
+                .flatten(),
+        };
+        (alone.throughput, alone.present, waits)
+    };
+    let class_point = |residence| ClassPoint {
+        name: class.name.clone(),
+        population: None,
+        throughput,
+        response: present / throughput,
+        residence,
+    };
+    let of = Of::Queue(place);
+    let means = std::iter::once((&of, present));
+    let mut point = point(network, &network.demands()[0], throughput, means, class_point);
+    // Who shares a server, or overtakes, has the same mean and other percentiles.
+    point.waits.extend(in_order.then_some(waits));
+    Ok(point)
+}
+
+/// The service time of a class that visits one station once: as it is written, or the two moments of all that it may be.
+fn service(network: &Network, class: &Class) -> Distribution {
+    let mut times = Vec::new();
+    network.walk(&class.path, 1.0, &mut |visits, station, work| {
+        let time = match work {
+            Work::Time(time) => time.clone(),
+            Work::Bytes(_) => Distribution::constant(network.stations[station.0].service(work)),
+        };
+        times.push((visits, time));
+    });
+    mixture(&times)
+}
+
+/// One of several times, each as often as it weighs.
+fn mixture(times: &[(f64, Distribution)]) -> Distribution {
+    if let [(_, only)] = times {
+        return only.clone();
+    }
+    let weight: f64 = times.iter().map(|(weight, _)| weight).sum();
+    let mean = times.iter().map(|(weight, time)| weight * time.mean()).sum::<f64>() / weight;
+    let squares = times.iter().map(|(weight, time)| weight * time.mean().powi(2) * (1.0 + time.scv()));
+    let square = squares.sum::<f64>() / weight;
+    Distribution::Moments { mean, scv: (square / (mean * mean) - 1.0).max(0.0) }
+}
+
+fn named(error: Error, name: &str) -> Error {
+    match error {
+        Error::Unstable { utilization, .. } => Error::Unstable { station: name.into(), utilization },
+        other => other,
+    }
+}
+
+/// Open classes at one server that serves the most urgent first (Cobham 1954). Classes of the same priority are one to the others,
+/// and wait for their turn among themselves.
+pub(super) fn ranked(network: &Network, place: usize) -> Result<Point, Error> {
+    let there = &network.stations[place];
+    let services: Vec<Distribution> = network.classes.iter().map(|class| service(network, class)).collect();
+    let mut priorities: Vec<u32> = network.classes.iter().map(|class| class.priority).collect();
+    priorities.sort_unstable();
+    priorities.dedup();
+    let ranks: Vec<PriorityClass> = priorities
+        .iter()
+        .map(|priority| {
+            let of_rank =
+                network.classes.iter().zip(&services).filter(|(class, _)| class.priority == *priority);
+            let times: Vec<(f64, Distribution)> = of_rank
+                .map(|(class, service)| {
+                    (class.rate().expect("ranked_station checks the classes"), service.clone())
+                })
+                .collect();
+            PriorityClass { arrival: times.iter().map(|(rate, _)| rate).sum(), service: mixture(&times) }
+        })
+        .collect();
+    let found = station::mg1_priority(&ranks).map_err(|error| named(error, &there.name))?;
+    let (mut classes, mut waits) = (Vec::new(), Vec::new());
+    let (mut busy, mut queue, mut visits) = (0.0, 0.0, 0.0);
+    for (class, service) in network.classes.iter().zip(&services) {
+        let rate = class.rate().expect("ranked_station checks the classes");
+        let rank = priorities.partition_point(|other| *other < class.priority);
+        let response = found[rank] + service.mean();
+        busy += rate * service.mean();
+        queue += rate * response;
+        visits += rate;
+        let residence = (0..network.stations.len()).map(|k| (k == place).then_some(response));
+        classes.push(ClassPoint {
+            name: class.name.clone(),
+            population: None,
+            throughput: rate,
+            response,
+            residence: residence.collect(),
+        });
+        waits.push(Waits {
+            class: class.name.clone(),
+            delayed: None,
+            lost: 0.0,
+            mean: found[rank],
+            response,
+            percentiles: Vec::new(),
+            exact: false,
+            at_most: None,
+        });
+    }
+    let stations = network.stations.iter().enumerate().map(|(k, station)| {
+        let here = |value: f64| if k == place { value } else { 0.0 };
+        StationPoint {
+            name: station.name.clone(),
+            throughput: here(visits),
+            utilization: here(busy),
+            queue: Some(here(queue)),
+            residence: (k == place).then_some(queue / visits),
+        }
+    });
+    Ok(Point { classes, stations: stations.collect(), pools: Vec::new(), waits })
+}
+
+/// Waits and responses of a station alone, a row for the mean and for each percentile.
+pub(super) fn table(title: String, waits: &[Waits]) -> Option<Table> {
+    let columns = [
+        ("class", Unit::Text),
+        ("of the requests", Unit::Text),
+        ("wait at most", Unit::Seconds),
+        ("response at most", Unit::Seconds),
+    ];
+    let mut table = Table::new(title, &columns);
+    for class in waits {
+        let mut row = |what: String, wait: Seconds, response: Option<Seconds>| {
+            table.push(vec![class.class.as_str().into(), what.into(), wait.into(), response.into()]);
+        };
+        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        let delayed = class.delayed.map_or(String::new(), |share| format!(" ({} wait)", percent(share)));
+        row(format!("mean{delayed}"), class.mean, Some(class.response));
+        for percentile in &class.percentiles {
+            let nearly = if class.exact { "" } else { ", approximately" };
+            let what = format!("{}{nearly}", percent(percentile.share));
+            row(what, percentile.wait, Some(percentile.response));
+        }
+        if let Some(most) = class.at_most {
+            row("mean, of any such G/G/1 (Kingman)".into(), most, None);
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::form::from_toml;
+    use crate::solve::{Method, Solution, solve};
+    use crate::station::{md1, mm1};
+
+    fn solved(source: &str) -> Solution {
+        solve(&from_toml(source).unwrap(), Method::Auto).unwrap()
+    }
+
+    fn one(station: &str, come: &str, service: &str) -> Solution {
+        solved(&format!(
+            r#"station = [{{ name = "db"{station} }}]
+            class = [{{ name = "c", {come}, path = [{{ at = "db", service = {service} }}] }}]"#
+        ))
+    }
+
+    #[test]
+    fn a_lone_station_tells_percentiles_and_whether_they_are_exact() {
+        let solution = one("", "rate = 0.5", "1");
+        let [waits] = &solution.last().waits[..] else { panic!("{:?}", solution.last().waits) };
+        let exact = mm1(0.5, 1.0).unwrap();
+        assert!(waits.exact && waits.delayed == Some(0.5) && waits.lost == 0.0);
+        assert!((waits.percentiles[3].response - exact.response_percentile(0.99)).abs() < 1e-12);
+        // Kingman's bound takes M/M/1's own wait and a little more: (1 + ρ²)/(2ρ²) times as much.
+        assert!((waits.at_most.unwrap() / waits.mean - (1.0 + 0.25) / 0.5).abs() < 1e-9);
+        let table = solution.waits_table().unwrap();
+        assert_eq!(table.rows.len(), 6, "{table:?}");
+        let constant = one("", "rate = 0.5", "{ constant = 1 }");
+        assert!(constant.exact, "{:?}", constant.notes);
+        let [waits] = &constant.last().waits[..] else { panic!("no waits") };
+        assert!(waits.exact);
+        assert!((waits.percentiles[1].wait - md1(0.5, 1.0).unwrap().wait_percentile(0.9)).abs() < 1e-12);
+        let bursts = one("", "gap = { hyperexponential = 2, scv = 4 }", "1");
+        assert!(!bursts.exact && !bursts.last().waits[0].exact);
+    }
+
+    #[test]
+    fn those_who_share_or_overtake_have_means_only() {
+        let shared = one(", discipline = \"ps\"", "rate = 0.5", "1");
+        assert!((shared.last().classes[0].response - 2.0).abs() < 1e-12);
+        assert!(shared.last().waits.is_empty() && shared.waits_table().is_none());
+    }
+
+    #[test]
+    fn a_small_room_loses_some_and_keeps_the_others_waiting_less() {
+        let small = one(", capacity = 3", "rate = 0.5", "1");
+        let [waits] = &small.last().waits[..] else { panic!("no waits") };
+        assert!((waits.lost - 0.125 / 1.875).abs() < 1e-12);
+        // Of those admitted, who find 0, 1 and 2 there in the ratio 4 : 2 : 1, three of seven wait.
+        assert!((waits.delayed.unwrap() - 3.0 / 7.0).abs() < 1e-12);
+        assert!(
+            waits.percentiles[3].response
+                < one("", "rate = 0.5", "1").last().waits[0].percentiles[3].response
+        );
+    }
+
+    /// With equal constant services and equal priorities the classes are one M/D/1; with different ones the
+    /// urgent gain what the others lose (the load-weighted mean wait stays: Kleinrock's conservation law).
+    #[test]
+    fn the_urgent_wait_less_and_the_others_more() {
+        let source = |urgent: u32| {
+            format!(
+                r#"station = [{{ name = "db", discipline = "priority" }}]
+                class = [
+                  {{ name = "bulk", rate = 0.4, priority = 5, path = [{{ at = "db", service = {{ constant = 1 }} }}] }},
+                  {{ name = "user", rate = 0.3, priority = {urgent}, path = [{{ at = "db", service = {{ constant = 1 }} }}] }},
+                ]"#
+            )
+        };
+        let alike = solved(&source(5));
+        let wait = |solution: &Solution, class: usize| solution.last().waits[class].mean;
+        let md1 = md1(0.7, 1.0).unwrap().wait;
+        assert!(alike.exact, "{:?}", alike.notes);
+        assert!((wait(&alike, 0) - md1).abs() < 1e-12 && (wait(&alike, 1) - md1).abs() < 1e-12);
+        let ranked = solved(&source(1));
+        assert!(wait(&ranked, 1) < md1 && md1 < wait(&ranked, 0));
+        let mean = (0.4 * wait(&ranked, 0) + 0.3 * wait(&ranked, 1)) / 0.7;
+        assert!((mean - md1).abs() < 1e-12, "{mean} {md1}");
+        let station = &ranked.last().stations[0];
+        assert!((station.utilization - 0.7).abs() < 1e-12);
+        assert!((station.queue.unwrap() - 0.7 * (md1 + 1.0)).abs() < 1e-9);
+        let too_much = from_toml(&source(1).replace("rate = 0.4", "rate = 0.8")).unwrap();
+        let error = solve(&too_much, Method::Auto).unwrap_err();
+        assert!(error.to_string().contains("db"), "{error}");
+    }
+
+    #[test]
+    fn priorities_among_several_stations_are_refused_by_name() {
+        let source = r#"station = [{ name = "db", discipline = "priority" }, { name = "disk" }]
+            class = [{ name = "a", rate = 0.1, path = [{ at = "db", service = 1 }, { at = "disk", service = 1 }] },
+                     { name = "b", rate = 0.1, path = [{ at = "db", service = 1 }] }]"#;
+        let error = solve(&from_toml(source).unwrap(), Method::Auto).unwrap_err();
+        assert!(error.to_string().contains("db"), "{error}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether a server's answer is about what it was asked: the keys of values, and what a meta answer repeats of its request.
+//!
+//! An answer too few or too many is often followed by others of the kind that is expected; that they speak of other keys is what tells
+//! them apart, before anybody is given what belongs to somebody else.
+
+use krarup_memcache::{Class, Reply};
+
+use crate::exchange::{Exchange, Stage};
+use crate::keys::Spoken;
+use crate::placement::KeyHash;
+use crate::server::Pending;
+
+/// What may be spoken of.
+pub(super) enum Asked<'a> {
+    /// Nobody will look at the answer, or it names nothing.
+    Anything,
+    /// The one key with this hash.
+    One(u64),
+    /// These keys in this order, of which some may be missing.
+    InOrder(Spoken<'a>),
+    /// A meta request for the key with this hash, which told the opaque word with that one.
+    Meta(u64, Option<u64>),
+}
+
+/// What is compared of a key or an opaque word.
+pub(super) fn trace(word: &[u8]) -> u64 {
+    KeyHash::Xxh3.number(word)
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn by(exchange: &'a Exchange, pending: &Pending) -> Self {
+        let answered = exchange.parts.get(usize::from(pending.part)).is_some_and(|part| part.answered);
+        if exchange.stage != Stage::Asked || answered || pending.follows {
+            return Self::Anything;
+        }
+        match pending.expect {
+            krarup_memcache::Expect::Values { .. } if exchange.keys.len() == 0 => Self::One(exchange.key),
+            krarup_memcache::Expect::Values { .. } => Self::InOrder(exchange.keys.of(pending.part)),
+            krarup_memcache::Expect::Meta { .. } => Self::Meta(exchange.key, exchange.opaque),
+            _ => Self::Anything,
+        }
+    }
+
+    /// Whether the next value may be that of `key`.
+    #[inline]
+    pub(super) fn is_next(&mut self, key: &[u8]) -> bool {
+        match self {
+            Self::One(trace_of_key) => trace(key) == *trace_of_key,
+            Self::InOrder(keys) => keys.any(|asked| asked == key),
+            Self::Anything | Self::Meta(..) => true,
+        }
+    }
+
+    /// Whether what a meta answer repeats is what was said.
+    pub(super) fn is_answered_by(&self, reply: &Reply<'_>) -> bool {
+        let Self::Meta(key, opaque) = *self else { return true };
+        if matches!(reply.class, Class::MetaDebug) {
+            return true;
+        }
+        let encoded = || reply.meta_flags().any(|(letter, _)| letter == b'b');
+        reply.meta_flags().all(|(letter, word)| match letter {
+            b'O' => opaque == Some(trace(word)),
+            b'k' => trace(word) == key || encoded(),
+            _ => true,
+        })
+    }
+}

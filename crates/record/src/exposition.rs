@@ -1,0 +1,145 @@
+//! Numbers as Prometheus reads them: its text format, version 0.0.4; written here, and read in [`read`].
+
+use std::fmt::{Arguments, Display, Write};
+
+use krarup_units::Nanos;
+
+use crate::Distribution;
+
+pub mod read;
+
+/// What Prometheus is told it reads.
+pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The upper bounds of the buckets that times are counted in, in nanoseconds; what is longer than the last is counted too.
+pub const BOUNDS: [u64; 18] = [
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
+
+/// A distribution of times, in buckets.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// Times up to each of [`BOUNDS`], the shorter ones included, as exactly as the histogram tells times apart (0.1 %); empty where only
+    /// count and sum are told.
+    pub up_to: Vec<u64>,
+    /// How many there are.
+    pub count: u64,
+    /// All of them together.
+    pub sum: Nanos,
+}
+
+impl Times {
+    /// Of this distribution, in buckets or not.
+    pub fn of(distribution: &Distribution, buckets: bool) -> Self {
+        let exact = distribution.exact();
+        let up_to = if buckets { distribution.up_to(&BOUNDS) } else { Vec::new() };
+        Self { up_to, count: distribution.count(), sum: exact.sum }
+    }
+}
+
+/// The text, as far as it is written.
+#[derive(Debug, Default)]
+pub struct Text(pub String);
+
+impl Text {
+    /// A line that is no value.
+    pub fn line(&mut self, line: Arguments<'_>) {
+        writeln!(self.0, "{line}").expect("a text takes all");
+    }
+
+    /// What stands before the values of a metric.
+    pub fn head(&mut self, name: &str, kind: &str, help: &str) {
+        self.line(format_args!("# HELP {name} {help}"));
+        self.line(format_args!("# TYPE {name} {kind}"));
+    }
+
+    /// The only value of a metric.
+    pub fn value(&mut self, name: &str, value: impl Display) {
+        self.line(format_args!("{name} {value}"));
+    }
+
+    /// One value of several, told apart by what stands in a label.
+    pub fn one(&mut self, name: &str, label: &str, of: &str, value: impl Display) {
+        self.line(format_args!("{name}{{{label}=\"{}\"}} {value}", escaped(of)));
+    }
+
+    /// A histogram of times, in seconds, told apart from others by what stands in a label, if there are others.
+    pub fn histogram(&mut self, name: &str, label: Option<(&str, &str)>, times: &Times) {
+        let bounds = BOUNDS.iter().map(|bound| *bound as f64 / 1e9);
+        self.buckets(
+            name,
+            label,
+            bounds.zip(times.up_to.iter().copied()),
+            times.count,
+            times.sum.as_seconds(),
+        );
+    }
+
+    /// A histogram of anything: how many were up to each bound, how many there were, and their sum.
+    pub fn buckets(
+        &mut self,
+        name: &str,
+        label: Option<(&str, &str)>,
+        up_to: impl Iterator<Item = (f64, u64)>,
+        count: u64,
+        sum: f64,
+    ) {
+        let labels = label.map_or_else(String::new, |(label, of)| format!("{label}=\"{}\"", escaped(of)));
+        let comma = if labels.is_empty() { "" } else { "," };
+        for (bound, count) in up_to {
+            self.line(format_args!("{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}"));
+        }
+        self.line(format_args!("{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}"));
+        let braced = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+        self.line(format_args!("{name}_sum{braced} {sum}"));
+        self.line(format_args!("{name}_count{braced} {count}"));
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_is_told_with_and_without_a_label() {
+        let mut text = Text::default();
+        text.head("h", "histogram", "Help.");
+        text.buckets("h", None, [(1.0, 2), (2.0, 3)].into_iter(), 4, 10.5);
+        text.buckets("h", Some(("l", "a\"b")), std::iter::empty(), 1, 1.0);
+        let expected = "# HELP h Help.\n# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"2\"} 3\nh_bucket{le=\"+Inf\"} 4\n\
+            h_sum 10.5\nh_count 4\nh_bucket{l=\"a\\\"b\",le=\"+Inf\"} 1\nh_sum{l=\"a\\\"b\"} 1\nh_count{l=\"a\\\"b\"} 1\n";
+        assert_eq!(text.0, expected);
+    }
+
+    #[test]
+    fn times_are_counted_up_to_each_bound() {
+        let mut distribution = Distribution::new();
+        for time in [10_000, 30_000, 20_000_000_000] {
+            distribution.record(Nanos(time));
+        }
+        let times = Times::of(&distribution, true);
+        assert_eq!((times.up_to[0], times.up_to[1], times.up_to[17], times.count), (1, 2, 2, 3));
+        assert!(Times::of(&distribution, false).up_to.is_empty());
+    }
+}

@@ -1,0 +1,268 @@
+//! Two sets of results side by side as a document: the answer first, then each cell.
+
+use krarup_analysis::compare::{Change, Comparison, Measure};
+use krarup_analysis::results::Quantity;
+
+use crate::definitions as define;
+use crate::document::{Block, Column, Document, Finding, Measured, Note, Section, Table, Value};
+use crate::figures::{Axis, Figure, LineSeries, Lines, Mark, Plot, Point, Tint};
+use crate::quantity::Unit;
+use crate::sweep::measured;
+
+/// The whole page. `footer` names the program and its version.
+pub fn document(comparison: &Comparison, footer: &str) -> Document {
+    let mut sections =
+        vec![Section { title: "Over all cells".into(), blocks: vec![Block::Table(overall(comparison))] }];
+    if !comparison.cells.is_empty() {
+        sections.push(Section {
+            title: "Cell by cell".into(),
+            blocks: vec![Block::Figure(ratios(comparison)), Block::Table(cells(comparison))],
+        });
+    }
+    Document {
+        title: format!("{} beside {}", comparison.other, comparison.base),
+        subtitle: format!("{} is compared with {}, which is 100 %", comparison.other, comparison.base),
+        summary: comparison
+            .overall
+            .iter()
+            .zip(comparison.sentences())
+            .map(|(overall, sentence)| Finding {
+                about: overall.measure.name().into(),
+                text: sentence.split_once(": ").map_or(sentence.clone(), |(_, text)| text.to_owned()),
+            })
+            .collect(),
+        facts: Vec::new(),
+        notes: notes(comparison),
+        sections,
+        footer: footer.to_owned(),
+    }
+}
+
+/// What to bear in mind, and what to say where there is nothing to compare.
+fn notes(comparison: &Comparison) -> Vec<Note> {
+    let mut notes: Vec<Note> =
+        comparison.cautions.iter().map(|caution| Note::warning(caution.to_string(), "")).collect();
+    if comparison.cells.is_empty() {
+        notes.push(Note::warning(
+            "The two have no cell in common.",
+            "Compare results of one spec, or of specs with the same factors and levels.",
+        ));
+    }
+    notes
+}
+
+/// One row for each measure.
+pub fn overall(comparison: &Comparison) -> Table {
+    let row = |overall: &krarup_analysis::compare::Overall| {
+        let interval = overall.interval.map(|interval| (interval.low, interval.high));
+        vec![
+            Value::from(overall.measure.name()),
+            Value::from(overall.cells as f64),
+            Value::Measured(Measured { value: overall.ratio, interval, n: overall.cells }),
+            Value::from(overall.interval.map(|interval| interval.low)),
+            Value::from(overall.interval.map(|interval| interval.high)),
+            Value::from(overall.verdict.to_string().as_str()),
+        ]
+    };
+    Table {
+        name: "overall".into(),
+        title: "Geometric mean of the cells' ratios".into(),
+        caption: format!(
+            "{} divided by {}; cells are paired, each weighs the same. The interval is Student's at 95 %, over the logarithms of the \
+             cells' ratios: it tells how far these cells agree, and nothing about others.",
+            comparison.other, comparison.base
+        ),
+        columns: vec![
+            Column::new("measure", Unit::Text),
+            Column::new("cells", Unit::Count),
+            Column::new("ratio", Unit::Share),
+            Column::new("from", Unit::Share),
+            Column::new("to", Unit::Share),
+            Column::new("verdict", Unit::Text),
+        ],
+        rows: comparison.overall.iter().map(row).collect(),
+    }
+}
+
+/// One row for each cell and measure.
+pub fn cells(comparison: &Comparison) -> Table {
+    let row = |workload: &str, clients: u32, change: &Change| {
+        let unit = |quantity: &Quantity| {
+            // Both kinds stand in one column: each brings its unit.
+            let unit = if change.measure == Measure::Throughput { Unit::PerSecond } else { Unit::Seconds };
+            unit.show(quantity.value)
+        };
+        let difference = {
+            let unit = if change.measure == Measure::Throughput { Unit::PerSecond } else { Unit::Seconds };
+            let sign = if change.difference < 0.0 { "−" } else { "+" };
+            let half = change
+                .difference_interval
+                .map_or(String::new(), |interval| format!(" ± {}", unit.show(interval.half_width())));
+            format!("{sign}{}{half}", unit.show(change.difference.abs()))
+        };
+        let ratio = change.ratio.map(|value| Measured {
+            value,
+            interval: change.ratio_interval.map(|interval| (interval.low, interval.high)),
+            n: change.base.n + change.other.n,
+        });
+        vec![
+            Value::from(workload),
+            Value::from(f64::from(clients)),
+            Value::from(change.measure.name()),
+            Value::Text(unit(&change.base)),
+            Value::Text(unit(&change.other)),
+            Value::Text(difference),
+            ratio.into(),
+            Value::from(change.verdict.to_string().as_str()),
+        ]
+    };
+    let rows = comparison.cells.iter().flat_map(|cell| {
+        cell.changes.iter().map(move |change| row(&cell.levels.workload, cell.levels.clients, change))
+    });
+    Table {
+        name: "changes".into(),
+        title: "All cells".into(),
+        caption: "Means over the runs of each side. The difference has Welch's interval at 95 %, the ratio the same of the runs' \
+                  logarithms. Where either covers no change at all, there is no conclusion."
+            .into(),
+        columns: vec![
+            Column::new("workload", Unit::Text),
+            Column::new("clients", Unit::Count),
+            Column::new("measure", Unit::Text),
+            Column::new(&comparison.base, Unit::Text),
+            Column::new(&comparison.other, Unit::Text),
+            Column::new("difference", Unit::Text),
+            Column::new("ratio", Unit::Share),
+            Column::new("verdict", Unit::Text),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+/// The same for programs: every number by itself, in its base unit.
+pub fn numbers(comparison: &Comparison) -> Table {
+    let rows = comparison.cells.iter().flat_map(|cell| {
+        cell.changes.iter().map(move |change| {
+            let ends = [change.difference_interval, change.ratio_interval].map(|interval| {
+                interval.map_or((Value::Missing, Value::Missing), |one| (one.low.into(), one.high.into()))
+            });
+            let [(low, high), (least, most)] = ends;
+            vec![
+                Value::from(cell.levels.workload.as_str()),
+                Value::from(f64::from(cell.levels.clients)),
+                Value::from(change.measure.name()),
+                Value::Measured(measured(&change.base)),
+                Value::Measured(measured(&change.other)),
+                Value::from(change.difference),
+                low,
+                high,
+                Value::from(change.ratio),
+                least,
+                most,
+                Value::from(change.verdict.to_string().as_str()),
+            ]
+        })
+    });
+    let headings = ["difference", "difference from", "difference to", "ratio", "ratio from", "ratio to"];
+    let mut columns = vec![
+        Column::new("workload", Unit::Text),
+        Column::new("clients", Unit::Count),
+        Column::new("measure", Unit::Text),
+        Column::new("base", Unit::Count),
+        Column::new("other", Unit::Count),
+    ];
+    columns.extend(headings.map(|heading| Column::new(heading, Unit::Count)));
+    columns.push(Column::new("verdict", Unit::Text));
+    Table {
+        name: "comparison".into(),
+        title: "All cells".into(),
+        caption: "Throughput per second, times in seconds.".into(),
+        columns,
+        rows: rows.collect(),
+    }
+}
+
+/// Ratios against clients, a panel for each measure.
+fn ratios(comparison: &Comparison) -> Figure {
+    let mut workloads: Vec<&str> = Vec::new();
+    for cell in &comparison.cells {
+        if !workloads.contains(&cell.levels.workload.as_str()) {
+            workloads.push(&cell.levels.workload);
+        }
+    }
+    let point = |change: &Change| {
+        let interval = change.ratio_interval.map(|interval| (interval.low, interval.high));
+        Some(Measured { value: change.ratio?, interval, n: change.base.n + change.other.n })
+    };
+    let series = workloads.iter().enumerate().map(|(index, workload)| LineSeries {
+        name: (*workload).to_owned(),
+        tint: Tint::Series(index),
+        mark: Mark::Joined,
+        points: comparison
+            .cells
+            .iter()
+            .filter(|cell| cell.levels.workload == *workload)
+            .map(|cell| Point {
+                x: f64::from(cell.levels.clients),
+                y: cell.changes.iter().map(point).collect(),
+            })
+            .collect(),
+    });
+    let y = Measure::ALL.map(|measure| Axis::linear(format!("{}, ratio", measure.name()), Unit::Share));
+    Figure {
+        name: "ratios".into(),
+        title: format!("{} divided by {}, against clients", comparison.other, comparison.base),
+        caption: "100 % is no change. Bars are 95 % intervals of the ratio: where one reaches over 100 %, there is no conclusion for \
+                  that cell. The axes start from zero."
+            .into(),
+        definitions: vec![define::throughput(), define::response_time(), define::percentile()],
+        notes: Vec::new(),
+        plot: Plot::Lines(Lines { x: Axis::linear("clients", Unit::Count), y: y.to_vec(), series: series.collect() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_analysis::compare::{Overall, Verdict};
+
+    use super::*;
+
+    #[test]
+    fn nothing_in_common_is_said_and_not_drawn() {
+        let empty = Comparison {
+            base: "a".into(),
+            other: "b".into(),
+            overall: Vec::new(),
+            cells: Vec::new(),
+            cautions: Vec::new(),
+        };
+        let page = document(&empty, "krarup");
+        assert_eq!(page.sections.len(), 1);
+        assert!(page.notes[0].text.contains("no cell in common"));
+    }
+
+    #[test]
+    fn the_answer_stands_first_and_has_its_verdict() {
+        let overall = Overall {
+            measure: Measure::Throughput,
+            cells: 4,
+            ratio: 1.25,
+            interval: None,
+            verdict: Verdict::TooFewRuns,
+        };
+        let comparison = Comparison {
+            base: "a".into(),
+            other: "b".into(),
+            overall: vec![overall],
+            cells: Vec::new(),
+            cautions: Vec::new(),
+        };
+        let page = document(&comparison, "krarup");
+        assert_eq!(page.summary[0].about, "throughput");
+        assert!(
+            page.summary[0].text.starts_with("+25.0 % over 4 cells, no conclusion"),
+            "{}",
+            page.summary[0].text
+        );
+    }
+}

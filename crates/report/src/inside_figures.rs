@@ -1,0 +1,229 @@
+//! Inside the middleware against clients, a line for each workload and number of workers; and percentiles against any other factor of numbers.
+
+use krarup_analysis::distribution::{QUANTILES, share_of};
+use krarup_analysis::results::{Cell, Results};
+
+use crate::definitions as define;
+use crate::document::Measured;
+use crate::figures::{Axis, Figure, LineSeries, Lines, Mark, Plot, Point, Tint};
+use crate::quantity::Unit;
+use crate::sweep::measured;
+use crate::sweep_figures::{intervals, scale_word, workloads, x_axis};
+
+/// Queue time, queue length and server time.
+pub(crate) fn inside(results: &Results) -> Option<Figure> {
+    let point = |cell: &Cell| {
+        let middleware = cell.middleware.as_ref()?;
+        let times = [middleware.queue.mean, middleware.server.mean];
+        let [queue, server] = times.map(|time| Some(measured(&time)));
+        let length = middleware.queue_length.as_ref().map(measured);
+        Some(Point { x: f64::from(cell.levels.clients), y: vec![queue, length, server] })
+    };
+    let series = workloads(results).into_iter().enumerate().map(|(index, workload)| LineSeries {
+        name: workload.to_owned(),
+        tint: Tint::Series(index),
+        mark: Mark::Joined,
+        points: results.workload(workload).filter_map(point).collect(),
+    });
+    let series: Vec<LineSeries> = series.filter(|series| !series.points.is_empty()).collect();
+    if series.is_empty() {
+        return None;
+    }
+    Some(Figure {
+        name: "inside-the-middleware".into(),
+        title: "Queue time, queue length and server time against clients".into(),
+        caption: format!(
+            "{} The axes start from zero, and differ; clients on a {} axis. A queue that grows while server time stays says that workers are \
+             missing; server time that grows with the workers says that the servers are full.",
+            intervals(results),
+            scale_word(results)
+        ),
+        definitions: vec![define::queue_time(), define::queue_length(), define::server_time()],
+        notes: Vec::new(),
+        plot: Plot::Lines(Lines {
+            x: x_axis(results),
+            y: vec![
+                Axis::linear("queue time, mean", Unit::Seconds),
+                Axis::linear("queue length, mean", Unit::Count),
+                Axis::linear("server time, mean", Unit::Seconds),
+            ],
+            series,
+        }),
+    })
+}
+
+/// The shares whose percentiles are drawn.
+const SHARES: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.99];
+/// Factors and their levels.
+type Levels = Vec<(String, String)>;
+
+/// More figures of one kind tell nobody anything.
+const MOST: usize = 4;
+
+/// Percentiles of the response time against a factor of numbers that is not the number of clients: keys of a multi-get, sizes. One figure for
+/// each combination of the other factors, the first few.
+pub(crate) fn percentiles_by_factor(results: &Results) -> Vec<Figure> {
+    let Some(factor) = factor_of_numbers(results) else { return Vec::new() };
+    let others = |cell: &Cell| -> Levels {
+        cell.factors.iter().filter(|(name, _)| *name != factor).cloned().collect()
+    };
+    let mut groups: Vec<(Levels, Vec<&Cell>)> = Vec::new();
+    for cell in &results.cells {
+        let others = others(cell);
+        match groups.iter_mut().find(|(known, _)| *known == others) {
+            Some((_, cells)) => cells.push(cell),
+            None => groups.push((others, vec![cell])),
+        }
+    }
+    groups.retain(|(_, cells)| cells.len() > 2 && cells.iter().all(|cell| cell.quantiles.len() == QUANTILES));
+    let varying = |name: &str| {
+        groups
+            .iter()
+            .any(|(others, _)| others != &groups[0].0 && level(others, name) != level(&groups[0].0, name))
+    };
+    let label = |others: &[(String, String)]| {
+        let parts: Vec<String> = others
+            .iter()
+            .filter(|(name, _)| varying(name))
+            .map(|(name, level)| format!("{name} {level}"))
+            .collect();
+        parts.join(", ")
+    };
+    let figures = groups
+        .iter()
+        .take(MOST)
+        .enumerate()
+        .map(|(number, (others, cells))| figure(&factor, number, &label(others), cells));
+    figures.collect()
+}
+
+fn level<'a>(factors: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    factors.iter().find(|(known, _)| known == name).map(|(_, level)| level.as_str())
+}
+
+/// A factor with three levels or more, all of them numbers, which neither is the number of clients nor moves with it.
+fn factor_of_numbers(results: &Results) -> Option<String> {
+    let names: Vec<&String> = results.cells.first()?.factors.iter().map(|(name, _)| name).collect();
+    let numbers = |name: &str| -> Option<Vec<f64>> {
+        results.cells.iter().map(|cell| level(&cell.factors, name)?.parse().ok()).collect()
+    };
+    let is_one = |name: &&&String| {
+        let Some(levels) = numbers(name) else { return false };
+        let mut distinct = levels.clone();
+        distinct.sort_by(f64::total_cmp);
+        distinct.dedup();
+        let first = results.cells[0].levels.clients;
+        let moves = results
+            .cells
+            .iter()
+            .zip(&levels)
+            .any(|(cell, level)| *level == levels[0] && cell.levels.clients != first)
+            || results.cells.iter().all(|cell| cell.levels.clients == first);
+        distinct.len() > 2 && moves && !name.starts_with("worker")
+    };
+    names.iter().find(is_one).map(|name| (**name).clone())
+}
+
+fn figure(factor: &str, number: usize, label: &str, cells: &[&Cell]) -> Figure {
+    let at = |cell: &Cell, share: f64| {
+        // The quantile whose step is nearest.
+        let place = (0..QUANTILES)
+            .min_by(|one, two| (share_of(*one) - share).abs().total_cmp(&(share_of(*two) - share).abs()));
+        place.and_then(|place| cell.quantiles.get(place)).map(|value| Measured {
+            value: *value,
+            interval: None,
+            n: cell.repetitions.len() as u64,
+        })
+    };
+    let x =
+        |cell: &Cell| level(&cell.factors, factor).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+    let mut ordered: Vec<&Cell> = cells.to_vec();
+    ordered.sort_by(|one, two| x(one).total_cmp(&x(two)));
+    let line = |name: String, index: usize, of: &dyn Fn(&Cell) -> Option<Measured>| LineSeries {
+        name,
+        tint: Tint::Series(index),
+        mark: Mark::Joined,
+        points: ordered.iter().map(|cell| Point { x: x(cell), y: vec![of(cell)] }).collect(),
+    };
+    let mut series = vec![line("mean".into(), 0, &|cell| Some(measured(&cell.response.mean)))];
+    series.extend(SHARES.iter().enumerate().map(|(index, share)| {
+        line(format!("p{:.0}", share * 100.0), index + 1, &|cell| match *share {
+            0.5 => Some(measured(&cell.response.p50)),
+            0.9 => Some(measured(&cell.response.p90)),
+            0.99 => Some(measured(&cell.response.p99)),
+            other => at(cell, other),
+        })
+    }));
+    let of = if label.is_empty() { String::new() } else { format!(", {label}") };
+    Figure {
+        name: format!("percentiles-by-factor-{}", number + 1),
+        title: format!("Mean and percentiles of the response time against {factor}{of}"),
+        caption: "Bars are 95 % t intervals of the repetitions, for the mean, p50, p90 and p99; p25 and p75 are means of the repetitions' own. The axis \
+                  starts from zero."
+            .into(),
+        definitions: vec![define::percentile(), define::response_time()],
+        notes: Vec::new(),
+        plot: Plot::Lines(Lines {
+            x: Axis::linear(factor, Unit::Count),
+            y: vec![Axis::linear("response time", Unit::Seconds)],
+            series,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_analysis::trial::{ClientSide, Levels, Times};
+    use krarup_analysis::{Environment, Trial, summarise};
+
+    use super::*;
+
+    fn trial(keys: u32, mode: &str) -> Trial {
+        let mean = 1e-3 * f64::from(keys);
+        Trial {
+            levels: Levels { workload: format!("keys {keys}, {mode}"), clients: 12 },
+            repetition: 0,
+            length: 10.0,
+            think: 0.0,
+            client: ClientSide {
+                completed: 1_000,
+                response: Times { mean, p50: mean, p90: 2.0 * mean, p99: 3.0 * mean },
+                quantiles: (0..QUANTILES).map(|number| mean * 2.0 * share_of(number)).collect(),
+                ..ClientSide::default()
+            },
+            middleware: None,
+            servers: Vec::new(),
+            cpu: Vec::new(),
+            links: Vec::new(),
+            factors: vec![("mode".into(), mode.into()), ("keys".into(), keys.to_string())],
+            machine: None,
+        }
+    }
+
+    #[test]
+    fn percentiles_are_drawn_against_the_factor_of_numbers_for_each_of_the_others() {
+        let modes = ["sharded", "whole"];
+        let trials: Vec<Trial> =
+            modes.iter().flat_map(|mode| [9, 1, 3, 6].map(|keys| trial(keys, mode))).collect();
+        let results = summarise("t", Environment::default(), &trials).unwrap();
+        let figures = percentiles_by_factor(&results);
+        assert_eq!(figures.len(), 2);
+        assert!(figures[0].title.ends_with("against keys, mode sharded"), "{}", figures[0].title);
+        let Plot::Lines(lines) = &figures[0].plot else { panic!("no lines") };
+        let p25 = &lines.series[1];
+        let xs: Vec<f64> = p25.points.iter().map(|point| point.x).collect();
+        assert_eq!((p25.name.as_str(), xs), ("p25", vec![1.0, 3.0, 6.0, 9.0]));
+        let value = p25.points[1].y[0].unwrap().value;
+        assert!((value / 1.5e-3 - 1.0).abs() < 0.02, "{value}");
+    }
+
+    #[test]
+    fn the_number_of_clients_is_no_such_factor() {
+        let mut trials: Vec<Trial> = [1, 2, 4].map(|keys| trial(keys, "whole")).to_vec();
+        for trial in &mut trials {
+            trial.levels.clients = trial.factors[1].1.parse().unwrap();
+        }
+        let results = summarise("t", Environment::default(), &trials).unwrap();
+        assert!(percentiles_by_factor(&results).is_empty());
+    }
+}

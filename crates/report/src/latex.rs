@@ -1,0 +1,109 @@
+//! Tables for LaTeX: one `tabular` each, with booktabs' rules, to be read in by `\input`.
+
+use std::fmt::Write;
+
+use crate::document::{Block, Document, Table};
+use crate::quantity::Unit;
+
+/// Every table of a document, and the data of every figure: file name and text.
+pub fn files(document: &Document) -> Vec<(String, String)> {
+    let blocks = document.sections.iter().flat_map(|section| &section.blocks);
+    let tables = blocks.filter_map(|block| match block {
+        Block::Table(table) => Some(table.clone()),
+        Block::Figure(figure) => Some(figure.data()),
+        _ => None,
+    });
+    tables.map(|table| (format!("{}.tex", table.name), self::table(&table))).collect()
+}
+
+/// The table alone, in the units that suit its columns.
+pub fn table(table: &Table) -> String {
+    let scales: Vec<_> = (0..table.columns.len()).map(|index| table.scale(index)).collect();
+    let alignment: String =
+        table.columns.iter().map(|column| if column.unit == Unit::Text { 'l' } else { 'r' }).collect();
+    let headings: Vec<String> = table
+        .columns
+        .iter()
+        .zip(&scales)
+        .map(|(column, scale)| match scale.symbol {
+            "" => escaped(&column.heading),
+            symbol => format!("{} ({})", escaped(&column.heading), escaped(symbol)),
+        })
+        .collect();
+    let mut out = format!("% {}\n", table.title.replace(['\n', '\r'], " "));
+    let _ = write!(
+        out,
+        "\\begin{{tabular}}{{{alignment}}}\n\\toprule\n{} \\\\\n\\midrule\n",
+        headings.join(" & ")
+    );
+    let groups = table.group_starts();
+    for (row, starts) in table.rows.iter().zip(groups) {
+        if starts {
+            out.push_str("\\addlinespace\n");
+        }
+        let values = row.iter().zip(&scales).map(|(value, scale)| {
+            let (value, half) = value.shown(*scale);
+            match half {
+                Some(half) => format!("{} $\\pm$ {}", escaped(&value), escaped(&half)),
+                None => escaped(&value),
+            }
+        });
+        let _ = writeln!(out, "{} \\\\", values.collect::<Vec<_>>().join(" & "));
+    }
+    out.push_str("\\bottomrule\n\\end{tabular}\n");
+    out
+}
+
+/// A text in which nothing is a command.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => out.extend(['\\', letter]),
+            '\\' => out.push_str("\\textbackslash{}"),
+            '~' => out.push_str("\\textasciitilde{}"),
+            '^' => out.push_str("\\textasciicircum{}"),
+            '<' => out.push_str("$<$"),
+            '>' => out.push_str("$>$"),
+            '−' => out.push_str("$-$"),
+            '±' => out.push_str("$\\pm$"),
+            '×' => out.push_str("$\\times$"),
+            '÷' => out.push_str("$\\div$"),
+            '≈' => out.push_str("$\\approx$"),
+            '·' => out.push_str("$\\cdot$"),
+            'µ' => out.push_str("$\\mu$"),
+            'σ' => out.push_str("$\\sigma$"),
+            '–' => out.push_str("--"),
+            control if control.is_control() => out.push(' '),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Column, Measured, Value};
+
+    #[test]
+    fn a_table_is_a_tabular_and_its_text_is_no_command() {
+        let estimate = Measured { value: 24_100.0, interval: Some((24_000.0, 24_200.0)), n: 3 };
+        let table = Table {
+            title: "All cells".into(),
+            columns: vec![
+                Column::new("workload_x", Unit::Text),
+                Column::new("throughput", Unit::PerSecond),
+                Column::new("p99", Unit::Seconds),
+            ],
+            rows: vec![
+                vec![Value::from("a & 50 %"), Value::Measured(estimate), Value::from(0.000_015)],
+                vec![Value::from("b\\c"), Value::Missing, Value::Missing],
+            ],
+            ..Table::default()
+        };
+        let text = "% All cells\n\\begin{tabular}{lrr}\n\\toprule\nworkload\\_x & throughput (/s) & p99 ($\\mu$s) \\\\\n\\midrule\n\
+                    a \\& 50 \\% & 24,100 $\\pm$ 100 & 15.0 \\\\\nb\\textbackslash{}c & -- & -- \\\\\n\\bottomrule\n\\end{tabular}\n";
+        assert_eq!(super::table(&table), text);
+    }
+}

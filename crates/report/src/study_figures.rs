@@ -1,0 +1,375 @@
+//! What the analysis makes of the numbers: the least that suffices, the law of the response times, the factors that matter.
+
+use krarup_analysis::compare::Measure;
+use krarup_analysis::configurations::Configuration;
+use krarup_analysis::design::{Model, Study};
+use krarup_analysis::distribution::{QUANTILES, Shape};
+use krarup_analysis::results::{Cell, Results};
+use krarup_stats::law::Law;
+use krarup_units::text;
+
+use crate::definitions as define;
+use crate::document::{Block, Column, Measured, Note, Table, Value};
+use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
+use crate::quantity::Unit;
+use crate::sweep::{clients, measured};
+
+/// For each mix its best cell, and the least that comes near.
+pub(crate) fn configurations(results: &Results) -> Option<Table> {
+    let row = |configuration: &Configuration, best: bool| {
+        let cell = results.cell(if best { &configuration.best } else { &configuration.least })?;
+        let middleware = cell.middleware.as_ref();
+        Some(vec![
+            Value::from(configuration.mix.as_str()),
+            Value::from(if best { "most throughput" } else { "least within 5 % of it" }),
+            Value::from(middleware.and_then(|m| m.workers).map(f64::from)),
+            Value::from(f64::from(cell.levels.clients)),
+            Value::Measured(measured(&cell.throughput)),
+            Value::from(if best { 1.0 } else { configuration.share }),
+            Value::Measured(measured(&cell.response.mean)),
+            Value::from(middleware.map(|m| m.queue.mean.value)),
+            Value::from(middleware.and_then(|m| m.queue_length).map(|length| length.value)),
+            Value::from(middleware.map(|m| m.server.mean.value)),
+        ])
+    };
+    let rows: Vec<Vec<Value>> = results
+        .configurations
+        .iter()
+        .flat_map(|configuration| {
+            // Where the best is the least, too, once suffices.
+            let least = (configuration.best != configuration.least).then(|| row(configuration, false));
+            [row(configuration, true), least.flatten()]
+        })
+        .flatten()
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "configurations".into(),
+        title: "The most throughput, and the least that comes near to it".into(),
+        caption: "For each mix the cell with the highest throughput, and among those within 5 % of it the one with the fewest workers, then the fewest \
+                  clients, where that is another. A cell that is best of many is a little better by luck."
+            .into(),
+        columns: vec![
+            Column::new("mix", Unit::Text),
+            Column::new("configuration", Unit::Text),
+            Column::new("workers", Unit::Count),
+            Column::new("clients", Unit::Count),
+            Column::new("throughput", Unit::PerSecond),
+            Column::new("of the most", Unit::Share),
+            Column::new("response time", Unit::Seconds),
+            Column::new("queue time", Unit::Seconds),
+            Column::new("queue length", Unit::Count),
+            Column::new("server time", Unit::Seconds),
+        ],
+        rows,
+    })
+}
+
+/// The machine at each workload's limit, where it was watched.
+pub(crate) fn machine(results: &Results) -> Option<Table> {
+    let row = |cell: &Cell| {
+        let machine = cell.machine.as_ref()?;
+        let name = format!("{}, {}", cell.levels.workload, clients(cell.levels.clients));
+        let lost: u64 = machine.lost.iter().map(|(_, packets)| packets).sum();
+        let numbers = [
+            machine.own,
+            machine.foreign,
+            machine.kernel,
+            machine.steal,
+            machine.run_queue,
+            machine.switches,
+            lost as f64,
+        ];
+        Some(std::iter::once(Value::from(name.as_str())).chain(numbers.map(Value::from)).collect())
+    };
+    let limits = results.verdicts.iter().filter_map(|verdict| results.cell(&verdict.at));
+    let rows: Vec<Vec<Value>> = limits.filter_map(row).collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "machine".into(),
+        title: "The machine meanwhile".into(),
+        caption: "Processors kept busy by the experiment's own programs, by others, by the kernel's own threads and interrupts, and taken away by the machine's \
+                  host; threads that ran or were ready to; changes of threads; packets that links threw away. At the fewest clients that reach 95 % of each \
+                  workload's highest throughput. Each trial's `monitor` folder has them second by second, by core, thread and link."
+            .into(),
+        columns: vec![
+            Column::new("cell", Unit::Text),
+            Column::new("own", Unit::Cores),
+            Column::new("others", Unit::Cores),
+            Column::new("kernel", Unit::Cores),
+            Column::new("steal", Unit::Cores),
+            Column::new("run queue", Unit::Count),
+            Column::new("switches", Unit::PerSecond),
+            Column::new("packets lost", Unit::Count),
+        ],
+        rows,
+    })
+}
+
+/// Law and parameters in words.
+fn in_words(law: Law) -> String {
+    match law {
+        Law::Exponential { mean } => format!("mean {}", text::duration(mean)),
+        Law::Gamma { shape, scale } => {
+            format!("shape {}, scale {}", text::three_digits(shape), text::duration(scale))
+        }
+        Law::LogNormal { mu, sigma } => {
+            format!("median {}, σ {}", text::duration(mu.exp()), text::three_digits(sigma))
+        }
+        Law::Weibull { shape, scale } => {
+            format!("shape {}, scale {}", text::three_digits(shape), text::duration(scale))
+        }
+    }
+}
+
+/// The laws of the response times, nearest first.
+pub(crate) fn laws(results: &Results) -> Option<Table> {
+    let rows = results.shapes.iter().flat_map(|shape| {
+        let name = format!("{}, {}", shape.levels.workload, clients(shape.levels.clients));
+        shape.laws.iter().map(move |candidate| {
+            vec![
+                Value::from(name.as_str()),
+                Value::from(candidate.law.family().to_string().as_str()),
+                Value::from(in_words(candidate.law).as_str()),
+                Value::from(candidate.distance),
+                Value::from(candidate.law.cov()),
+                Value::from(shape.variation),
+            ]
+        })
+    });
+    let rows: Vec<Vec<Value>> = rows.collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "laws".into(),
+        title: "Which law the response times look like".into(),
+        caption: "Fitted to 200 quantiles at equal steps. The distance is the largest difference between the share of requests answered within a time and \
+                  the share by the law; up to 5 % a law may stand for the measurement in a model. An exponential law has a coefficient of variation (CoV) of 1."
+            .into(),
+        columns: vec![
+            Column::new("cell", Unit::Text),
+            Column::new("law", Unit::Text),
+            Column::new("parameters", Unit::Text),
+            Column::new("distance", Unit::Share),
+            Column::new("its CoV", Unit::Count),
+            Column::new("measured CoV", Unit::Count),
+        ],
+        rows,
+    })
+}
+
+/// Each fourth quantile is drawn.
+const EACH: usize = 4;
+
+/// Measured quantiles against those of the nearest law.
+pub(crate) fn law_quantiles(results: &Results) -> Option<Figure> {
+    let group = |(index, shape): (usize, &Shape)| {
+        let nearest = shape.laws.first()?.law.family();
+        let point = |(place, (by_law, measured)): (usize, &(f64, f64))| {
+            let share = krarup_analysis::distribution::share_of(place);
+            (format!("{:.1} %", share * 100.0), *by_law, Measured { value: *measured, interval: None, n: 1 })
+        };
+        Some(ScatterGroup {
+            name: format!("{}, {}: {nearest}", shape.levels.workload, clients(shape.levels.clients)),
+            tint: Tint::Series(index),
+            // The last one, at 99.75 %, is always there.
+            points: shape
+                .quantiles
+                .iter()
+                .enumerate()
+                .skip((QUANTILES - 1) % EACH)
+                .step_by(EACH)
+                .map(point)
+                .collect(),
+        })
+    };
+    let groups: Vec<ScatterGroup> = results.shapes.iter().enumerate().filter_map(group).collect();
+    let far: Vec<String> = results
+        .shapes
+        .iter()
+        .filter(|shape| !shape.is_near())
+        .map(|shape| shape.levels.workload.clone())
+        .collect();
+    let notes = if far.is_empty() {
+        Vec::new()
+    } else {
+        vec![Note::hint(format!(
+            "No law comes within 5 % of the response times of {}: use the measured quantiles themselves, or look for two kinds of requests mixed.",
+            far.join("; ")
+        ))]
+    };
+    (!groups.is_empty()).then(|| Figure {
+        name: "response-time-qq".into(),
+        title: "Response times: measured quantiles against those of the nearest law".into(),
+        caption: "On the line, the measurement is as the law says; above it in the upper right corner, the slowest requests are slower than the law has them. \
+                  Each point is a quantile, mean of the repetitions' own."
+            .into(),
+        definitions: vec![define::response_time(), define::percentile()],
+        notes,
+        plot: Plot::Scatter(Scatter {
+            x: Axis::linear("response time by the law", Unit::Seconds),
+            y: Axis::linear("response time, measured", Unit::Seconds),
+            diagonal: true,
+            groups,
+        }),
+    })
+}
+
+/// Everything about a 2^k·r design.
+pub(crate) fn studies(results: &Results) -> Vec<Block> {
+    results.studies.iter().flat_map(study).collect()
+}
+
+fn study(study: &Study) -> Vec<Block> {
+    let name = study.measure.name();
+    let levels: Vec<String> =
+        study.factors.iter().map(|(name, low, high)| format!("{name} (−1: {low}, +1: {high})")).collect();
+    let effects = &study.effects;
+    let choice = format!(
+        "{}: the {} model, because {}. {} runs of each cell. Factors: {}.",
+        capital(name),
+        study.model,
+        study.choice,
+        effects.repetitions,
+        levels.join(", ")
+    );
+    vec![
+        Block::Paragraph(choice),
+        Block::Table(effects_table(study)),
+        Block::Figure(residuals(study)),
+        Block::Figure(normal_quantiles(study)),
+    ]
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn file_stem(measure: Measure) -> String {
+    measure.name().replace(' ', "-")
+}
+
+fn effects_table(study: &Study) -> Table {
+    let multiplied = study.model == Model::Multiplicative;
+    let unit = match (multiplied, study.measure) {
+        (true, _) => Unit::Count,
+        (false, Measure::Throughput) => Unit::PerSecond,
+        (false, _) => Unit::Seconds,
+    };
+    let shown = |estimate: &krarup_stats::Estimate| {
+        let estimate = if multiplied { estimate.map(f64::exp).ok()? } else { *estimate };
+        Some(Measured {
+            value: estimate.value,
+            interval: Some((estimate.interval.low, estimate.interval.high)),
+            n: estimate.n,
+        })
+    };
+    let mut rows =
+        vec![vec![Value::from("mean"), shown(&study.effects.mean).into(), Value::Missing, Value::from("")]];
+    rows.extend(study.effects.effects.iter().map(|effect| {
+        vec![
+            Value::from(effect.name.as_str()),
+            shown(&effect.estimate).into(),
+            Value::from(effect.share),
+            Value::from(if effect.estimate.differs_from_zero() { "yes" } else { "no" }),
+        ]
+    }));
+    rows.push(vec![
+        Value::from("error"),
+        Value::Missing,
+        Value::from(study.effects.error_share),
+        Value::from(""),
+    ]);
+    let meaning = if multiplied {
+        "An effect of 1.2 multiplies by 1.2 at the high level and divides by it at the low one; the mean is geometric."
+    } else {
+        "An effect is half of what going from the low level to the high one changes."
+    };
+    Table {
+        name: format!("effects-{}", file_stem(study.measure)),
+        title: format!("Effects on {}, {} model", study.measure.name(), study.model),
+        caption: format!(
+            "{meaning} ± is half the 95 % interval. The share of variation says how much a factor matters; whether it differs from none is another question."
+        ),
+        columns: vec![
+            Column::new("factor", Unit::Text),
+            Column::new("effect", unit),
+            Column::new("share of variation", Unit::Share),
+            Column::new("differs from none", Unit::Text),
+        ],
+        rows,
+    }
+}
+
+fn scatter(
+    study: &Study,
+    kind: &str,
+    title: String,
+    caption: &str,
+    axes: [Axis; 2],
+    points: &[(f64, f64)],
+) -> Figure {
+    let [x, y] = axes;
+    let point = |(number, (x, y)): (usize, &(f64, f64))| {
+        (format!("run {}", number + 1), *x, Measured { value: *y, interval: None, n: 1 })
+    };
+    Figure {
+        name: format!("{kind}-{}", file_stem(study.measure)),
+        title,
+        caption: caption.to_owned(),
+        definitions: vec![if study.measure == Measure::Throughput {
+            define::throughput()
+        } else {
+            define::response_time()
+        }],
+        notes: Vec::new(),
+        plot: Plot::Scatter(Scatter {
+            x,
+            y,
+            diagonal: false,
+            groups: vec![ScatterGroup {
+                name: study.measure.name().to_owned(),
+                tint: Tint::Series(0),
+                points: points.iter().enumerate().map(point).collect(),
+            }],
+        }),
+    }
+}
+
+/// In which unit the residuals are.
+fn unit(study: &Study) -> Unit {
+    match (study.model, study.measure) {
+        (Model::Multiplicative, _) => Unit::Count,
+        (Model::Additive, Measure::Throughput) => Unit::PerSecond,
+        (Model::Additive, _) => Unit::Seconds,
+    }
+}
+
+fn of(study: &Study) -> String {
+    let logarithm = if study.model == Model::Multiplicative { "logarithm of " } else { "" };
+    format!("{logarithm}{}", study.measure.name())
+}
+
+fn residuals(study: &Study) -> Figure {
+    let axes = [
+        Axis::linear(format!("{}, by the model", of(study)), unit(study)),
+        Axis::linear("residual", unit(study)),
+    ];
+    scatter(
+        study,
+        "residuals",
+        format!("Residuals of {} against what the model says", of(study)),
+        "Each point is a run: measured − the model's. A cloud without a shape is as it should be; a funnel asks for the multiplicative model.",
+        axes,
+        &study.residuals,
+    )
+}
+
+fn normal_quantiles(study: &Study) -> Figure {
+    let axes = [Axis::linear("normal quantile", Unit::Count), Axis::linear("residual", unit(study))];
+    scatter(
+        study,
+        "residual-quantiles",
+        format!("Residuals of {} against quantiles of the normal law", of(study)),
+        "On a straight line, errors are normal, as the intervals take them to be.",
+        axes,
+        &study.qq,
+    )
+}

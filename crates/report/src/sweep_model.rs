@@ -1,0 +1,190 @@
+//! What a model says: how far it was off where it had not looked, and what it expects elsewhere.
+
+use krarup_analysis::predict::{Prediction, WhatIf};
+use krarup_analysis::results::Results;
+
+use crate::document::{Block, Column, Finding, Measured, Section, Table, Value};
+use crate::quantity::Unit;
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A section for the predictions that were asked for; none where nobody did.
+pub(crate) fn predictions(results: &Results) -> Option<Section> {
+    let blocks: Vec<Block> = results.predictions.iter().flat_map(family).collect();
+    (!blocks.is_empty()).then(|| Section { title: "What a model says".into(), blocks })
+}
+
+/// One sentence for each model: how far it was off where it had not looked.
+pub(crate) fn findings(results: &Results) -> Vec<Finding> {
+    results.predictions.iter().map(|one| Finding { about: title(one), text: sentence(one) }).collect()
+}
+
+fn title(prediction: &Prediction) -> String {
+    if prediction.about.is_empty() { "model".into() } else { format!("model of {}", prediction.about) }
+}
+
+fn sentence(prediction: &Prediction) -> String {
+    let (form, errors) = match (&prediction.model, prediction.mean_error, prediction.median_error) {
+        (Ok(form), Some(mean), Some(median)) => (form, (mean, median)),
+        (Err(why), ..) => return format!("No prediction: {why}."),
+        (Ok(form), ..) => return format!("{}: nothing was held out.", capital(form)),
+    };
+    let used = prediction.cells.iter().filter(|cell| cell.calibrated).count();
+    let percent = |share: f64| Unit::Share.show(share);
+    let ((mean_x, mean_r), (median_x, median_r)) = errors;
+    format!(
+        "Calibrated on {used} of {} cells ({form}), it is off by {} of the throughput and {} of the response time at the middleware in the other {} \
+         (median; mean {} and {}).",
+        prediction.cells.len(),
+        percent(median_x),
+        percent(median_r),
+        prediction.cells.len() - used,
+        percent(mean_x),
+        percent(mean_r)
+    )
+}
+
+fn family(prediction: &Prediction) -> Vec<Block> {
+    let about = title(prediction);
+    let mut blocks = vec![Block::Paragraph(format!("{}: {}", capital(&about), sentence(prediction)))];
+    if prediction.model.is_err() {
+        return blocks;
+    }
+    let name = about.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let interval = |one: &krarup_analysis::predict::Interval| {
+        Value::Measured(Measured {
+            value: one.value,
+            interval: Some((one.low, one.high)),
+            n: calibrated(prediction),
+        })
+    };
+    let rows = prediction.cells.iter().map(|cell| {
+        let (x, r) = cell.error();
+        vec![
+            f64::from(cell.workers).into(),
+            f64::from(cell.clients).into(),
+            if cell.calibrated { "calibrated on it" } else { "held out" }.into(),
+            cell.throughput.into(),
+            interval(&cell.predicted.0),
+            x.into(),
+            cell.response.into(),
+            interval(&cell.predicted.1),
+            r.into(),
+        ]
+    });
+    blocks.push(Block::Table(Table {
+        name: format!("predictions-{name}"),
+        title: format!("{}: measured and predicted", capital(&about)),
+        caption: "R is at the middleware. ± is half the 95 % interval for one measurement. What the model was calibrated on is no evidence for it.".into(),
+        columns: vec![
+            Column::new("workers", Unit::Count),
+            Column::new("clients", Unit::Count),
+            Column::new("cell", Unit::Text),
+            Column::new("X measured", Unit::PerSecond),
+            Column::new("X predicted", Unit::PerSecond),
+            Column::new("error of X", Unit::Share),
+            Column::new("R measured", Unit::Seconds),
+            Column::new("R predicted", Unit::Seconds),
+            Column::new("error of R", Unit::Share),
+        ],
+        rows: rows.collect(),
+    }));
+    let rows = prediction.what_if.iter().map(|one: &WhatIf| {
+        vec![
+            one.what.as_str().into(),
+            f64::from(one.workers).into(),
+            f64::from(one.clients).into(),
+            interval(&one.predicted.0),
+            one.change.0.into(),
+            interval(&one.predicted.1),
+            one.change.1.into(),
+            if one.extrapolated { "beyond what was measured" } else { "" }.into(),
+        ]
+    });
+    blocks.push(Block::Table(Table {
+        name: format!("what-if-{name}"),
+        title: format!("{}: what if", capital(&about)),
+        caption: "Beside what the model says of the cell with the highest throughput, as it is.".into(),
+        columns: vec![
+            Column::new("what if", Unit::Text),
+            Column::new("workers", Unit::Count),
+            Column::new("clients", Unit::Count),
+            Column::new("X", Unit::PerSecond),
+            Column::new("change of X", Unit::Share),
+            Column::new("R", Unit::Seconds),
+            Column::new("change of R", Unit::Share),
+            Column::new("remark", Unit::Text),
+        ],
+        rows: rows.collect(),
+    }));
+    blocks
+}
+
+fn calibrated(prediction: &Prediction) -> u64 {
+    prediction.cells.iter().filter(|cell| cell.calibrated).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_analysis::predict::{Interval, PredictedCell};
+
+    use super::*;
+
+    fn around(value: f64) -> Interval {
+        Interval { value, low: 0.9 * value, high: 1.1 * value }
+    }
+
+    fn prediction() -> Prediction {
+        let cell = |clients, calibrated, x: f64| PredictedCell {
+            clients,
+            workers: 8,
+            calibrated,
+            throughput: 100.0,
+            response: 0.01,
+            predicted: (around(x), around(0.011)),
+        };
+        Prediction {
+            about: "read".into(),
+            model: Ok("lines".into()),
+            cells: vec![cell(1, true, 100.0), cell(2, false, 104.0)],
+            mean_error: Some((0.04, 0.1)),
+            median_error: Some((0.04, 0.1)),
+            what_if: vec![WhatIf {
+                what: "twice the workers".into(),
+                clients: 2,
+                workers: 16,
+                predicted: (around(150.0), around(0.006)),
+                change: (0.5, -0.4),
+                extrapolated: true,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_model_is_told_with_its_errors_where_it_had_not_looked() {
+        let blocks = family(&prediction());
+        let [Block::Paragraph(said), Block::Table(cells), Block::Table(what_if)] = &blocks[..] else {
+            panic!("{blocks:?}")
+        };
+        assert!(
+            said.starts_with("Model of read: Calibrated on 1 of 2 cells (lines), it is off by 4.00 %"),
+            "{said}"
+        );
+        assert_eq!(cells.rows[0][2], "calibrated on it".into());
+        assert_eq!(cells.rows[1][2], "held out".into());
+        assert_eq!(cells.rows[1][5], (104.0_f64 / 100.0 - 1.0).into());
+        assert_eq!(what_if.rows[0][7], "beyond what was measured".into());
+        let none = Prediction {
+            model: Err("3 cells are too few".into()),
+            mean_error: None,
+            median_error: None,
+            ..prediction()
+        };
+        assert!(
+            matches!(&family(&none)[..], [Block::Paragraph(said)] if said.contains("No prediction: 3 cells"))
+        );
+    }
+}

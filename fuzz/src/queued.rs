@@ -1,0 +1,56 @@
+//! A whole conversation with the broker, by either protocol: cut anyhow, it is the same conversation, and memory stays within its bound.
+
+use krarup_broker::broker::Settings;
+use krarup_broker::statistics::About;
+use krarup_broker::{Broker, Queues, queues};
+use krarup_record::{Recorder, recorder};
+use krarup_units::{Nanos, Stamp};
+
+const NOW: Stamp = Stamp(1_000);
+const MEMORY: u64 = 4_000;
+
+/// The first two bytes choose the protocol and the cuts, the rest is what a client sends.
+pub fn check(bytes: &[u8]) {
+    let [protocol, cut, bytes @ ..] = bytes else { return };
+    let memcached = protocol % 2 == 1;
+    let whole = converse(memcached, bytes, usize::MAX);
+    let pieces = converse(memcached, bytes, usize::from(*cut) + 1);
+    assert_eq!(whole.escape_ascii().to_string(), pieces.escape_ascii().to_string());
+}
+
+fn converse(memcached: bool, bytes: &[u8], cut: usize) -> Vec<u8> {
+    let settings = Settings { about: About::default(), largest: 600, secret: None, processor: || Nanos::ZERO };
+    let bounds = queues::Settings {
+        memory: MEMORY,
+        durable: false,
+        wall: Nanos::from_secs(1_000),
+        remember_keys: Nanos::from_secs(60),
+    };
+    let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+    let mut broker = Broker::new(settings, Queues::new(bounds), recorder);
+    let id = if memcached { broker.memcached_opened() } else { broker.client_opened() };
+    let mut out = Vec::new();
+    let (mut start, mut end) = (0, 0);
+    while end < bytes.len() {
+        end = bytes.len().min(end.saturating_add(cut));
+        loop {
+            let used = broker.client_bytes(id, &bytes[start..end], NOW, NOW);
+            assert!(used <= end - start);
+            start += used;
+            out.extend_from_slice(broker.client_output(id));
+            let length = broker.client_output(id).len();
+            broker.client_written(id, length, NOW);
+            assert!(broker.queues().memory_used() <= MEMORY);
+            // Who waits for a message would wait for ever: time passes only at the end.
+            if used == 0 || broker.client_held_back(id) || start == end {
+                break;
+            }
+        }
+        if broker.client_finished(id) || broker.client_held_back(id) {
+            break;
+        }
+    }
+    broker.client_ended(id, NOW);
+    out.extend_from_slice(broker.client_output(id));
+    out
+}
