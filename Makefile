@@ -28,7 +28,7 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need python3 python3
 	@scripts/need --optional chromium chromium
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
-	$(CARGO) test --workspace --quiet
+	$(CARGO) test --workspace --quiet --no-fail-fast
 
 test-clients: ## real clients in Python, Go, Node and Java, and libmemcached's tools, through the proxy and of the broker; builds what they need
 	@scripts/need memcached memcached

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use support::account::{assert_load_and_proxy_agree, load, number, operation, reset, sum};
 use support::peer::{Peer, greet, listen};
 use support::process::{Ended, Port, Program};
 use support::{TOO_LONG, file, shown, until};
@@ -24,65 +25,10 @@ fn seconds() -> u64 {
     std::env::var("KRARUP_SOAK_SECONDS").map_or(4, |text| text.parse().expect("a number of seconds"))
 }
 
-const KEYS: [&str; 4] = ["--keys", "2000", "--data-size", "10-2000"];
-
-fn load<'a>(address: &'a str, flags: &[&'a str]) -> Program {
-    Program::begin(&[&["load", "--servers", address][..], &KEYS, flags].concat())
-}
-
-fn number(value: &Value, pointer: &str) -> u64 {
-    value
-        .pointer(pointer)
-        .map_or(0, |number| number.as_u64().unwrap_or_else(|| panic!("{pointer}: {number}")))
-}
-
-/// The sum of the numbers in an object.
-fn sum(value: &Value) -> u64 {
-    value.as_object().map_or(0, |object| object.values().map(|number| number.as_u64().unwrap()).sum())
-}
-
-/// What the proxy says of one operation.
-fn operation<'a>(proxy: &'a Value, name: &str) -> &'a Value {
-    let operations = proxy["operations"].as_array().unwrap();
-    operations.iter().find(|line| line["operation"] == name).unwrap_or(&Value::Null)
-}
-
-/// What the load generator and the proxy say of the same requests.
-fn assert_load_and_proxy_agree(load: &Value, proxy: &Value) {
-    let account = &load["account"];
-    assert_eq!(number(account, "/sent"), number(account, "/answered") + sum(&account["lost"]));
-    let mut answered = 0;
-    for (name, answers) in account["answers"].as_object().unwrap() {
-        let line = operation(proxy, name);
-        assert_eq!(number(line, "/count"), sum(answers), "{name}: {answers} and {line}");
-        assert_eq!(number(line, "/errors"), number(answers, "/server_error"), "{name}: {answers} and {line}");
-        answered += sum(answers);
-    }
-    assert_eq!(answered, number(account, "/answered"));
-    assert_eq!(number(account, "/hits"), number(proxy, "/all/hits"));
-    assert_eq!(number(account, "/misses"), number(proxy, "/all/misses"));
-    let others = operation(proxy, "other");
-    let beside = |name: &str| number(proxy, &format!("/all/{name}")) - number(others, &format!("/{name}"));
-    assert_eq!(answered, beside("count"));
-    assert_eq!(number(account, "/bytes_received"), beside("bytes_out"));
-    if sum(&account["lost"]) == 0 {
-        assert_eq!(number(account, "/bytes_sent"), beside("bytes_in"));
-    }
-    assert_eq!(number(load, "/verified/mismatched"), 0, "{}", load["verified"]);
-    assert_eq!(number(proxy, "/disordered"), 0);
-    assert_eq!(number(proxy, "/events/desynchronised"), 0);
-}
-
 /// What was asked of a server, by its own count: single keys fetched, and values stored.
 fn commands(server: &Program) -> (u64, u64) {
     let mut peer = server.connect();
     (peer.count("cmd_get"), peer.count("cmd_set"))
-}
-
-fn reset(program: &Program) {
-    let mut peer = program.connect();
-    peer.send(b"stats reset\r\n").unwrap();
-    peer.expect(b"RESET\r\n").unwrap();
 }
 
 /// A day on which the second of three servers dies twice under 200 clients. `end` ends it, and says what it had counted.
@@ -121,6 +67,7 @@ fn the_second_server_dies_twice(start: fn(&Port) -> Program, end: fn(Program) ->
     assert_eq!(load["account"]["lost"], serde_json::json!({}), "every request is answered");
     assert_eq!(number(&load, "/account/connections_lost"), 0);
     assert_load_and_proxy_agree(&load, &proxy);
+    assert_eq!(number(&proxy, "/events/desynchronised"), 0);
     let (gets, sets) =
         (number(operation(&proxy, "get"), "/count"), number(operation(&proxy, "set"), "/count"));
     for place in [0, 2] {
@@ -195,6 +142,7 @@ fn a_stop_under_load_replies_to_every_request_that_was_accepted() {
     assert!(ended.success, "{ended:?}");
     let load = ended.json();
     assert_load_and_proxy_agree(&load, &proxy);
+    assert_eq!(number(&proxy, "/events/desynchronised"), 0);
     assert_eq!(number(&proxy, "/all/errors"), 0, "{}", proxy["all"]);
     // What a client sends after the proxy has listened for the last time is lost, and told as that.
     let lost = &load["account"]["lost"];

@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+pub(crate) mod account;
 pub(crate) mod conversation;
 pub(crate) mod malformed;
 pub(crate) mod peer;
@@ -16,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// After this long without a byte a test has failed.
-pub(crate) const TOO_LONG: Duration = Duration::from_secs(20);
+pub(crate) const TOO_LONG: Duration = Duration::from_secs(60);
 
 /// Bytes as a person can read and compare them: line ends and what cannot be printed as escapes, long runs cut short.
 pub(crate) fn shown(bytes: &[u8]) -> String {
