@@ -77,6 +77,15 @@ fn prefixes_lead_to_pools_and_each_pool_may_have_its_own_address() {
     let mut there = users.connect();
     there.send(b"get u/1\r\n").unwrap();
     there.expect(b"VALUE u/1 0 1\r\nx\r\nEND\r\n").unwrap();
+    // In base64 user:1 is dXNlcjox, and the server, which knows u/1, told so either way.
+    client
+        .send(b"mg user:1 k v\r\nmg dXNlcjox b k v\r\nms dXNlcjoy 1 b k\r\ny\r\nmg user:2 k v\r\n")
+        .unwrap();
+    client.expect(b"VA 1 kuser:1\r\nx\r\nVA 1 kuser:1\r\nx\r\n").unwrap();
+    client.expect(b"HD kdXNlcjoy b\r\nVA 1 kdXNlcjoy b\r\ny\r\n").unwrap();
+    client.send(b"md user:2\r\nme user:1\r\n").unwrap();
+    client.expect(b"HD\r\nME user:1 ").unwrap();
+    client.line().unwrap();
     assert_eq!((items(&general), items(&users)), (1, 1));
     store(&mut Peer::connect(own), ["b".into()]);
     assert_eq!((items(&general), items(&users)), (1, 2));

@@ -84,6 +84,8 @@ pub(crate) struct Exchange {
     pub(crate) key: u64,
     /// The opaque word of a meta request, as it is traced.
     pub(crate) opaque: Option<u64>,
+    /// The key by which the client is told the item, where servers know it by another.
+    pub(crate) shown: Option<Vec<u8>>,
     /// The pool whose bounds it counts for, while it does.
     pub(crate) counted_in: Option<usize>,
     /// Which retrieval, and its expiry time; for looking again elsewhere.
@@ -130,6 +132,7 @@ impl Default for Exchange {
             home: 0,
             key: 0,
             opaque: None,
+            shown: None,
             counted_in: None,
             retrieval: (Retrieval::Get, 0),
             as_meta: false,
@@ -188,6 +191,7 @@ impl Exchange {
         self.home = entry;
         self.key = 0;
         self.opaque = None;
+        self.shown = None;
         self.keys.clear(KEEP);
         self.counted_in = None;
         self.copies = Copies::None;

@@ -14,9 +14,15 @@
 //! A comparing `ms` that may store a stale value (`I`) says the same whether it did: the others forget the item instead. With
 //! `E` (memcached 1.6.27 and later) all holders give the change the same unique, the client's own.
 
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::write::{self, Change};
 use krarup_memcache::{Class, Meta, MetaCommand, Reply, Request, Storage};
 
+use crate::placement::KeyHash;
 use crate::pool::Lifetimes;
 
 /// Who is asked.
@@ -84,9 +90,29 @@ pub(crate) fn forgets(meta: &Meta<'_>) -> bool {
     meta.command == MetaCommand::Set && meta.has_any(b"I") && meta.has_any(b"C")
 }
 
-/// Writes the request for one of its holders, with the key as that one sees it and the lifetimes the pool allows.
-pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, key: &[u8], role: Role, lifetimes: Lifetimes) {
-    write_line(out, meta, key, role, lifetimes);
+/// A name as a key in base64.
+pub(crate) fn encoded(name: &[u8]) -> Vec<u8> {
+    STANDARD.encode(name).into_bytes()
+}
+
+/// Whether a server takes a name of so many bytes as a key in base64.
+pub(crate) fn fits_encoded(length: usize) -> bool {
+    (1..=LONGEST_NAME).contains(&length)
+}
+
+/// The key as a request writes it to a server that knows the item by `name`.
+pub(crate) fn wire<'a>(meta: &'a Meta<'_>, name: &'a [u8]) -> Cow<'a, [u8]> {
+    let mut buffer = [0; LONGEST_NAME];
+    match meta.base64 {
+        true if meta.name(&mut buffer) == name => Cow::Borrowed(meta.key),
+        true => Cow::Owned(encoded(name)),
+        false => Cow::Borrowed(name),
+    }
+}
+
+/// Writes the request for one of its holders, with the name by which that one knows the key and the lifetimes the pool allows.
+pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, name: &[u8], role: Role, lifetimes: Lifetimes) {
+    write_line(out, meta, name, role, lifetimes);
     if meta.command == MetaCommand::Set && !(role == Role::Follows && forgets(meta)) {
         out.extend_from_slice(meta.data);
         out.extend_from_slice(b"\r\n");
@@ -94,7 +120,8 @@ pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, key: &[u8], role: Role, 
 }
 
 /// The same without a set's value.
-pub(crate) fn write_line(out: &mut Vec<u8>, meta: &Meta<'_>, key: &[u8], role: Role, lifetimes: Lifetimes) {
+pub(crate) fn write_line(out: &mut Vec<u8>, meta: &Meta<'_>, name: &[u8], role: Role, lifetimes: Lifetimes) {
+    let key = &*wire(meta, name);
     if role == Role::Follows && forgets(meta) {
         return write::meta_delete(out, key, meta.base64);
     }
@@ -161,17 +188,42 @@ pub(crate) fn flags_told(reply: &Reply<'_>) -> Option<u32> {
 
 /// The answer without the value's flags, which the client did not ask for.
 pub(crate) fn without_flags(reply: &Reply<'_>) -> Vec<u8> {
+    // Before the flags stand the code and the length.
+    with_words(
+        reply,
+        |place, word| if place >= 2 && word.starts_with(b"f") { None } else { Some(word.into()) },
+    )
+}
+
+/// The answer with the key `name` in the place of the one that the server knows, whose hash is `asked`: plain or in base64, as the
+/// server tells it.
+pub(crate) fn with_key(reply: &Reply<'_>, name: &[u8], asked: u64) -> Vec<u8> {
+    let shown = |key: &[u8]| if KeyHash::Xxh3.number(key) == asked { name.to_vec() } else { encoded(name) };
+    let flags_from = if reply.class == Class::MetaValue { 2 } else { 1 };
+    with_words(reply, |place, word| {
+        Some(match (reply.class, word) {
+            (Class::MetaDebug, key) if place == 1 => shown(key).into(),
+            (class, [b'k', key @ ..]) if place >= flags_from && !class.is_error() => {
+                [b"k", &shown(key)[..]].concat().into()
+            }
+            _ => word.into(),
+        })
+    })
+}
+
+/// The answer with other words in its line, or without some of them, by their place.
+fn with_words<'a>(
+    reply: &Reply<'a>,
+    mut change: impl FnMut(usize, &'a [u8]) -> Option<Cow<'a, [u8]>>,
+) -> Vec<u8> {
     let line = reply.line();
     let mut out = Vec::with_capacity(reply.bytes.len());
     for (place, word) in line.split(|&byte| byte == b' ').enumerate() {
-        // Before the flags stand the code and the length.
-        if place >= 2 && word.starts_with(b"f") {
-            continue;
-        }
+        let Some(word) = change(place, word) else { continue };
         if place > 0 {
             out.push(b' ');
         }
-        out.extend_from_slice(word);
+        out.extend_from_slice(&word);
     }
     out.extend_from_slice(&reply.bytes[line.len()..]);
     out
@@ -244,7 +296,7 @@ mod tests {
             ("mg k T0x\r\n", Role::Answers, capped, "mg k T0x\r\n"),
         ] {
             let mut out = Vec::new();
-            with(asked, |meta| write(&mut out, meta, meta.key, role, lifetimes));
+            with(asked, |meta| write(&mut out, meta, meta.name(&mut [0; LONGEST_NAME]), role, lifetimes));
             assert_eq!(String::from_utf8(out).unwrap(), sent, "{asked:?} for {role:?}");
         }
     }

@@ -221,6 +221,8 @@ impl Core {
         let outcome = outcome_of(reply.class);
         let visit = ServerVisit { server: server as u16, outcome, sent, answered: now };
         exchange.owed -= 1;
+        let renamed = exchange.shown.as_ref().map(|name| meta::with_key(reply, name, exchange.key));
+        let reply = &renamed.as_ref().map_or(*reply, |bytes| Reply { bytes, ..*reply });
         if exchange.stage != Stage::Asked {
             // Enough others had answered: nobody waits for this one.
             self.recorder.late(&visit);

@@ -1,5 +1,6 @@
 //! A worker takes a request: who is asked for it, and what.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use krarup_memcache::request::LONGEST_NAME;
@@ -49,6 +50,9 @@ impl Place {
 
 /// The longest key a server takes.
 const LONGEST_KEY: usize = 250;
+
+/// What a client is told of a key that its route makes too long, or nothing.
+pub(super) const DOES_NOT_FIT: &[u8] = b"CLIENT_ERROR the key does not fit once its route has changed it\r\n";
 
 /// Whether a server takes the key: one that a route has changed may be too long, or nothing.
 fn fits(key: &[u8]) -> bool {
@@ -167,16 +171,14 @@ impl Core {
     /// Counts the request for the pool of its key; where a bound of that is reached, or the key does not fit, it is refused.
     pub(super) fn admit(&mut self, number: u32, pool: usize, sent: &[u8], now: Stamp) -> bool {
         let pool_now = &mut self.pools[pool];
-        let refused = if !fits(sent) {
-            Some((
-                Class::ClientError,
-                "CLIENT_ERROR the key does not fit once its route has changed it\r\n".to_owned(),
-            ))
-        } else {
-            pool_now.admits(now).err().map(|why| (Class::ServerError, format!("SERVER_ERROR {why}\r\n")))
-        };
-        if let Some((class, text)) = refused {
-            self.exchanges[number].merge.local(class, text.as_bytes());
+        if !fits(sent) {
+            self.exchanges[number].merge.local(Class::ClientError, DOES_NOT_FIT);
+            return false;
+        }
+        if let Err(why) = pool_now.admits(now) {
+            self.exchanges[number]
+                .merge
+                .local(Class::ServerError, format!("SERVER_ERROR {why}\r\n").as_bytes());
             return false;
         }
         let exchange = &mut self.exchanges[number];
@@ -254,18 +256,21 @@ impl Core {
         let mut buffer = [0; LONGEST_NAME];
         let name = if base64 { request::name_of(key, &mut buffer) } else { key };
         let place = self.locate(self.exchanges[number].entry, name, now);
-        let renamed = place.is_renamed();
-        let sent = if base64 { key } else { place.key(key) };
+        let sent = match base64 {
+            true if place.is_renamed() => Cow::Owned(meta::encoded(place.key(name))),
+            true => Cow::Borrowed(key),
+            false => Cow::Borrowed(place.key(key)),
+        };
         self.forget_leader(place.home, place.key(name));
         let expect = match base64 {
             true => Expect::Meta { command: MetaCommand::Delete, value: false },
             false => Expect::Deleted,
         };
-        if fits(sent) && !(base64 && renamed) {
+        if fits(&sent) {
             for (part, &server) in place.holders.iter().enumerate() {
                 self.ask(server, number, part as u16, true, expect, &mut |out| match base64 {
-                    true => write::meta_delete(out, sent, true),
-                    false => write::delete(out, sent),
+                    true => write::meta_delete(out, &sent, true),
+                    false => write::delete(out, &sent),
                 });
             }
         }
@@ -322,7 +327,6 @@ impl Core {
                 Request::Arithmetic { command, delta, .. } => write::arithmetic(out, *command, sent, *delta),
                 Request::Touch { exptime, .. } => write::touch(out, sent, lifetimes.of(*exptime)),
                 Request::Meta(meta) => {
-                    let sent = if meta.base64 { meta.key } else { sent };
                     if copies_value {
                         meta::write(out, meta, sent, Role::Follows, lifetimes);
                     } else {

@@ -7,16 +7,12 @@ use krarup_memcache::{
 use krarup_units::Stamp;
 
 use super::Core;
+use super::ask::DOES_NOT_FIT;
 use super::asked::trace;
 use crate::exchange::{Copies, Part};
 use crate::meta::{self, Role, Rule};
 use crate::pool::Lifetimes;
 use crate::server::Health;
-use crate::topology::Route;
-
-/// Keys that servers see otherwise than clients must not come back as servers see them.
-const NOT_WITH_A_ROUTE: &[u8] =
-    b"CLIENT_ERROR the route of this key changes it, which base64, the flag k and me do not allow\r\n";
 
 impl Core {
     /// A worker has taken a meta command.
@@ -24,9 +20,12 @@ impl Core {
         let mut buffer = [0; LONGEST_NAME];
         let key = request.name(&mut buffer);
         let route = self.routes.find(key);
-        let shows = request.base64 || request.has_any(b"k") || request.command == MetaCommand::Debug;
-        if route.is_some_and(Route::rewrites) && shows {
-            return self.exchanges[number].merge.local(Class::ClientError, NOT_WITH_A_ROUTE);
+        if let Some(route) = route.filter(|route| route.rewrites()) {
+            if request.base64 && !meta::fits_encoded(key.len() - route.stripped() + route.add.len()) {
+                return self.exchanges[number].merge.local(Class::ClientError, DOES_NOT_FIT);
+            }
+            let tells = request.has_any(b"k") || request.command == MetaCommand::Debug;
+            self.exchanges[number].shown = tells.then(|| key.to_vec());
         }
         // A server that does not know the command takes its value for the next one, and is out of step then.
         let home = route.map_or(self.exchanges[number].entry, |route| route.pool);
@@ -41,7 +40,6 @@ impl Core {
             self.value = self.lent_value(request.data);
             let copies = self.value.is_none();
             self.write_key(number, key, request.expect(), raw, now, &mut |out, sent, lifetimes| {
-                let sent = if request.base64 { request.key } else { sent };
                 if copies {
                     meta::write(out, request, sent, Role::Answers, lifetimes);
                 } else {
@@ -60,7 +58,6 @@ impl Core {
             return self.put_back(place);
         }
         self.pools[place.pool].reads_one();
-        let written = if request.base64 { request.key } else { sent };
         let first = place.holders[0];
         let server = match rule {
             Rule::Anybody => self.choose(place.pool, &place.holders, 1, now),
@@ -79,7 +76,7 @@ impl Core {
                 exchange.request.extend_from_slice(raw);
             }
         }
-        let asked = |role| move |out: &mut Vec<u8>| meta::write(out, request, written, role, place.lifetimes);
+        let asked = |role| move |out: &mut Vec<u8>| meta::write(out, request, sent, role, place.lifetimes);
         self.ask(server, number, 0, false, request.expect(), &mut asked(Role::Answers));
         if rule == Rule::FirstAndTold {
             for (part, &other) in place.holders.iter().enumerate().skip(1) {
@@ -102,8 +99,9 @@ impl Core {
             request::parse(&raw, &self.settings.limits)
         {
             let mut buffer = [0; LONGEST_NAME];
-            let place = self.locate(self.exchanges[number].entry, asked.name(&mut buffer), now);
-            let sent = if asked.base64 { asked.key } else { place.key(asked.key) };
+            let name = asked.name(&mut buffer);
+            let place = self.locate(self.exchanges[number].entry, name, now);
+            let sent = place.key(name);
             self.ask(first, number, 0, false, asked.expect(), &mut |out| {
                 meta::write(out, &asked, sent, Role::Answers, place.lifetimes);
             });
@@ -176,10 +174,9 @@ impl Core {
             let words = std::mem::take(&mut self.exchanges[number].request);
             let asked = own(&words, &self.settings.limits);
             let sent = self.exchanges[number].keys.get(0).sent.to_vec();
-            let sent = if asked.base64 { asked.key } else { &sent };
             for (part, &other) in holders.iter().enumerate().skip(1) {
                 self.ask(other, number, part as u16, true, asked.expect(), &mut |out| {
-                    meta::write(out, &asked, sent, Role::Told, lifetimes);
+                    meta::write(out, &asked, &sent, Role::Told, lifetimes);
                 });
             }
             self.exchanges[number].request = words;
@@ -199,7 +196,7 @@ impl Core {
         let refills = exchange.lineage(part).any(|part| part.missed);
         let asked = own(&exchange.request, &self.settings.limits);
         let more = refills && meta::lacks_flags(&asked);
-        let sent = if asked.base64 { asked.key } else { exchange.keys.get(0).sent };
+        let sent = exchange.keys.get(0).sent;
         let link = &mut self.servers[connection];
         link.expect(number, part, false, asked.expect());
         meta::write(link.out.tail(), &asked, sent, Role::Answers, lifetimes);
@@ -261,7 +258,7 @@ impl Core {
         };
         self.store_where_missed(number, part, &sent, expect, &mut |out, ttl| {
             if asked.base64 {
-                write::meta_add(out, asked.key, flags, ttl, data);
+                write::meta_add(out, &meta::wire(&asked, &sent), flags, ttl, data);
             } else {
                 write::storage(out, Storage::Add, &sent, flags, ttl, 0, data);
             }
@@ -276,10 +273,9 @@ impl Core {
         let sent = self.exchanges[number].keys.get(0).sent.to_vec();
         let mut holders = Vec::new();
         self.pools[shadow].holders(&sent, &mut holders);
-        let sent = if asked.base64 { asked.key } else { &sent };
         let lifetimes = Lifetimes { cap: None, unix: 0 };
         self.ask_aside(pool, holders[0], asked.expect(), &mut |out| {
-            meta::write(out, &asked, sent, Role::Answers, lifetimes);
+            meta::write(out, &asked, &sent, Role::Answers, lifetimes);
         });
         self.exchanges[number].request = words;
     }

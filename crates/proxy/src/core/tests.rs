@@ -625,8 +625,6 @@ proptest! {
                     }
                     4 => {
                         let flags = ["", " v", " v f", " v q O9", " q", " v k f"][usize::from(value) % 6];
-                        // A route that renames a key does not let it be told.
-                        let flags = if number == 0 { flags.replace(" k", "") } else { flags.to_owned() };
                         request.extend_from_slice(format!("mg {key}{flags}\r\n").as_bytes());
                     }
                     2 => write::storage(&mut request, Storage::Set, key.as_bytes(), 0, 0, 0, &vec![value; value as usize / 4]),

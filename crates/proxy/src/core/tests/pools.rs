@@ -345,6 +345,38 @@ fn a_prefix_leads_to_its_pool_and_the_client_sees_its_own_keys() {
 }
 
 #[test]
+fn a_key_that_a_route_changes_is_told_as_the_client_knows_it() {
+    let routes = vec![Route { prefix: b"user:".to_vec(), pool: 1, strip: true, add: b"u/".to_vec() }];
+    let pools = vec![PoolSpec::of("main", vec![0]), PoolSpec::of("users", vec![1])];
+    let mut world = World::before(Topology { servers: names(2), pools, routes }, settings());
+    let client = world.client();
+    // In base64 user:7 is dXNlcjo3, u/7 is dS83.
+    for (asked, sent, answered, told) in [
+        ("mg user:7 k v O9", "mg u/7 k v O9", "VA 1 ku/7 O9\r\nx", "VA 1 kuser:7 O9\r\nx"),
+        ("mg user:7 k", "mg u/7 k", "HD kdS83 b", "HD kdXNlcjo3 b"),
+        ("mg dXNlcjo3 b k s", "mg dS83 b k s", "HD kdS83 s1 b", "HD kdXNlcjo3 s1 b"),
+        ("mg dXNlcjo3 b v", "mg dS83 b v", "VA 2 b\r\nk1", "VA 2 b\r\nk1"),
+        ("mg dXNlcjo3 b k", "mg dS83 b k", "HD ku/7", "HD kuser:7"),
+        ("ms dXNlcjo3 1 b k\r\nx", "ms dS83 1 b k\r\nx", "HD kdS83 b", "HD kdXNlcjo3 b"),
+        ("md user:7 k", "md u/7 k", "NF ku/7", "NF kuser:7"),
+        ("ma user:7 k v", "ma u/7 k v", "VA 1 ku/7\r\n5", "VA 1 kuser:7\r\n5"),
+        ("me user:7", "me u/7", "ME u/7 exp=-1 la=1", "ME user:7 exp=-1 la=1"),
+        ("me dXNlcjo3 b", "me dS83 b", "ME dS83 exp=-1", "ME dXNlcjo3 exp=-1"),
+        ("mg user:7 k", "mg u/7 k", "EN", "EN"),
+    ] {
+        world.send(client, format!("{asked}\r\n"));
+        assert_eq!(world.asked(1), format!("{sent}\r\n"));
+        world.answer(1, format!("{answered}\r\n"));
+        assert_eq!(world.replied(client), format!("{told}\r\n"), "{asked}");
+    }
+    // A key that is not the one asked for is not renamed but refused.
+    world.send(client, "mg user:7 k v\r\n");
+    assert_eq!(world.asked(1), "mg u/7 k v\r\n");
+    let error = world.core.server_bytes(1, b"VA 1 ku/8\r\nx\r\n", world.now).unwrap_err();
+    assert!(error.contains("that was not asked for"), "{error}");
+}
+
+#[test]
 fn clients_belong_to_the_pool_of_the_address_they_connect_to() {
     let mut world = two_pools(PoolSpec::of("a", vec![0]), PoolSpec::of("b", vec![1]));
     let id = world.core.client_opened_at(1);
