@@ -226,7 +226,8 @@ pub fn compare((base_name, base): (&str, &Results), (other_name, other): (&str, 
     }
 }
 
-fn change(measure: Measure, base: &Cell, other: &Cell) -> Change {
+/// One measure of two cells, whose runs are independent.
+pub(crate) fn change(measure: Measure, base: &Cell, other: &Cell) -> Change {
     let values =
         |cell: &Cell| -> Vec<f64> { cell.repetitions.iter().map(|run| measure.of_run(run)).collect() };
     let (before, after) = (values(base), values(other));

@@ -7,9 +7,11 @@
 //!   said of one run            ├─ steadiness      whether enough of the beginning was cut off
 //!                              ├─ saturation      verdicts: how far each workload goes, and what stops it
 //!                              ├─ configurations  the least that comes near to the most
+//!                              ├─ demands         what a request demands of each resource
 //!                              ├─ distribution    which law the response times look like
 //!                              └─ design          which factors matter, where it is a 2^k·r design
 //! Results, Results  ─▶ compare::compare  ─▶ Comparison
+//! rows of a run     ─▶ requests::Reading ─▶ Requests
 //! ```
 //! Nothing here touches a file, a clock or a process. Times are in seconds, rates per second, shares from 0 to 1.
 
@@ -18,10 +20,13 @@
 pub mod anchor;
 pub mod compare;
 pub mod configurations;
+pub mod demands;
 pub mod design;
 pub mod distribution;
 pub mod laws;
 pub mod predict;
+pub mod relative;
+pub mod requests;
 pub mod results;
 pub mod saturation;
 pub mod steadiness;

@@ -2,7 +2,7 @@
 //!
 //! Cells that differ only in their clients and their workers are one family. The cells to calibrate on are chosen by their place in the plan,
 //! not by what they came to: low load, the smallest pool with the most clients, the largest with the most clients, and between. Every error that
-//! is printed is of a cell that was not among them. The model is [`krarup_model::calibrate`]'s.
+//! is printed is of a cell that was not among them. A cell whose own interval is wider than a tenth is no yardstick, and is told apart. The model is [`krarup_model::calibrate`]'s.
 
 pub use krarup_model::calibrate::Interval95 as Interval;
 use krarup_model::calibrate::{self, Row};
@@ -55,7 +55,13 @@ pub struct PredictedCell {
     pub response: f64,
     /// What the model says of X and R, with intervals at 95 % for one measurement.
     pub predicted: (Interval, Interval),
+    /// Whether its own interval is so wide that it proves nothing, for or against a model: it is neither calibrated on nor counted.
+    #[serde(default)]
+    pub uncertain: bool,
 }
+
+/// A throughput whose interval reaches farther than this share of it is no yardstick.
+pub const CERTAIN: f64 = 0.1;
 
 impl PredictedCell {
     /// Relative errors of X and R.
@@ -133,8 +139,10 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
     }
     let rows: Vec<Row> =
         cells.iter().map(|(cell, middleware, workers)| row(cell, middleware, *workers)).collect();
-    let most = wanted.cells.clamp(LEAST, cells.len() - HELD_OUT);
-    let chosen = chosen(&rows, most);
+    let certain = certain(&cells);
+    let usable = certain.iter().filter(|is| **is).count();
+    let most = wanted.cells.clamp(LEAST, usable - HELD_OUT);
+    let chosen = chosen(&rows, most, &certain);
     let used: Vec<Row> = chosen.iter().map(|place| rows[*place].clone()).collect();
     let found = calibrate::calibrate(&used, cores, wanted.seed).and_then(|calibration| {
         let measured = rows.iter().map(|row| (row.population as usize, row.workers as usize));
@@ -158,10 +166,11 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
             throughput: row.throughput,
             response: row.response,
             predicted: (predicted.throughput, predicted.response),
+            uncertain: !certain[place],
         })
         .collect();
     let errors: Vec<(f64, f64)> =
-        cells.iter().filter(|cell| !cell.calibrated).map(PredictedCell::error).collect();
+        cells.iter().filter(|cell| !cell.calibrated && !cell.uncertain).map(PredictedCell::error).collect();
     let (xs, rs): (Vec<f64>, Vec<f64>) = errors.iter().map(|(x, r)| (x.abs(), r.abs())).unzip();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let before = &asked[0];
@@ -184,6 +193,17 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
         what_if: what_if.collect(),
         cells,
     }
+}
+
+/// Which cells were measured well enough; all of them, where those are too few.
+fn certain(cells: &[Limited<'_>]) -> Vec<bool> {
+    let is_certain = |(cell, ..): &Limited<'_>| {
+        let x = &cell.throughput;
+        x.interval.is_none_or(|interval| interval.half_width() <= CERTAIN * x.value)
+    };
+    let certain: Vec<bool> = cells.iter().map(is_certain).collect();
+    let enough = certain.iter().filter(|is| **is).count() >= LEAST + HELD_OUT;
+    if enough { certain } else { vec![true; cells.len()] }
 }
 
 fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> Row {
@@ -209,7 +229,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// The places of the rows to calibrate on: low load, the smallest pool saturated, the largest saturated, and between, of which one has
 /// idle workers; then more between. Each wish is met by the row nearest to it, by rank of clients and of workers, that is not taken yet.
-fn chosen(rows: &[Row], most: usize) -> Vec<usize> {
+fn chosen(rows: &[Row], most: usize, certain: &[bool]) -> Vec<usize> {
     let ranks = |of: fn(&Row) -> u64| {
         let mut values: Vec<u64> = rows.iter().map(of).collect();
         values.sort_unstable();
@@ -234,7 +254,7 @@ fn chosen(rows: &[Row], most: usize) -> Vec<usize> {
     let mut chosen: Vec<usize> = Vec::new();
     for (n, m) in wishes.into_iter().cycle().take(rows.len().max(wishes.len())) {
         let distance = |place: &usize| (clients[*place] - n).powi(2) + (workers[*place] - m).powi(2);
-        let free = (0..rows.len()).filter(|place| !chosen.contains(place));
+        let free = (0..rows.len()).filter(|place| certain[*place] && !chosen.contains(place));
         if let Some(nearest) = free.min_by(|one, other| distance(one).total_cmp(&distance(other)))
             && chosen.len() < most
         {
@@ -332,6 +352,24 @@ mod tests {
                     && cell.predicted.0.value <= cell.predicted.0.high
             );
         }
+    }
+
+    #[test]
+    fn a_cell_that_nobody_knows_well_is_no_yardstick() {
+        let mut trials = trials(&[8, 16, 64], &[6, 24, 96, 192]);
+        trials.retain(|trial| trial.factors[0].1 == "read");
+        // The one that is always calibrated on: its windows differ wildly, and its mean is off.
+        trials[0].client.completed /= 2;
+        for (number, window) in trials[0].client.windows.iter_mut().enumerate() {
+            window.completed = if number % 2 == 0 { 100 } else { 4_000 };
+        }
+        let results = summarise("t", Environment::default(), &trials).unwrap();
+        let found = &predictions(&results, &wanted(5))[0];
+        let uncertain: Vec<&PredictedCell> = found.cells.iter().filter(|cell| cell.uncertain).collect();
+        assert!(matches!(uncertain[..], [one] if one.clients == 6 && one.workers == 8 && !one.calibrated));
+        assert_eq!(found.cells.iter().filter(|cell| cell.calibrated).count(), 5);
+        let (x, r) = found.mean_error.unwrap();
+        assert!(x < 0.03 && r < 0.04, "{x} {r}");
     }
 
     #[test]

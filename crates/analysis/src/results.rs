@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::anchor::Anchor;
 use crate::configurations::Configuration;
+use crate::demands::Demand;
 use crate::design::Study;
 use crate::distribution::Shape;
 use crate::predict::Prediction;
+use crate::relative::Relative;
 use crate::saturation::Verdict;
 use crate::trial::{ClientWindow, Histogram, Levels, Link, Machine, MiddlewareWindow, Station};
 use crate::warning::Concern;
@@ -41,6 +43,12 @@ pub struct Results {
     /// What a model calibrated on some cells says of the others; empty where nobody asked.
     #[serde(default)]
     pub predictions: Vec<Prediction>,
+    /// Cells beside the base that the spec names; empty where it names none.
+    #[serde(default)]
+    pub relative: Vec<Relative>,
+    /// What one request demands of each resource, and how far each would go.
+    #[serde(default)]
+    pub demands: Vec<Demand>,
 }
 
 /// Where the trials ran and with what. Words as they were found; empty where nothing was.
@@ -140,6 +148,33 @@ pub struct Cell {
     /// The machine, the mean over the repetitions in which it was watched.
     #[serde(default)]
     pub machine: Option<Machine>,
+    /// Each operation apart, where there is more than one.
+    #[serde(default)]
+    pub operations: Vec<OperationCell>,
+}
+
+/// One operation of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperationCell {
+    /// `get`, `set` …
+    pub name: String,
+    /// Requests of it answered per second.
+    pub throughput: Quantity,
+    /// Response time at the clients.
+    pub response: TimeQuantities,
+    /// The same request at the middleware, where it could be asked.
+    pub inside: Option<OperationInside>,
+}
+
+/// One operation of a cell at the middleware.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperationInside {
+    /// Replied − received.
+    pub response: TimeQuantities,
+    /// Taken − queued.
+    pub queue: TimeQuantities,
+    /// Last answered − first sent.
+    pub server: TimeQuantities,
 }
 
 /// A cell as the middleware saw it.

@@ -2,6 +2,8 @@
 
 use krarup_stats::steady::{Drift, WarmUp, mser, trend};
 
+use krarup_units::Seconds;
+
 use crate::trial::Trial;
 use crate::warning::Warning;
 
@@ -16,20 +18,28 @@ const HARMLESS: f64 = 0.05;
 pub fn check(trial: &Trial) -> Vec<Warning> {
     let windows = &trial.client.windows;
     let rates: Vec<f64> = windows.iter().map(|window| window.completed as f64 / window.length).collect();
+    of_rates(&rates, trial.length / windows.len().max(1) as f64)
+}
+
+/// The same of the rates of windows of one length.
+pub fn of_rates(rates: &[f64], window: Seconds) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    match mser(&rates) {
+    let left = |windows: usize| Warning::WarmUpLeft {
+        seconds: windows as f64 * window,
+        of: rates.len() as f64 * window,
+    };
+    match mser(rates) {
         Ok(WarmUp::Ends { after, .. })
-            if after as f64 > FEW * rates.len() as f64 && is_apart(&rates, after) =>
+            if after as f64 > FEW * rates.len() as f64 && is_apart(rates, after) =>
         {
-            let seconds = windows[..after].iter().map(|window| window.length).sum();
-            warnings.push(Warning::WarmUpLeft { seconds, of: trial.length });
+            warnings.push(left(after));
         }
-        Ok(WarmUp::NotOver { .. }) if is_apart(&rates, rates.len() / 2) => {
-            warnings.push(Warning::WarmUpLeft { seconds: trial.length / 2.0, of: trial.length });
+        Ok(WarmUp::NotOver { .. }) if is_apart(rates, rates.len() / 2) => {
+            warnings.push(left(rates.len() / 2));
         }
         _ => {}
     }
-    if let Ok(found) = trend(&rates, LEVEL)
+    if let Ok(found) = trend(rates, LEVEL)
         && found.drift != Drift::NotShown
     {
         let mean = rates.iter().sum::<f64>() / rates.len() as f64;

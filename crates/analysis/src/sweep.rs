@@ -6,12 +6,12 @@ use krarup_stats::StatsError;
 
 use crate::distribution::QUANTILES;
 use crate::results::{
-    Cell, Environment, MiddlewareCell, ProcessLoad, Quantity, Repetition, Results, Run, ServerShare,
-    TimeQuantities,
+    Cell, Environment, MiddlewareCell, OperationCell, OperationInside, ProcessLoad, Quantity, Repetition,
+    Results, Run, ServerShare, TimeQuantities,
 };
-use crate::trial::{Histogram, Levels, Link, Machine, MiddlewareSide, Times, Trial};
+use crate::trial::{Histogram, Levels, Link, Machine, MiddlewareOperation, MiddlewareSide, Times, Trial};
 use crate::warning::{Concern, Warning};
-use crate::{configurations, design, distribution, laws, saturation, steadiness};
+use crate::{configurations, demands, design, distribution, laws, saturation, steadiness};
 
 /// Why trials give no results.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +87,8 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
         studies: Vec::new(),
         anchor: None,
         predictions: Vec::new(),
+        relative: Vec::new(),
+        demands: Vec::new(),
     };
     for workload in workloads {
         let of_workload = || trials.iter().filter(|trial| trial.levels.workload == workload);
@@ -115,6 +117,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
     let limits = results.verdicts.iter().filter_map(|verdict| results.cell(&verdict.at));
     results.shapes = limits.filter_map(distribution::shape).collect();
     results.studies = design::studies(&results);
+    results.demands = demands::demands(&results);
     Ok(results)
 }
 
@@ -132,6 +135,10 @@ fn valid(trial: &Trial) -> Result<(), SweepError> {
     check(length(trial.length), "the measured length is not above 0 s")?;
     check(time(trial.think), "the think time is not a length of time")?;
     check(client.response.all_finite(), "a response time of the clients is not a length of time")?;
+    check(
+        client.operations.iter().all(|one| one.response.all_finite() && one.completed <= MOST),
+        "a time of one operation is not a length of time",
+    )?;
     check(
         client.quantiles.iter().all(|value| time(*value)),
         "a quantile of the clients is not a length of time",
@@ -157,6 +164,11 @@ fn valid(trial: &Trial) -> Result<(), SweepError> {
     let Some(middleware) = &trial.middleware else { return Ok(()) };
     let times = [middleware.response, middleware.queue, middleware.server, middleware.own];
     check(times.iter().all(Times::all_finite), "a time of the middleware is not a length of time")?;
+    let of_operations = middleware.operations.iter().flat_map(|one| [one.response, one.queue, one.server]);
+    check(
+        of_operations.into_iter().all(|times| times.all_finite()),
+        "a time of one operation at the middleware is not a length of time",
+    )?;
     check(
         middleware.histogram.is_usable(),
         "the middleware's histogram's buckets do not rise, or have no width",
@@ -243,6 +255,7 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
         factors: trials[0].factors.clone(),
         quantiles: quantiles(trials),
         machine: machine(trials),
+        operations: operations(&estimates, trials)?,
     };
     Ok((cell, warnings))
 }
@@ -291,6 +304,41 @@ fn middleware(
         workers_busy: workers.filter(|workers| *workers > 0).map(|workers| held / f64::from(workers)),
         histogram,
     })
+}
+
+/// Each operation that all repetitions had, where there is more than one.
+fn operations(estimates: &Estimates<'_>, trials: &[&Trial]) -> Result<Vec<OperationCell>, SweepError> {
+    let [first, ..] = trials else { return Ok(Vec::new()) };
+    let mut cells = Vec::new();
+    for name in first.client.operations.iter().map(|operation| &operation.name) {
+        let of_trial = |trial: &&Trial| {
+            let found = trial.client.operations.iter().find(|one| one.name == *name);
+            found.map(|one| (one.completed as f64 / trial.length, one.response))
+        };
+        let Some(sides) = trials.iter().map(of_trial).collect::<Option<Vec<_>>>() else { continue };
+        let (rates, responses): (Vec<f64>, Vec<Times>) = sides.into_iter().unzip();
+        let inside = |trial: &&Trial| {
+            trial.middleware.as_ref()?.operations.iter().find(|one| one.name == *name).cloned()
+        };
+        let inside: Option<Vec<MiddlewareOperation>> = trials.iter().map(inside).collect();
+        let inside = inside.map(|sides| {
+            let times = |what, of: fn(&MiddlewareOperation) -> Times| {
+                estimates.times(what, &sides.iter().map(of).collect::<Vec<_>>(), &[])
+            };
+            Ok(OperationInside {
+                response: times("response time", |one| one.response)?,
+                queue: times("queue time", |one| one.queue)?,
+                server: times("server time", |one| one.server)?,
+            })
+        });
+        cells.push(OperationCell {
+            name: name.clone(),
+            throughput: estimates.of("throughput", &rates, &[])?,
+            response: estimates.times("response time", &responses, &[])?,
+            inside: inside.transpose()?,
+        });
+    }
+    Ok(if cells.len() > 1 { cells } else { Vec::new() })
 }
 
 fn throughput(trial: &Trial) -> f64 {

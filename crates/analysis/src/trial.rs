@@ -120,6 +120,35 @@ pub struct ClientSide {
     /// Quantiles of the response time at [`crate::distribution::share_of`]; empty where the distribution is not known in full.
     #[serde(default)]
     pub quantiles: Vec<Seconds>,
+    /// Each operation apart, where there is more than one.
+    #[serde(default)]
+    pub operations: Vec<ClientOperation>,
+}
+
+/// One operation, as the clients saw it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientOperation {
+    /// `get`, `set` …
+    pub name: String,
+    /// Requests answered, errors included.
+    pub completed: u64,
+    /// Response time.
+    pub response: Times,
+}
+
+/// One operation, as the middleware saw it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MiddlewareOperation {
+    /// `get`, `set` …
+    pub name: String,
+    /// Requests replied.
+    pub requests: u64,
+    /// Replied − received.
+    pub response: Times,
+    /// Taken − queued.
+    pub queue: Times,
+    /// Last answered − first sent.
+    pub server: Times,
 }
 
 /// The clients in one window.
@@ -158,6 +187,9 @@ pub struct MiddlewareSide {
     pub windows: Vec<MiddlewareWindow>,
     /// Response times at the middleware in equal buckets.
     pub histogram: Histogram,
+    /// Each operation apart, where there is more than one.
+    #[serde(default)]
+    pub operations: Vec<MiddlewareOperation>,
 }
 
 /// The middleware in one window: means of the requests replied in it, where there were any.
@@ -240,6 +272,18 @@ impl Histogram {
         })
     }
 
+    /// Its counts in `drawn` buckets of `together` of its own each, from bucket number `first` on, and how many lie beyond.
+    pub fn rebinned(&self, first: u64, together: u64, drawn: usize) -> (Vec<u64>, u64) {
+        let (mut counts, mut beyond) = (vec![0; drawn], 0);
+        for (bucket, count) in &self.counts {
+            match counts.get_mut((bucket.saturating_sub(first) / together.max(1)) as usize) {
+                Some(place) => *place += count,
+                None => beyond += count,
+            }
+        }
+        (counts, beyond)
+    }
+
     /// Whether it is what it says: numbers rising, a width, counts and numbers that can be added up.
     pub fn is_usable(&self) -> bool {
         let rising = self.counts.windows(2).all(|pair| pair[0].0 < pair[1].0);
@@ -293,5 +337,6 @@ mod tests {
         assert_eq!(one.bucket_of_share(0.5), Some(1));
         assert_eq!(one.bucket_of_share(1.0), Some(4));
         assert_eq!(Histogram::default().bucket_of_share(0.5), None);
+        assert_eq!(one.rebinned(0, 2, 2), (vec![7, 0], 4));
     }
 }

@@ -114,6 +114,38 @@ pub enum Warning {
         /// How many.
         packets: u64,
     },
+    /// Whoever wrote the rows could not keep them all.
+    RowsLost {
+        /// How many are missing.
+        lost: u64,
+        /// How many are there.
+        kept: u64,
+    },
+    /// Rows whose stamps are not in the order of their definitions.
+    Disordered {
+        /// How many.
+        rows: u64,
+        /// Of how many.
+        of: u64,
+    },
+    /// Little's law does not hold at a place: L is not X · W.
+    Little {
+        /// Where.
+        place: String,
+        /// L: how many were there, averaged over time.
+        present: f64,
+        /// X · W.
+        by_law: f64,
+    },
+    /// More came to a place than went, or fewer.
+    FlowBalance {
+        /// Where.
+        place: String,
+        /// Requests that came, per second.
+        arrivals: f64,
+        /// Requests that went, per second.
+        completions: f64,
+    },
     /// Servers that should be alike got different numbers of requests.
     UnevenServers {
         /// The server with the largest share, and the share.
@@ -233,6 +265,30 @@ impl fmt::Display for Warning {
             Self::PacketsLost { link, packets } => {
                 write!(f, "The link {link} threw {} packets away.", text::count(*packets as f64))
             }
+            Self::RowsLost { lost, kept } => write!(
+                f,
+                "{} rows are missing beside the {} there are: the disk was slower than the requests.",
+                text::count(*lost as f64),
+                text::count(*kept as f64)
+            ),
+            Self::Disordered { rows, of } => write!(
+                f,
+                "The stamps of {} of {} rows are not in order.",
+                text::count(*rows as f64),
+                text::count(*of as f64)
+            ),
+            Self::Little { place, present, by_law } => write!(
+                f,
+                "{} requests were at the {place} on average; throughput times their time there makes {} (Little's law).",
+                text::three_digits(*present),
+                text::three_digits(*by_law)
+            ),
+            Self::FlowBalance { place, arrivals, completions } => write!(
+                f,
+                "{} requests came to the {place} each second, and {} left it.",
+                text::count(arrivals.round()),
+                text::count(completions.round())
+            ),
             Self::UnevenServers { most, least } => write!(
                 f,
                 "{} got {} % of the requests, {} only {} %.",
@@ -319,6 +375,18 @@ impl Warning {
             }
             Self::PacketsLost { .. } => {
                 "Expect repeats after some 200 ms in the slowest requests; look at the link's queue and rate."
+            }
+            Self::RowsLost { .. } => {
+                "Write the rows to a faster disk; rates from the rows are too low by as much."
+            }
+            Self::Disordered { .. } => {
+                "This is a bug of the station that stamped them: report it, and do not read parts of times from these rows."
+            }
+            Self::Little { .. } => {
+                "Measure longer than requests stay, and see whether the load changed; rows that are missing have this effect, too."
+            }
+            Self::FlowBalance { .. } => {
+                "The place filled up or emptied while it was measured: it was not in a steady state. Measure longer, or with less load."
             }
             Self::UnevenServers { .. } => "Check the routing, and whether a server was down.",
             Self::DifferentBuckets => "Use one bucket width for all repetitions.",

@@ -9,6 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use krarup_analysis::anchor::{self, Anchor};
 use krarup_analysis::predict::{self, Wanted};
+use krarup_analysis::relative;
 use krarup_analysis::results::{Environment, Results};
 use krarup_analysis::warning::Concern;
 use krarup_lab::campaign::{self, CampaignError, Ended, Event, Progress};
@@ -265,28 +266,50 @@ fn station(error: &StationError) -> Failure {
 
 const ENVIRONMENT: &str = "environment.json";
 
+/// A directory of results.
+struct Directory {
+    source: Source,
+    plan: Plan,
+    store: Store,
+}
+
+impl Directory {
+    fn at(path: &Path) -> Result<Self, Failure> {
+        let spec = path.join("spec.toml");
+        let text = fs::read_to_string(&spec).map_err(|error| {
+            Failure::usage(format!("{}: {error}", spec.display()))
+                .hint("a directory of results is what `krarup run` makes")
+        })?;
+        let source = Source::of(&spec.display().to_string(), text)?;
+        Ok(Self { plan: Plan::of(&source.spec), store: Store::at(path), source })
+    }
+}
+
+/// Writes the results of a directory anew.
+pub(crate) fn analyze(path: &Path) -> Result<(), Failure> {
+    let Directory { source, plan, store } = Directory::at(path)?;
+    analyse(&source.spec, &plan, &store, &Ended::default())?;
+    let written = path.join(RESULTS);
+    println!("{}", written.canonicalize().unwrap_or(written).display());
+    Ok(())
+}
+
 /// Writes the report of a directory anew.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let path = args.directory.join("spec.toml");
-    let text = fs::read_to_string(&path).map_err(|error| {
-        Failure::usage(format!("{}: {error}", path.display()))
-            .hint("a directory of results is what `krarup run` makes")
-    })?;
-    let source = Source::of(&path.display().to_string(), text)?;
-    let plan = Plan::of(&source.spec);
-    let store = Store::at(&args.directory);
+    let Directory { source, plan, store } = Directory::at(&args.directory)?;
     let also = Also { latex: args.latex, markdown: args.markdown, export: args.export.as_deref() };
     report_on(&source.spec, &plan, &store, &Ended::default(), also)
 }
 
-/// Analyses what is complete and writes it down.
-fn report_on(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended, also: Also<'_>) -> Result<(), Failure> {
+const RESULTS: &str = "results.json";
+
+fn unwritable_in(store: &Store) -> impl Fn(std::io::Error) -> Failure {
+    move |error| Failure::run(format!("{} cannot be written: {error}", store.directory().display()))
+}
+
+/// Analyses what is complete, and writes the results down.
+fn analyse(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<Results, Failure> {
     let out = store.directory();
-    let unwritable =
-        |error: std::io::Error| Failure::run(format!("{} cannot be written: {error}", out.display()));
-    for (cell, repetition, why) in &ended.given_up {
-        eprintln!("given up: {cell}, {}: {why}", run_in_words(*repetition));
-    }
     let mut trials = trials::read(spec, plan, store)?;
     let anchor = spec.anchor.as_ref().and_then(|anchor| {
         let cell = plan.anchor(spec)?;
@@ -307,6 +330,10 @@ fn report_on(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended, also: Also<
     let concern = |warning| Concern { levels: None, warning };
     results.concerns.extend(anchor.iter().flat_map(Anchor::warnings).map(concern));
     results.anchor = anchor;
+    if let Some(base) = &spec.base {
+        let levels = base.get_ref().iter().map(|(name, level)| (name.clone(), level.0.clone()));
+        results.relative = relative::relative(&results, &levels.collect());
+    }
     if let Some(wanted) = &spec.predictions {
         let wanted = Wanted {
             workers: wanted.workers.get_ref().clone(),
@@ -318,19 +345,29 @@ fn report_on(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended, also: Also<
     }
     print(&results);
     let text = serde_json::to_string_pretty(&results).expect("results are plain data");
-    store.write("results.json", text.as_bytes()).map_err(unwritable)?;
+    store.write(RESULTS, text.as_bytes()).map_err(unwritable_in(store))?;
+    Ok(results)
+}
+
+/// Analyses what is complete, and writes the report.
+fn report_on(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended, also: Also<'_>) -> Result<(), Failure> {
+    let out = store.directory();
+    let unwritable = unwritable_in(store);
+    for (cell, repetition, why) in &ended.given_up {
+        eprintln!("given up: {cell}, {}: {why}", run_in_words(*repetition));
+    }
+    let results = analyse(spec, plan, store, ended)?;
     let document = krarup_report::sweep::document(&results, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
-    let page = Page::of(&document).write(out).map_err(unwritable)?;
+    let page = Page::of(&document).write(out).map_err(&unwritable)?;
     if also.markdown {
-        store
-            .write("report.md", krarup_report::markdown::document(&document).as_bytes())
-            .map_err(unwritable)?;
+        let text = krarup_report::markdown::document(&document);
+        store.write("report.md", text.as_bytes()).map_err(&unwritable)?;
     }
     if also.latex {
         let tables = out.join("tables");
-        fs::create_dir_all(&tables).map_err(unwritable)?;
+        fs::create_dir_all(&tables).map_err(&unwritable)?;
         for (name, text) in krarup_report::latex::files(&document) {
-            fs::write(tables.join(name), text).map_err(unwritable)?;
+            fs::write(tables.join(name), text).map_err(&unwritable)?;
         }
     }
     if let Some(folder) = also.export {

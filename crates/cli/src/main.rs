@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use clap::error::ErrorKind as Kind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod analyze;
+mod at;
 mod broker;
 mod cache;
 mod compare;
@@ -16,6 +18,7 @@ mod demo;
 mod experiment;
 mod export;
 mod failure;
+mod folders;
 mod load;
 mod memtier;
 mod model;
@@ -47,8 +50,10 @@ enum Job {
     Demo(demo::DemoArgs),
     Plan(experiment::PlanArgs),
     Run(experiment::RunArgs),
+    Analyze(analyze::AnalyzeArgs),
     Report(experiment::ReportArgs),
     Compare(compare::CompareArgs),
+    At(at::AtArgs),
     Man(pages::ManArgs),
     Completions(pages::CompletionsArgs),
 }
@@ -90,8 +95,10 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Demo(args) => demo::run(args),
         Job::Plan(args) => experiment::plan(args),
         Job::Run(args) => experiment::run(args),
+        Job::Analyze(args) => analyze::run(args),
         Job::Report(args) => experiment::report(args),
         Job::Compare(args) => compare::run(args),
+        Job::At(args) => at::run(args),
         Job::Man(args) => pages::man(args),
         Job::Completions(args) => {
             pages::completions(args);

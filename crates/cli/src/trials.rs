@@ -1,5 +1,6 @@
 //! A directory of results as analysis wants it: each complete trial from what load generator, middleware and host said.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -7,8 +8,8 @@ use krarup_analysis::anchor::AnchorRun;
 use krarup_analysis::distribution::{QUANTILES, share_of};
 use krarup_analysis::results::Environment;
 use krarup_analysis::trial::{
-    ClientSide, ClientWindow, Histogram, Levels, Link, Machine, MiddlewareSide, MiddlewareWindow, ProcessCpu,
-    ServerSide, Station, Times, Trial,
+    ClientOperation, ClientSide, ClientWindow, Histogram, Levels, Link, Machine, MiddlewareOperation,
+    MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station, Times, Trial,
 };
 use krarup_lab::host::Host;
 use krarup_lab::monitor::Watch;
@@ -17,6 +18,7 @@ use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::Store;
 use krarup_lab::testbed::local::{Busy, LinkUse, result_files};
 use krarup_load::LoadResult;
+use krarup_load::result::OperationResult;
 use krarup_load::schedule::Arrivals;
 use krarup_proxy::{Summary, summary};
 use krarup_record::file::log;
@@ -131,6 +133,7 @@ fn trial(
         think,
         client: ClientSide {
             quantiles: quantiles(&loads),
+            operations: client_operations(&loads),
             ..if loads.len() == 1 { client_side(load) } else { all_clients(&loads) }
         },
         servers: servers.collect(),
@@ -159,12 +162,9 @@ fn machine(folder: &Path) -> Result<Option<Machine>, Failure> {
 
 /// Quantiles of all response times; none where one of the generators did not write its distribution.
 fn quantiles(loads: &[LoadResult]) -> Vec<f64> {
-    let mut all = Distribution::new();
-    for load in loads {
-        let packed = load.overall.distributions.as_ref().map(|all| all.response_time.unpack());
-        let Some(Ok(distribution)) = packed else { return Vec::new() };
-        all.merge(&distribution);
-    }
+    let Some(all) = distribution(&loads.iter().map(|load| &load.overall).collect::<Vec<_>>()) else {
+        return Vec::new();
+    };
     (0..QUANTILES).filter_map(|number| all.quantile(share_of(number))).map(Nanos::as_seconds).collect()
 }
 
@@ -212,14 +212,21 @@ fn client_side(load: &LoadResult) -> ClientSide {
                 response: (row.count > 0).then_some(row.mean),
             })
             .collect(),
-        histogram: Histogram { width: overall.histogram.width, counts: overall.histogram.buckets.clone() },
-        quantiles: Vec::new(),
+        histogram: buckets(overall),
+        ..ClientSide::default()
     }
 }
 
 fn middleware_side(proxy: &Summary) -> MiddlewareSide {
     let times =
         |times: &summary::Times| Times { mean: times.mean, p50: times.p50, p90: times.p90, p99: times.p99 };
+    let operation = |line: &summary::Line| MiddlewareOperation {
+        name: line.operation.clone(),
+        requests: line.count,
+        response: times(&line.response),
+        queue: times(&line.queue),
+        server: times(&line.server),
+    };
     let window = |window: &summary::Window| MiddlewareWindow {
         start: window.start,
         length: window.length,
@@ -240,6 +247,7 @@ fn middleware_side(proxy: &Summary) -> MiddlewareSide {
         queue_length: proxy.queue_length,
         windows: proxy.windows.iter().map(window).collect(),
         histogram: Histogram { width: proxy.histogram.width, counts: proxy.histogram.counts.clone() },
+        operations: proxy.operations.iter().map(operation).collect(),
     }
 }
 
@@ -271,7 +279,63 @@ fn without_cool_down(side: &mut MiddlewareSide, measured: f64) {
     side.windows = whole;
 }
 
-/// Several load generators as one: counts are summed, windows too where all have them; percentiles come from the buckets of all.
+/// The response times of several load generators as one: from their distributions where all wrote them in full, else from their buckets.
+fn all_times(results: &[&OperationResult]) -> Times {
+    let one = |times: &krarup_load::result::Times| Times {
+        mean: times.mean,
+        p50: times.p50,
+        p90: times.p90,
+        p99: times.p99,
+    };
+    if let [only] = results {
+        return one(&only.response_time);
+    }
+    let count: u64 = results.iter().map(|result| result.count).sum();
+    let waited: f64 = results.iter().map(|result| result.count as f64 * result.response_time.mean).sum();
+    let mean = if count > 0 { waited / count as f64 } else { 0.0 };
+    if let Some(all) = distribution(results) {
+        let quantile = |share| all.quantile(share).map_or(0.0, Nanos::as_seconds);
+        return Times { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) };
+    }
+    let mut histogram = Histogram::default();
+    for result in results {
+        // All of ours have buckets of one width.
+        let _ = histogram.merge(&buckets(result));
+    }
+    // The middle of the bucket: nobody knows better.
+    let quantile = |share| {
+        histogram.bucket_of_share(share).map_or(0.0, |bucket| (bucket as f64 + 0.5) * histogram.width)
+    };
+    Times { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) }
+}
+
+/// All response times together; none where one of the generators did not write its distribution.
+fn distribution(results: &[&OperationResult]) -> Option<Distribution> {
+    let mut all = Distribution::new();
+    for result in results {
+        all.merge(&result.distributions.as_ref()?.response_time.unpack().ok()?);
+    }
+    Some(all)
+}
+
+fn buckets(result: &OperationResult) -> Histogram {
+    Histogram { width: result.histogram.width, counts: result.histogram.buckets.clone() }
+}
+
+/// Each operation of all load generators.
+fn client_operations(loads: &[LoadResult]) -> Vec<ClientOperation> {
+    let mut names: Vec<&String> = loads.iter().flat_map(|load| load.operations.keys()).collect();
+    names.sort();
+    names.dedup();
+    let operation = |name: &String| {
+        let of: Vec<&OperationResult> = loads.iter().filter_map(|load| load.operations.get(name)).collect();
+        let completed = of.iter().map(|result| result.count).sum();
+        ClientOperation { name: name.clone(), completed, response: all_times(&of) }
+    };
+    names.into_iter().map(operation).collect()
+}
+
+/// Several load generators as one: counts are summed, windows too where all have them.
 fn all_clients(loads: &[LoadResult]) -> ClientSide {
     let sides: Vec<ClientSide> = loads.iter().map(client_side).collect();
     let sum = |of: fn(&ClientSide) -> u64| sides.iter().map(of).sum::<u64>();
@@ -285,22 +349,7 @@ fn all_clients(loads: &[LoadResult]) -> ClientSide {
         // All of ours have buckets of one width.
         let _ = histogram.merge(&side.histogram);
     }
-    let total: u64 = histogram.counts.iter().map(|(_, count)| count).sum();
-    let quantile = |share: f64| {
-        let mut seen = 0;
-        let bucket = histogram.counts.iter().find(|(_, count)| {
-            seen += count;
-            seen as f64 >= share * total as f64
-        });
-        // The middle of the bucket: nobody knows better.
-        bucket.map_or(0.0, |(number, _)| (*number as f64 + 0.5) * histogram.width)
-    };
-    let response = Times {
-        mean: mean_over(&sides.iter().map(|side| (side.completed, side.response.mean)).collect::<Vec<_>>()),
-        p50: quantile(0.5),
-        p90: quantile(0.9),
-        p99: quantile(0.99),
-    };
+    let response = all_times(&loads.iter().map(|load| &load.overall).collect::<Vec<_>>());
     let windows = sides.iter().map(|side| side.windows.len()).min().unwrap_or(0);
     let window = |place: usize| {
         let parts: Vec<_> = sides.iter().map(|side| side.windows[place]).collect();
@@ -319,40 +368,55 @@ fn all_clients(loads: &[LoadResult]) -> ClientSide {
         response,
         windows: (0..windows).map(window).collect(),
         histogram,
-        quantiles: Vec::new(),
+        ..ClientSide::default()
     }
 }
+
+/// The distributions of one operation, in the order of [`PARTS`].
+type Parts = [Distribution; PARTS.len()];
 
 /// Several middlewares as one: counts are summed, histograms merged; a mean is over the requests of all.
 fn together(
     proxies: &[(Summary, std::path::PathBuf)],
     sides: &[MiddlewareSide],
 ) -> Result<MiddlewareSide, Failure> {
-    let mut merged: [Distribution; 4] = std::array::from_fn(|_| Distribution::new());
+    let mut merged: BTreeMap<&str, Parts> = BTreeMap::new();
     for (_, records) in proxies {
         let path = records.join("histograms.hlog");
         let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
         let file = File::open(&path).map_err(|error| wrong(&error))?;
         for entry in log::read(file).map_err(|error| wrong(&error))?.entries {
             let place = PARTS.iter().position(|part| *part == entry.quantity);
+            let parts = merged.entry(entry.operation.name()).or_default();
             if let Some(place) = place {
-                merged[place].merge(&entry.distribution);
+                parts[place].merge(&entry.distribution);
             }
         }
     }
+    let mut all = Parts::default();
+    for parts in merged.values() {
+        all.iter_mut().zip(parts).for_each(|(sum, part)| sum.merge(part));
+    }
     let requests: u64 = sides.iter().map(|side| side.requests).sum();
-    let times = |merged: &Distribution, of: fn(&MiddlewareSide) -> Times| {
+    let quantiles = |merged: &Distribution, mean: f64| {
         let quantile = |share| merged.quantile(share).map_or(0.0, Nanos::as_seconds);
-        let waited: f64 = sides.iter().map(|side| side.requests as f64 * of(side).mean).sum();
-        let mean = waited / requests.max(1) as f64;
         Times { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) }
+    };
+    let times = |merged: &Distribution, of: fn(&MiddlewareSide) -> Times| {
+        let waited: f64 = sides.iter().map(|side| side.requests as f64 * of(side).mean).sum();
+        quantiles(merged, waited / requests.max(1) as f64)
+    };
+    let operation = |(name, parts): (&&str, &Parts)| {
+        let [response, queue, server, _] =
+            parts.each_ref().map(|part| quantiles(part, part.mean().unwrap_or(0.0)));
+        MiddlewareOperation { name: (*name).to_owned(), requests: parts[0].count(), response, queue, server }
     };
     let mut histogram = Histogram::default();
     for side in sides {
         // All of ours have buckets of one width.
         let _ = histogram.merge(&side.histogram);
     }
-    let [response, queue, server, own] = &merged;
+    let [response, queue, server, own] = &all;
     Ok(MiddlewareSide {
         requests,
         errors: sides.iter().map(|side| side.errors).sum(),
@@ -365,6 +429,7 @@ fn together(
         // Their seconds do not begin together.
         windows: Vec::new(),
         histogram,
+        operations: merged.iter().map(operation).collect(),
     })
 }
 

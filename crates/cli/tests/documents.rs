@@ -12,7 +12,7 @@ fn root() -> PathBuf {
 fn documents() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].iter().map(|name| root().join(name)).collect();
-    for folder in ["docs/guide", "docs/concepts", "docs/reference"] {
+    for folder in ["docs/guide", "docs/concepts", "docs/course", "docs/reference", "docs/reproductions"] {
         let entries = fs::read_dir(root().join(folder)).expect("the folder is there");
         let pages = entries.map(|entry| entry.expect("it can be listed").path());
         found.extend(pages.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
@@ -104,5 +104,61 @@ fn every_link_to_a_file_leads_to_one() {
             }
         }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+fn krarup(words: &[&str]) -> Result<(), String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_krarup")).args(words).output().expect("krarup runs");
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}
+
+/// `krarup run NAME` is shown with names that there are.
+#[test]
+fn every_experiment_that_is_named_can_be_planned() {
+    let mut wrong = Vec::new();
+    let mut planned = 0;
+    for path in documents() {
+        for command in commands(&fs::read_to_string(&path).expect("a document can be read")) {
+            let words = words(&command);
+            let [_, job, name, rest @ ..] = &words[..] else { continue };
+            // Files of the reader's own are not here.
+            if !matches!(job.as_str(), "run" | "plan") || name.ends_with(".toml") {
+                continue;
+            }
+            let quick = rest.iter().any(|word| word == "--quick");
+            let planned_as = [&["plan", name.as_str()][..], if quick { &["--quick"] } else { &[] }].concat();
+            planned += 1;
+            wrong.extend(
+                krarup(&planned_as).err().map(|why| format!("{}: `{command}`: {why}", path.display())),
+            );
+        }
+    }
+    assert!(planned >= 15, "the documents name experiments: {planned}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Blocks of TOML with a title and clients are whole specs, and as such without a fault.
+#[test]
+fn every_spec_in_the_documents_can_be_planned() {
+    let mut wrong = Vec::new();
+    let mut planned = 0;
+    for path in documents() {
+        let text = fs::read_to_string(&path).expect("a document can be read");
+        for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            if !(block.contains("title = ") && block.contains("[stations.clients]")) {
+                continue;
+            }
+            planned += 1;
+            let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("document-{planned}.toml"));
+            fs::write(&file, block).expect("a file can be written");
+            let result = krarup(&["plan", file.to_str().expect("a path is text")]);
+            wrong.extend(result.err().map(|why| format!("{}: {why}", path.display())));
+        }
+    }
+    assert!(planned >= 3, "the documents have whole specs: {planned}");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use support::fresh;
-use support::process::{Ended, Program};
+use support::process::{Ended, Program, skipped};
 
 mod support;
 
@@ -353,6 +353,80 @@ fn clients_of_another_program_are_read_and_reported_like_ours() {
 
 /// Everything that makes an experiment more than a sweep, in one: stations counted by a factor, clients that begin together, a cool-down, the
 /// middleware's own configuration, an anchor, a design of two levels and a model that predicts what it has not seen.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !found {
+        skipped(&format!("{program} is not in PATH"));
+    }
+    found
+}
+
+fn results(out: &Path) -> serde_json::Value {
+    serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap()
+}
+
+/// The spec of the guide, as it stands there, but shorter.
+#[test]
+fn somebody_elses_proxy_stands_in_the_middle_as_the_guide_says() {
+    if !is_installed("nutcracker") {
+        return;
+    }
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/your-own-proxy.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let mut blocks = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut spec = blocks.find(|block| block.contains("title = ")).unwrap().to_owned();
+    for (long, short) in [
+        ("repetitions = { min = 3 }", "repetitions = { min = 1 }"),
+        ("warm_up = \"1s\", measure = \"5s\"", "warm_up = \"50ms\", measure = \"150ms\""),
+        ("levels = [4, 32]", "levels = [3]"),
+        ("program = \"auto\"", "program = \"cache\""),
+        ("\"misses == 0\"]", "\"misses == 0\"]\nretries = 0"),
+    ] {
+        assert!(spec.contains(long), "{long}");
+        spec = spec.replace(long, short);
+    }
+    let (spec, out) = place("experiment-nutcracker", &spec);
+    let ended = run(&spec, &out);
+    let results = results(&out);
+    let cells = results["cells"].as_array().unwrap();
+    assert!(cells.len() == 2 && ended.output.contains("connections_to_servers 4"), "{ended:?}");
+    for cell in cells {
+        assert!(cell["completed"].as_u64().unwrap() > 0 && cell["errors"] == 0, "{cell}");
+        assert!(cell["middleware"].is_null(), "nobody asked it for its stamps");
+    }
+}
+
+/// Two of them, which cannot be told when to begin: each is begun at the same instant.
+#[test]
+fn memaslap_makes_the_load_and_is_read() {
+    if !is_installed("memcaslap") {
+        return;
+    }
+    let spec = SPEC
+        .replace(
+            "program = \"load\"\nflags = [\"$workload\", \"--connections\", \"$connections\"]",
+            "count = 2\ncommand = [\"memcaslap\", \"-s\", \"{host}:{port}\", \"-T\", \"1\", \"-t\", \"{seconds}s\", \"-S\", \"1s\"]\n\
+             flags = [\"$workload\", \"-c\", \"$connections\"]",
+        )
+        .replace("\"--ratio\", \"0:1\"", "\"-o\", \"0.9\"")
+        .replace("{ name = \"write\", words = [\"--ratio\", \"1:0\"] }", "")
+        .replace("repetitions = { min = 2 }", "repetitions = { min = 1 }")
+        .replace("gates = [\"errors == 0\", \"misses == 0\"]", "gates = [\"errors == 0\"]")
+        .replace("warm_up = \"50ms\", measure = \"100ms\"", "warm_up = \"0s\", measure = \"1s\"")
+        .replace("levels = [1, 3]", "levels = [4]")
+        .replace("[populate]\n", "");
+    let (spec, out) = place("experiment-memaslap", &spec);
+    run(&spec, &out);
+    let results = results(&out);
+    let cell = &results["cells"][0];
+    assert!(cell["completed"].as_u64().unwrap() > 0 && cell["hit_ratio"].as_f64().unwrap() > 0.5, "{cell}");
+    assert!(cell["response"]["mean"]["value"].as_f64().unwrap() > 0.0);
+    let trial = fs::read_to_string(out.join("trials/workload=read,connections=4/0/trial.json")).unwrap();
+    let waits = trial.lines().filter(|line| line.contains(" at ") && line.contains("memcaslap")).count();
+    assert_eq!(waits, 2, "{trial}");
+}
+
 #[test]
 fn a_design_with_an_anchor_and_a_model_is_reported_whole() {
     let spec = r#"

@@ -67,6 +67,12 @@ const SECTIONS: &[Section] = &[
                 "a cell that is run at the beginning and the end of each repetition, and between; the report tells drift, and repetitions that disagree are not pooled",
             ],
             [
+                "base",
+                "table",
+                "none",
+                "levels of some factors: the report compares each cell with the one that has these and is otherwise the same, as `base = { servers = 3, replication = \"none\" }`",
+            ],
+            [
                 "predictions",
                 "table",
                 "none",
@@ -172,7 +178,7 @@ const SECTIONS: &[Section] = &[
                 "command",
                 "list of words",
                 "",
-                "any other program: `{host}` and `{port}` are where it is told to listen, `{servers}` whom it is told to ask",
+                "any other program: `{host}` and `{port}` are where it is told to listen, `{servers}` whom it is told to ask (`{server1}`, `{server2}` … one of them)",
             ],
             ["addresses", "list of texts", "", "those that run already, as `HOST:PORT`"],
             [

@@ -85,6 +85,9 @@ pub struct Spec {
     /// A cell that is repeated through the run; without, none is.
     #[serde(default)]
     pub anchor: Option<Spanned<Anchor>>,
+    /// Levels of some factors, with which the others are compared; without, nothing is.
+    #[serde(default)]
+    pub base: Option<Spanned<BTreeMap<String, LevelName>>>,
     /// What a model is to predict; without, nothing.
     #[serde(default)]
     pub predictions: Option<Predictions>,
@@ -518,6 +521,9 @@ impl Check<'_> {
         self.lengths()?;
         self.predictions()?;
         self.anchor()?;
+        if let Some(base) = &self.spec.base {
+            self.levels("base", Some(base.span().start), base.get_ref())?;
+        }
         self.stations()
     }
 
@@ -730,20 +736,31 @@ impl Check<'_> {
 }
 
 impl Check<'_> {
+    /// Whether factors have the levels that are named for `what`.
+    fn levels(
+        &self,
+        what: &str,
+        at: Option<usize>,
+        levels: &BTreeMap<String, LevelName>,
+    ) -> Result<(), SpecError> {
+        for (name, level) in levels {
+            let Some(factor) = self.spec.factor(name) else {
+                return self.wrong(at, format!("{what}: there is no factor `{name}`"), &self.known());
+            };
+            if !factor.levels.iter().any(|other| other.name == *level) {
+                let known: Vec<String> = factor.levels.iter().map(|level| level.name.to_string()).collect();
+                let what = format!("{what}: the factor `{name}` has no level `{level}`");
+                return self.wrong(at, what, &format!("levels are: {}", known.join(", ")));
+            }
+        }
+        Ok(())
+    }
+
     fn anchor(&self) -> Result<(), SpecError> {
         let Some(anchor) = &self.spec.anchor else { return Ok(()) };
         let at = Some(anchor.span().start);
         let Anchor { levels, every, within } = anchor.get_ref();
-        for (name, level) in levels {
-            let Some(factor) = self.spec.factor(name) else {
-                return self.wrong(at, format!("anchor: there is no factor `{name}`"), &self.known());
-            };
-            if !factor.levels.iter().any(|other| other.name == *level) {
-                let known: Vec<String> = factor.levels.iter().map(|level| level.name.to_string()).collect();
-                let what = format!("anchor: the factor `{name}` has no level `{level}`");
-                return self.wrong(at, what, &format!("levels are: {}", known.join(", ")));
-            }
-        }
+        self.levels("anchor", at, levels)?;
         let open = |factor: &&Factor| factor.levels.len() > 1 && !levels.contains_key(factor.name.get_ref());
         if let Some(factor) = self.spec.factors.iter().find(open) {
             let what = format!("anchor: the level of `{}` is missing", factor.name.get_ref());
@@ -930,6 +947,19 @@ flags = ["--connections", "$clients"]
             asked("workers = \"clients\"\ncells = 2", middleware).unwrap_err().what.contains("cells is 2")
         );
         assert!(asked("workers = \"clients\"", "").unwrap_err().what.contains("of a middleware"));
+    }
+
+    #[test]
+    fn a_base_names_levels_that_there_are() {
+        let based = |base: &str| Spec::parse(&SMALL.replace("title =", &format!("base = {base}\ntitle =")));
+        assert_eq!(based("{ clients = 2 }").unwrap().base.unwrap().get_ref().len(), 1);
+        assert!(
+            based("{ clients = 3 }")
+                .unwrap_err()
+                .what
+                .contains("base: the factor `clients` has no level `3`")
+        );
+        assert!(based("{ nobody = 3 }").unwrap_err().what.contains("base: there is no factor `nobody`"));
     }
 
     #[test]

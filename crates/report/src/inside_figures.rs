@@ -1,54 +1,138 @@
-//! Inside the middleware against clients, a line for each workload and number of workers; and percentiles against any other factor of numbers.
+//! Inside the middleware, a line for each workload and number of workers; each operation apart; and percentiles against a factor of numbers.
 
 use krarup_analysis::distribution::{QUANTILES, share_of};
-use krarup_analysis::results::{Cell, Results};
+use krarup_analysis::results::{Cell, OperationInside, Quantity, Results};
 
+use crate::against::{against, factors_of_numbers, levels_of};
 use crate::definitions as define;
 use crate::document::Measured;
 use crate::figures::{Axis, Figure, LineSeries, Lines, Mark, Plot, Point, Tint};
 use crate::quantity::Unit;
 use crate::sweep::measured;
-use crate::sweep_figures::{intervals, scale_word, workloads, x_axis};
+use crate::sweep_figures::intervals;
 
 /// Queue time, queue length and server time.
 pub(crate) fn inside(results: &Results) -> Option<Figure> {
-    let point = |cell: &Cell| {
+    let against = against(results);
+    let y = vec![
+        Axis::linear("queue time, mean", Unit::Seconds),
+        Axis::linear("queue length, mean", Unit::Count),
+        Axis::linear("server time, mean", Unit::Seconds),
+    ];
+    let lines = against.draw(y, |cell| {
         let middleware = cell.middleware.as_ref()?;
-        let times = [middleware.queue.mean, middleware.server.mean];
-        let [queue, server] = times.map(|time| Some(measured(&time)));
-        let length = middleware.queue_length.as_ref().map(measured);
-        Some(Point { x: f64::from(cell.levels.clients), y: vec![queue, length, server] })
-    };
-    let series = workloads(results).into_iter().enumerate().map(|(index, workload)| LineSeries {
-        name: workload.to_owned(),
-        tint: Tint::Series(index),
-        mark: Mark::Joined,
-        points: results.workload(workload).filter_map(point).collect(),
+        let [queue, server] =
+            [middleware.queue.mean, middleware.server.mean].map(|time| Some(measured(&time)));
+        Some(vec![queue, middleware.queue_length.as_ref().map(measured), server])
     });
-    let series: Vec<LineSeries> = series.filter(|series| !series.points.is_empty()).collect();
-    if series.is_empty() {
-        return None;
-    }
-    Some(Figure {
+    (!lines.series.is_empty()).then(|| Figure {
         name: "inside-the-middleware".into(),
-        title: "Queue time, queue length and server time against clients".into(),
+        title: format!("Queue time, queue length and server time against {}", against.name),
         caption: format!(
-            "{} The axes start from zero, and differ; clients on a {} axis. A queue that grows while server time stays says that workers are \
+            "{} The axes start from zero, and differ; {} on a {} axis. A queue that grows while server time stays says that workers are \
              missing; server time that grows with the workers says that the servers are full.",
             intervals(results),
-            scale_word(results)
+            against.name,
+            against.scale()
         ),
         definitions: vec![define::queue_time(), define::queue_length(), define::server_time()],
         notes: Vec::new(),
-        plot: Plot::Lines(Lines {
-            x: x_axis(results),
-            y: vec![
-                Axis::linear("queue time, mean", Unit::Seconds),
-                Axis::linear("queue length, mean", Unit::Count),
-                Axis::linear("server time, mean", Unit::Seconds),
-            ],
-            series,
-        }),
+        plot: Plot::Lines(lines),
+    })
+}
+
+/// The 90th percentiles of what the mean hides.
+pub(crate) fn inside_percentiles(results: &Results) -> Option<Figure> {
+    let against = against(results);
+    let y = ["queue time, p50", "queue time, p90", "server time, p50", "server time, p90"];
+    let y = y.map(|title| Axis::linear(title, Unit::Seconds)).to_vec();
+    let lines = against.draw(y, |cell| {
+        let middleware = cell.middleware.as_ref()?;
+        let (queue, server) = (&middleware.queue, &middleware.server);
+        Some([queue.p50, queue.p90, server.p50, server.p90].map(|time| Some(measured(&time))).to_vec())
+    });
+    (!lines.series.is_empty()).then(|| Figure {
+        name: "inside-percentiles".into(),
+        title: format!("Percentiles of queue time and server time against {}", against.name),
+        caption: format!(
+            "{} The axes start from zero, and differ; {} on a {} axis.",
+            points_are(results),
+            against.name,
+            against.scale()
+        ),
+        definitions: vec![define::percentile(), define::queue_time(), define::server_time()],
+        notes: Vec::new(),
+        plot: Plot::Lines(lines),
+    })
+}
+
+/// What a point and its bar are, where percentiles are drawn.
+pub(crate) fn points_are(results: &Results) -> &'static str {
+    if results.cells.iter().all(|cell| cell.repetitions.len() == 1) {
+        "Points are percentiles of one run, which give no interval."
+    } else {
+        "Points are means of the repetitions' percentiles; bars are their 95 % t intervals."
+    }
+}
+
+/// Each operation apart, where cells have more than one: how many, how long, and where it was meanwhile.
+pub(crate) fn by_operation(results: &Results) -> Vec<Figure> {
+    let mut names: Vec<&str> = Vec::new();
+    for operation in results.cells.iter().flat_map(|cell| &cell.operations) {
+        if !names.contains(&operation.name.as_str()) {
+            names.push(&operation.name);
+        }
+    }
+    names.into_iter().filter_map(|name| of_operation(results, name)).collect()
+}
+
+fn of_operation(results: &Results, name: &str) -> Option<Figure> {
+    let against = against(results);
+    let asked = results.cells.iter().any(|cell| cell.operations.iter().any(|one| one.inside.is_some()));
+    let mut y = vec![Axis::linear(format!("{name}: throughput"), Unit::PerSecond)];
+    let times = ["response time, p50", "response time, p90", "response time, p99"];
+    y.extend(times.map(|title| Axis::linear(format!("{name}: {title}"), Unit::Seconds)));
+    let inner = ["queue time, p50", "queue time, p90", "server time, p50", "server time, p90"];
+    y.extend(
+        inner.iter().filter(|_| asked).map(|title| Axis::linear(format!("{name}: {title}"), Unit::Seconds)),
+    );
+    let lines = against.draw(y, |cell| {
+        let one = cell.operations.iter().find(|one| one.name == name)?;
+        let response = &one.response;
+        let mut values = vec![one.throughput, response.p50, response.p90, response.p99]
+            .iter()
+            .map(|one| Some(measured(one)))
+            .collect::<Vec<_>>();
+        if asked {
+            let inside = one.inside.as_ref();
+            let of = |pick: fn(&OperationInside) -> Quantity| inside.map(|inside| measured(&pick(inside)));
+            values.extend([
+                of(|i| i.queue.p50),
+                of(|i| i.queue.p90),
+                of(|i| i.server.p50),
+                of(|i| i.server.p90),
+            ]);
+        }
+        Some(values)
+    });
+    (!lines.series.is_empty()).then(|| Figure {
+        name: format!("operation-{name}"),
+        title: format!("{name} alone, against {}", against.name),
+        caption: format!(
+            "{} Response times at the clients, queue and server times at the middleware. The axes start from zero, and differ; {} on a {} axis.",
+            points_are(results),
+            against.name,
+            against.scale()
+        ),
+        definitions: vec![
+            define::throughput(),
+            define::response_time(),
+            define::percentile(),
+            define::queue_time(),
+            define::server_time(),
+        ],
+        notes: Vec::new(),
+        plot: Plot::Lines(lines),
     })
 }
 
@@ -63,7 +147,8 @@ const MOST: usize = 4;
 /// Percentiles of the response time against a factor of numbers that is not the number of clients: keys of a multi-get, sizes. One figure for
 /// each combination of the other factors, the first few.
 pub(crate) fn percentiles_by_factor(results: &Results) -> Vec<Figure> {
-    let Some(factor) = factor_of_numbers(results) else { return Vec::new() };
+    let several = |name: &String| levels_of(results, name) > 2 && !name.starts_with("worker");
+    let Some(factor) = factors_of_numbers(results).into_iter().find(several) else { return Vec::new() };
     let others = |cell: &Cell| -> Levels {
         cell.factors.iter().filter(|(name, _)| *name != factor).cloned().collect()
     };
@@ -99,29 +184,6 @@ pub(crate) fn percentiles_by_factor(results: &Results) -> Vec<Figure> {
 
 fn level<'a>(factors: &'a [(String, String)], name: &str) -> Option<&'a str> {
     factors.iter().find(|(known, _)| known == name).map(|(_, level)| level.as_str())
-}
-
-/// A factor with three levels or more, all of them numbers, which neither is the number of clients nor moves with it.
-fn factor_of_numbers(results: &Results) -> Option<String> {
-    let names: Vec<&String> = results.cells.first()?.factors.iter().map(|(name, _)| name).collect();
-    let numbers = |name: &str| -> Option<Vec<f64>> {
-        results.cells.iter().map(|cell| level(&cell.factors, name)?.parse().ok()).collect()
-    };
-    let is_one = |name: &&&String| {
-        let Some(levels) = numbers(name) else { return false };
-        let mut distinct = levels.clone();
-        distinct.sort_by(f64::total_cmp);
-        distinct.dedup();
-        let first = results.cells[0].levels.clients;
-        let moves = results
-            .cells
-            .iter()
-            .zip(&levels)
-            .any(|(cell, level)| *level == levels[0] && cell.levels.clients != first)
-            || results.cells.iter().all(|cell| cell.levels.clients == first);
-        distinct.len() > 2 && moves && !name.starts_with("worker")
-    };
-    names.iter().find(is_one).map(|name| (**name).clone())
 }
 
 fn figure(factor: &str, number: usize, label: &str, cells: &[&Cell]) -> Figure {

@@ -2,10 +2,11 @@
 //!
 //! A [`document::Document`] is a value: summary, sections, tables, [`figures`], notes. [`Page`] is what it becomes on disk:
 //! one HTML file that works without a network, and a CSV for each table and figure. [`text`] and [`markdown`] write the
-//! same tables for a terminal and for a repository. [`sweep::document`] is the report of a sweep.
+//! same tables for a terminal and for a repository. [`sweep::document`] is the report of a sweep, [`requests::document`] that of the rows of one run.
 
 #![forbid(unsafe_code)]
 
+mod against;
 mod chart;
 pub mod comparison;
 pub mod csv;
@@ -18,6 +19,7 @@ pub mod latex;
 pub mod markdown;
 mod page;
 pub mod quantity;
+pub mod requests;
 mod study_figures;
 pub mod sweep;
 mod sweep_figures;

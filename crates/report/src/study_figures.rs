@@ -2,9 +2,12 @@
 
 use krarup_analysis::compare::Measure;
 use krarup_analysis::configurations::Configuration;
+use krarup_analysis::demands::{Demand, Resource};
 use krarup_analysis::design::{Model, Study};
 use krarup_analysis::distribution::{QUANTILES, Shape};
+use krarup_analysis::relative::Relative;
 use krarup_analysis::results::{Cell, Results};
+use krarup_analysis::trial::Levels;
 use krarup_stats::law::Law;
 use krarup_units::text;
 
@@ -63,6 +66,77 @@ pub(crate) fn configurations(results: &Results) -> Option<Table> {
         rows,
     })
 }
+
+/// Each cell beside the base that the spec names.
+pub(crate) fn relative(results: &Results) -> Option<Table> {
+    let name = |levels: &Levels| format!("{}, {}", levels.workload, clients(levels.clients));
+    let row = |one: &Relative| {
+        let mut row = vec![Value::Text(name(&one.levels)), Value::Text(name(&one.base))];
+        for change in one.changes.iter().filter(|change| change.measure != Measure::P99) {
+            let interval = change.ratio_interval.map(|interval| (interval.low - 1.0, interval.high - 1.0));
+            let n = change.base.n + change.other.n;
+            row.push(change.ratio.map(|ratio| Measured { value: ratio - 1.0, interval, n }).into());
+            row.push(Value::Text(change.verdict.to_string()));
+        }
+        row
+    };
+    (!results.relative.is_empty()).then(|| Table {
+        name: "relative".into(),
+        title: "Change relative to the base".into(),
+        caption: "Each cell beside the one that has the base's levels and is otherwise the same. ± is half of Welch's 95 % interval over the runs of both; \
+                  where it covers 0 there is no conclusion."
+            .into(),
+        columns: vec![
+            Column::new("cell", Unit::Text),
+            Column::new("base", Unit::Text),
+            Column::new("throughput", Unit::Share),
+            Column::new("which is", Unit::Text),
+            Column::new("response time", Unit::Share),
+            Column::new("and is", Unit::Text),
+        ],
+        rows: results.relative.iter().map(row).collect(),
+    })
+}
+
+/// What a request demands of each resource; of many, those nearest to their bounds.
+pub(crate) fn demands(results: &Results) -> Option<Table> {
+    let row = |demand: &Demand| {
+        let what = match demand.resource {
+            Resource::Processor => "processor",
+            Resource::Link => "link",
+        };
+        vec![
+            Value::from(demand.workload.as_str()),
+            Value::Text(format!("{what} of {}", demand.name)),
+            Value::Measured(measured(&demand.demand)),
+            Value::from(demand.bound),
+            Value::from(demand.reached),
+        ]
+    };
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    for verdict in &results.verdicts {
+        let of_workload = results.demands.iter().filter(|demand| demand.workload == verdict.at.workload);
+        rows.extend(of_workload.take(MOST_DEMANDS).map(row));
+    }
+    (!rows.is_empty()).then(|| Table {
+        name: "demands".into(),
+        title: "What a request demands, and how far each resource would go".into(),
+        caption: "D by the utilization law B = X · D: a line through zero over the workload's cells, ± half its 95 % interval. The resource with the least X at 100 % is \
+                  the bottleneck, if nothing else is; what it does when nobody asks for anything is in D, too."
+            .into(),
+        columns: vec![
+            Column::new("workload", Unit::Text),
+            Column::new("resource", Unit::Text),
+            Column::new("demand D", Unit::Seconds),
+            Column::new("X at 100 %", Unit::PerSecond),
+            Column::new("reached", Unit::Share),
+        ],
+        rows,
+    })
+}
+
+/// Resources that are far from full tell nobody anything.
+const MOST_DEMANDS: usize = 4;
 
 /// The machine at each workload's limit, where it was watched.
 pub(crate) fn machine(results: &Results) -> Option<Table> {

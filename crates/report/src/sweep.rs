@@ -7,7 +7,7 @@ use krarup_units::text;
 
 use crate::definitions;
 use crate::document::{Block, Column, Document, Fact, Finding, Measured, Section, Table, Value};
-use crate::inside_figures::{inside, percentiles_by_factor};
+use crate::inside_figures::{by_operation, inside, inside_percentiles, percentiles_by_factor};
 use crate::quantity::Unit;
 use crate::study_figures;
 use crate::sweep_figures as figures;
@@ -27,12 +27,18 @@ pub fn document(results: &Results, footer: &str) -> Document {
     if let Some(first) = sections.first_mut() {
         first.blocks.extend(percentiles_by_factor(results).into_iter().map(Block::Figure));
         first.blocks.extend(study_figures::configurations(results).map(Block::Table));
+        first.blocks.extend(study_figures::relative(results).map(Block::Table));
+    }
+    let operations: Vec<Block> = by_operation(results).into_iter().map(Block::Figure).collect();
+    if !operations.is_empty() {
+        sections.push(Section { title: "Each operation apart".into(), blocks: operations });
     }
     sections.extend(section(
         "Where the time goes",
         [
             figures::breakdown(results).map(Block::Figure),
             inside(results).map(Block::Figure),
+            inside_percentiles(results).map(Block::Figure),
             breakdown_table(results).map(Block::Table),
         ],
     ));
@@ -53,11 +59,13 @@ pub fn document(results: &Results, footer: &str) -> Document {
         "Who works",
         [
             load_table(results).map(Block::Table),
+            study_figures::demands(results).map(Block::Table),
             link_table(results).map(Block::Table),
             server_table(results).map(Block::Table),
             study_figures::machine(results).map(Block::Table),
         ],
     ));
+    sections.extend(section("Whether it adds up", [figures::interactive_law(results).map(Block::Figure)]));
     sections.extend(sweep_model::predictions(results));
     sections
         .extend(section("Whether the machine stayed the same", [anchor_table(results).map(Block::Table)]));

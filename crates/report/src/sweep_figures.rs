@@ -1,14 +1,16 @@
 //! The figures of a sweep.
 
-use krarup_analysis::results::{Basis, Cell, Quantity, Results};
+use krarup_analysis::results::{Basis, Cell, Results};
 use krarup_analysis::saturation::{Part, parts};
 use krarup_analysis::trial;
 
+use crate::against::against;
 use crate::definitions as define;
 use crate::figures::{
-    Axis, Buckets, Figure, Histogram, HistogramPanel, LineSeries, Lines, Mark, Plot, Point, StackedBars,
-    StackedPanel, TimeLine, TimePanel, TimeSeries, Tint,
+    Axis, Buckets, Figure, Histogram, HistogramPanel, Plot, Scatter, ScatterGroup, StackedBars, StackedPanel,
+    TimeLine, TimePanel, TimeSeries, Tint,
 };
+use crate::inside_figures::points_are;
 use crate::quantity::Unit;
 use crate::sweep::{clients, fastest, measured};
 use crate::sweep_notes::{Place, notes};
@@ -16,76 +18,51 @@ use crate::sweep_notes::{Place, notes};
 /// No more buckets than this are drawn side by side; narrower ones are taken together.
 const MOST_BUCKETS: u64 = 80;
 
-/// Throughput and mean response time against clients.
+/// Throughput and mean response time.
 pub(crate) fn throughput(results: &Results) -> Figure {
     let y =
         vec![Axis::linear("throughput", Unit::PerSecond), Axis::linear("response time, mean", Unit::Seconds)];
+    let against = against(results);
+    let of =
+        |cell: &Cell| Some([cell.throughput, cell.response.mean].map(|one| Some(measured(&one))).to_vec());
     Figure {
         name: "throughput-and-response-time".into(),
-        title: "Throughput and response time against clients".into(),
+        title: format!("Throughput and response time against {}", against.name),
         caption: format!(
-            "{} Both axes start from zero; clients on a {} axis.",
+            "{} Both axes start from zero; {} on a {} axis.",
             intervals(results),
-            scale_word(results)
+            against.name,
+            against.scale()
         ),
         definitions: vec![define::throughput(), define::response_time()],
         notes: notes(results, Place::Throughput),
-        plot: Plot::Lines(against_clients(results, y, |cell| vec![cell.throughput, cell.response.mean])),
+        plot: Plot::Lines(against.draw(y, of)),
     }
 }
 
-/// Median and 99th percentile of the response time against clients.
+/// Median, 90th and 99th percentile of the response time.
 pub(crate) fn percentiles(results: &Results) -> Figure {
     let y = vec![
         Axis::linear("response time, p50", Unit::Seconds),
+        Axis::linear("response time, p90", Unit::Seconds),
         Axis::linear("response time, p99", Unit::Seconds),
     ];
-    let single = results.cells.iter().all(|cell| cell.repetitions.len() == 1);
-    let points = if single {
-        "Points are percentiles of one run, which give no interval."
-    } else {
-        "Points are means of the repetitions' percentiles; bars are their 95 % t intervals."
+    let against = against(results);
+    let of = |cell: &Cell| {
+        let response = &cell.response;
+        Some([response.p50, response.p90, response.p99].map(|one| Some(measured(&one))).to_vec())
     };
     Figure {
         name: "percentiles".into(),
-        title: "Half of the requests, and the slowest hundredth, against clients".into(),
-        caption: format!("{points} Both axes start from zero, and differ."),
+        title: format!(
+            "Half of the requests, nine tenths, and the slowest hundredth, against {}",
+            against.name
+        ),
+        caption: format!("{} The axes start from zero, and differ.", points_are(results)),
         definitions: vec![define::percentile(), define::response_time()],
         notes: Vec::new(),
-        plot: Plot::Lines(against_clients(results, y, |cell| vec![cell.response.p50, cell.response.p99])),
+        plot: Plot::Lines(against.draw(y, of)),
     }
-}
-
-fn against_clients(results: &Results, y: Vec<Axis>, of: fn(&Cell) -> Vec<Quantity>) -> Lines {
-    let series = workloads(results).into_iter().enumerate().map(|(index, workload)| LineSeries {
-        name: workload.to_owned(),
-        tint: Tint::Series(index),
-        mark: Mark::Joined,
-        points: results
-            .workload(workload)
-            .map(|cell| Point {
-                x: f64::from(cell.levels.clients),
-                y: of(cell).iter().map(|quantity| Some(measured(quantity))).collect(),
-            })
-            .collect(),
-    });
-    Lines { x: x_axis(results), y, series: series.collect() }
-}
-
-/// The axis of the clients.
-pub(crate) fn x_axis(results: &Results) -> Axis {
-    if is_log(results) { Axis::log("clients", Unit::Count) } else { Axis::linear("clients", Unit::Count) }
-}
-
-/// Equal ratios where the largest population is eight times the smallest or more.
-fn is_log(results: &Results) -> bool {
-    let clients = || results.cells.iter().map(|cell| cell.levels.clients);
-    let (least, most) = (clients().min().unwrap_or(0), clients().max().unwrap_or(0));
-    least > 0 && most >= 8 * least
-}
-
-pub(crate) fn scale_word(results: &Results) -> &'static str {
-    if is_log(results) { "logarithmic" } else { "linear" }
 }
 
 pub(crate) fn workloads(results: &Results) -> Vec<&str> {
@@ -103,6 +80,45 @@ pub(crate) fn intervals(results: &Results) -> String {
         (false, true) => "Points are single runs; bars are 95 % t intervals of the windows within the run.".into(),
         (false, false) => "Points are single runs without windows, which give no interval.".into(),
     }
+}
+
+/// What the clients measured beside what the interactive law makes of their number and throughput.
+pub(crate) fn interactive_law(results: &Results) -> Option<Figure> {
+    let by_law = |cell: &Cell| f64::from(cell.levels.clients) / cell.throughput.value - cell.think;
+    let is_usable = |cell: &&Cell| by_law(cell).is_finite() && by_law(cell) > 0.0;
+    let group = |(index, workload): (usize, &str)| ScatterGroup {
+        name: workload.to_owned(),
+        tint: Tint::Series(index),
+        points: results
+            .workload(workload)
+            .filter(is_usable)
+            .map(|cell| (clients(cell.levels.clients), by_law(cell), measured(&cell.response.mean)))
+            .collect(),
+    };
+    let groups: Vec<ScatterGroup> = workloads(results).into_iter().enumerate().map(group).collect();
+    let off = results
+        .cells
+        .iter()
+        .filter(is_usable)
+        .map(|cell| (cell.response.mean.value / by_law(cell) - 1.0).abs())
+        .fold(0.0, f64::max);
+    groups.iter().any(|group| !group.points.is_empty()).then(|| Figure {
+        name: "interactive-law".into(),
+        title: "Response time measured, against the interactive law".into(),
+        caption: format!(
+            "R = N/X − Z for N clients that each wait for a reply or think. On the line, throughput and response time account for all clients; the farthest \
+             point is {} off. Bars are 95 % t intervals, as above.",
+            Unit::Share.show(off)
+        ),
+        definitions: vec![define::throughput(), define::response_time()],
+        notes: Vec::new(),
+        plot: Plot::Scatter(Scatter {
+            x: Axis::linear("response time by the law", Unit::Seconds),
+            y: Axis::linear("response time, measured", Unit::Seconds),
+            diagonal: true,
+            groups,
+        }),
+    })
 }
 
 /// Where the response time went, for each workload and number of clients.
@@ -194,14 +210,7 @@ fn histogram_panel(name: String, cell: &Cell) -> Option<HistogramPanel> {
     let first = first / together * together;
     let drawn = (last - first) / together + 1;
     let buckets = |name: &str, tint, histogram: &trial::Histogram| {
-        let mut counts = vec![0; drawn as usize];
-        let mut beyond = 0;
-        for (bucket, count) in &histogram.counts {
-            match counts.get_mut((bucket.saturating_sub(first) / together) as usize) {
-                Some(place) => *place += count,
-                None => beyond += count,
-            }
-        }
+        let (counts, beyond) = histogram.rebinned(first, together, drawn as usize);
         Buckets { name: name.to_owned(), tint, counts, beyond }
     };
     let mut series = vec![buckets("at the clients", Tint::Series(0), client)];

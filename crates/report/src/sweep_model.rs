@@ -1,9 +1,11 @@
 //! What a model says: how far it was off where it had not looked, and what it expects elsewhere.
 
-use krarup_analysis::predict::{Prediction, WhatIf};
+use krarup_analysis::predict::{CERTAIN, Interval, PredictedCell, Prediction, WhatIf};
 use krarup_analysis::results::Results;
 
+use crate::definitions as define;
 use crate::document::{Block, Column, Finding, Measured, Section, Table, Value};
+use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
 use crate::quantity::Unit;
 
 fn capital(text: &str) -> String {
@@ -33,15 +35,23 @@ fn sentence(prediction: &Prediction) -> String {
         (Ok(form), ..) => return format!("{}: nothing was held out.", capital(form)),
     };
     let used = prediction.cells.iter().filter(|cell| cell.calibrated).count();
+    let uncertain = prediction.cells.iter().filter(|cell| cell.uncertain).count();
+    let told = match uncertain {
+        0 => String::new(),
+        cells => format!(
+            " {cells} more were measured with intervals wider than {}, and are counted on neither side.",
+            Unit::Share.show(CERTAIN)
+        ),
+    };
     let percent = |share: f64| Unit::Share.show(share);
     let ((mean_x, mean_r), (median_x, median_r)) = errors;
     format!(
         "Calibrated on {used} of {} cells ({form}), it is off by {} of the throughput and {} of the response time at the middleware in the other {} \
-         (median; mean {} and {}).",
+         (median; mean {} and {}).{told}",
         prediction.cells.len(),
         percent(median_x),
         percent(median_r),
-        prediction.cells.len() - used,
+        prediction.cells.len() - used - uncertain,
         percent(mean_x),
         percent(mean_r)
     )
@@ -54,7 +64,7 @@ fn family(prediction: &Prediction) -> Vec<Block> {
         return blocks;
     }
     let name = about.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let interval = |one: &krarup_analysis::predict::Interval| {
+    let interval = |one: &Interval| {
         Value::Measured(Measured {
             value: one.value,
             interval: Some((one.low, one.high)),
@@ -66,7 +76,12 @@ fn family(prediction: &Prediction) -> Vec<Block> {
         vec![
             f64::from(cell.workers).into(),
             f64::from(cell.clients).into(),
-            if cell.calibrated { "calibrated on it" } else { "held out" }.into(),
+            match (cell.calibrated, cell.uncertain) {
+                (true, _) => "calibrated on it",
+                (false, true) => "too uncertain",
+                (false, false) => "held out",
+            }
+            .into(),
             cell.throughput.into(),
             interval(&cell.predicted.0),
             x.into(),
@@ -92,6 +107,7 @@ fn family(prediction: &Prediction) -> Vec<Block> {
         ],
         rows: rows.collect(),
     }));
+    blocks.extend(scatters(prediction, &name).map(Block::Figure));
     let rows = prediction.what_if.iter().map(|one: &WhatIf| {
         vec![
             one.what.as_str().into(),
@@ -123,14 +139,65 @@ fn family(prediction: &Prediction) -> Vec<Block> {
     blocks
 }
 
+/// Predicted against measured, throughput and response time.
+fn scatters(prediction: &Prediction, name: &str) -> [Figure; 2] {
+    let scatter = |what: &str, unit: Unit, of: fn(&PredictedCell) -> (f64, Interval)| {
+        let group = |label: &str, of_group: fn(&PredictedCell) -> bool, index: usize| ScatterGroup {
+            name: label.to_owned(),
+            tint: Tint::Series(index),
+            points: prediction
+                .cells
+                .iter()
+                .filter(|cell| of_group(cell))
+                .map(|cell| {
+                    let (measured, predicted) = of(cell);
+                    let interval = Some((predicted.low, predicted.high));
+                    let estimate = Measured { value: predicted.value, interval, n: calibrated(prediction) };
+                    (format!("{} workers, {} clients", cell.workers, cell.clients), measured, estimate)
+                })
+                .collect(),
+        };
+        Figure {
+            name: format!("predicted-{}-{name}", what.replace(' ', "-")),
+            title: format!("{}: {what} predicted against measured", capital(&title(prediction))),
+            caption: format!(
+                "On the line, the model says what was measured. Bars are its 95 % intervals for one measurement. Cells it was calibrated on are no evidence \
+                 for it. {}",
+                sentence(prediction)
+            ),
+            definitions: vec![if unit == Unit::PerSecond {
+                define::throughput()
+            } else {
+                define::middleware_response_time()
+            }],
+            notes: Vec::new(),
+            plot: Plot::Scatter(Scatter {
+                x: Axis::linear(format!("{what}, measured"), unit),
+                y: Axis::linear(format!("{what}, predicted"), unit),
+                diagonal: true,
+                groups: vec![
+                    group("held out", |cell| !cell.calibrated && !cell.uncertain, 0),
+                    group("calibrated on", |cell| cell.calibrated, 1),
+                    group("too uncertain", |cell| cell.uncertain, 2),
+                ]
+                .into_iter()
+                .filter(|group| !group.points.is_empty())
+                .collect(),
+            }),
+        }
+    };
+    [
+        scatter("throughput", Unit::PerSecond, |cell| (cell.throughput, cell.predicted.0)),
+        scatter("response time", Unit::Seconds, |cell| (cell.response, cell.predicted.1)),
+    ]
+}
+
 fn calibrated(prediction: &Prediction) -> u64 {
     prediction.cells.iter().filter(|cell| cell.calibrated).count() as u64
 }
 
 #[cfg(test)]
 mod tests {
-    use krarup_analysis::predict::{Interval, PredictedCell};
-
     use super::*;
 
     fn around(value: f64) -> Interval {
@@ -145,6 +212,7 @@ mod tests {
             throughput: 100.0,
             response: 0.01,
             predicted: (around(x), around(0.011)),
+            uncertain: false,
         };
         Prediction {
             about: "read".into(),
@@ -166,7 +234,14 @@ mod tests {
     #[test]
     fn a_model_is_told_with_its_errors_where_it_had_not_looked() {
         let blocks = family(&prediction());
-        let [Block::Paragraph(said), Block::Table(cells), Block::Table(what_if)] = &blocks[..] else {
+        let [
+            Block::Paragraph(said),
+            Block::Table(cells),
+            Block::Figure(x),
+            Block::Figure(r),
+            Block::Table(what_if),
+        ] = &blocks[..]
+        else {
             panic!("{blocks:?}")
         };
         assert!(
@@ -176,6 +251,12 @@ mod tests {
         assert_eq!(cells.rows[0][2], "calibrated on it".into());
         assert_eq!(cells.rows[1][2], "held out".into());
         assert_eq!(cells.rows[1][5], (104.0_f64 / 100.0 - 1.0).into());
+        assert_eq!(x.name, "predicted-throughput-model-of-read");
+        assert!(r.caption.contains("off by 4.00 %"), "{}", r.caption);
+        let Plot::Scatter(scatter) = &x.plot else { panic!("{x:?}") };
+        let [held_out, used] = &scatter.groups[..] else { panic!("{scatter:?}") };
+        assert_eq!((held_out.points[0].1, held_out.points[0].2.value), (100.0, 104.0));
+        assert_eq!((used.name.as_str(), used.points.len()), ("calibrated on", 1));
         assert_eq!(what_if.rows[0][7], "beyond what was measured".into());
         let none = Prediction {
             model: Err("3 cells are too few".into()),

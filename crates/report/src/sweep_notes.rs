@@ -27,6 +27,8 @@ fn place(warning: &Warning) -> Place {
         Warning::Errors { .. }
         | Warning::MachineFull { .. }
         | Warning::Disturbed { .. }
+        | Warning::RowsLost { .. }
+        | Warning::Disordered { .. }
         | Warning::OneRepetition
         | Warning::NotPooled { .. }
         | Warning::AnchorScatters { .. }
@@ -38,6 +40,8 @@ fn place(warning: &Warning) -> Place {
         | Warning::PartBeyondWhole { .. }
         | Warning::QueueLength { .. }
         | Warning::WorkersBeyond { .. }
+        | Warning::Little { .. }
+        | Warning::FlowBalance { .. }
         | Warning::UnevenServers { .. } => Place::Breakdown,
         Warning::DifferentBuckets | Warning::PacketsLost { .. } => Place::Histogram,
         Warning::Unsteady { .. } | Warning::WarmUpLeft { .. } | Warning::Drifts { .. } => Place::Run,

@@ -181,10 +181,10 @@ fn any_trial() -> impl Strategy<Value = Trial> {
             misses: errors,
             response,
             histogram,
-            quantiles: Vec::new(),
             windows: (0..completed % 4)
                 .map(|k| ClientWindow { start: k as f64, length: 1.0, completed: k, response: None })
                 .collect(),
+            ..ClientSide::default()
         },
     );
     let middleware = (0..2_000_u64, times(), histogram(), prop::option::of(0..3_u32)).prop_map(

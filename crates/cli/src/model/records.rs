@@ -7,7 +7,6 @@
 //! DIR/trials/…/0/…        what `krarup run` made
 //! ```
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use krarup_load::LoadResult;
@@ -23,6 +22,7 @@ use serde::de::DeserializeOwned;
 
 use super::files::{failed, read};
 use crate::failure::Failure;
+use crate::folders::holding;
 
 /// What files of measurements hold.
 pub(super) struct Records {
@@ -61,28 +61,6 @@ fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         ));
     }
     Ok(runs)
-}
-
-/// The folders that hold this file: itself, or else those in it.
-fn holding(folder: &Path, file: &str) -> Result<Vec<PathBuf>, Failure> {
-    if folder.join(file).is_file() {
-        return Ok(vec![folder.to_owned()]);
-    }
-    let inner = folders(folder)?.into_iter().map(|inner| holding(&inner, file));
-    Ok(inner.collect::<Result<Vec<_>, _>>()?.concat())
-}
-
-fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let wrong = |error: std::io::Error| Failure::usage(format!("{}: {error}", folder.display()));
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(wrong)? {
-        let path = entry.map_err(wrong)?.path();
-        if path.is_dir() {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 /// One run as a row; its hold times go to `holds`, its windows to `windows`.

@@ -175,6 +175,10 @@ impl<'a> Local<'a> {
         if clients.is_foreign() {
             let out = made(&folder.join("said"))?;
             let words = clients.foreign(measure, &out);
+            let words = match together {
+                Some(at) => at_once(&starter.krarup, at, words),
+                None => words,
+            };
             let (begun, cpu) = (wall(), children_cpu());
             let said = starter.foreign_load(&targets, &words, within, commands)?;
             let each = (children_cpu() - cpu) / said.len() as f64;
@@ -305,6 +309,12 @@ impl Clients {
     }
 }
 
+/// Somebody else's programs are told no instant: one of ours waits for it in each one's place, and becomes it.
+fn at_once(krarup: &Path, at: Nanos, words: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let waiting = [krarup.to_string_lossy().into_owned(), "at".into(), at.0.to_string(), "--".into()];
+    words.into_iter().map(|words| [&waiting[..], &words].concat()).collect()
+}
+
 /// How many clients a cell has: its level of the population's factor, where that is a number.
 fn population(spec: &Spec, cell: &Cell) -> u32 {
     cell.level(&spec.population).and_then(|level| level.0.parse().ok()).unwrap_or(1)
@@ -331,7 +341,7 @@ fn foreign_result(said: &str, file: &Path, told: Told) -> Result<LoadResult, Sta
     let result = printed.and_then(|printed| convert::load_result(&printed, told));
     result.map_err(|why| StationError {
         name: "clients".into(),
-        why: format!("what it printed is not as memtier_benchmark prints it: {why}"),
+        why: format!("what it printed is not as memtier_benchmark or memaslap print it: {why}"),
         said: said.lines().rev().take(5).map(str::to_owned).collect(),
     })
 }

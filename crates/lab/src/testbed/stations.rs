@@ -297,7 +297,7 @@ impl Starter {
             let target = &targets[(number as usize - 1) % targets.len()];
             let told = |word: &String| {
                 let word = word.replace("{host}", &target.host).replace("{port}", &target.port.to_string());
-                word.replace("{servers}", &joined(targets))
+                told_of(&word, targets)
             };
             let mut words = words.iter().map(told);
             let mut command = host.command(Path::new(&words.next().unwrap_or_default()));
@@ -381,7 +381,7 @@ impl Starter {
         })?;
         let told = |word: &str| {
             let word = word.replace("{port}", &port.to_string()).replace("{host}", &host.address);
-            word.replace("{servers}", &joined(servers))
+            told_of(&word, servers)
         };
         let path = config.map_or(String::new(), |config| config.path.to_string_lossy().into_owned());
         if let Some(config) = config {
@@ -431,6 +431,14 @@ pub(super) fn ask(from: &Host, address: &Address, words: &str) -> std::io::Resul
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).trim_end().to_owned())
+}
+
+/// A word with `{servers}` and `{server1}`, `{server2}` … replaced by all of them and by one.
+fn told_of(word: &str, servers: &[Address]) -> String {
+    let all = word.replace("{servers}", &joined(servers));
+    (1..)
+        .zip(servers)
+        .fold(all, |word, (number, server)| word.replace(&format!("{{server{number}}}"), &server.to_string()))
 }
 
 fn joined(addresses: &[Address]) -> String {

@@ -10,6 +10,8 @@ use krarup_units::{PerSecond, Seconds};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::memaslap;
+
 /// A whole output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Printed {
@@ -58,12 +60,18 @@ pub struct Row {
     pub series: Vec<(u64, u64, Option<Seconds>)>,
 }
 
-/// Reads an output: JSON where it begins with a brace, otherwise the table.
+/// Reads an output: JSON where it begins with a brace, what memaslap prints where it is that, otherwise the table.
 ///
 /// # Errors
 /// With the line, or the part of the JSON, that is not what memtier_benchmark writes.
 pub fn read(text: &str) -> Result<Printed, String> {
-    let printed = if text.trim_start().starts_with('{') { json(text)? } else { table(text)? };
+    let printed = if text.trim_start().starts_with('{') {
+        json(text)?
+    } else if memaslap::is_its(text) {
+        memaslap::read(text)?
+    } else {
+        table(text)?
+    };
     if printed.blocks.is_empty() {
         return Err("there is no table of memtier_benchmark in it".to_owned());
     }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use krarup_units::{Nanos, Stamp};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use parquet::file::statistics::{Statistics, ValueStatistics};
 
 use super::{RowBatch, columns};
 use crate::file::{FileError, Problem, Run};
@@ -83,6 +85,22 @@ impl Rows {
     /// How many rows the writer had to drop.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// When the first request was received and the last reply left, by what the file says of its columns. `None` where it does not, or has no rows.
+    pub fn span(&self) -> Option<(Stamp, Stamp)> {
+        let groups = self.reader.metadata().row_groups();
+        let of = |name: &str, bound: fn(&ValueStatistics<i64>) -> Option<&i64>| {
+            let place = ROWS.columns.iter().position(|column| column.name == name)?;
+            let of_group = |group: &RowGroupMetaData| match group.column(place).statistics()? {
+                Statistics::Int64(statistics) => bound(statistics).map(|value| value.cast_unsigned()),
+                _ => None,
+            };
+            groups.iter().map(of_group).collect::<Option<Vec<u64>>>()
+        };
+        let begun = of("received", ValueStatistics::min_opt)?.into_iter().min()?;
+        let ended = of("replied", ValueStatistics::max_opt)?.into_iter().max()?;
+        (begun <= ended).then_some((Stamp(begun), Stamp(ended)))
     }
 
     /// The next rows, or `None` at the end.
@@ -276,7 +294,6 @@ fn text(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<ByteArr
 
 #[cfg(test)]
 mod tests {
-    use parquet::file::metadata::RowGroupMetaData;
     use proptest::prelude::*;
 
     use super::super::RowSink;
@@ -327,7 +344,9 @@ mod tests {
             reader.reader.metadata().row_groups().iter().map(RowGroupMetaData::num_rows).collect();
         assert_eq!(groups, [65_536, 464, 4_000]);
         assert_eq!((reader.run(), reader.lost()), (RUN, 0));
+        assert_eq!(reader.span(), Some((Stamp(0), Stamp(69_999))));
         assert!(read(bytes).unwrap() == visits);
+        assert_eq!(Rows::from_bytes(written(&[])).unwrap().span(), None);
     }
 
     #[test]

@@ -1,0 +1,95 @@
+//! Cells beside a base: what the other levels of some factors cost or bring, all else equal.
+//!
+//! The base names levels of some factors. Each cell is compared with the cell that has these levels and is otherwise the same; where the base names
+//! a level of every factor, all are compared with one cell.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compare::{Change, Measure, change};
+use crate::results::{Cell, Results};
+use crate::trial::Levels;
+
+/// A cell beside its base.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Relative {
+    /// What is compared.
+    pub levels: Levels,
+    /// What it is compared with.
+    pub base: Levels,
+    /// Throughput, mean response time and 99th percentile.
+    pub changes: Vec<Change>,
+}
+
+/// Every cell that has a base and is not its own.
+pub fn relative(results: &Results, base: &BTreeMap<String, String>) -> Vec<Relative> {
+    let beside = |cell: &Cell| {
+        let wanted: Vec<(&str, &str)> = cell
+            .factors
+            .iter()
+            .map(|(name, level)| (name.as_str(), base.get(name).map_or(level.as_str(), String::as_str)))
+            .collect();
+        let is_base = |other: &&Cell| {
+            wanted
+                .iter()
+                .all(|(name, level)| other.factors.iter().any(|(known, at)| known == name && at == level))
+        };
+        let of = results.cells.iter().find(is_base).filter(|other| other.levels != cell.levels)?;
+        Some(Relative {
+            levels: cell.levels.clone(),
+            base: of.levels.clone(),
+            changes: Measure::ALL.map(|measure| change(measure, of, cell)).to_vec(),
+        })
+    };
+    if base.is_empty() { Vec::new() } else { results.cells.iter().filter_map(beside).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Environment;
+    use crate::sweep::{summarise, tests::steady_trial};
+    use crate::trial::Trial;
+
+    fn results() -> Results {
+        let mut trials: Vec<Trial> = Vec::new();
+        for (servers, copies, rate) in
+            [("3", "none", 10_000.0), ("3", "full", 9_000.0), ("5", "none", 8_000.0), ("5", "full", 6_000.0)]
+        {
+            for repetition in 0..3 {
+                let rate = rate + 10.0 * f64::from(repetition);
+                let mut trial = steady_trial(&format!("servers {servers}, copies {copies}"), 16, rate);
+                trial.repetition = repetition;
+                trial.factors = vec![("servers".into(), servers.into()), ("copies".into(), copies.into())];
+                trials.push(trial);
+            }
+        }
+        summarise("t", Environment::default(), &trials).unwrap()
+    }
+
+    fn base(levels: &[(&str, &str)]) -> BTreeMap<String, String> {
+        levels.iter().map(|(name, level)| ((*name).to_owned(), (*level).to_owned())).collect()
+    }
+
+    fn percent(of: &Relative) -> f64 {
+        (of.changes[0].ratio.unwrap() * 1_000.0).round() / 10.0
+    }
+
+    #[test]
+    fn a_base_of_every_factor_is_one_cell_for_all() {
+        let found = relative(&results(), &base(&[("servers", "3"), ("copies", "none")]));
+        assert_eq!(found.iter().map(percent).collect::<Vec<_>>(), [90.0, 80.0, 60.0]);
+        assert!(found.iter().all(|one| one.base.workload == "servers 3, copies none"));
+        assert!(found[0].changes[0].ratio_interval.is_some());
+    }
+
+    #[test]
+    fn a_base_of_one_factor_leaves_the_others_as_they_are() {
+        let found = relative(&results(), &base(&[("copies", "none")]));
+        assert_eq!(found.iter().map(percent).collect::<Vec<_>>(), [90.0, 75.0]);
+        assert_eq!(found[1].base.workload, "servers 5, copies none");
+        assert!(relative(&results(), &base(&[])).is_empty());
+        assert!(relative(&results(), &base(&[("copies", "half")])).is_empty());
+    }
+}

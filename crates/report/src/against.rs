@@ -1,0 +1,140 @@
+//! Against what a sweep is drawn: the clients, or where their number never changes, another factor of numbers.
+
+use krarup_analysis::results::{Cell, Results};
+
+use crate::document::Measured;
+use crate::figures::{Axis, LineSeries, Lines, Mark, Point, Tint};
+use crate::quantity::Unit;
+
+/// The x axis of a sweep and the cells along it.
+pub(crate) struct Against<'a> {
+    /// What it is, in words: `clients`, `servers`.
+    pub(crate) name: String,
+    /// The axis.
+    pub(crate) axis: Axis,
+    /// Each line: its name, and its cells by their place on the axis.
+    pub(crate) lines: Vec<(String, Vec<(f64, &'a Cell)>)>,
+}
+
+/// The axis of these results.
+pub(crate) fn against(results: &Results) -> Against<'_> {
+    let first = results.cells.first().map(|cell| cell.levels.clients);
+    let alike = results.cells.iter().all(|cell| Some(cell.levels.clients) == first);
+    let factor = alike.then(|| factors_of_numbers(results).into_iter().next()).flatten();
+    match factor {
+        Some(factor) => along(results, &factor),
+        None => along_clients(results),
+    }
+}
+
+fn along_clients(results: &Results) -> Against<'_> {
+    let clients = || results.cells.iter().map(|cell| cell.levels.clients);
+    let (least, most) = (clients().min().unwrap_or(0), clients().max().unwrap_or(0));
+    let line = |workload: &str| {
+        let cells = results.cells.iter().filter(|cell| cell.levels.workload == workload);
+        (workload.to_owned(), cells.map(|cell| (f64::from(cell.levels.clients), cell)).collect())
+    };
+    let workloads = results.verdicts.iter().map(|verdict| verdict.at.workload.as_str());
+    Against {
+        name: "clients".into(),
+        axis: axis("clients", f64::from(least), f64::from(most)),
+        lines: workloads.map(line).collect(),
+    }
+}
+
+fn along<'a>(results: &'a Results, factor: &str) -> Against<'a> {
+    let mut lines: Vec<(String, Vec<(f64, &Cell)>)> = Vec::new();
+    for cell in &results.cells {
+        let Some(x) = number(cell, factor) else { continue };
+        let varying = |name: &str| {
+            name != factor && results.cells.iter().any(|other| level(other, name) != level(cell, name))
+        };
+        let words: Vec<String> = cell
+            .factors
+            .iter()
+            .filter(|(name, _)| varying(name))
+            .map(|(name, level)| {
+                // Levels that are words speak for themselves.
+                let is_word = level.chars().next().is_some_and(|first| !first.is_ascii_digit());
+                if is_word && !matches!(level.as_str(), "true" | "false" | "none" | "half" | "full" | "all") {
+                    level.clone()
+                } else if level.contains(name.as_str()) {
+                    level.clone()
+                } else {
+                    format!("{name} {level}")
+                }
+            })
+            .collect();
+        let name = if words.is_empty() { cell.levels.workload.clone() } else { words.join(", ") };
+        match lines.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, cells)) => cells.push((x, cell)),
+            None => lines.push((name, vec![(x, cell)])),
+        }
+    }
+    lines.iter_mut().for_each(|(_, cells)| cells.sort_by(|one, other| one.0.total_cmp(&other.0)));
+    if let [(name, _)] = &mut lines[..] {
+        *name = "all".into();
+    }
+    Against { name: factor.to_owned(), axis: Axis::linear(factor, Unit::Count), lines }
+}
+
+/// Equal ratios where the largest is eight times the smallest or more.
+fn axis(name: &str, least: f64, most: f64) -> Axis {
+    if least > 0.0 && most >= 8.0 * least {
+        Axis::log(name, Unit::Count)
+    } else {
+        Axis::linear(name, Unit::Count)
+    }
+}
+
+impl Against<'_> {
+    /// Whether the axis is one of equal ratios, in a word.
+    pub(crate) fn scale(&self) -> &'static str {
+        if self.axis.log { "logarithmic" } else { "linear" }
+    }
+
+    /// A line for each workload in each panel, of the cells that have something to show.
+    pub(crate) fn draw(&self, y: Vec<Axis>, of: impl Fn(&Cell) -> Option<Vec<Option<Measured>>>) -> Lines {
+        let series = self.lines.iter().enumerate().map(|(index, (name, cells))| LineSeries {
+            name: name.clone(),
+            tint: Tint::Series(index),
+            mark: Mark::Joined,
+            points: cells.iter().filter_map(|(x, cell)| Some(Point { x: *x, y: of(cell)? })).collect(),
+        });
+        let series = series.filter(|series| !series.points.is_empty()).collect();
+        Lines { x: self.axis.clone(), y, series }
+    }
+}
+
+/// The level of a factor in a cell.
+pub(crate) fn level<'a>(cell: &'a Cell, name: &str) -> Option<&'a str> {
+    cell.factors.iter().find(|(known, _)| known == name).map(|(_, level)| level.as_str())
+}
+
+fn number(cell: &Cell, name: &str) -> Option<f64> {
+    level(cell, name)?.parse().ok()
+}
+
+/// Factors with several levels, all of them numbers, that neither are the number of clients nor move with it.
+pub(crate) fn factors_of_numbers(results: &Results) -> Vec<String> {
+    let Some(first) = results.cells.first() else { return Vec::new() };
+    let varies = |name: &&String| {
+        let levels: Option<Vec<f64>> = results.cells.iter().map(|cell| number(cell, name)).collect();
+        let Some(levels) = levels else { return false };
+        let moves = || {
+            let mut beside = results.cells.iter().zip(&levels);
+            beside.any(|(cell, level)| *level == levels[0] && cell.levels.clients != first.levels.clients)
+        };
+        let alike = results.cells.iter().all(|cell| cell.levels.clients == first.levels.clients);
+        levels.iter().any(|level| *level != levels[0]) && (alike || moves())
+    };
+    first.factors.iter().map(|(name, _)| name).filter(varies).cloned().collect()
+}
+
+/// How many levels a factor has in these results.
+pub(crate) fn levels_of(results: &Results, name: &str) -> usize {
+    let mut levels: Vec<&str> = results.cells.iter().filter_map(|cell| level(cell, name)).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    levels.len()
+}

@@ -1,0 +1,438 @@
+//! The rows of one run as a document: what they say of each operation, where the time went, whether it adds up.
+
+use krarup_analysis::requests::{Line, Place, Requests, SHARES, Settled, Spread, Station, Window};
+use krarup_analysis::results::Quantity;
+use krarup_units::text;
+
+use crate::definitions as define;
+use crate::document::{Block, Column, Document, Fact, Finding, Note, Section, Table, Value};
+use crate::figures::{
+    Axis, Buckets, Figure, Histogram, HistogramPanel, Plot, StackedBars, StackedPanel, TimeLine, TimePanel,
+    TimeSeries, Tint,
+};
+use crate::quantity::Unit;
+use crate::sweep::measured;
+
+/// No more buckets than this are drawn.
+const MOST_BUCKETS: u64 = 80;
+
+/// The whole page. `title` says whose rows they are, `footer` names the program and its version.
+pub fn document(requests: &Requests, title: &str, footer: &str) -> Document {
+    let blocks = |blocks: Vec<Option<Block>>| blocks.into_iter().flatten().collect::<Vec<_>>();
+    Document {
+        title: title.to_owned(),
+        subtitle: span(requests),
+        summary: summary(requests),
+        facts: facts(requests),
+        notes: requests
+            .warnings
+            .iter()
+            .map(|warning| Note::warning(warning.to_string(), warning.next_step()))
+            .collect(),
+        sections: vec![
+            Section { title: "Operations".into(), blocks: vec![Block::Table(operations(requests))] },
+            Section {
+                title: "Where the time goes".into(),
+                blocks: blocks(vec![
+                    Some(Block::Figure(breakdown(requests))),
+                    Some(Block::Table(parts(requests))),
+                    servers(requests).map(Block::Table),
+                ]),
+            },
+            Section {
+                title: "How the times are distributed".into(),
+                blocks: blocks(vec![histogram(requests).map(Block::Figure)]),
+            },
+            Section {
+                title: "Whether it adds up".into(),
+                blocks: vec![Block::Table(laws(requests)), Block::Table(settled(requests))],
+            },
+            Section { title: "The whole run".into(), blocks: vec![Block::Figure(run(requests))] },
+        ],
+        footer: footer.to_owned(),
+    }
+}
+
+/// `980,123 rows; measured 8.00 s of 10.0 s, from 1.00 s on`.
+pub fn span(requests: &Requests) -> String {
+    format!(
+        "{} rows; measured {} of {}, from {} on",
+        text::count(requests.rows as f64),
+        text::duration(requests.length),
+        text::duration(requests.run),
+        text::duration(requests.from)
+    )
+}
+
+fn lines(requests: &Requests) -> impl Iterator<Item = (&Station, &Line)> {
+    requests.stations.iter().flat_map(|station| shown(station).iter().map(move |line| (station, line)))
+}
+
+/// All operations together and each; where there is only one, that says it all.
+fn shown(station: &Station) -> &[Line] {
+    match &station.operations[..] {
+        [_, only @ ..] if only.len() == 1 => only,
+        all => all,
+    }
+}
+
+/// What it is, and of which station where there are several.
+fn label(requests: &Requests, station: &Station, name: &str) -> String {
+    if requests.stations.len() == 1 {
+        name.to_owned()
+    } else {
+        format!("station {}, {name}", station.station)
+    }
+}
+
+fn summary(requests: &Requests) -> Vec<Finding> {
+    let of_station = |station: &Station| {
+        let all = station.operations.first().filter(|all| all.count > 0)?;
+        let share = |part: &Spread| 100.0 * part.mean.value / all.response.mean.value.max(f64::MIN_POSITIVE);
+        let p99 = all.response.at(0.99).map_or(0.0, |p99| p99.value);
+        let text = format!(
+            "{} requests per second, mean response time {} (p99 {}): {:.0} % in the queue, {:.0} % with servers, {:.0} % the station's own.",
+            with_interval(&all.throughput),
+            text::duration(all.response.mean.value),
+            text::duration(p99),
+            share(&all.queue),
+            share(&all.server),
+            share(&all.own)
+        );
+        Some(Finding { about: label(requests, station, "all operations"), text })
+    };
+    requests.stations.iter().filter_map(of_station).collect()
+}
+
+fn with_interval(quantity: &Quantity) -> String {
+    let half = quantity
+        .interval
+        .map_or(String::new(), |interval| format!(" (± {})", text::count(interval.half_width().round())));
+    format!("{}{half}", text::count(quantity.value.round()))
+}
+
+fn facts(requests: &Requests) -> Vec<Fact> {
+    let Some(all) = requests.stations.first().and_then(|station| station.operations.first()) else {
+        return Vec::new();
+    };
+    let fact = |label: &str, value, detail| Fact { label: label.into(), value, detail };
+    let p99 = all.response.at(0.99).map_or(0.0, |p99| p99.value);
+    vec![
+        fact("throughput", Unit::PerSecond.show(all.throughput.value.round()), "all operations".into()),
+        fact(
+            "response time",
+            text::duration(all.response.mean.value),
+            format!("mean; p99 {}", text::duration(p99)),
+        ),
+        fact("requests", text::count(all.count as f64), format!("{} failed", text::count(all.errors as f64))),
+    ]
+}
+
+/// One row for each operation.
+pub fn operations(requests: &Requests) -> Table {
+    let mut columns = vec![
+        Column::new("operation", Unit::Text),
+        Column::new("requests", Unit::Count),
+        Column::new("errors", Unit::Count),
+        Column::new("throughput", Unit::PerSecond),
+        Column::new("response time", Unit::Seconds),
+    ];
+    columns.extend(SHARES.iter().map(|share| Column::new(percentile(*share), Unit::Seconds)));
+    columns.push(Column::new("hit ratio", Unit::Share));
+    let rows = lines(requests).map(|(station, line)| {
+        let mut row = vec![
+            Value::Text(label(requests, station, &line.operation)),
+            Value::from(line.count as f64),
+            Value::from(line.errors as f64),
+            Value::Measured(measured(&line.throughput)),
+            Value::Measured(measured(&line.response.mean)),
+        ];
+        row.extend(line.response.percentiles.iter().map(|one| Value::Measured(measured(one))));
+        row.push(Value::from(line.hit_ratio));
+        row
+    });
+    Table {
+        name: "operations".into(),
+        title: "Throughput and response time by operation".into(),
+        caption: "Replied − received at the station that wrote the rows. ± is half the 95 % t interval of ten batches of equal length; none where a batch has no request.".into(),
+        columns,
+        rows: rows.collect(),
+    }
+}
+
+/// `p99.9`.
+fn percentile(share: f64) -> String {
+    format!("p{}", (share * 1_000.0).round() / 10.0)
+}
+
+/// One row for each part of each operation's response time.
+pub fn parts(requests: &Requests) -> Table {
+    let row = |station: &Station, line: &Line, name: &str, part: &Spread| {
+        let at = |share| part.at(share).map(measured).into();
+        vec![
+            Value::Text(label(requests, station, &line.operation)),
+            Value::from(name),
+            Value::Measured(measured(&part.mean)),
+            Value::from((line.response.mean.value > 0.0).then(|| part.mean.value / line.response.mean.value)),
+            at(0.5),
+            at(0.9),
+            at(0.99),
+        ]
+    };
+    let rows = lines(requests).flat_map(|(station, line)| {
+        [("queue time", &line.queue), ("server time", &line.server), ("own time", &line.own)]
+            .map(|(name, part)| row(station, line, name, part))
+    });
+    Table {
+        name: "parts".into(),
+        title: "Parts of the response time".into(),
+        caption: "The three sum to the response time, request by request; their percentiles do not.".into(),
+        columns: vec![
+            Column::new("operation", Unit::Text),
+            Column::new("part", Unit::Text),
+            Column::new("mean", Unit::Seconds),
+            Column::new("share", Unit::Share),
+            Column::new("p50", Unit::Seconds),
+            Column::new("p90", Unit::Seconds),
+            Column::new("p99", Unit::Seconds),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+/// Little's law at each place.
+pub fn laws(requests: &Requests) -> Table {
+    let row = |station: &Station, place: &Place| {
+        let by_law = place.by_law();
+        vec![
+            Value::Text(label(requests, station, &place.name)),
+            Value::from(place.arrivals),
+            Value::from(place.completions),
+            Value::from(place.time),
+            Value::from(by_law),
+            Value::from(place.present),
+            Value::from((place.present > 0.0).then(|| by_law / place.present - 1.0)),
+        ]
+    };
+    let rows = requests
+        .stations
+        .iter()
+        .flat_map(|station| station.places.iter().map(move |place| row(station, place)));
+    Table {
+        name: "laws".into(),
+        title: "Little's law at each place: L = X · W".into(),
+        caption: "X and W are of the requests that left the place in the measured span. L is counted on its own: how long all requests were there in the span, divided by its length. Where the \
+                  two differ the place was not in a steady state, or rows are missing."
+            .into(),
+        columns: vec![
+            Column::new("place", Unit::Text),
+            Column::new("came", Unit::PerSecond),
+            Column::new("left (X)", Unit::PerSecond),
+            Column::new("time there (W)", Unit::Seconds),
+            Column::new("X · W", Unit::Count),
+            Column::new("L", Unit::Count),
+            Column::new("difference", Unit::Share),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+/// What was asked of each server; none where no server was.
+pub fn servers(requests: &Requests) -> Option<Table> {
+    let row = |station: &Station, server: &krarup_analysis::requests::Server| {
+        let at = |share| server.time.at(share).map(measured).into();
+        vec![
+            Value::Text(label(requests, station, &format!("server {}", server.server))),
+            Value::from(server.requests as f64),
+            Value::from(server.share),
+            Value::from(server.errors as f64),
+            Value::Measured(measured(&server.time.mean)),
+            at(0.5),
+            at(0.9),
+            at(0.99),
+        ]
+    };
+    let rows: Vec<Vec<Value>> = requests
+        .stations
+        .iter()
+        .flat_map(|station| station.servers.iter().map(move |server| row(station, server)))
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        name: "servers".into(),
+        title: "Each server".into(),
+        caption: "Answered − sent of each request, or part of one, that was answered in the measured span."
+            .into(),
+        columns: vec![
+            Column::new("server", Unit::Text),
+            Column::new("requests", Unit::Count),
+            Column::new("share", Unit::Share),
+            Column::new("errors", Unit::Count),
+            Column::new("time", Unit::Seconds),
+            Column::new("p50", Unit::Seconds),
+            Column::new("p90", Unit::Seconds),
+            Column::new("p99", Unit::Seconds),
+        ],
+        rows,
+    })
+}
+
+/// Where MSER would cut.
+pub fn settled(requests: &Requests) -> Table {
+    let words = |settled: &Settled| match settled {
+        Settled::After(0.0) => "at once".to_owned(),
+        Settled::After(after) => format!("after {}", text::duration(*after)),
+        Settled::Never => "not in its first half: it had not settled".to_owned(),
+        Settled::Unknown => "nobody knows: fewer than ten windows, or all alike".to_owned(),
+    };
+    let row = |(series, settled): (&str, &Settled)| {
+        vec![
+            Value::from(series),
+            Value::Text(words(settled)),
+            Value::from(requests.from),
+            Value::from(if matches!(settled, Settled::After(after) if *after <= requests.from) {
+                "yes"
+            } else {
+                "no"
+            }),
+        ]
+    };
+    Table {
+        name: "settled".into(),
+        title: "Where the run settled".into(),
+        caption: format!(
+            "By the marginal standard error rule (MSER) over the {} windows of the whole run. Single slow windows lead it astray: see the run.",
+            text::duration(requests.window)
+        ),
+        columns: vec![
+            Column::new("series", Unit::Text),
+            Column::new("settled", Unit::Text),
+            Column::new("cut off", Unit::Seconds),
+            Column::new("enough", Unit::Text),
+        ],
+        rows: ["throughput", "mean response time"].into_iter().zip(&requests.settled).map(row).collect(),
+    }
+}
+
+fn breakdown(requests: &Requests) -> Figure {
+    let panel = |station: &Station| StackedPanel {
+        name: label(requests, station, "all operations"),
+        bars: shown(station)
+            .iter()
+            .map(|line| {
+                let parts = [&line.queue, &line.server, &line.own];
+                (line.operation.clone(), parts.iter().map(|part| part.mean.value).collect())
+            })
+            .collect(),
+    };
+    Figure {
+        name: "where-the-time-goes".into(),
+        title: "Mean response time by part".into(),
+        caption: "The parts sum to the mean response time at the station. The axis starts from zero; intervals are in the table.".into(),
+        definitions: vec![define::queue_time(), define::server_time(), define::own_time()],
+        notes: Vec::new(),
+        plot: Plot::StackedBars(StackedBars {
+            group: "station".into(),
+            category: "operation".into(),
+            y: Axis::linear("response time, mean", Unit::Seconds),
+            parts: vec![
+                ("queue time".into(), Tint::Queue),
+                ("server time".into(), Tint::Server),
+                ("own time".into(), Tint::Own),
+            ],
+            panels: requests.stations.iter().map(panel).collect(),
+        }),
+    }
+}
+
+fn histogram(requests: &Requests) -> Option<Figure> {
+    let panel = |station: &Station| {
+        let (response, server) = (&station.histogram, &station.server_histogram);
+        let last = response.bucket_of_share(0.999)?;
+        let first = response.counts.first()?.0.min(server.counts.first().map_or(u64::MAX, |one| one.0));
+        let together = (last - first + 1).div_ceil(MOST_BUCKETS);
+        let first = first / together * together;
+        let drawn = ((last - first) / together + 1) as usize;
+        let buckets = |name: &str, tint, histogram: &krarup_analysis::trial::Histogram| {
+            let (counts, beyond) = histogram.rebinned(first, together, drawn);
+            Buckets { name: name.to_owned(), tint, counts, beyond }
+        };
+        let mut series = vec![buckets("response time", Tint::Series(0), response)];
+        if !station.servers.is_empty() {
+            series.push(buckets("server time", Tint::Server, server));
+        }
+        let width = response.width;
+        Some(HistogramPanel {
+            name: label(requests, station, "all operations"),
+            first: first as f64 * width,
+            width: together as f64 * width,
+            series,
+        })
+    };
+    let panels: Vec<HistogramPanel> = requests.stations.iter().filter_map(panel).collect();
+    (!panels.is_empty()).then(|| Figure {
+        name: "histogram".into(),
+        title: "Response times, and times with the servers".into(),
+        caption: "Share of all requests in each bucket. The slowest of a thousand lie beyond the right edge; the data has their number in its last row.".into(),
+        definitions: vec![define::middleware_response_time(), define::server_time()],
+        notes: Vec::new(),
+        plot: Plot::Histogram(Histogram {
+            group: "station".into(),
+            x: Axis::linear("time", Unit::Seconds),
+            counted: "requests".into(),
+            panels,
+        }),
+    })
+}
+
+fn run(requests: &Requests) -> Figure {
+    let windows = &requests.windows;
+    let line = |name: &str, tint, of: fn(&Window) -> Option<f64>| TimeLine {
+        name: name.to_owned(),
+        tint,
+        values: windows.iter().map(of).collect(),
+    };
+    let rate = |window: &Window| Some(window.completed as f64 / window.length);
+    let mut panels = vec![
+        TimePanel {
+            y: Axis::linear("throughput", Unit::PerSecond),
+            lines: vec![line("throughput", Tint::Series(0), rate)],
+        },
+        TimePanel {
+            y: Axis::linear("time, mean", Unit::Seconds),
+            lines: vec![
+                line("response time", Tint::Series(3), |window| window.response),
+                line("server time", Tint::Server, |window| window.server),
+                line("queue time", Tint::Queue, |window| window.queue),
+                line("own time", Tint::Own, |window| window.own),
+            ],
+        },
+    ];
+    if windows.iter().any(|window| window.queue_length.is_some()) {
+        panels.push(TimePanel {
+            y: Axis::linear("queue length, mean", Unit::Count),
+            lines: vec![line("queue length", Tint::Queue, |window| window.queue_length)],
+        });
+    }
+    Figure {
+        name: "the-run".into(),
+        title: "The whole run, warm-up and cool-down with it".into(),
+        caption: format!(
+            "Each point is a window of {}. What was measured lies between {} and {}. The axes start from zero.",
+            text::duration(requests.window),
+            text::duration(requests.from),
+            text::duration(requests.from + requests.length)
+        ),
+        definitions: vec![
+            define::queue_time(),
+            define::server_time(),
+            define::own_time(),
+            define::queue_length(),
+        ],
+        notes: Vec::new(),
+        plot: Plot::TimeSeries(TimeSeries {
+            x: Axis::linear("time in the run", Unit::Seconds),
+            times: windows.iter().map(|window| window.start).collect(),
+            panels,
+        }),
+    }
+}
