@@ -30,6 +30,12 @@ const textWidth = (() => {
   };
 })();
 
+// Beside a diagonal what matters is how near to it the points are: a bar that is longer than all of them is cut off at the edge.
+function inSight(panel, high) {
+  if (!panel.diagonal || high == null) return high;
+  return Math.min(high, 1.4 * Math.max(...panel.xs, ...panel.series.flatMap((s) => s.values.map((v) => v ?? 0))));
+}
+
 // The largest value between two places, intervals included; of stacks, the largest sum of the parts that are shown.
 function highest(u, panel, first, last) {
   if (panel.shares) return 1 / 1.06;
@@ -39,7 +45,7 @@ function highest(u, panel, first, last) {
     let sum = 0;
     for (const { series } of shownSeries) {
       const value = series.values[place] ?? 0;
-      sum = panel.mark === "bars" ? sum + value : Math.max(value, series.high?.[place] ?? 0);
+      sum = panel.mark === "bars" ? sum + value : Math.max(value, inSight(panel, series.high?.[place] ?? 0));
       most = Math.max(most, sum);
     }
   }
@@ -65,7 +71,7 @@ function xRange(panel) {
 }
 
 function topOf(panel) {
-  return Math.max(...panel.series.flatMap((s) => [...s.values, ...(s.high ?? [])].map((v) => v ?? 0)), 0);
+  return Math.max(...panel.series.flatMap((s) => [...s.values, ...(s.high ?? []).map((v) => inSight(panel, v))].map((v) => v ?? 0)), 0);
 }
 
 // Everything starts from zero but points that lie below it: residuals.

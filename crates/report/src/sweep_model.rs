@@ -161,7 +161,7 @@ fn scatters(prediction: &Prediction, name: &str) -> [Figure; 2] {
             name: format!("predicted-{}-{name}", what.replace(' ', "-")),
             title: format!("{}: {what} predicted against measured", capital(&title(prediction))),
             caption: format!(
-                "On the line, the model says what was measured. Bars are its 95 % intervals for one measurement. Cells it was calibrated on are no evidence \
+                "On the line, the model says what was measured. Bars are its 95 % intervals for one measurement, cut off where they are longer than all points are high. Cells it was calibrated on are no evidence \
                  for it. {}",
                 sentence(prediction)
             ),
