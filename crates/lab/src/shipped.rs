@@ -18,9 +18,10 @@ pub const SPECS: &[(&str, &str)] = &[
     ("asl2018/6", include_str!("../specs/asl2018-6.toml")),
 ];
 
-/// The spec of this name.
+/// The spec of this name. One spec may hold several sections of a report: `asl2018/5.1` is in `asl2018/5`.
 pub fn spec(name: &str) -> Option<&'static str> {
-    SPECS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    let of = |name: &str| SPECS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+    of(name).or_else(|| of(name.rsplit_once('.')?.0))
 }
 
 #[cfg(test)]
@@ -29,6 +30,13 @@ mod tests {
     use crate::change::Changes;
     use crate::plan::Plan;
     use crate::spec::Spec;
+
+    #[test]
+    fn a_section_is_found_in_the_spec_of_its_whole() {
+        assert_eq!(spec("asl2018/5.2"), spec("asl2018/5"));
+        assert_ne!(spec("asl2018/2.2"), spec("asl2018/2.1"));
+        assert_eq!((spec("asl2018/9.1"), spec("nobody")), (None, None));
+    }
 
     #[test]
     fn every_shipped_spec_can_be_planned_and_so_can_its_quick_form() {
