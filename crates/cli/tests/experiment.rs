@@ -466,7 +466,7 @@ count = 2
 flags = ["--connections", "$connections"]
 "#;
     let (spec, out) = place("experiment-whole", spec);
-    let ended = begin(&spec, &out).ended_within(Duration::from_secs(60));
+    let ended = begin(&spec, &out).ended_within(LONG);
     assert!(ended.success, "{ended:?}");
     let inside = |name: &str| out.join("trials/servers=2,workers=4,connections=3").join(name);
     let configured = fs::read_to_string(inside("0/middleware/1.conf")).unwrap();
