@@ -53,17 +53,7 @@ fn along<'a>(results: &'a Results, factor: &str) -> Against<'a> {
             .factors
             .iter()
             .filter(|(name, _)| varying(name))
-            .map(|(name, level)| {
-                // Levels that are words speak for themselves.
-                let is_word = level.chars().next().is_some_and(|first| !first.is_ascii_digit());
-                if is_word && !matches!(level.as_str(), "true" | "false" | "none" | "half" | "full" | "all") {
-                    level.clone()
-                } else if level.contains(name.as_str()) {
-                    level.clone()
-                } else {
-                    format!("{name} {level}")
-                }
-            })
+            .map(|(name, level)| in_words(name, level))
             .collect();
         let name = if words.is_empty() { cell.levels.workload.clone() } else { words.join(", ") };
         match lines.iter_mut().find(|(known, _)| *known == name) {
@@ -76,6 +66,17 @@ fn along<'a>(results: &'a Results, factor: &str) -> Against<'a> {
         *name = "all".into();
     }
     Against { name: factor.to_owned(), axis: Axis::linear(factor, Unit::Count), lines }
+}
+
+/// Levels that are words speak for themselves, unless they are words like yes and no.
+fn in_words(name: &str, level: &str) -> String {
+    let is_number = level.starts_with(|first: char| first.is_ascii_digit());
+    let is_answer = matches!(level, "true" | "false" | "none" | "half" | "full" | "all");
+    if level.contains(name) || !(is_number || is_answer) {
+        level.to_owned()
+    } else {
+        format!("{name} {level}")
+    }
 }
 
 /// Equal ratios where the largest is eight times the smallest or more.
@@ -137,4 +138,66 @@ pub(crate) fn levels_of(results: &Results, name: &str) -> usize {
     levels.sort_unstable();
     levels.dedup();
     levels.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_analysis::trial::{ClientSide, Levels, Times};
+    use krarup_analysis::{Environment, Trial, summarise};
+
+    use super::*;
+
+    fn trial(servers: &str, copies: &str, writes: &str, clients: u32) -> Trial {
+        let mean = 1e-3;
+        Trial {
+            levels: Levels { workload: format!("servers {servers}, {copies}, {writes}"), clients },
+            repetition: 0,
+            length: 10.0,
+            think: 0.0,
+            client: ClientSide {
+                completed: 1_000,
+                response: Times { mean, p50: mean, p90: mean, p99: mean },
+                ..ClientSide::default()
+            },
+            middleware: None,
+            servers: Vec::new(),
+            cpu: Vec::new(),
+            links: Vec::new(),
+            factors: [
+                ("servers", servers),
+                ("copies", copies),
+                ("writes", writes),
+                ("clients", &clients.to_string()),
+            ]
+            .map(|(name, level)| (name.to_owned(), level.to_owned()))
+            .to_vec(),
+            machine: None,
+        }
+    }
+
+    #[test]
+    fn where_clients_never_change_a_factor_of_numbers_is_the_axis() {
+        let mut trials = Vec::new();
+        for servers in ["5", "3"] {
+            for copies in ["none", "full"] {
+                trials.extend(["1 % writes", "5 % writes"].map(|writes| trial(servers, copies, writes, 261)));
+            }
+        }
+        let results = summarise("t", Environment::default(), &trials).unwrap();
+        let found = against(&results);
+        assert_eq!((found.name.as_str(), found.scale(), found.lines.len()), ("servers", "linear", 4));
+        let (name, cells) = &found.lines[0];
+        assert_eq!(name, "copies none, 1 % writes");
+        assert_eq!(cells.iter().map(|(x, _)| *x).collect::<Vec<_>>(), [3.0, 5.0]);
+    }
+
+    #[test]
+    fn clients_are_the_axis_wherever_they_vary() {
+        let trials = [1, 2, 64].map(|clients| trial("3", "none", "1 % writes", clients));
+        let results = summarise("t", Environment::default(), &trials).unwrap();
+        let found = against(&results);
+        assert_eq!((found.name.as_str(), found.scale(), found.lines.len()), ("clients", "logarithmic", 1));
+        assert_eq!(levels_of(&results, "clients"), 3);
+        assert!(factors_of_numbers(&results).is_empty());
+    }
 }

@@ -99,7 +99,7 @@ fn of_operation(results: &Results, name: &str) -> Option<Figure> {
     let lines = against.draw(y, |cell| {
         let one = cell.operations.iter().find(|one| one.name == name)?;
         let response = &one.response;
-        let mut values = vec![one.throughput, response.p50, response.p90, response.p99]
+        let mut values = [one.throughput, response.p50, response.p90, response.p99]
             .iter()
             .map(|one| Some(measured(one)))
             .collect::<Vec<_>>();
