@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # name, servers, flags of the load generator
 WORKLOADS = [
+    ("64 B, 1:10, 1 connection", 1, "-c 1 --ratio 1:10 -d 64"),
     ("64 B, 1:10, 2 connections", 1, "-c 2 --ratio 1:10 -d 64"),
     ("64 B, 1:10, 32 connections", 1, "-c 32 --ratio 1:10 -d 64"),
     ("64 B, 1:10, 96 connections", 1, "-c 96 --ratio 1:10 -d 64"),
@@ -130,7 +131,7 @@ def load(binary, port, flags, extra):
 
 
 def measure(binary, proxy, servers, flags, seconds):
-    """One run: microseconds of the proxy and of the servers per request, rate, p99."""
+    """One run: microseconds of the proxy and of the servers per request, rate, percentiles of the response time."""
     load(binary, proxy.port, flags, ["--seconds", "0.3s"])
     before, servers_before = proxy.cpu(), sum(server.cpu() for server in servers)
     result = json.loads(load(binary, proxy.port, flags, ["--seconds", f"{seconds}s", "--json", "-"]))
@@ -138,13 +139,41 @@ def measure(binary, proxy, servers, flags, seconds):
     answered = result["account"]["answered"]
     if result["overall"]["errors"] or result["account"]["lost"]:
         sys.exit(f"error: requests failed: {result['overall']['errors']} {result['account']['lost']}")
+    times = result["overall"]["response_time"]
     return {
         "proxy_us": (after - before) / answered * 1e6,
         "server_us": (servers_after - servers_before) / answered * 1e6,
         "rate": result["overall"]["throughput"],
-        "p99_ms": result["overall"]["response_time"]["p99"] * 1e3,
-        "p999_ms": result["overall"]["response_time"]["p999"] * 1e3,
+        "p50_ms": times["p50"] * 1e3,
+        "p99_ms": times["p99"] * 1e3,
+        "p999_ms": times["p999"] * 1e3,
     }
+
+
+# What is printed of a run, its width, and its digits. The ratio of CPU to twemproxy's stands behind the first.
+COLUMNS = [("proxy_us", 17, 2), ("server_us", 13, 1), ("rate", 15, 0), ("p50_ms", 13, 3), ("p99_ms", 13, 2), ("p999_ms", 13, 2)]
+
+
+def row(name, ratio, sides):
+    """A line of the table: the medians of each side, with strokes between."""
+    cells = [f"{' / '.join(f'{side[key]:.{digits}f}' for side in sides):>{width}}" for key, width, digits in COLUMNS]
+    cells.insert(1, f"{ratio:6.2f}")
+    print(" ".join([f"{name:52}", *cells]), flush=True)
+
+
+def head(rounds):
+    cells = [f"{key.replace('_', ' '):>{width}}" for key, width, _ in COLUMNS]
+    cells.insert(1, f"{'ratio':>6}")
+    print(" ".join([f"{'krarup / twemproxy, medians of ' + str(rounds) + ' rounds':52}", *cells]))
+
+
+def medians(runs):
+    return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+
+
+def ratio(runs, others):
+    """The median over rounds of the ratio of CPU time per request."""
+    return statistics.median(a["proxy_us"] / b["proxy_us"] for a, b in zip(runs, others))
 
 
 def main():
@@ -161,8 +190,7 @@ def main():
     options = arguments.parse_args()
     everything = {}
     open_loop = f" --rate {options.rate:.0f}" if options.rate else ""
-    print(f"{'workload':52} {'proxy us':>17} {'ratio':>6} {'server us':>13} {'rate/s':>15} {'p99 ms':>13} {'p99.9 ms':>13}")
-    print(f"{'(krarup, twemproxy; medians of ' + str(options.rounds) + ' rounds)':52}")
+    head(options.rounds)
     for name, count, flags in WORKLOADS:
         if options.only not in name:
             continue
@@ -196,24 +224,11 @@ def main():
             finally:
                 for station in reversed(stations):
                     station.stop()
-        ours, theirs = (
-            {key: statistics.median(run[key] for run in runs[side]) for key in runs[side][0]}
-            for side in ("krarup", "twemproxy")
-        )
-        ratio = statistics.median(a["proxy_us"] / b["proxy_us"] for a, b in zip(runs["krarup"], runs["twemproxy"]))
-        pair = lambda key, digits: f"{ours[key]:.{digits}f} / {theirs[key]:.{digits}f}"
-        print(
-            f"{name:52} {pair('proxy_us', 2):>17} {ratio:6.2f} {pair('server_us', 1):>13} {pair('rate', 0):>15} {pair('p99_ms', 2):>13} {pair('p999_ms', 2):>13}",
-            flush=True,
-        )
+        against = {side: ratio(runs[side], runs["twemproxy"]) for side in runs}
+        row(name, against["krarup"], [medians(runs["krarup"]), medians(runs["twemproxy"])])
         for side in others:
-            medians = {key: statistics.median(run[key] for run in runs[side]) for key in runs[side][0]}
-            against = statistics.median(a["proxy_us"] / b["proxy_us"] for a, b in zip(runs[side], runs["twemproxy"]))
-            print(
-                f"{'  ' + side:52} {medians['proxy_us']:17.2f} {against:6.2f} {medians['server_us']:13.1f} {medians['rate']:15.0f} {medians['p99_ms']:13.2f} {medians['p999_ms']:13.2f}",
-                flush=True,
-            )
-        everything[name] = {"runs": runs, "ratio": ratio}
+            row(f"  {side}", against[side], [medians(runs[side])])
+        everything[name] = {"runs": runs, "ratio": against["krarup"]}
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(everything, indent=1))
 
