@@ -231,7 +231,7 @@ fn slow_readers_do_not_use_up_the_memory_and_do_not_stop_others() {
 #[test]
 fn replies_that_wait_for_an_older_one_count_for_the_memory() {
     let servers: Vec<Program> = (0..2).map(|_| memcached()).collect();
-    let config = "[edge]\nmemory = \"16MiB\"\n";
+    let config = "timeout = \"60s\"\n[edge]\nmemory = \"16MiB\"\n";
     let addresses = servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>().join(",");
     let mut proxy = proxy("edge-older", &addresses, config);
     let value = vec![b'v'; 500_000];
@@ -253,7 +253,8 @@ fn replies_that_wait_for_an_older_one_count_for_the_memory() {
 
 fn slow_readers(length: usize, requests: usize) {
     let server = Program::memcached(&["-I", "8m"]);
-    let config = "reply_buffer = \"1GiB\"\nmax_value = \"8MiB\"\n[edge]\nmemory = \"16MiB\"\n";
+    let config =
+        "timeout = \"60s\"\nreply_buffer = \"1GiB\"\nmax_value = \"8MiB\"\n[edge]\nmemory = \"16MiB\"\n";
     let mut proxy = proxy("edge-memory", &server.address().to_string(), config);
     let value = vec![b'v'; length];
     let mut client = proxy.connect();

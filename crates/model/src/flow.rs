@@ -66,9 +66,14 @@ pub enum Curve {
     Mean(Vec<(f64, Curve)>),
 }
 
+/// No time is shorter, in seconds: what takes less takes none, and rates remain numbers.
+const SHORTEST: Seconds = 1e-15;
+/// No time is longer, in seconds: some 30,000 years.
+const LONGEST: Seconds = 1e12;
+
 impl Curve {
     /// The times with 0, 1, …, `most` busy workers. `workers` is the size of the pool, for curves that depend on
-    /// whether some of it is idle. Never below a thousandth of the time with one worker.
+    /// whether some of it is idle. Never below a thousandth of the time with one worker, nor below a femtosecond.
     pub fn times(&self, most: usize, workers: usize) -> Vec<Seconds> {
         let server = match self {
             Self::Server { delay, server, .. } => {
@@ -81,8 +86,9 @@ impl Curve {
             Self::Server { slope, .. } => server[n.max(1) - 1] + slope * n as f64,
             _ => self.at(n as f64, n < workers),
         };
-        let least = (raw(1) / 1_000.0).max(f64::MIN_POSITIVE);
-        (0..=most).map(|n| raw(n).max(least)).collect()
+        let least = (raw(1) / 1_000.0).max(SHORTEST);
+        // What is no number stays none.
+        (0..=most).map(raw).map(|time| if time < least { least } else { time }).collect()
     }
 
     /// The time with `busy` workers, a mean perhaps, while others are `idle` or not.
@@ -211,9 +217,13 @@ impl FlowModel {
         let most = workers.min(population);
         let hold = self.hold.times(most, workers);
         let outside = self.outside.times(most, workers);
-        if let Some(time) = hold.iter().chain(&outside).find(|t| !(t.is_finite() && **t > 0.0)) {
-            let why = format!("has a time of {time}");
-            return Err(Error::invalid("flow model", why, "its curves must be finite and above 0"));
+        if let Some(time) = hold.iter().chain(&outside).find(|t| !(**t > 0.0 && **t <= LONGEST)) {
+            let why = format!("has a time of {time} s");
+            return Err(Error::invalid(
+                "flow model",
+                why,
+                format!("its curves must be above 0 and at most {LONGEST:e} s"),
+            ));
         }
         Ok(Times {
             workers,
@@ -367,6 +377,23 @@ mod tests {
             hold: Curve::Line { constant: hold, slope: 0.0 },
             outside: Curve::Line { constant: outside, slope: 0.0 },
         }
+    }
+
+    /// Measured at clients that are never outside, the time there is 0: the workers are always busy.
+    #[test]
+    fn nobody_is_outside_where_that_takes_no_time() {
+        for (population, workers) in [(1, 1), (6, 2), (12, 4), (10_000, 16)] {
+            let model = constant(0.004, 0.0);
+            let answer = model.solve(population, workers).unwrap();
+            let expected = population.min(workers) as f64 / 0.004;
+            assert!((answer.throughput / expected - 1.0).abs() < 1e-9, "{answer:?}");
+            let mut surroundings = Surroundings::new(&model.outside, population, workers);
+            let (throughput, response) = surroundings.solve(&model.hold);
+            assert!((throughput / expected - 1.0).abs() < 1e-9, "{throughput}");
+            assert!((response / answer.response - 1.0).abs() < 1e-9);
+        }
+        let error = constant(1e300, 0.001).solve(3, 2).unwrap_err().to_string();
+        assert!(error.contains("has a time of"), "{error}");
     }
 
     /// With constant times the model is machine repair: M servers and N machines.
