@@ -68,6 +68,20 @@ pub struct Environment {
     pub command_line: String,
     /// When they began, as the caller writes it. Never read from a clock here.
     pub started: String,
+    /// What goes through between hosts; empty where all is on one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<Way>,
+}
+
+/// What goes through from one host to another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Way {
+    /// Who sends.
+    pub from: String,
+    /// Who is sent to.
+    pub to: String,
+    /// Bits per second of what is sent, headers left out, with nobody else at work; none where it could not be told.
+    pub bits_per_second: Option<f64>,
 }
 
 /// What an interval is made from.

@@ -1,6 +1,7 @@
 //! `krarup plan`, `krarup run` and `krarup report`: an experiment from its spec to its page.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -19,9 +20,11 @@ use krarup_lab::shipped;
 use krarup_lab::spec::{Spec, SpecError, Testbed};
 use krarup_lab::stop::Stop;
 use krarup_lab::store::Store;
+use krarup_lab::testbed::host::Hosts;
 use krarup_lab::testbed::local::Local;
-use krarup_lab::testbed::netns::Network;
+use krarup_lab::testbed::netns::{self, Network};
 use krarup_lab::testbed::process::StationError;
+use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Caps, Starter};
 use krarup_report::document::{Column, Table, Value};
 use krarup_report::quantity::Unit;
@@ -95,12 +98,14 @@ pub(crate) struct Source {
     /// The text that is kept with the results.
     pub(crate) text: String,
     pub(crate) spec: Spec,
+    /// What paths in it are relative to.
+    pub(crate) base: PathBuf,
 }
 
 impl Source {
     pub(crate) fn of(name: &str, text: String) -> Result<Self, Failure> {
         let spec = Spec::parse(&text).map_err(|error| wrong(name, &error))?;
-        Ok(Self { text, spec })
+        Ok(Self { text, spec, base: PathBuf::from(".") })
     }
 
     fn read(args: &SpecArgs) -> Result<Self, Failure> {
@@ -115,12 +120,13 @@ impl Source {
                 ))
             })?,
         };
+        let base = args.spec.parent().filter(|parent| parent.is_dir()).unwrap_or(Path::new(".")).to_owned();
         if !args.quick {
-            return Self::of(&name, text);
+            return Ok(Self { base, ..Self::of(&name, text)? });
         }
         let mut changes = Changes::of(&text).map_err(|error| wrong(&name, &error))?;
         changes.quick().map_err(|error| wrong(&name, &error))?;
-        Self::of(&format!("{name} (quick)"), changes.source())
+        Ok(Self { base, ..Self::of(&format!("{name} (quick)"), changes.source())? })
     }
 }
 
@@ -186,8 +192,19 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     let Source { spec, .. } = source;
     let plan = Plan::of(spec);
+    if spec.testbed == Testbed::Netns {
+        let krarup = std::env::current_exe().expect("a running program has a path");
+        let again = netns::rootless(&krarup, std::env::args_os().skip(1)).map_err(|error| station(&error))?;
+        if let Some(mut again) = again {
+            // It is this process that goes there.
+            return Err(Failure::run(format!("`unshare` cannot be run: {}", again.exec())));
+        }
+    }
     let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
-    let kind = stations::kind(&spec.stations.servers).map_err(|error| station(&error))?;
+    // Other machines are asked when they are reached.
+    let kind_on =
+        |hosts: &Hosts| stations::kind(&spec.stations.servers, hosts).map_err(|error| station(&error));
+    let kind_here = (spec.testbed != Testbed::Ssh).then(|| kind_on(&Hosts::Here)).transpose()?;
     let unwritable = |error: std::io::Error| {
         Failure::run(format!("{} cannot be written: {error}", out.display()))
             .hint("choose another directory with --out")
@@ -197,6 +214,28 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
     let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
     store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
+    let counts = match spec.stations.servers.addresses.len() {
+        0 => spec.counts(&spec.stations.servers, stations::SERVERS),
+        running => vec![running as u32],
+    };
+    let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+    if spec.anchor.is_some() && plan.anchor(spec).is_none() {
+        return Err(Failure::usage("the anchor is a combination that `except` leaves out"));
+    }
+    let krarup = std::env::current_exe().expect("a running program has a path");
+    let hosts = hosts(source, &krarup, &store, &stop).map_err(|error| ended(&stop, &error))?;
+    let kind = match kind_here {
+        Some(kind) => kind,
+        None => kind_on(&hosts)?,
+    };
+    eprintln!("servers: {} × {kind}", counts.join(" or "));
+    let starter = Starter {
+        krarup,
+        stop: stop.clone(),
+        ledger: store.ledger(),
+        hosts,
+        caps: Caps::of(spec, &store.ledger()).map_err(|error| station(&error))?,
+    };
     let complete = |repetition| {
         let there =
             |cell: &&Cell| store.complete(cell, repetition, &cell.identity(spec, repetition)).is_some();
@@ -206,33 +245,11 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     if !out.join(ENVIRONMENT).is_file()
         || (0..spec.repetitions.most()).all(|repetition| complete(repetition).is_none())
     {
-        let environment = trials::environment(&kind, timestamp(started as u64));
+        let environment = trials::environment(&kind, timestamp(started as u64), &starter, spec)
+            .map_err(|error| ended(&stop, &error))?;
         let text = serde_json::to_string_pretty(&environment).expect("an environment is plain data");
         store.write(ENVIRONMENT, text.as_bytes()).map_err(unwritable)?;
     }
-    let counts = match spec.stations.servers.addresses.len() {
-        0 => spec.counts(&spec.stations.servers, stations::SERVERS),
-        running => vec![running as u32],
-    };
-    let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
-    eprintln!("servers: {} × {kind}", counts.join(" or "));
-    if spec.anchor.is_some() && plan.anchor(spec).is_none() {
-        return Err(Failure::usage("the anchor is a combination that `except` leaves out"));
-    }
-    let krarup = std::env::current_exe().expect("a running program has a path");
-    let network = match spec.testbed {
-        Testbed::Local => None,
-        Testbed::Netns => {
-            Some(Network::new(&stations::kinds(spec), &store.ledger()).map_err(|error| station(&error))?)
-        }
-    };
-    let starter = Starter {
-        krarup,
-        stop: stop.clone(),
-        ledger: store.ledger(),
-        network: network.map(Arc::new),
-        caps: Caps::of(spec, &store.ledger()).map_err(|error| station(&error))?,
-    };
     let mut testbed = Local::new(spec, starter);
     let progress = Telling::begin(&plan);
     let ended =
@@ -258,6 +275,29 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     };
     closed.map_err(|error| station(&error))?;
     report_on(spec, &plan, &store, &ended, Also::default())
+}
+
+/// The hosts of a spec, made or reached.
+fn hosts(source: &Source, krarup: &Path, store: &Store, stop: &Stop) -> Result<Hosts, StationError> {
+    let (spec, ledger) = (&source.spec, store.ledger());
+    let kinds = stations::kinds(spec);
+    match spec.testbed {
+        Testbed::Local => Ok(Hosts::Here),
+        Testbed::Netns => Ok(Hosts::Spaces(Arc::new(Network::new(&kinds, &ledger)?))),
+        Testbed::Ssh => {
+            let places = (&*source.base, &*store.unfinished());
+            Ok(Hosts::Fleet(Arc::new(Fleet::reach_all(spec, &kinds, places, krarup, &ledger, stop)?)))
+        }
+    }
+}
+
+/// What is said of a run that came to nothing, or was stopped, before its first trial.
+fn ended(stop: &Stop, error: &StationError) -> Failure {
+    if stop.asked() {
+        Failure::run("stopped on request; everything started was ended")
+    } else {
+        station(error)
+    }
 }
 
 fn station(error: &StationError) -> Failure {

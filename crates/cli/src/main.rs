@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind as Kind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod agent;
 mod analyze;
 mod at;
 mod broker;
@@ -54,15 +55,20 @@ enum Job {
     Report(experiment::ReportArgs),
     Compare(compare::CompareArgs),
     At(at::AtArgs),
+    #[command(hide = true)]
+    Agent(agent::AgentArgs),
     Man(pages::ManArgs),
     Completions(pages::CompletionsArgs),
 }
 
 fn main() -> ExitCode {
+    let done = |()| ExitCode::SUCCESS;
     let result = match memtier::called_by_its_name() {
-        Some(flags) => memtier::run_line(&flags),
+        Some(flags) => memtier::run_line(&flags).map(done),
         None => match Cli::try_parse() {
-            Ok(cli) => run(&cli),
+            // Its exit code is that of what it ran.
+            Ok(Cli { job: Job::Agent(args) }) => agent::run(args),
+            Ok(cli) => run(&cli).map(done),
             // Help and the version are answers, and no errors.
             Err(answer)
                 if !answer.use_stderr()
@@ -78,7 +84,7 @@ fn main() -> ExitCode {
         },
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => failure.report(),
     }
 }
@@ -99,6 +105,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Report(args) => experiment::report(args),
         Job::Compare(args) => compare::run(args),
         Job::At(args) => at::run(args),
+        Job::Agent(_) => Ok(()),
         Job::Man(args) => pages::man(args),
         Job::Completions(args) => {
             pages::completions(args);

@@ -6,24 +6,29 @@ use std::path::Path;
 
 use krarup_analysis::anchor::AnchorRun;
 use krarup_analysis::distribution::{QUANTILES, share_of};
-use krarup_analysis::results::Environment;
+use krarup_analysis::results::{Environment, Way};
 use krarup_analysis::trial::{
     ClientOperation, ClientSide, ClientWindow, Histogram, Levels, Link, Machine, MiddlewareOperation,
     MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station, Times, Trial,
 };
+use krarup_lab::agent::Facts;
 use krarup_lab::host::Host;
 use krarup_lab::monitor::Watch;
 use krarup_lab::plan::{Plan, anchor_run};
 use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::Store;
 use krarup_lab::testbed::local::{Busy, LinkUse, result_files};
+use krarup_lab::testbed::paths::Throughput;
+use krarup_lab::testbed::process::StationError;
+use krarup_lab::testbed::ssh::fleet::Fleet;
+use krarup_lab::testbed::stations::{self, Starter};
 use krarup_load::LoadResult;
 use krarup_load::result::OperationResult;
 use krarup_load::schedule::Arrivals;
 use krarup_proxy::{Summary, summary};
 use krarup_record::file::log;
 use krarup_record::{Distribution, Quantity};
-use krarup_units::Nanos;
+use krarup_units::{Bytes, Nanos};
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
@@ -62,10 +67,18 @@ pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &Store) -> Vec<AnchorRun>
     (0..spec.repetitions.most()).flat_map(in_block).collect()
 }
 
-/// What all of it runs on.
-pub(crate) fn environment(servers: &str, started: String) -> Environment {
+/// What all of it runs on: machines, programs, and the ways between hosts.
+///
+/// # Errors
+/// Where a host cannot reach another.
+pub(crate) fn environment(
+    servers: &str,
+    started: String,
+    starter: &Starter,
+    spec: &Spec,
+) -> Result<Environment, StationError> {
     let host = Host::this();
-    Environment {
+    let mut environment = Environment {
         cpu: host.cpu,
         cores: host.cores,
         memory: host.memory.to_string(),
@@ -76,6 +89,34 @@ pub(crate) fn environment(servers: &str, started: String) -> Environment {
         ],
         command_line: std::env::args().collect::<Vec<_>>().join(" "),
         started,
+        ways: Vec::new(),
+    };
+    if let Some(fleet) = starter.hosts.fleet() {
+        machines(&mut environment, fleet);
+    }
+    let most = stations::kinds(spec).map(|kind| kind.count);
+    let way = |one: Throughput| Way { from: one.from, to: one.to, bits_per_second: one.bits_per_second };
+    environment.ways = starter.throughputs(most)?.into_iter().map(way).collect();
+    Ok(environment)
+}
+
+/// Other machines in place of this one: what they have in common, and each of them.
+fn machines(environment: &mut Environment, fleet: &Fleet) {
+    let facts: Vec<&Facts> = fleet.machines().iter().map(|machine| machine.facts()).collect();
+    let common = |of: &dyn Fn(&Facts) -> String| {
+        let mut all: Vec<String> = facts.iter().map(|facts| of(facts)).collect();
+        all.sort();
+        all.dedup();
+        all.join(" and ")
+    };
+    environment.cpu = common(&|facts| facts.cpu.clone());
+    environment.cores = 0;
+    environment.memory = common(&|facts| Bytes(facts.memory).to_string());
+    environment.kernel = common(&|facts| facts.kernel.clone());
+    for machine in fleet.machines() {
+        let Facts { cpu, cores, memory, kernel, .. } = machine.facts();
+        let what = format!("{cpu}, {cores} processors, {}, {kernel}, at {}", Bytes(*memory), machine.address);
+        environment.versions.push((format!("machine {}", machine.name), what));
     }
 }
 

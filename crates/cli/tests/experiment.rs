@@ -249,6 +249,120 @@ fn hosts_have_links_of_their_own_and_are_taken_away_again() {
     assert!((0.8 * carried..1.05 * carried).contains(&throughput), "{throughput} of {carried}");
 }
 
+/// Where control groups with a quota can be made; none, with the reason printed, where they cannot.
+fn groups() -> Option<PathBuf> {
+    let place = ["cpu", "cpu,cpuacct", ""].map(|name| Path::new("/sys/fs/cgroup").join(name));
+    let place = place
+        .into_iter()
+        .find(|place| place.join("cpu.cfs_quota_us").exists() || place.join("cgroup.controllers").exists());
+    let probe = |place: &PathBuf| {
+        let folder = place.join(format!("krarup-probe-{}", std::process::id()));
+        fs::create_dir(&folder).and_then(|()| fs::remove_dir(&folder)).is_ok()
+    };
+    let place = place.filter(probe);
+    if place.is_none() {
+        eprintln!("skipped: no control groups that can be written here (they need Linux and root)");
+    }
+    place
+}
+
+/// Nothing of a runner that was killed in the middle of it stays: no namespace, no control group, no process; and what it had done stays done.
+#[test]
+fn a_killed_runner_leaves_no_hosts_groups_or_processes_to_the_next() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: not root");
+        return;
+    }
+    let Some(groups) = groups() else { return };
+    let spec = LINKED
+        .replace("min = 1", "min = 4")
+        .replace("measure = \"2s\"", "measure = \"300ms\"")
+        .replace("count = 1\n", "count = 1\ncpu = 0.5\n");
+    let (spec, out) = place("experiment-netns-killed", &spec);
+    let mut killed = begin(&spec, &out);
+    killed.says_text("3/4 ");
+    killed.signal(Signal::KILL);
+    let number = killed.id();
+    killed.ended();
+    let made = || {
+        let names =
+            fs::read_dir(&groups).unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+        names.filter(|name| name.starts_with(&format!("krarup-{number}-"))).count()
+    };
+    assert!(made() >= 1 && namespaces(number).len() == 4);
+    let noted = fs::read_to_string(out.join("processes")).unwrap();
+    let done = files_of(&out);
+    assert!(done.len() >= 2, "{done:?}");
+    let ended = run(&spec, &out);
+    assert!(ended.errors.contains("4/4 "), "{ended:?}");
+    let all = files_of(&out);
+    assert_eq!(all.len(), 4);
+    assert!(done.iter().all(|(name, manifest)| all[name] == *manifest), "what was complete is as it was");
+    assert!(made() == 0 && namespaces(number).is_empty());
+    for line in noted.lines() {
+        let (process, begun) = line.split_once(' ').unwrap();
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let now = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(19));
+        assert_ne!(now, Some(begun), "{process} still runs");
+    }
+}
+
+/// The manifests of all complete trials.
+fn files_of(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let inside = |folder: &Path| -> Vec<PathBuf> {
+        fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+    };
+    let all = inside(&out.join("trials")).into_iter().flat_map(|cell| inside(&cell));
+    all.map(|trial| (trial.clone(), fs::read(trial.join("trial.json")).unwrap())).collect()
+}
+
+/// Whoever is not root makes namespaces in one of his own, and the same comes of it.
+#[test]
+fn hosts_need_no_root_where_users_may_have_namespaces() {
+    const NOBODY: u32 = 65_534;
+    let as_nobody = |program: &str| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}"), "--clear-groups", program]);
+        command
+    };
+    let root = rustix::process::geteuid().is_root();
+    let mut probe = if root { as_nobody("unshare") } else { std::process::Command::new("unshare") };
+    if !probe.args(["-Urnm", "true"]).output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: users may not have namespaces here");
+        return;
+    }
+    let (spec, out) = place(
+        "experiment-rootless",
+        &LINKED.replace("2s", "1s").replace("program = \"cache\"", "program = \"auto\""),
+    );
+    let krarup = env!("CARGO_BIN_EXE_krarup");
+    if root {
+        std::os::unix::fs::chown(spec.parent().unwrap(), Some(NOBODY), Some(NOBODY)).unwrap();
+        if !as_nobody(krarup).arg("--version").output().is_ok_and(|output| output.status.success()) {
+            println!("skipped: another user may not run {krarup}");
+            return;
+        }
+    }
+    let mut command = if root { as_nobody(krarup) } else { std::process::Command::new(krarup) };
+    command.args(["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let ended = Program::spawn(command).ended_within(Duration::from_secs(120));
+    assert!(ended.success, "{ended:?}");
+    let results: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap();
+    let carried = 8e6 / 8.0 / (4_129.0 + 3.0 * 66.0);
+    let throughput = results["cells"][0]["throughput"]["value"].as_f64().unwrap();
+    assert!(throughput < 1.05 * carried, "{throughput} of {carried}: the link is the bound");
+    // What goes through between them was measured, each way.
+    let ways = results["environment"]["ways"].as_array().unwrap();
+    let of =
+        |way: &serde_json::Value| format!("{}{}", way["from"].as_str().unwrap(), way["to"].as_str().unwrap());
+    assert_eq!(ways.iter().map(of).collect::<Vec<_>>(), ["c1s1", "s1c1", "c2s1", "s1c2"]);
+    assert!(
+        ways.iter().any(|way| way["bits_per_second"].as_f64().is_some_and(|bits| bits > 0.0)),
+        "{ways:?}"
+    );
+}
+
 #[test]
 fn two_runs_of_one_spec_are_compared_with_intervals() {
     let (spec, one) = place("experiment-compared", SPEC);

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use krarup_units::{Bytes, Nanos};
+use krarup_units::{Bytes, Nanos, Seconds};
+
+use crate::monitor::proc;
 
 /// The machine an experiment ran on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,16 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Whether there is nobody here but ourselves: in a user namespace in which we are root, and no other user is known.
+pub fn is_alone() -> bool {
+    alone(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
+}
+
+fn alone(map: &str) -> bool {
+    let users = map.lines().filter_map(|line| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok());
+    users.sum::<u64>() == 1
+}
+
 /// Processor time a process has taken so far, all its threads, user and system; none if it is gone.
 ///
 /// From the scheduler's own account in nanoseconds: the usual one counts in hundredths of a second.
@@ -59,6 +71,13 @@ pub fn cpu_time(process: u32) -> Option<Nanos> {
     Some(times.sum())
 }
 
+/// Processor time of all children that have ended and were waited for, in seconds.
+pub fn children_cpu() -> Seconds {
+    const TICKS: f64 = 100.0;
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    proc::process(&stat).map_or(0.0, |process| process.of_children as f64 / TICKS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +85,7 @@ mod tests {
     #[test]
     fn what_the_machine_tells_is_read() {
         assert_eq!(field("a\t: x\nmodel name\t: Xeon(R) 2\n", "model name"), Some("Xeon(R) 2"));
+        assert!(alone("         0      65534          1\n") && !alone("0 0 4294967295\n") && !alone(""));
         assert_eq!(memory("MemTotal:       24689508 kB\nMemFree: 1 kB\n"), 24_689_508 * 1024);
         assert!(Host::this().cores >= 1);
     }

@@ -11,6 +11,7 @@ use crate::testbed::{cap, netns};
 /// The first words of lines that are no processes.
 const SPACE: &str = "netns";
 const GROUP: &str = "group";
+const FOLDER: &str = "folder";
 
 /// A file with a line for each process: its number, and when it began, since numbers are given again.
 #[derive(Clone, Debug)]
@@ -26,23 +27,29 @@ impl Ledger {
 
     /// Writes a process down. One that cannot be written down runs all the same: it ends with its trial.
     pub fn note(&self, process: u32) {
-        let Some(begun) = begun(process) else { return };
-        if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(&self.path) {
-            let _ = writeln!(file, "{process} {begun}");
+        if let Some(begun) = begun(process) {
+            self.line(&process.to_string(), &begun.to_string());
         }
     }
 
     /// Writes a network namespace down, before it is made.
     pub fn note_space(&self, name: &str) {
-        if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(&self.path) {
-            let _ = writeln!(file, "{SPACE} {name}");
-        }
+        self.line(SPACE, name);
     }
 
     /// Writes a control group down, before it is made.
     pub fn note_group(&self, folder: &Path) {
+        self.line(GROUP, &folder.display().to_string());
+    }
+
+    /// Writes a folder of sockets down.
+    pub fn note_folder(&self, folder: &Path) {
+        self.line(FOLDER, &folder.display().to_string());
+    }
+
+    fn line(&self, what: &str, which: &str) {
         if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(&self.path) {
-            let _ = writeln!(file, "{GROUP} {}", folder.display());
+            let _ = writeln!(file, "{what} {which}");
         }
     }
 
@@ -55,6 +62,13 @@ impl Ledger {
             let Some((process, noted)) = line.split_once(' ') else { continue };
             if process == GROUP {
                 groups.push(noted);
+                continue;
+            }
+            if process == FOLDER {
+                // Of ours alone: a ledger that was tampered with takes nothing else away.
+                if noted.contains("/krarup-ssh-") {
+                    let _ = fs::remove_dir_all(noted);
+                }
                 continue;
             }
             if process == SPACE {

@@ -11,19 +11,23 @@
 //! | [`monitor`] | what the machine did meanwhile, and whether others were at work on it |
 //! | [`ledger`] | what was started can be ended by another |
 //! | [`store`] | a directory of results |
-//! | [`testbed`] | where stations run: processes on this machine |
+//! | [`testbed`] | where stations run: processes on this machine, namespaces of it, other machines |
+//! | [`agent`] | what is done on other machines, by this program there |
+//! | [`parcel`] | files as one stream, from one machine to another |
 //! | [`host`] | what machine it is, and what processes take of it |
 //! | [`mod@reference`] | every key of a spec as a page |
 //! | [`stop`] | Ctrl-C ends the work in order, not in the middle |
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod campaign;
 pub mod change;
 pub mod gate;
 pub mod host;
 pub mod ledger;
 pub mod monitor;
+pub mod parcel;
 pub mod plan;
 pub mod reference;
 pub mod shipped;

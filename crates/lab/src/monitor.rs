@@ -1,6 +1,6 @@
 //! What the machine and the stations do while a trial is measured, looked at each second, and whether somebody else was at work on it.
 //!
-//! Stations are the processes that descend from this one. A thread of ours reads `/proc`, which takes some milliseconds of one processor per
+//! Stations are the processes that descend from this one, or on another machine those that carry the mark of the run. A thread of ours reads `/proc`, which takes some milliseconds of one processor per
 //! second. **Foreign** is what programs took that are no stations: the ticks of all processors in programs and in the kernel for them,
 //! without those of our own processes and of the kernel's threads, which work for whoever has work. All three are counted by the same clock's
 //! ticks, so that what they miss they miss alike. **Steal** is what the machine's own host took away.
@@ -39,6 +39,24 @@ pub struct Subject {
     pub process: u32,
 }
 
+/// Whose processes are stations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Those that descend from this one.
+    Children,
+    /// Those whose environment has a variable that begins like this, as `KRARUP_RUN=17/`.
+    Carriers(String),
+}
+
+/// What a process that was there at the end took of the processors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Its number.
+    pub process: u32,
+    /// Processor time, in seconds.
+    pub seconds: Seconds,
+}
+
 /// What a span of time amounts to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watch {
@@ -65,6 +83,27 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Several machines as one: processors and what kept them busy are added up, links are named by their machines.
+    pub fn of_all(watches: &[(String, Self)]) -> Self {
+        let sum = |of: fn(&Self) -> f64| watches.iter().map(|(_, watch)| of(watch)).sum();
+        let lost = |(machine, watch): &(String, Self)| {
+            let name = |(link, count): &(String, u64)| (format!("{machine} {link}"), *count);
+            watch.lost.iter().map(name).collect::<Vec<_>>()
+        };
+        Self {
+            seconds: watches.iter().map(|(_, watch)| watch.seconds).fold(0.0, f64::max),
+            cores: watches.iter().map(|(_, watch)| watch.cores).sum(),
+            own: sum(|watch| watch.own),
+            foreign: sum(|watch| watch.foreign),
+            kernel: sum(|watch| watch.kernel),
+            steal: sum(|watch| watch.steal),
+            run_queue: sum(|watch| watch.run_queue),
+            switches: sum(|watch| watch.switches),
+            memory_left: watches.iter().map(|(_, watch)| watch.memory_left).min().unwrap_or(0),
+            lost: watches.iter().flat_map(lost).collect(),
+        }
+    }
+
     /// Why this span says little about our own programs; nothing where it was too short to tell.
     pub fn disturbed(&self) -> Option<String> {
         let share = |of: f64| of / f64::from(self.cores.max(1));
@@ -120,20 +159,27 @@ pub struct Monitor {
 impl Monitor {
     /// Begins to look, at once and then each second. Processes that are no subjects are called by their programs.
     pub fn begin(subjects: Vec<Subject>) -> Self {
+        Self::begin_for(Family::Children, subjects)
+    }
+
+    /// The same, where stations are known otherwise.
+    pub fn begin_for(family: Family, subjects: Vec<Subject>) -> Self {
         let (ending, ended) = channel();
         let names: BTreeMap<u32, String> =
             subjects.iter().map(|subject| (subject.process, subject.name.clone())).collect();
         let thread = std::thread::spawn(move || {
             let begun = Instant::now();
-            let mut looks = vec![look(0.0, &names)];
+            let mut looks = vec![look(0.0, &family, &names)];
             for number in 1_u32.. {
                 let next = EVERY * number;
                 match ended.recv_timeout(next.saturating_sub(begun.elapsed())) {
-                    Err(RecvTimeoutError::Timeout) => looks.push(look(begun.elapsed().as_secs_f64(), &names)),
+                    Err(RecvTimeoutError::Timeout) => {
+                        looks.push(look(begun.elapsed().as_secs_f64(), &family, &names));
+                    }
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
-            looks.push(look(begun.elapsed().as_secs_f64(), &names));
+            looks.push(look(begun.elapsed().as_secs_f64(), &family, &names));
             looks
         });
         Self { ending, thread, subjects }
@@ -195,7 +241,27 @@ impl Seen {
         }
     }
 
-    /// Writes `machine.csv`, `cores.csv`, `threads.csv` and `links.csv`, a row for each second, and `watch.json` into a folder, which is made.
+    /// What each process took that was there from the first look to the last.
+    pub fn spent(&self) -> Vec<Spent> {
+        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return Vec::new() };
+        let ran = |look: &Look, process: u32| -> u64 {
+            look.threads
+                .values()
+                .filter(|thread| thread.process == process)
+                .map(|thread| thread.schedule.ran)
+                .sum()
+        };
+        let processes: BTreeSet<u32> = first.threads.values().map(|thread| thread.process).collect();
+        let there = last.threads.values().map(|thread| thread.process).collect();
+        let seconds = |process: &u32| ran(last, *process).saturating_sub(ran(first, *process)) as f64 / 1e9;
+        processes
+            .intersection(&there)
+            .map(|process| Spent { process: *process, seconds: seconds(process) })
+            .collect()
+    }
+
+    /// Writes `machine.csv`, `cores.csv`, `threads.csv` and `links.csv`, a row for each second, `watch.json` and `processes.json`
+    /// into a folder, which is made.
     ///
     /// # Errors
     /// From the system.
@@ -203,6 +269,8 @@ impl Seen {
         fs::create_dir_all(folder)?;
         let text = serde_json::to_string_pretty(&self.watch()).expect("plain data");
         fs::write(folder.join("watch.json"), text)?;
+        let spent = serde_json::to_string_pretty(&self.spent()).expect("plain data");
+        fs::write(folder.join("processes.json"), spent)?;
         fs::write(folder.join("machine.csv"), self.machine())?;
         fs::write(folder.join("cores.csv"), self.cores())?;
         fs::write(folder.join("threads.csv"), self.threads())?;
@@ -341,7 +409,16 @@ fn numbers(folder: &str) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-fn look(at: Seconds, names: &BTreeMap<u32, String>) -> Look {
+/// The processes whose environment has a variable that begins like this, as far as we may look.
+pub fn carriers(mark: &str) -> BTreeSet<u32> {
+    let carries = |process: &u32| {
+        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
+    };
+    numbers("/proc").into_iter().filter(carries).collect()
+}
+
+fn look(at: Seconds, family: &Family, names: &BTreeMap<u32, String>) -> Look {
     let mut look = Look {
         at,
         machine: proc::stat(&text("/proc/stat")),
@@ -352,7 +429,10 @@ fn look(at: Seconds, names: &BTreeMap<u32, String>) -> Look {
         .into_iter()
         .filter_map(|process| Some((process, proc::process(&text(&format!("/proc/{process}/stat")))?)))
         .collect();
-    let own = family(std::process::id(), &processes);
+    let own = match family {
+        Family::Children => descendants(std::process::id(), &processes),
+        Family::Carriers(mark) => carriers(mark),
+    };
     for (number, process) in &processes {
         if own.contains(number) {
             look.own += process.ticks;
@@ -394,7 +474,7 @@ fn look(at: Seconds, names: &BTreeMap<u32, String>) -> Look {
 }
 
 /// A process and all that descend from it.
-fn family(of: u32, processes: &BTreeMap<u32, proc::Process>) -> BTreeSet<u32> {
+fn descendants(of: u32, processes: &BTreeMap<u32, proc::Process>) -> BTreeSet<u32> {
     let mut family = BTreeSet::from([of]);
     loop {
         let more: Vec<u32> = processes
@@ -489,7 +569,7 @@ mod tests {
             (7, process(6)),
             (8, process(1)),
         ]);
-        assert_eq!(family(5, &all), BTreeSet::from([5, 6, 7]));
+        assert_eq!(descendants(5, &all), BTreeSet::from([5, 6, 7]));
     }
 
     #[test]

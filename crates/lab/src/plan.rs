@@ -224,9 +224,13 @@ impl Cell {
     pub fn identity(&self, spec: &Spec, repetition: u32) -> String {
         let station = |station: &Station| {
             let config = self.text(&station.config).map_or(String::new(), |text| format!(" {text:?}"));
+            let hosts = match station.hosts.len() {
+                0 => String::new(),
+                _ => format!(" hosts {:?}", station.hosts),
+            };
             let cpu = station.cpu.map_or(String::new(), |cpu| format!(" cpu {cpu:?}"));
             format!(
-                "{:?} {:?} {:?} {:?} {:?} {:?}{config}{cpu}",
+                "{:?} {:?} {:?} {:?} {:?} {:?}{config}{cpu}{hosts}",
                 station.link,
                 station.program,
                 self.render(&station.command),

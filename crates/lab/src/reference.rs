@@ -43,7 +43,7 @@ const SECTIONS: &[Section] = &[
                 "testbed",
                 "name",
                 "`local`",
-                "`local`: processes on this machine; `netns`: each in a network namespace of its own, behind a link of its own (Linux, root)",
+                "`local`: processes on this machine; `netns`: each in a network namespace of its own, behind a link of its own (Linux, root); `ssh`: on other machines",
             ],
             ["gates", "list of texts", "none", "what a trial must keep, or it has failed"],
             ["retries", "number", "2", "how often a trial that failed is tried again"],
@@ -78,6 +78,7 @@ const SECTIONS: &[Section] = &[
                 "none",
                 "a model of the middleware is calibrated on some of the cells and predicts the others; the report shows its errors there, and what would be if",
             ],
+            ["ssh", "table", "none", "how other machines are reached, in `ssh`"],
             [
                 "quick",
                 "table",
@@ -165,6 +166,29 @@ const SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        path: "ssh",
+        about: "With `testbed = \"ssh\"`. What an inventory, a host or the user's own configuration of ssh says goes before this. See [machines of your own](../guide/machines.md).",
+        keys: &[
+            [
+                "inventory",
+                "file",
+                "none",
+                "an Ansible inventory, INI or YAML, or what `ansible-inventory --list` writes; relative to the spec",
+            ],
+            ["user", "text", "as ssh has it", "as whom"],
+            ["port", "number", "as ssh has it", "at which port"],
+            ["identity", "file", "as ssh has it", "with which private key"],
+            ["config", "file", "the user's own", "a configuration file for ssh; relative to the spec"],
+            ["cache", "folder", "`~/.cache/krarup`", "where programs and records go on each machine"],
+            [
+                "krarup",
+                "path",
+                "ours is copied",
+                "a krarup that is installed on each machine, of the same version",
+            ],
+        ],
+    },
+    Section {
         path: "stations.servers",
         about: "`stations.servers`, `stations.middleware` and `stations.clients` have the same keys; each has one of `program`, `command` and `addresses`.",
         keys: &[
@@ -181,6 +205,12 @@ const SECTIONS: &[Section] = &[
                 "any other program: `{host}` and `{port}` are where it is told to listen, `{servers}` whom it is told to ask (`{server1}`, `{server2}` … one of them)",
             ],
             ["addresses", "list of texts", "", "those that run already, as `HOST:PORT`"],
+            [
+                "hosts",
+                "list",
+                "the inventory's group of the station's name",
+                "the machines they run on, in turn: `\"user@host:port\"`, a host or a group of the inventory, or `{ host = \"…\", address = \"…\", user = \"…\", port = 22, identity = \"…\" }`, where `address` is how the other machines reach it; only in `ssh`",
+            ],
             [
                 "count",
                 "number, or `\"$factor\"`",
@@ -268,7 +298,7 @@ mod tests {
             "repetitions" | "phases" => {
                 demo.replacen(&format!("{path} = {{ "), &format!("{path} = {{ no_such_key = 1, "), 1)
             }
-            "anchor" | "predictions" => format!("{demo}\n[{path}]\n{wrong}"),
+            "anchor" | "predictions" | "ssh" => format!("{demo}\n[{path}]\n{wrong}"),
             _ => demo.replacen(&format!("[{path}]\n"), &format!("[{path}]\n{wrong}"), 1),
         };
         let error = Spec::parse(&source).unwrap_err();

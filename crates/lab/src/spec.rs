@@ -16,6 +16,7 @@ use toml::Spanned;
 
 use crate::gate::{Gate, Until};
 use crate::testbed::cap::LEAST;
+use crate::testbed::ssh::settings::{Machine, Ssh};
 
 /// What is wrong with a spec, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +92,9 @@ pub struct Spec {
     /// What a model is to predict; without, nothing.
     #[serde(default)]
     pub predictions: Option<Predictions>,
+    /// How other machines are reached: in `ssh`.
+    #[serde(default)]
+    pub ssh: Option<Ssh>,
     /// What is different with `--quick`; see [`crate::change::Changes::quick`].
     #[serde(default)]
     pub quick: Option<toml::Table>,
@@ -330,6 +334,8 @@ pub enum Testbed {
     Local,
     /// The same, each in a network namespace of its own, behind a link of its own.
     Netns,
+    /// On other machines, through ssh.
+    Ssh,
 }
 
 /// One kind of program and how it is started.
@@ -344,6 +350,9 @@ pub struct Station {
     /// Those that run already, as HOST:PORT.
     #[serde(default)]
     pub addresses: Vec<String>,
+    /// The machines they run on, in turn: only in `ssh`.
+    #[serde(default)]
+    pub hosts: Vec<Machine>,
     /// How many are started.
     pub count: Option<Count>,
     /// Bits per second that the host of each may send: only where it has one, in `netns`.
@@ -692,10 +701,11 @@ impl Check<'_> {
                     "servers are memcached, cache or auto, the middleware proxy, the clients load",
                 );
             }
-            if self.spec.testbed == Testbed::Local && station.link.is_some() {
-                let what = format!("stations.{name} has a link, and no host of its own");
+            if self.spec.testbed != Testbed::Netns && station.link.is_some() {
+                let what = format!("stations.{name} has a link, and no host that we can give one");
                 return self.wrong(None, what, "write testbed = \"netns\"");
             }
+            self.hosts(name, station)?;
             if self.spec.testbed == Testbed::Netns && !station.addresses.is_empty() {
                 let what = format!("stations.{name} runs already, and cannot be reached from a namespace");
                 return self.wrong(None, what, "let it be started, or use testbed = \"local\"");
@@ -793,6 +803,35 @@ impl Check<'_> {
                 format!("predictions.cells is {cells}"),
                 "a model is calibrated on three cells or more",
             );
+        }
+        Ok(())
+    }
+
+    /// Machines are named where there are some.
+    fn hosts(&self, name: &str, station: &Station) -> Result<(), SpecError> {
+        let Spec { testbed, ssh, .. } = self.spec;
+        if *testbed != Testbed::Ssh {
+            let which = if ssh.is_some() { Some("ssh".to_owned()) } else { None };
+            let which = which.or((!station.hosts.is_empty()).then(|| format!("stations.{name}.hosts")));
+            return match which {
+                None => Ok(()),
+                Some(which) => {
+                    self.wrong(None, format!("{which} speaks of other machines"), "write testbed = \"ssh\"")
+                }
+            };
+        }
+        let inventory = ssh.as_ref().is_some_and(|ssh| ssh.inventory.is_some());
+        if station.addresses.is_empty() && station.hosts.is_empty() && !inventory {
+            let what = format!("stations.{name} has no hosts");
+            return self.wrong(
+                None,
+                what,
+                "write hosts = [\"user@10.0.0.4\"], or give an inventory with a group of the station's name: [ssh] inventory = \"hosts.ini\"",
+            );
+        }
+        if !station.addresses.is_empty() && !station.hosts.is_empty() {
+            let what = format!("stations.{name} runs already, and has hosts to be started on");
+            return self.wrong(None, what, "take one of both away");
         }
         Ok(())
     }

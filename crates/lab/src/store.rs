@@ -106,7 +106,8 @@ impl Store {
         self.directory.join("trials")
     }
 
-    fn unfinished(&self) -> PathBuf {
+    /// Where a trial is while it is run.
+    pub fn unfinished(&self) -> PathBuf {
         self.directory.join("unfinished")
     }
 

@@ -395,6 +395,12 @@ fn measurement(results: &Results) -> Section {
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec();
     properties.extend(environment.versions.iter().cloned());
+    properties.extend(environment.ways.iter().map(|way| {
+        let rate = way.bits_per_second.map_or("too little came to tell".into(), |bits| {
+            format!("{:.3} Mbit/s without headers", bits / 1e6)
+        });
+        (format!("{} to {}", way.from, way.to), rate)
+    }));
     properties.retain(|(_, value)| !value.is_empty());
     let mut blocks = vec![Block::Properties(properties)];
     if !environment.command_line.is_empty() {

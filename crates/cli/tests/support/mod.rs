@@ -30,10 +30,15 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 }
 
 /// Asks again and again until the answer is yes: `look` is to make a round trip, which is what passes the time.
-pub(crate) fn until(what: &str, mut look: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, look: impl FnMut() -> bool) {
+    until_within(TOO_LONG, what, look);
+}
+
+/// The same for what may take so long.
+pub(crate) fn until_within(limit: Duration, what: &str, mut look: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !look() {
-        assert!(begun.elapsed() < TOO_LONG, "it never came to this: {what}");
+        assert!(begun.elapsed() < limit, "it never came to this: {what}");
         thread::yield_now();
     }
 }

@@ -216,9 +216,14 @@ impl Program {
     }
 
     /// Waits until it says a line in which `found` finds what it looks for.
-    pub(crate) fn says<T>(&mut self, mut found: impl FnMut(&str) -> Option<T>) -> T {
+    pub(crate) fn says<T>(&mut self, found: impl FnMut(&str) -> Option<T>) -> T {
+        self.says_within(TOO_LONG, found)
+    }
+
+    /// The same for one that may be silent for so long.
+    pub(crate) fn says_within<T>(&mut self, limit: Duration, mut found: impl FnMut(&str) -> Option<T>) -> T {
         loop {
-            match self.lines.recv_timeout(TOO_LONG) {
+            match self.lines.recv_timeout(limit) {
                 Ok(line) => {
                     self.said += &line;
                     if let Some(found) = found(&line) {

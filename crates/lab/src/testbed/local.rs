@@ -1,25 +1,30 @@
 //! Trials by processes on this machine: servers that stay, a middleware made anew for each trial, one load generator.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use krarup_load::LoadResult;
 use krarup_load::memtier::convert::{self, Told};
 use krarup_load::memtier::read::read as read_memtier;
 use krarup_load::schedule::Arrivals;
-use krarup_net::{Address, Clock};
+use krarup_net::Address;
 use krarup_units::{Nanos, Seconds, text};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::netns::Network;
 use super::process::StationError;
-use super::stations::{PATIENCE, Running, SERVERS, Starter, ask, words};
+use super::ssh::fleet::Fleet;
+use super::stations::{Loads, PATIENCE, Running, SERVERS, Starter, words};
+use super::watching::{Place, Watching, machine_name};
+use crate::agent::wall as wall_now;
 use crate::campaign::{Due, Outcome, Testbed};
 use crate::gate::Watched;
-use crate::host::cpu_time;
-use crate::monitor::{Monitor, Subject, Watch, proc};
+use crate::host::children_cpu;
+use crate::monitor::Watch;
 use crate::plan::Cell;
 use crate::spec::{Phases, Program, Spec};
 
@@ -63,7 +68,9 @@ pub struct Local<'a> {
 }
 
 /// The first lead, and the longest.
-const LEAD: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
+const LEAD: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(20)];
+/// Starting clients on other machines takes no longer than this many times what it takes to ask each of these for a trifle.
+const STARTS: u32 = 3;
 
 /// Servers that run, and for whom.
 #[derive(Debug)]
@@ -111,8 +118,15 @@ impl<'a> Local<'a> {
     }
 
     fn trial(&mut self, cell: &Cell, folder: &Path, outcome: &mut Outcome) -> Result<(), StationError> {
+        let begun = Instant::now();
+        self.starter.clear()?;
+        // Where starting something takes time, clients are told an instant that is as much later.
+        let lead = (self.lead + STARTS * begun.elapsed()).min(LEAD[1]);
         self.servers(cell)?;
         let (spec, starter) = (self.spec, &self.starter);
+        let clocks = starter.hosts.fleet().map_or(Ok(BTreeMap::new()), Fleet::clocks)?;
+        // The path of a file of the trial where this client runs.
+        let place = |client: u32, path: &Path| starter.host('c', client).path(path);
         let servers = self.servers.as_mut().expect("they were started above");
         let commands = &mut outcome.commands;
         commands.extend(servers.commands.iter().cloned());
@@ -135,7 +149,11 @@ impl<'a> Local<'a> {
             let mut middleware = begin(commands)?;
             let words =
                 [clients.data(1), cell.render(&populate.flags), vec!["--populate-only".into()]].concat();
-            starter.load(&targets(&middleware), &[words], POPULATING, commands)?;
+            let targets = targets(&middleware);
+            starter.load(
+                &Loads { targets: &targets, words: &[words], within: POPULATING, out: None },
+                commands,
+            )?;
             end(&mut middleware)?;
             servers.populated = Some(through);
         }
@@ -145,59 +163,73 @@ impl<'a> Local<'a> {
         if warm_up > 0.0 {
             let within = Duration::from_secs_f64(warm_up);
             if clients.is_foreign() {
-                let words = clients.foreign(warm_up, &made(&folder.join("warm-up"))?);
-                starter.foreign_load(&targets, &words, within, commands)?;
+                let out = made(&folder.join("warm-up"))?;
+                let words = clients.foreign(warm_up, &|client| place(client, &out));
+                let loads = Loads { targets: &targets, words: &words, within, out: Some(&out) };
+                starter.foreign_load(&loads, commands)?;
             } else {
-                starter.load(&targets, &clients.words(warm_up, &|_| Vec::new()), within, commands)?;
+                let words = clients.words(warm_up, &|_| Vec::new());
+                starter.load(&Loads { targets: &targets, words: &words, within, out: None }, commands)?;
             }
         }
+        let paths = starter.round_trips(clients.count, &targets, &middleware, &servers.running)?;
+        save(&folder.join("paths.json"), &paths)?;
         if spec.stations.middleware.as_ref().is_some_and(|station| station.program == Some(Program::Proxy)) {
             middleware.iter().try_for_each(forget)?;
         }
-        let monitor = Monitor::begin(subjects(&middleware, &servers.running));
+        let watching = Watching::begin(starter, folder, &middleware, &servers.running)?;
         let results = result_files(folder, clients.count);
         for parent in results.iter().filter_map(|file| file.parent()) {
             fs::create_dir_all(parent).map_err(|error| unreadable(parent, &error))?;
         }
-        let sent_before = starter.network.as_deref().map(Network::sent).transpose()?.unwrap_or_default();
-        let before = busy(&middleware, &servers.running);
-        let together = (clients.count > 1).then(|| Clock::start().wall_epoch() + Nanos::from(self.lead));
+        let sent = || starter.hosts.network().map(Network::sent).transpose().map(Option::unwrap_or_default);
+        let sent_before = sent()?;
+        let clock =
+            |client: u32| clocks.get(&machine_name(&starter.host('c', client))).copied().unwrap_or_default();
+        let together = (clients.count > 1).then(|| wall_now() + Nanos::from(lead));
         let words = clients.words(measure + cool_down, &|client| {
-            let mut words =
-                vec!["--json".to_owned(), results[client as usize - 1].to_string_lossy().into_owned()];
+            let mut words = vec!["--json".to_owned(), place(client, &results[client as usize - 1])];
             if cool_down > 0.0 {
                 words.extend(["--cool-down".to_owned(), format!("{cool_down}s")]);
             }
-            words.extend(together.iter().flat_map(|at| ["--start-at".to_owned(), at.0.to_string()]));
+            let at = together.map(|at| clock(client).theirs(at));
+            words.extend(at.iter().flat_map(|at| ["--start-at".to_owned(), at.0.to_string()]));
             words
         });
-        let within = Duration::from_secs_f64(measure + cool_down) + self.lead;
+        let within = Duration::from_secs_f64(measure + cool_down) + lead;
         if clients.is_foreign() {
             let out = made(&folder.join("said"))?;
-            let words = clients.foreign(measure, &out);
+            let words = clients.foreign(measure, &|client| place(client, &out));
             let words = match together {
-                Some(at) => at_once(&starter.krarup, at, words),
+                Some(at) => at_once(starter, &|client| clock(client).theirs(at), words),
                 None => words,
             };
-            let (begun, cpu) = (wall(), children_cpu());
-            let said = starter.foreign_load(&targets, &words, within, commands)?;
-            let each = (children_cpu() - cpu) / said.len() as f64;
-            for ((number, said), file) in (1_u32..).zip(said).zip(&results) {
+            let (begun, cpu) = (wall_now().as_seconds(), children_cpu());
+            let ends = starter.foreign_load(
+                &Loads { targets: &targets, words: &words, within, out: Some(&out) },
+                commands,
+            )?;
+            let each = (children_cpu() - cpu) / ends.len() as f64;
+            starter.collect(&out)?;
+            for ((number, ended), file) in (1_u32..).zip(ends).zip(&results) {
                 let told = Told {
                     seconds: measure,
                     started_unix: begun,
                     connections: population(spec, cell) / clients.count,
-                    cpu_seconds: each,
+                    cpu_seconds: ended.cpu.unwrap_or(each),
                 };
+                let said = String::from_utf8_lossy(&ended.stdout);
                 save(file, &foreign_result(&said, &out.join(number.to_string()), told)?)?;
             }
-        } else if let Err(error) = starter.load(&targets, &words, within, commands) {
-            self.lead = LEAD[1].min(2 * self.lead);
-            return Err(error);
+        } else {
+            let loads = Loads { targets: &targets, words: &words, within, out: results[0].parent() };
+            if let Err(error) = starter.load(&loads, commands) {
+                self.lead = LEAD[1].min(2 * self.lead);
+                return Err(error);
+            }
         }
-        let after = busy(&middleware, &servers.running);
-        let seen = monitor.end();
-        let sent_after = starter.network.as_deref().map(Network::sent).transpose()?.unwrap_or_default();
+        let watched = watching.end()?;
+        let sent_after = sent()?;
         let links = sent_before.iter().zip(&sent_after).map(|((host, link, before), (.., after))| LinkUse {
             station: match host.name.chars().next() {
                 Some('c') => "clients".into(),
@@ -210,33 +242,42 @@ impl<'a> Local<'a> {
             seconds: measure + cool_down,
         });
         save(&folder.join("links.json"), &links.collect::<Vec<_>>())?;
+        let mut spent_by = busy(&middleware, &servers.running);
         end(&mut middleware)?;
-        let (watch, place) = (seen.watch(), folder.join("monitor"));
-        seen.write(&place).map_err(|error| unreadable(&place, &error))?;
+        starter.collect(folder)?;
+        let seen = watched.keep(folder)?;
         let loads = results.iter().map(|file| read(file)).collect::<Result<Vec<LoadResult>, _>>()?;
         let mut spent: Vec<Busy> = loads.iter().enumerate().map(generator(loads.len())).collect();
         if let Some(cpu) = starter.caps.clients {
             spent.iter_mut().for_each(|busy| busy.cores = busy.cores.min(cpu));
         }
-        spent.extend(before.into_iter().zip(after).filter_map(|(before, after)| {
-            let seconds = after.1?.saturating_sub(before.1?).as_seconds();
-            Some(Busy { seconds, ..before.0 })
-        }));
+        for (busy, of) in &mut spent_by {
+            let Some(seconds) = seen.spent.get(of) else { continue };
+            spent.push(Busy { seconds: *seconds, ..busy.clone() });
+        }
         // Whoever worked for the cool-down, too, is charged with the measured part of it.
         spent.iter_mut().for_each(|busy| busy.seconds *= measure / (measure + cool_down));
         save(&folder.join("cpu.json"), &spent)?;
+        if !clocks.is_empty() {
+            save(&folder.join("clocks.json"), &clocks)?;
+        }
         let count: u64 = loads.iter().map(|load| load.overall.count).sum();
         let waited: f64 =
             loads.iter().map(|load| load.overall.count as f64 * load.overall.response_time.mean).sum();
         outcome.throughput = loads.iter().map(|load| load.overall.throughput.0).sum();
         outcome.response = waited / count.max(1) as f64;
-        outcome.failed = apart(&loads).or_else(|| loads.iter().find_map(|load| refused(spec, load, &watch)));
-        outcome.disturbed = watch.disturbed();
+        let begun: Vec<(Seconds, Seconds)> = (1_u32..)
+            .zip(&loads)
+            .map(|(client, load)| (load.started_unix - clock(client).seconds, load.seconds))
+            .collect();
+        let watch = &seen.watch;
+        outcome.failed = apart(&begun).or_else(|| loads.iter().find_map(|load| refused(spec, load, watch)));
+        outcome.disturbed = seen.disturbed;
         Ok(())
     }
 }
 
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StationError {
+pub(super) fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StationError {
     StationError { name: "load".into(), why: format!("{}: {error}", path.display()), said: Vec::new() }
 }
 
@@ -246,12 +287,12 @@ fn made(folder: &Path) -> Result<PathBuf, StationError> {
     Ok(folder.to_owned())
 }
 
-fn save(file: &Path, value: &impl Serialize) -> Result<(), StationError> {
+pub(super) fn save(file: &Path, value: &impl Serialize) -> Result<(), StationError> {
     let text = serde_json::to_string_pretty(value).expect("plain data");
     fs::write(file, text).map_err(|error| unreadable(file, &error))
 }
 
-fn read(file: &Path) -> Result<LoadResult, StationError> {
+pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, StationError> {
     let text = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
     serde_json::from_str(&text).map_err(|error| unreadable(file, &error))
 }
@@ -282,14 +323,14 @@ impl Clients {
         !self.command.is_empty()
     }
 
-    /// The words of each of somebody else's: how long it runs, and where it writes what it found out, a file for each in `out`.
-    fn foreign(&self, seconds: Seconds, out: &Path) -> Vec<Vec<String>> {
+    /// The words of each of somebody else's: how long it runs, and where it writes what it found out, a file for each in the folder `out`, as
+    /// its client sees it.
+    fn foreign(&self, seconds: Seconds, out: &dyn Fn(u32) -> String) -> Vec<Vec<String>> {
         // memtier_benchmark and its like count whole seconds.
         let seconds = (seconds.ceil() as u64).max(1).to_string();
         let words = |client: u32| {
-            let file = out.join(client.to_string());
-            let told =
-                |word: &String| word.replace("{seconds}", &seconds).replace("{out}", &file.to_string_lossy());
+            let file = format!("{}/{client}", out(client));
+            let told = |word: &String| word.replace("{seconds}", &seconds).replace("{out}", &file);
             self.command.iter().chain(&self.flags).map(told).collect()
         };
         (1..=self.count).map(words).collect()
@@ -310,28 +351,17 @@ impl Clients {
 }
 
 /// Somebody else's programs are told no instant: one of ours waits for it in each one's place, and becomes it.
-fn at_once(krarup: &Path, at: Nanos, words: Vec<Vec<String>>) -> Vec<Vec<String>> {
-    let waiting = [krarup.to_string_lossy().into_owned(), "at".into(), at.0.to_string(), "--".into()];
-    words.into_iter().map(|words| [&waiting[..], &words].concat()).collect()
+fn at_once(starter: &Starter, at: &dyn Fn(u32) -> Nanos, words: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let waiting = |client: u32| {
+        let at = at(client).0.to_string();
+        starter.krarup(&starter.host('c', client), &["at", &at, "--"])
+    };
+    (1..).zip(words).map(|(client, words)| [waiting(client), words].concat()).collect()
 }
 
 /// How many clients a cell has: its level of the population's factor, where that is a number.
 fn population(spec: &Spec, cell: &Cell) -> u32 {
     cell.level(&spec.population).and_then(|level| level.0.parse().ok()).unwrap_or(1)
-}
-
-/// The wall clock, in seconds since 1970.
-fn wall() -> Seconds {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0.0, |since| since.as_secs_f64())
-}
-
-/// Processor time of all children that have ended, in seconds.
-fn children_cpu() -> Seconds {
-    const TICKS: f64 = 100.0;
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    proc::process(&stat).map_or(0.0, |process| process.of_children as f64 / TICKS)
 }
 
 /// What somebody else's generator found out: from its file, or else from its standard output.
@@ -372,6 +402,8 @@ impl Testbed for Local<'_> {
         let mut outcome = Outcome::default();
         if let Err(error) = self.trial(due.cell, folder, &mut outcome) {
             outcome.failed = Some(error.to_string());
+            // What was written up to then may tell why.
+            let _ = self.starter.collect(folder);
             // Whatever was wrong with them: the next attempt begins with servers of its own.
             let _ = self.end();
         }
@@ -393,11 +425,11 @@ fn end(stations: &mut [Running]) -> Result<(), StationError> {
 /// Clients that begin this share of the measured time apart were not one load: their throughputs must not be added up.
 const APART: f64 = 0.2;
 
-/// What is said of clients that did not begin together.
-fn apart(loads: &[LoadResult]) -> Option<String> {
-    let begun = || loads.iter().map(|load| load.started_unix);
+/// What is said of clients that did not begin together: when each began, by our clock, and how long it measured.
+fn apart(loads: &[(Seconds, Seconds)]) -> Option<String> {
+    let begun = || loads.iter().map(|load| load.0);
     let apart = begun().fold(0.0, f64::max) - begun().fold(f64::INFINITY, f64::min);
-    let measured = loads.iter().map(|load| load.seconds).fold(f64::INFINITY, f64::min);
+    let measured = loads.iter().map(|load| load.1).fold(f64::INFINITY, f64::min);
     (apart > APART * measured).then(|| {
         let (apart, measured) = (text::duration(apart), text::duration(measured));
         format!("the clients began {apart} apart, and measured {measured}: the machine is too busy for so short a trial")
@@ -431,13 +463,13 @@ fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
     (!refusals.is_empty()).then(|| refusals.join("; "))
 }
 
-/// Processor time of each process so far.
-fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, Option<Nanos>)> {
+/// Whose processor time is told, and which process that is.
+fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, Place)> {
     let of = |station: &str, name: String, running: &Running| {
         let process = running.process.as_ref()?;
         let cores = running.host.cpu.map_or(1.0, |cpu| cpu.min(1.0));
         let busy = Busy { station: station.into(), name, seconds: 0.0, cores };
-        Some((busy, cpu_time(process.id())))
+        Some((busy, (machine_name(&running.host), process.number())))
     };
     let name = |number: usize| {
         if middleware.len() == 1 { "proxy".to_owned() } else { format!("proxy {}", number + 1) }
@@ -448,21 +480,11 @@ fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, Option<Nanos>
     between.chain(behind).collect()
 }
 
-/// The names of what runs already when a trial is watched.
-fn subjects(middleware: &[Running], servers: &[Running]) -> Vec<Subject> {
-    let of = |kind: &str, running: &Running| {
-        let process = running.process.as_ref()?.id();
-        Some(Subject { name: format!("{kind} {}", running.address), process })
-    };
-    let between = middleware.iter().filter_map(|one| of("middleware", one));
-    between.chain(servers.iter().filter_map(|one| of("server", one))).collect()
-}
-
 /// Asks our proxy to forget what it counted.
 fn forget(proxy: &Running) -> Result<(), StationError> {
     let wrong =
         |why: String| StationError { name: format!("proxy {}", proxy.address), why, said: Vec::new() };
-    match ask(&proxy.host, &proxy.address, "stats reset\r\nquit\r\n") {
+    match proxy.host.ask(&proxy.address, "stats reset\r\nquit\r\n") {
         Ok(answer) if answer == "RESET" => Ok(()),
         Ok(answer) => Err(wrong(format!("`stats reset` was answered with `{answer}`"))),
         Err(error) => Err(wrong(format!("`stats reset` could not be asked: {error}"))),

@@ -1,4 +1,5 @@
-//! Hosts on one machine: a network namespace each, joined by a bridge, with an upload rate of its own. Linux only, and root.
+//! Hosts on one machine: a network namespace each, joined by a bridge, with an upload rate of its own. Linux only; root, or a user namespace in which
+//! one is root of one's own ([`rootless`]).
 //!
 //! ```text
 //!   c1 ──tbf 201 Mbit/s──┐         ┌──tbf 101 Mbit/s── s1
@@ -7,63 +8,50 @@
 //! ```
 //! The rate bounds what a host sends, headers included, as the uplink of a rented machine does; what it is sent is bounded by the senders.
 
-use std::fs::File;
-use std::io;
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::Deserialize;
 
+use super::host::{Host, Place};
 use super::process::StationError;
 use crate::ledger::Ledger;
 
-/// One host.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Host {
-    /// `c1`, `m1`, `s1`: its kind and number.
-    pub name: String,
-    /// Where it is reached.
-    pub address: String,
-    /// Its namespace; none for this machine as it is.
-    pub space: Option<String>,
-    /// Bits per second that it may send; none: as fast as it can.
-    pub link: Option<f64>,
-    /// Processors that what runs on it may use; none: all there are.
-    pub cpu: Option<f64>,
-}
+/// Set for a program that runs in namespaces that [`rootless`] has made.
+const INSIDE: &str = "KRARUP_ROOTLESS";
 
-impl Host {
-    /// This machine.
-    pub fn here() -> Self {
-        Self { name: "here".into(), address: "127.0.0.1".into(), space: None, link: None, cpu: None }
+/// The command that runs this program again, with the same words, where it may make namespaces: in a user namespace of its own. None where that is
+/// not needed, because we are root, or have been here before.
+///
+/// # Errors
+/// Where users may not have namespaces, with what to do.
+pub fn rootless(
+    krarup: &Path,
+    words: impl IntoIterator<Item = OsString>,
+) -> Result<Option<Command>, StationError> {
+    if crate::host::is_root() || std::env::var_os(INSIDE).is_some() {
+        return Ok(None);
     }
-
-    /// A command that runs there.
-    pub fn command(&self, program: &Path) -> Command {
-        let Some(space) = &self.space else { return Command::new(program) };
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", space]).arg(program);
-        command
+    const ROOT_OF_MINE: &str = "-Urnm";
+    let wrong = |why: String, said: &[u8]| StationError {
+        name: "network".into(),
+        why: format!(
+            "users may not make network namespaces here: `unshare {ROOT_OF_MINE} true` {why}; run as root, or let the kernel allow it \
+             (sysctl kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0), or use testbed = \"local\""
+        ),
+        said: String::from_utf8_lossy(said).lines().map(str::to_owned).collect(),
+    };
+    let tried = Command::new("unshare").args([ROOT_OF_MINE, "true"]).stdin(Stdio::null()).output();
+    let tried = tried.map_err(|error| wrong(format!("cannot be run: {error}"), &[]))?;
+    if !tried.status.success() {
+        return Err(wrong(format!("failed ({})", tried.status), &tried.stderr));
     }
-
-    /// Connects to somebody from there: a socket stays in the namespace in which it was made.
-    ///
-    /// # Errors
-    /// From the system.
-    pub fn connect(&self, to: SocketAddr, within: Duration) -> io::Result<TcpStream> {
-        let Some(space) = self.space.clone() else { return TcpStream::connect_timeout(&to, within) };
-        // A thread of its own goes there, and never comes back.
-        let there = std::thread::spawn(move || {
-            let file = File::open(Path::new("/run/netns").join(space))?;
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-            TcpStream::connect_timeout(&to, within)
-        });
-        there.join().unwrap_or_else(|_| Err(io::Error::other("the thread that connects panicked")))
-    }
+    // Names of namespaces are files there, and the machine's own folder is root's.
+    let script = "mount -t tmpfs tmpfs /run && exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args([ROOT_OF_MINE, "sh", "-c", script]).arg(krarup).args(words).env(INSIDE, "1");
+    Ok(Some(command))
 }
 
 /// What `tc` says of what stands before a link.
@@ -125,7 +113,13 @@ impl Network {
                     ];
                     run("ip", &[&["netns", "exec", &space, "tc"][..], &shape].concat())?;
                 }
-                network.hosts.push(Host { name, address, space: Some(space), link: kind.link, cpu: None });
+                network.hosts.push(Host {
+                    name,
+                    address,
+                    place: Place::Space(space),
+                    link: kind.link,
+                    cpu: None,
+                });
             }
         }
         Ok(network)
@@ -143,10 +137,14 @@ impl Network {
     /// # Errors
     /// Where `tc` refuses.
     pub fn sent(&self) -> Result<Vec<(&Host, f64, u64)>, StationError> {
-        let shaped = self.hosts.iter().filter_map(|host| Some((host, host.link?, host.space.as_ref()?)));
+        let space = |host: &Host| match &host.place {
+            Place::Space(space) => Some(space.clone()),
+            Place::Here | Place::There(_) => None,
+        };
+        let shaped = self.hosts.iter().filter_map(|host| Some((host, host.link?, space(host)?)));
         shaped
             .map(|(host, link, space)| {
-                let words = ["netns", "exec", space, "tc", "-s", "-j", "qdisc", "show", "dev", "eth0"];
+                let words = ["netns", "exec", &space, "tc", "-s", "-j", "qdisc", "show", "dev", "eth0"];
                 let said = run("ip", &words)?;
                 let shapers: Vec<Shaper> = serde_json::from_str(&said).map_err(|error| StationError {
                     name: format!("host {}", host.name),

@@ -2,22 +2,26 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write, copy};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use krarup_units::Seconds;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cap::Cap;
-use super::netns::Host;
+use super::host::Host;
+use crate::agent;
 use crate::stop::Stop;
 
 /// How often a waiting one looks whether it shall stop.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long the last line of one that has ended may take.
+const LAST_WORD: Duration = Duration::from_secs(2);
 /// Lines of a process's talk kept for an error message.
 const LAST_LINES: usize = 12;
 
@@ -48,6 +52,42 @@ pub struct Ended {
     pub status: ExitStatus,
     /// All it wrote to its standard output.
     pub stdout: Vec<u8>,
+    /// Processor time it took on its machine, where an agent there told it.
+    pub cpu: Option<Seconds>,
+}
+
+/// What a process reads from its standard input.
+pub enum Feed {
+    /// Nothing.
+    Nothing,
+    /// All of this, then nothing more.
+    All(Box<dyn Read + Send>),
+    /// A sign of life now and then, and a word when it shall end: for an agent on another machine, whom signals do not reach.
+    Beats,
+}
+
+/// What is done with what a process writes to its standard output; what it returns is kept.
+pub type Drain = Box<dyn FnOnce(ChildStdout) -> Vec<u8> + Send>;
+
+/// Keeps all of it.
+pub(super) fn keep_all(mut stdout: ChildStdout) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = stdout.read_to_end(&mut bytes);
+    bytes
+}
+
+/// Feeds an agent until the sender is gone, which ends whatever the agent has started.
+fn beat(mut stdin: ChildStdin, ending: &Receiver<()>) {
+    loop {
+        let word = match ending.recv_timeout(agent::BEAT) {
+            Err(RecvTimeoutError::Timeout) => "\n",
+            Ok(()) => agent::END,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        if stdin.write_all(word.as_bytes()).and_then(|()| stdin.flush()).is_err() {
+            return;
+        }
+    }
 }
 
 /// A process that was started here. Dropping it kills it.
@@ -61,6 +101,12 @@ pub struct Process {
     ended: Option<ExitStatus>,
     /// Goes after the process: until then it cannot be taken away.
     cap: Option<Cap>,
+    /// Where an agent is told to end.
+    governor: Option<Sender<()>>,
+    /// Its number on another machine.
+    there: Option<u32>,
+    /// Processor time that an agent told.
+    cpu: Option<Seconds>,
 }
 
 impl Process {
@@ -70,22 +116,51 @@ impl Process {
     /// # Errors
     /// When it cannot be started.
     pub fn start(name: &str, command: &mut Command) -> Result<Self, StationError> {
+        Self::start_with(name, command, Feed::Nothing, Box::new(keep_all))
+    }
+
+    /// The same for an agent on another machine: it is kept alive, told when it shall end, and ends when we do.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_agent(name: &str, command: &mut Command) -> Result<Self, StationError> {
+        Self::start_with(name, command, Feed::Beats, Box::new(keep_all))
+    }
+
+    /// The same for one that reads, or whose output is not to be kept as it is.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_with(
+        name: &str,
+        command: &mut Command,
+        feed: Feed,
+        drain: Drain,
+    ) -> Result<Self, StationError> {
         let fail = |why: String| StationError { name: name.to_owned(), why, said: Vec::new() };
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(if matches!(feed, Feed::Nothing) { Stdio::null() } else { Stdio::piped() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
             .map_err(|error| fail(format!("`{program}` cannot be started: {error}")))?;
-        let mut stdout = child.stdout.take().expect("stdout is piped");
+        let governor = match (feed, child.stdin.take()) {
+            (Feed::All(mut from), Some(mut stdin)) => {
+                std::thread::spawn(move || copy(&mut from, &mut stdin));
+                None
+            }
+            (Feed::Beats, Some(stdin)) => {
+                let (governor, ending) = channel();
+                std::thread::spawn(move || beat(stdin, &ending));
+                Some(governor)
+            }
+            _ => None,
+        };
+        let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
-        let stdout = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = stdout.read_to_end(&mut bytes);
-            bytes
-        });
+        let stdout = std::thread::spawn(move || drain(stdout));
         let (send, talk) = channel();
         std::thread::spawn(move || {
             let mut lines = BufReader::new(stderr);
@@ -105,6 +180,9 @@ impl Process {
             stdout: Some(stdout),
             ended: None,
             cap: None,
+            governor,
+            there: None,
+            cpu: None,
         })
     }
 
@@ -123,6 +201,21 @@ impl Process {
         self.child.id()
     }
 
+    /// Its number on the machine where it does its work.
+    pub fn number(&self) -> u32 {
+        self.there.unwrap_or(self.id())
+    }
+
+    /// It does its work on another machine, under this number.
+    pub fn known_there_as(&mut self, number: Option<u32>) {
+        self.there = number;
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.ended.is_some() || !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Its name in messages.
     pub fn name(&self) -> &str {
         &self.name
@@ -134,10 +227,15 @@ impl Process {
     /// When it ends before, the time is over, or a stop was asked for.
     pub fn ready(&mut self, marker: &str, within: Duration, stop: &Stop) -> Result<String, StationError> {
         let until = Instant::now() + within;
+        let after = |line: &str| line.find(marker).map(|at| line[at + marker.len()..].trim().to_owned());
+        // An agent and what it started talk at once: while one was waited for, the other may have spoken.
+        if let Some(rest) = self.said.iter().find_map(|line| after(line)) {
+            return Ok(rest);
+        }
         loop {
             match self.talk.recv_timeout(LOOK) {
                 Ok(line) => {
-                    let rest = line.find(marker).map(|at| line[at + marker.len()..].trim().to_owned());
+                    let rest = after(&line);
                     self.keep(line);
                     if let Some(rest) = rest {
                         return Ok(rest);
@@ -225,12 +323,14 @@ impl Process {
         }
     }
 
-    /// Asks it to end (SIGTERM) and waits; kills it when the time is over.
+    /// Asks it to end (SIGTERM, or a word to its agent) and waits; kills it when the time is over.
     ///
     /// # Errors
     /// When it had to be killed.
     pub fn stop(&mut self, within: Duration) -> Result<Ended, StationError> {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+        if let Some(governor) = &self.governor {
+            let _ = governor.send(());
+        } else if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
             && self.ended.is_none()
         {
             let _ = kill_process(pid, Signal::TERM);
@@ -251,9 +351,15 @@ impl Process {
 
     fn collect(&mut self, status: ExitStatus) -> Ended {
         self.ended = Some(status);
+        if self.governor.is_some() {
+            // The agent's last line says what was spent; with the program its talk ends.
+            while let Ok(line) = self.talk.recv_timeout(LAST_WORD) {
+                self.keep(line);
+            }
+        }
         self.listen();
         let stdout = self.stdout.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        Ended { status, stdout }
+        Ended { status, stdout, cpu: self.cpu }
     }
 
     /// Takes in what it has said, without waiting.
@@ -264,6 +370,10 @@ impl Process {
     }
 
     fn keep(&mut self, line: String) {
+        if let Some(spent) = line.strip_prefix(agent::SPENT) {
+            self.cpu = spent.trim().parse().ok();
+            return;
+        }
         if self.said.len() == LAST_LINES {
             self.said.pop_front();
         }
@@ -286,12 +396,12 @@ impl Drop for Process {
     }
 }
 
-/// A port that was free a moment ago, for programs that cannot be told to choose one themselves.
+/// A port of an address of this machine that was free a moment ago, for programs that cannot be told to choose one themselves.
 ///
 /// # Errors
 /// From the system.
-pub fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+pub fn free_port(address: &str) -> std::io::Result<u16> {
+    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }
 
 #[cfg(test)]

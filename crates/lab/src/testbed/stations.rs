@@ -1,21 +1,21 @@
 //! Servers, middleware and clients as processes: how each is started, and how one knows that it is ready.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
 use krarup_net::Address;
 
 use super::cap::Cap;
-use super::netns::{Host, Kind, Network};
-use super::process::{Process, StationError, free_port};
+use super::host::{Host, Hosts};
+use super::netns::Kind;
+use super::process::{Ended, Process, StationError};
+use super::ssh::fleet::Fleet;
+use super::ssh::remote::Remote;
 use crate::ledger::Ledger;
 use crate::plan::Cell;
-use crate::spec::{Program, Spec, Station};
+use crate::spec::{Program, Spec, Station, Testbed};
 use crate::stop::Stop;
 
 /// How long a station may take to be ready or to end.
@@ -43,8 +43,8 @@ pub struct Starter {
     pub stop: Stop,
     /// Where it is written down what was started, so that it can be ended by another when we cannot.
     pub ledger: Ledger,
-    /// The hosts; none: all is on this machine as it is.
-    pub network: Option<Arc<Network>>,
+    /// The hosts.
+    pub hosts: Hosts,
     /// Processors that each of a kind may use.
     pub caps: Caps,
 }
@@ -73,7 +73,10 @@ impl Caps {
             middleware: cpu(stations.middleware.as_ref()),
             servers: cpu(Some(&stations.servers)),
         };
-        if let Some(cpu) = caps.clients.or(caps.middleware).or(caps.servers) {
+        // Another machine's agent tries it there.
+        if let Some(cpu) = caps.clients.or(caps.middleware).or(caps.servers)
+            && spec.testbed != Testbed::Ssh
+        {
             drop(Cap::new(cpu, ledger)?);
         }
         Ok(caps)
@@ -84,21 +87,31 @@ impl Caps {
 ///
 /// # Errors
 /// Where memcached is asked for and not installed, or a running one does not answer.
-pub fn kind(servers: &Station) -> Result<String, StationError> {
-    let installed = version();
+pub fn kind(servers: &Station, hosts: &Hosts) -> Result<String, StationError> {
+    let host = hosts.host('s', 1);
     match servers.program {
-        Some(Program::Memcached) if installed.is_none() => Err(StationError {
-            name: "memcached".into(),
-            why: "is not installed; install Debian's package memcached, or use the program `cache`".into(),
-            said: Vec::new(),
-        }),
-        Some(Program::Memcached | Program::Auto) => Ok(installed.unwrap_or_else(cache)),
+        Some(Program::Memcached | Program::Auto) => match host.memcached() {
+            Some(version) => Ok(version),
+            None if servers.program == Some(Program::Auto) => Ok(cache()),
+            None => Err(StationError {
+                name: host
+                    .remote()
+                    .map_or("memcached".to_owned(), |remote| format!("memcached on {}", remote.title())),
+                why: "is not installed; install Debian's package memcached, or use the program `cache`"
+                    .into(),
+                said: Vec::new(),
+            }),
+        },
         Some(Program::Broker) => Ok(format!("krarup broker {}", env!("CARGO_PKG_VERSION"))),
         Some(_) => Ok(cache()),
         None if servers.addresses.is_empty() => Ok(servers.command[0].get_ref().clone()),
         None => {
             let addresses = parse(&servers.addresses)?;
-            let mut versions = addresses.iter().map(tell_version).collect::<Result<Vec<_>, _>>()?;
+            let from = hosts.host('c', 1);
+            let mut versions = addresses
+                .iter()
+                .map(|address| tell_version(&from, address))
+                .collect::<Result<Vec<_>, _>>()?;
             versions.dedup();
             Ok(format!("running {}", versions.join(", ")))
         }
@@ -143,21 +156,22 @@ pub fn kinds(spec: &Spec) -> [Kind; 3] {
 
 impl Starter {
     /// The host of a kind and number, from 1.
-    fn host(&self, letter: char, number: u32) -> Host {
-        let host = self.network.as_ref().and_then(|network| network.host(letter, number));
+    pub fn host(&self, letter: char, number: u32) -> Host {
         let cpu = match letter {
             'c' => self.caps.clients,
             'm' => self.caps.middleware,
             _ => self.caps.servers,
         };
-        Host { cpu, ..host.cloned().unwrap_or_else(Host::here) }
+        Host { cpu, ..self.hosts.host(letter, number) }
     }
 
     /// This program, for one of its subcommands.
-    fn krarup(&self, host: &Host, subcommand: &str) -> Command {
-        let mut command = host.command(&self.krarup);
-        command.arg(subcommand);
-        command
+    pub(super) fn krarup(&self, host: &Host, words: &[&str]) -> Vec<String> {
+        let program = match host.remote() {
+            Some(remote) => remote.krarup().to_owned(),
+            None => self.krarup.to_string_lossy().into_owned(),
+        };
+        std::iter::once(program).chain(words.iter().map(|word| (*word).to_owned())).collect()
     }
 
     /// Starts the servers of a cell.
@@ -174,27 +188,25 @@ impl Starter {
             let addresses = parse(&station.addresses)?;
             return Ok(addresses.into_iter().map(running).collect());
         }
-        let program = match station.program {
-            Some(Program::Auto) if version().is_some() => Some(Program::Memcached),
-            Some(Program::Auto) => Some(Program::Cache),
-            other => other,
-        };
         let flags = cell.render(&station.flags);
         (1..=cell.count(station, SERVERS))
             .map(|number| {
                 let (name, host) = (format!("server {number}"), self.host('s', number));
+                let program = match station.program {
+                    Some(Program::Auto) if host.memcached().is_some() => Some(Program::Memcached),
+                    Some(Program::Auto) => Some(Program::Cache),
+                    other => other,
+                };
                 match program {
                     Some(Program::Memcached) => self.memcached(&name, host, &flags, commands),
                     Some(Program::Broker) => {
-                        let mut command = self.krarup(&host, "broker");
-                        command.args(["--listen", &format!("{}:0", host.address)]).args(&flags);
-                        self.that_tells(&name, host, command, commands)
+                        let words = self.krarup(&host, &["broker", "--listen", &any_port(&host)]);
+                        self.that_tells(&name, host, &[words, flags.clone()].concat(), None, commands)
                     }
                     Some(_) => {
-                        let mut command = self.krarup(&host, "cache");
-                        let listen = format!("{}:0", host.address);
-                        command.args(["--listen", &listen, "--memory", "128MiB"]).args(&flags);
-                        self.that_tells(&name, host, command, commands)
+                        let listen = any_port(&host);
+                        let words = self.krarup(&host, &["cache", "--listen", &listen, "--memory", "128MiB"]);
+                        self.that_tells(&name, host, &[words, flags.clone()].concat(), None, commands)
                     }
                     None => self.that_is_told(
                         &name,
@@ -234,20 +246,16 @@ impl Starter {
                 let words = [cell.render(&station.command), flags.clone()].concat();
                 return self.that_is_told(&name, host, &words, (servers, config.as_ref()), commands);
             }
-            let mut command = self.krarup(&host, "proxy");
-            command.args([
-                "--listen",
-                &format!("{}:0", host.address),
-                "--json",
-                "--servers",
-                &joined(servers),
-            ]);
+            let listen = any_port(&host);
+            let mut words =
+                self.krarup(&host, &["proxy", "--listen", &listen, "--json", "--servers", &joined(servers)]);
             if let Some(config) = &config {
-                config.write(&name, |text| text)?;
-                command.arg("--config").arg(&config.path);
+                config.write(&name, &host, |text| text)?;
+                words.extend(["--config".to_owned(), host.path(&config.path)]);
             }
-            command.arg("--stats-dir").arg(records.join(number.to_string())).args(&flags);
-            self.that_tells(&name, host, command, commands)
+            words.extend(["--stats-dir".to_owned(), host.path(&records.join(number.to_string()))]);
+            words.extend_from_slice(&flags);
+            self.that_tells(&name, host, &words, Some(records), commands)
         };
         (1..=cell.count(station, 1)).map(start).collect()
     }
@@ -256,63 +264,58 @@ impl Starter {
     ///
     /// # Errors
     /// When one cannot be started, fails, or a stop was asked for.
-    pub fn load(
-        &self,
-        targets: &[Address],
-        words: &[Vec<String>],
-        within: Duration,
-        commands: &mut Vec<String>,
-    ) -> Result<(), StationError> {
-        let mut all = Vec::new();
-        for (number, words) in (1..).zip(words) {
-            let host = self.host('c', number);
-            let mut command = self.krarup(&host, "load");
-            command.args(["--progress", "none", "--servers", &joined(targets)]).args(words);
-            all.push(self.start(&format!("load {number}"), &host, &mut command, commands)?);
-        }
-        for process in &mut all {
-            let ended = process.finish(PATIENCE + within, &self.stop, |_| {})?;
-            if !ended.status.success() {
-                return Err(process.error(format!("failed ({})", ended.status)));
-            }
-        }
-        Ok(())
+    pub fn load(&self, loads: &Loads<'_>, commands: &mut Vec<String>) -> Result<(), StationError> {
+        let words = |host: &Host, words: &[String], _| {
+            let ours =
+                self.krarup(host, &["load", "--progress", "none", "--servers", &joined(loads.targets)]);
+            [&ours[..], words].concat()
+        };
+        self.side_by_side("load", loads, &words, commands).map(drop)
     }
 
     /// Runs load generators that are none of ours side by side to their ends. Each is told whom it asks (the targets in turn) in place of
-    /// `{host}` and `{port}`, or all of them in place of `{servers}`; the answer is what each wrote to its standard output.
+    /// `{host}` and `{port}`, or all of them in place of `{servers}`; the answer is how each ended.
     ///
     /// # Errors
     /// As [`Self::load`].
     pub fn foreign_load(
         &self,
-        targets: &[Address],
-        words: &[Vec<String>],
-        within: Duration,
+        loads: &Loads<'_>,
         commands: &mut Vec<String>,
-    ) -> Result<Vec<String>, StationError> {
-        let mut all = Vec::new();
-        for (number, words) in (1_u32..).zip(words) {
-            let host = self.host('c', number);
-            let target = &targets[(number as usize - 1) % targets.len()];
+    ) -> Result<Vec<Ended>, StationError> {
+        let words = |_: &Host, words: &[String], number: usize| {
+            let target = &loads.targets[(number - 1) % loads.targets.len()];
             let told = |word: &String| {
                 let word = word.replace("{host}", &target.host).replace("{port}", &target.port.to_string());
-                told_of(&word, targets)
+                told_of(&word, loads.targets)
             };
-            let mut words = words.iter().map(told);
-            let mut command = host.command(Path::new(&words.next().unwrap_or_default()));
-            command.args(words);
-            all.push(self.start(&format!("client {number}"), &host, &mut command, commands)?);
+            words.iter().map(told).collect()
+        };
+        self.side_by_side("client", loads, &words, commands)
+    }
+
+    fn side_by_side(
+        &self,
+        name: &str,
+        loads: &Loads<'_>,
+        told: &Told<'_>,
+        commands: &mut Vec<String>,
+    ) -> Result<Vec<Ended>, StationError> {
+        let mut all = Vec::new();
+        for (number, words) in (1_u32..).zip(loads.words) {
+            let host = self.host('c', number);
+            let words = told(&host, words, number as usize);
+            all.push(self.start(&format!("{name} {number}"), &host, &words, (loads.out, None), commands)?);
         }
-        let mut said = Vec::new();
+        let mut ends = Vec::new();
         for process in &mut all {
-            let ended = process.finish(PATIENCE + within, &self.stop, |_| {})?;
+            let ended = process.finish(PATIENCE + loads.within, &self.stop, |_| {})?;
             if !ended.status.success() {
                 return Err(process.error(format!("failed ({})", ended.status)));
             }
-            said.push(String::from_utf8_lossy(&ended.stdout).into_owned());
+            ends.push(ended);
         }
-        Ok(said)
+        Ok(ends)
     }
 
     fn memcached(
@@ -324,25 +327,34 @@ impl Starter {
     ) -> Result<Running, StationError> {
         let words = ["memcached", "-l", "{host}", "-U", "0", "-t", "1", "-m", "128", "-p", "{port}"];
         let mut words = words.map(str::to_owned).to_vec();
-        if crate::host::is_root() {
+        if host.is_root() && !host.is_alone() {
             // It refuses to run as root unless told as whom.
             words.extend(["-u".to_owned(), "nobody".to_owned()]);
+        } else if host.is_root() {
+            // There is no other user; in one more namespace it is not root.
+            words.splice(0..0, ["unshare".to_owned(), "-U".to_owned()]);
         }
         words.extend_from_slice(flags);
         self.that_is_told(name, host, &words, (&[], None), commands)
     }
 
-    /// Starts a process and writes down how.
-    fn start(
+    /// Starts a process and writes down how. On another machine `folder` is made for what it writes, and it is said when connections are
+    /// taken at `accepts`.
+    pub(super) fn start(
         &self,
         name: &str,
         host: &Host,
-        command: &mut Command,
+        words: &[String],
+        (folder, accepts): (Option<&Path>, Option<SocketAddr>),
         commands: &mut Vec<String>,
     ) -> Result<Process, StationError> {
-        let words = std::iter::once(command.get_program()).chain(command.get_args());
-        commands.push(words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "));
-        let mut process = Process::start(name, command)?;
+        let line = host.words(words).join(" ");
+        if let Some(remote) = host.remote() {
+            commands.push(format!("{}: {line}", host.name));
+            return remote.start(name, words, (host.cpu, folder), accepts);
+        }
+        commands.push(line);
+        let mut process = Process::start(name, &mut host.command(words))?;
         self.ledger.note(process.id());
         if let Some(cpu) = host.cpu {
             process.limit(Cap::new(cpu, &self.ledger)?)?;
@@ -350,15 +362,22 @@ impl Starter {
         Ok(process)
     }
 
+    /// Monitors know programs by their numbers, also those on other machines.
+    fn learn_number(&self, host: &Host, process: &mut Process) -> Result<(), StationError> {
+        if host.remote().is_some() { Remote::started(process, &self.stop) } else { Ok(()) }
+    }
+
     /// A program of ours: it chooses its port and says which.
-    fn that_tells(
+    pub(super) fn that_tells(
         &self,
         name: &str,
         host: Host,
-        mut command: Command,
+        words: &[String],
+        folder: Option<&Path>,
         commands: &mut Vec<String>,
     ) -> Result<Running, StationError> {
-        let mut process = self.start(name, &host, &mut command, commands)?;
+        let mut process = self.start(name, &host, words, (folder, None), commands)?;
+        self.learn_number(&host, &mut process)?;
         let address = process.ready("listening on ", PATIENCE, &self.stop)?;
         let address = address.parse().map_err(|why| process.error(why))?;
         Ok(Running { host, address, process: Some(process) })
@@ -374,29 +393,69 @@ impl Starter {
         (servers, config): (&[Address], Option<&Config>),
         commands: &mut Vec<String>,
     ) -> Result<Running, StationError> {
-        let port = free_port().map_err(|error| StationError {
-            name: name.to_owned(),
-            why: format!("no free port: {error}"),
-            said: Vec::new(),
-        })?;
+        let wrong = |why: String| StationError { name: name.to_owned(), why, said: Vec::new() };
+        let port = host.free_port().map_err(|error| wrong(format!("no free port: {error}")))?;
         let told = |word: &str| {
             let word = word.replace("{port}", &port.to_string()).replace("{host}", &host.address);
             told_of(&word, servers)
         };
-        let path = config.map_or(String::new(), |config| config.path.to_string_lossy().into_owned());
+        let path = config.map_or(String::new(), |config| host.path(&config.path));
         if let Some(config) = config {
-            config.write(name, |text| told(&text))?;
+            config.write(name, &host, |text| told(&text))?;
         }
-        let mut words = words.iter().map(|word| told(word).replace("{config}", &path));
-        let mut command = host.command(Path::new(&words.next().unwrap_or_default()));
-        command.args(words);
-        let mut process = self.start(name, &host, &mut command, commands)?;
-        let ip =
-            host.address.parse().map_err(|_| process.error(format!("{} is no address", host.address)))?;
-        process.accepts(&host, SocketAddr::new(ip, port), PATIENCE, &self.stop)?;
+        let words: Vec<String> = words.iter().map(|word| told(word).replace("{config}", &path)).collect();
+        let ip = host.address.parse().map_err(|_| wrong(format!("{} is no address", host.address)))?;
+        let to = SocketAddr::new(ip, port);
+        let mut process = self.start(name, &host, &words, (None, Some(to)), commands)?;
+        self.learn_number(&host, &mut process)?;
+        if host.remote().is_some() {
+            process.ready(crate::agent::ACCEPTS, PATIENCE, &self.stop)?;
+        } else {
+            process.accepts(&host, to, PATIENCE, &self.stop)?;
+        }
         let address = Address { host: host.address.clone(), port };
         Ok(Running { host, address, process: Some(process) })
     }
+
+    /// Makes sure that all hosts can be reached, and that nothing of an earlier trial is on them.
+    ///
+    /// # Errors
+    /// Where one is out of reach.
+    pub fn clear(&self) -> Result<(), StationError> {
+        let Some(fleet) = self.hosts.fleet() else { return Ok(()) };
+        fleet.reach(&self.stop)?;
+        fleet.machines().iter().try_for_each(|machine| machine.clear())
+    }
+
+    /// Brings here what stations on other machines wrote into the place of this folder.
+    ///
+    /// # Errors
+    /// Where one is out of reach.
+    pub fn collect(&self, folder: &Path) -> Result<(), StationError> {
+        let machines = self.hosts.fleet().map_or(&[][..], Fleet::machines);
+        machines.iter().try_for_each(|machine| machine.collect(folder, &self.stop))
+    }
+}
+
+/// The words that start a load generator: of its host, its own words and its number.
+type Told<'a> = dyn Fn(&Host, &[String], usize) -> Vec<String> + 'a;
+
+/// Where a program listens that chooses its port itself.
+fn any_port(host: &Host) -> String {
+    format!("{}:0", host.address)
+}
+
+/// Load generators that run side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct Loads<'a> {
+    /// Whom they ask.
+    pub targets: &'a [Address],
+    /// What each is told.
+    pub words: &'a [Vec<String>],
+    /// How long they take, beside the usual patience.
+    pub within: Duration,
+    /// Where they write.
+    pub out: Option<&'a Path>,
 }
 
 /// A configuration file that a middleware is started with; it stays with the records of the trial.
@@ -406,31 +465,26 @@ struct Config {
 }
 
 impl Config {
-    fn write(&self, name: &str, told: impl FnOnce(String) -> String) -> Result<(), StationError> {
-        let written = self.path.parent().map_or(Ok(()), fs::create_dir_all);
-        written.and_then(|()| fs::write(&self.path, told(self.text.clone()))).map_err(|error| StationError {
+    fn write(
+        &self,
+        name: &str,
+        host: &Host,
+        told: impl FnOnce(String) -> String,
+    ) -> Result<(), StationError> {
+        let (text, written) =
+            (told(self.text.clone()), self.path.parent().map_or(Ok(()), fs::create_dir_all));
+        written.and_then(|()| fs::write(&self.path, &text)).map_err(|error| StationError {
             name: name.to_owned(),
             why: format!("{}: {error}", self.path.display()),
             said: Vec::new(),
-        })
+        })?;
+        host.remote().map_or(Ok(()), |remote| remote.put(&self.path, &text))
     }
 }
 
 /// A station that somebody else started.
 fn running(address: Address) -> Running {
     Running { host: Host::here(), address, process: None }
-}
-
-/// Says something to a station from a host, and listens to the end.
-pub(super) fn ask(from: &Host, address: &Address, words: &str) -> std::io::Result<String> {
-    let resolved = (address.host.as_str(), address.port).to_socket_addrs()?.next();
-    let to = resolved.ok_or_else(|| std::io::Error::other("its name has no address"))?;
-    let mut stream = from.connect(to, Duration::from_secs(5))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(words.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).trim_end().to_owned())
 }
 
 /// A word with `{servers}` and `{server1}`, `{server2}` … replaced by all of them and by one.
@@ -446,18 +500,13 @@ fn joined(addresses: &[Address]) -> String {
 }
 
 /// What a server says its version is: whoever answers can be asked the rest, too.
-fn tell_version(address: &Address) -> Result<String, StationError> {
+fn tell_version(from: &Host, address: &Address) -> Result<String, StationError> {
     let wrong = |why: String| StationError { name: format!("server {address}"), why, said: Vec::new() };
-    let answer = ask(&Host::here(), address, "version\r\nquit\r\n")
+    let answer = from
+        .ask(address, "version\r\nquit\r\n")
         .map_err(|error| wrong(format!("does not answer: {error}; is a memcached running there?")))?;
     match answer.strip_prefix("VERSION ") {
         Some(version) => Ok(version.to_owned()),
         None => Err(wrong(format!("is no memcached: it answers `{}` to `version`", answer.escape_debug()))),
     }
-}
-
-/// The installed memcached's words for its version.
-fn version() -> Option<String> {
-    let output = Command::new("memcached").arg("--version").output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -1,0 +1,135 @@
+//! `krarup agent`: what a runner elsewhere has done on this machine. People do not call it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use krarup_lab::agent::{self, Order};
+use krarup_lab::monitor::Subject;
+use krarup_net::Address;
+
+use crate::failure::Failure;
+
+/// Do on this machine what `krarup run` elsewhere asks for over ssh; not meant for people.
+///
+/// `krarup run` copies itself to the machines of an `ssh` testbed and calls itself there in this way. What an agent has started ends
+/// when the agent is told so, when its line is closed, or when nothing came over it for 20 seconds.
+#[derive(Args)]
+pub(crate) struct AgentArgs {
+    #[command(subcommand)]
+    job: Job,
+}
+
+#[derive(Subcommand)]
+enum Job {
+    /// Make the run's folder, tell what machine this is, and leave nothing of the run behind at the end
+    Hold {
+        /// The run's folder
+        folder: PathBuf,
+    },
+    /// Run a program to its end, or until nobody speaks any more
+    Run {
+        /// The run's folder
+        #[arg(long, value_name = "DIR")]
+        run: PathBuf,
+        /// Processors that it may use
+        #[arg(long, value_name = "NUMBER")]
+        cpu: Option<f64>,
+        /// A folder that is made before
+        #[arg(long, value_name = "DIR")]
+        folder: Option<PathBuf>,
+        /// Tell when connections are taken here
+        #[arg(long, value_name = "ADDRESS")]
+        accepts: Option<SocketAddr>,
+        /// The program and its words
+        #[arg(last = true, required = true, value_name = "WORD")]
+        words: Vec<String>,
+    },
+    /// Look at the machine each second
+    Watch {
+        /// Where what was seen is written
+        folder: PathBuf,
+        /// A process whose name is known
+        #[arg(long, value_name = "PROCESS=NAME", value_parser = subject)]
+        subject: Vec<Subject>,
+    },
+    /// Answer each line with the time, in nanoseconds since 1970
+    Clock,
+    /// Tell a port that is free
+    Port {
+        /// An address of this machine
+        address: String,
+    },
+    /// Ask a station what comes on standard input
+    Ask {
+        /// Where it listens
+        address: Address,
+    },
+    /// Tell how long connections to a station take, in seconds
+    Ping {
+        /// Where it listens
+        address: Address,
+        /// How many
+        count: u32,
+    },
+    /// Write the files of a folder to standard output
+    Give {
+        /// The folder
+        folder: PathBuf,
+    },
+    /// Make the files that come on standard input
+    Take {
+        /// Where
+        folder: PathBuf,
+    },
+    /// Throw away what is in a folder
+    Empty {
+        /// The folder
+        folder: PathBuf,
+    },
+    /// Take what one pours, and tell how many bits per second it was
+    Sink {
+        /// An address of this machine
+        address: String,
+    },
+    /// Send as much as possible for a moment
+    Pour {
+        /// Where a sink listens
+        to: SocketAddr,
+    },
+}
+
+fn subject(text: &str) -> Result<Subject, String> {
+    let parts =
+        text.split_once('=').and_then(|(process, name)| Some((process.parse().ok()?, name.to_owned())));
+    let (process, name) = parts.ok_or_else(|| "write PROCESS=NAME, as 17=proxy".to_owned())?;
+    Ok(Subject { name, process })
+}
+
+/// Does it; the exit code is that of the program that was run.
+pub(crate) fn run(args: AgentArgs) -> Result<ExitCode, Failure> {
+    let done = |result: io::Result<()>| result.map(|()| ExitCode::SUCCESS);
+    let failed = |error: io::Error| Failure::run(format!("agent: {error}"));
+    if !matches!(args.job, Job::Hold { .. }) {
+        agent::goes_on().map_err(failed)?;
+    }
+    let result = match args.job {
+        Job::Hold { folder } => done(agent::hold(&folder)),
+        Job::Run { run, cpu, folder, accepts, words } => {
+            agent::run(&Order { words, accepts, cpu, run, folder }).map(ExitCode::from)
+        }
+        Job::Watch { folder, subject } => done(agent::watch(&folder, subject)),
+        Job::Clock => done(agent::clock()),
+        Job::Port { address } => done(agent::port(&address)),
+        Job::Ask { address } => done(agent::ask(&address)),
+        Job::Ping { address, count } => done(agent::ping(&address, count)),
+        Job::Give { folder } => done(agent::give(&folder)),
+        Job::Take { folder } => done(agent::take(&folder)),
+        Job::Empty { folder } => done(agent::empty(&folder)),
+        Job::Sink { address } => done(agent::sink(&address)),
+        Job::Pour { to } => done(agent::pour(to)),
+    };
+    result.map_err(failed)
+}

@@ -1,0 +1,510 @@
+//! What the runner has done on another machine: this program, started there by ssh, which ends whatever it started when nobody speaks to it any more.
+//!
+//! ```text
+//! runner ── ssh ──▶ agent hold              makes the run's folder; at the end nothing of the run is left
+//!        ── ssh ──▶ agent run -- memcached  starts it, says so, ends it when told or when the line is dead
+//!        ── ssh ──▶ agent watch             looks at the machine each second
+//!        ── ssh ──▶ agent clock | port | ask | ping | give | take | empty | sink | pour
+//! ```
+//! The line is dead when it is closed (the runner or the connection ended) or when no sign of life came for [`SILENCE`] (the network did). Whatever
+//! descends from an agent carries [`RUN`] in its environment, so that it is found again whatever it did to get away.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use krarup_net::Address;
+use krarup_units::{Nanos, Seconds};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde::{Deserialize, Serialize};
+
+use crate::host::{Host, children_cpu, is_alone, is_root};
+use crate::ledger::Ledger;
+use crate::monitor::{Family, Monitor, Subject, carriers};
+use crate::parcel;
+use crate::stop::Stop;
+use crate::testbed::cap::Cap;
+use crate::testbed::host::{ask as ask_station, memcached, round_trips};
+
+/// How often the runner gives a sign of life.
+pub const BEAT: Duration = Duration::from_secs(2);
+/// A line on which nothing came for so long is dead.
+pub const SILENCE: Duration = Duration::from_secs(20);
+/// The word that ends what an agent has started.
+pub const END: &str = "end\n";
+/// What an agent says when a program was started; its process number follows.
+pub const STARTED: &str = "krarup agent: started ";
+/// What an agent says when a program takes connections; its address follows.
+pub const ACCEPTS: &str = "krarup agent: accepts ";
+/// What an agent says when it looks at the machine.
+pub const WATCHES: &str = "krarup agent: watches";
+/// What an agent says last: processor time of the program and all its children, in seconds.
+pub const SPENT: &str = "krarup agent: spent ";
+/// The variable of the environment that all processes of a run carry: `RUN/MACHINE/`.
+pub const RUN: &str = "KRARUP_RUN";
+
+/// The variable that names the run's folder.
+pub const FOLDER: &str = "KRARUP_FOLDER";
+
+/// Whether the run that an agent works for still goes on: [`hold`] takes the folder away at its end, and nobody must make it again.
+///
+/// # Errors
+/// Where it is over.
+pub fn goes_on() -> io::Result<()> {
+    match std::env::var_os(FOLDER) {
+        Some(folder) if !Path::new(&folder).is_dir() => {
+            Err(io::Error::other("the connection broke, and the run is over here"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How long one that was told to end may take before it is killed.
+const GRACE: Duration = Duration::from_secs(3);
+/// How often an agent looks whether a signal came.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What a machine says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// This program's version there.
+    pub version: String,
+    /// The processor's name.
+    pub cpu: String,
+    /// Processors that can be used.
+    pub cores: u32,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// The kernel's version.
+    pub kernel: String,
+    /// Whether programs run as root there.
+    pub root: bool,
+    /// Whether there is no other user.
+    pub alone: bool,
+    /// What the installed memcached says it is; none where there is none.
+    pub memcached: Option<String>,
+}
+
+impl Facts {
+    /// Of this machine.
+    pub fn here() -> Self {
+        let Host { cpu, cores, kernel, memory } = Host::this();
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self {
+            version,
+            cpu,
+            cores,
+            memory: memory.0,
+            kernel,
+            root: is_root(),
+            alone: is_alone(),
+            memcached: memcached(),
+        }
+    }
+}
+
+/// What an agent hears.
+#[derive(Debug)]
+enum Heard {
+    /// A sign of life.
+    Beat,
+    /// The end is asked for.
+    End,
+    /// Nobody speaks any more.
+    Gone,
+    /// The program has ended.
+    Exited(io::Result<ExitStatus>),
+}
+
+/// Listens to the runner, on a thread of its own.
+fn listen(tell: Sender<Heard>) {
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let heard = match line {
+                Ok(line) if line == END.trim_end() => Heard::End,
+                Ok(_) => Heard::Beat,
+                Err(_) => break,
+            };
+            if tell.send(heard).is_err() {
+                return;
+            }
+        }
+        let _ = tell.send(Heard::Gone);
+    });
+}
+
+/// The next thing that is more than a sign of life.
+fn next(heard: &Receiver<Heard>, stop: &Stop, silence: Duration) -> Heard {
+    let mut last = Instant::now();
+    loop {
+        match heard.recv_timeout(LOOK) {
+            Ok(Heard::Beat) => last = Instant::now(),
+            Ok(other) => return other,
+            Err(RecvTimeoutError::Disconnected) => return Heard::Gone,
+            Err(RecvTimeoutError::Timeout) if stop.asked() || last.elapsed() >= silence => {
+                return Heard::Gone;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+fn say(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// A line of our own among those of the program that we have started: in one piece, or its own would stand in the middle of it.
+fn tell_runner(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Makes the run's folder, says what machine this is, waits for the end, and leaves nothing of the run behind: no process, no control group, no folder.
+///
+/// # Errors
+/// From the system.
+pub fn hold(folder: &Path) -> io::Result<()> {
+    let stop = Stop::on_signals()?;
+    fs::create_dir_all(folder)?;
+    let (tell, heard) = channel();
+    listen(tell);
+    // Where nobody hears it any more, there is nothing to wait for.
+    if say(&serde_json::to_string(&Facts::here()).expect("plain data")).is_ok() {
+        tell_runner(WATCHES);
+        next(&heard, &stop, SILENCE);
+    }
+    sweep(&std::env::var(RUN).unwrap_or_default());
+    Ledger::at(&folder.join(GROUPS)).settle();
+    fs::remove_dir_all(folder)
+}
+
+/// The file of the run's folder in which control groups are noted.
+pub const GROUPS: &str = "groups";
+
+/// Ends whatever carries the mark of a run, but ourselves. Agents end by themselves what they have started; who has got away from them is killed.
+fn sweep(run: &str) {
+    if run.is_empty() {
+        return;
+    }
+    let others = || -> BTreeSet<u32> {
+        carriers(&format!("{RUN}={run}"))
+            .into_iter()
+            .filter(|process| *process != std::process::id())
+            .collect()
+    };
+    let until = Instant::now() + GRACE;
+    while !others().is_empty() && Instant::now() < until {
+        std::thread::sleep(LOOK / 5);
+    }
+    for process in others() {
+        signal(process, Signal::KILL);
+    }
+}
+
+fn signal(process: u32, signal: Signal) {
+    if let Some(process) = pid(process) {
+        let _ = kill_process(process, signal);
+    }
+}
+
+fn pid(process: u32) -> Option<Pid> {
+    i32::try_from(process).ok().and_then(Pid::from_raw)
+}
+
+/// What is to be run.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// The program and its words.
+    pub words: Vec<String>,
+    /// Say when connections are taken there.
+    pub accepts: Option<SocketAddr>,
+    /// Processors that it may use.
+    pub cpu: Option<f64>,
+    /// The run's folder, where control groups are noted.
+    pub run: PathBuf,
+    /// A folder that is to be there before.
+    pub folder: Option<PathBuf>,
+}
+
+/// Runs a program to its end, or ends it when it is asked to or nobody speaks any more. Returns the exit code: its own, 0 where a request to end
+/// ended it, 128 and the signal's number where another signal did, 127 where it could not be started.
+///
+/// # Errors
+/// From the system, where it is not the program's fault.
+pub fn run(order: &Order) -> io::Result<u8> {
+    let stop = Stop::on_signals()?;
+    let refused = |why: &dyn std::fmt::Display| {
+        tell_runner(&format!("krarup agent: {why}"));
+        Ok(127)
+    };
+    if let Some(folder) = &order.folder
+        && let Err(error) = fs::create_dir_all(folder)
+    {
+        return refused(&format!("{}: {error}", folder.display()));
+    }
+    let Some((program, words)) = order.words.split_first() else {
+        return refused(&"there is nothing to run");
+    };
+    let cap = match order.cpu.map(|cpu| Cap::new(cpu, &Ledger::at(&order.run.join(GROUPS)))) {
+        Some(Err(error)) => return refused(&error),
+        Some(Ok(cap)) => Some(cap),
+        None => None,
+    };
+    let child = Command::new(program).args(words).stdin(Stdio::null()).process_group(0).spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => return refused(&format!("`{program}` cannot be started: {error}")),
+    };
+    let process = child.id();
+    if let Some(Err(error)) = cap.as_ref().map(|cap| cap.hold(process)) {
+        let _ = child.kill();
+        let _ = child.wait();
+        return refused(&error);
+    }
+    let (tell, heard) = channel();
+    listen(tell.clone());
+    std::thread::spawn(move || tell.send(Heard::Exited(child.wait())));
+    tell_runner(&format!("{STARTED}{process}"));
+    if let Some(address) = order.accepts {
+        std::thread::spawn(move || {
+            while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            tell_runner(&format!("{ACCEPTS}{address}"));
+        });
+    }
+    let (status, asked) = outlast(&heard, process, &stop);
+    if let Some(group) = pid(process) {
+        // Whoever it left behind in its group.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    tell_runner(&format!("{SPENT}{:.3}", children_cpu()));
+    let status = status?;
+    Ok(match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) if asked && signal == Signal::TERM.as_raw() => 0,
+        (None, signal) => 128 + signal.unwrap_or(0) as u8,
+    })
+}
+
+/// Waits until the program has ended, by itself or because it was told to; whether it was told.
+fn outlast(heard: &Receiver<Heard>, process: u32, stop: &Stop) -> (io::Result<ExitStatus>, bool) {
+    match next(heard, stop, SILENCE) {
+        Heard::Exited(status) => return (status, false),
+        Heard::End => signal(process, Signal::TERM),
+        Heard::Beat | Heard::Gone => {
+            if let Some(group) = pid(process) {
+                let _ = kill_process_group(group, Signal::TERM);
+            }
+            let until = Instant::now() + GRACE;
+            loop {
+                match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                    Ok(Heard::Exited(status)) => return (status, true),
+                    Ok(_) => {}
+                    Err(_) => {
+                        signal(process, Signal::KILL);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    // It was told, and takes the time it needs: the runner's patience ends with the line.
+    loop {
+        match next(heard, &Stop::default(), SILENCE) {
+            Heard::Exited(status) => return (status, true),
+            Heard::Gone => signal(process, Signal::KILL),
+            Heard::End | Heard::Beat => {}
+        }
+    }
+}
+
+/// Looks at the machine each second until it is told to end, and writes what it saw into a folder.
+///
+/// # Errors
+/// From the system.
+pub fn watch(into: &Path, subjects: Vec<Subject>) -> io::Result<()> {
+    let run = std::env::var(RUN).unwrap_or_default();
+    // All machines of a run: two of them may be one.
+    let family = match run.split_once('/') {
+        Some((run, _)) => Family::Carriers(format!("{RUN}={run}/")),
+        None => Family::Children,
+    };
+    let (tell, heard) = channel();
+    listen(tell);
+    let stop = Stop::on_signals()?;
+    let monitor = Monitor::begin_for(family, subjects);
+    tell_runner(WATCHES);
+    next(&heard, &stop, SILENCE);
+    monitor.end().write(into)
+}
+
+/// Answers each line with the time on the wall, in nanoseconds since 1970.
+///
+/// # Errors
+/// From the system.
+pub fn clock() -> io::Result<()> {
+    for line in io::stdin().lock().lines() {
+        line?;
+        say(&wall().0.to_string())?;
+    }
+    Ok(())
+}
+
+/// The time on the wall.
+pub fn wall() -> Nanos {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from)
+}
+
+/// Says a port of this address that is free.
+///
+/// # Errors
+/// From the system; where this machine does not have the address.
+pub fn port(address: &str) -> io::Result<()> {
+    say(&crate::testbed::process::free_port(address)?.to_string())
+}
+
+/// Asks a station what comes on standard input, and says its answer.
+///
+/// # Errors
+/// From the system.
+pub fn ask(address: &Address) -> io::Result<()> {
+    let mut words = String::new();
+    io::stdin().read_to_string(&mut words)?;
+    say(&ask_station(address, &words)?)
+}
+
+/// Says how long each of some connections took, in seconds, as JSON.
+///
+/// # Errors
+/// From the system.
+pub fn ping(address: &Address, count: u32) -> io::Result<()> {
+    say(&serde_json::to_string(&round_trips(address, count)?).expect("plain data"))
+}
+
+/// Writes a folder's files to standard output.
+///
+/// # Errors
+/// From the system.
+pub fn give(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    parcel::pack(folder, &mut io::BufWriter::new(io::stdout().lock()))
+}
+
+/// Makes the files that come on standard input in a folder.
+///
+/// # Errors
+/// From the system.
+pub fn take(folder: &Path) -> io::Result<()> {
+    parcel::unpack(BufReader::new(io::stdin().lock()), folder).map(drop)
+}
+
+/// Throws away all that is in a folder.
+///
+/// # Errors
+/// From the system.
+pub fn empty(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::create_dir_all(folder)
+}
+
+/// How much is poured at most, in bytes, and for how long; it is counted for somewhat longer, and no more.
+const POURED: (u64, Duration) = (256 << 20, Duration::from_millis(600));
+/// For how long what comes is counted.
+const COUNTED: Duration = Duration::from_millis(1_200);
+
+/// Listens at a port of this address, takes what one pours, and says the bits per second of its second half: the beginning is a sender that feels
+/// its way, and whatever buffers let through at once.
+///
+/// # Errors
+/// From the system.
+pub fn sink(address: &str) -> io::Result<()> {
+    let listener = TcpListener::bind((address, 0))?;
+    eprintln!("listening on {}", listener.local_addr()?);
+    let (mut stream, _) = listener.accept()?;
+    stream.set_read_timeout(Some(COUNTED))?;
+    let mut buffer = vec![0; 1 << 18];
+    let (mut looks, mut bytes, mut begun) = (Vec::new(), 0_u64, None);
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        let begun = *begun.get_or_insert_with(Instant::now);
+        bytes += count as u64;
+        looks.push((begun.elapsed().as_secs_f64(), bytes));
+        if begun.elapsed() >= COUNTED {
+            break;
+        }
+    }
+    say(&serde_json::to_string(&rate(&looks)).expect("plain data"))
+}
+
+/// Bits per second over the second half of what came; none where too little did.
+fn rate(looks: &[(Seconds, u64)]) -> Option<f64> {
+    let (end, all) = *looks.last()?;
+    let (middle, half) = *looks.iter().find(|(_, bytes)| *bytes * 2 >= all)?;
+    (end > middle && all > half).then(|| (all - half) as f64 * 8.0 / (end - middle))
+}
+
+/// Sends as much as it can for a moment.
+///
+/// # Errors
+/// Where nobody listens there.
+pub fn pour(to: SocketAddr) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
+    stream.set_write_timeout(Some(COUNTED))?;
+    let (most, length) = POURED;
+    let (chunk, begun) = (vec![0; 1 << 16], Instant::now());
+    let mut sent = 0;
+    while sent < most && begun.elapsed() < length && stream.write_all(&chunk).is_ok() {
+        sent += chunk.len() as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_second_half() {
+        // A burst at once, then 1000 bytes a second.
+        let looks: Vec<(Seconds, u64)> =
+            (0..=10).map(|second| (f64::from(second), 5_000 + 1_000 * second as u64)).collect();
+        assert_eq!(rate(&looks), Some(8_000.0));
+        assert_eq!(rate(&[(0.0, 10)]), None);
+        assert_eq!(rate(&[]), None);
+    }
+
+    #[test]
+    fn nobody_speaks_any_more_when_the_line_is_silent() {
+        let (tell, heard) = channel();
+        tell.send(Heard::Beat).unwrap();
+        assert!(
+            matches!(next(&heard, &Stop::default(), Duration::from_millis(1)), Heard::Gone),
+            "a beat, then silence"
+        );
+        tell.send(Heard::Beat).unwrap();
+        tell.send(Heard::End).unwrap();
+        assert!(matches!(next(&heard, &Stop::default(), SILENCE), Heard::End));
+        drop(tell);
+        assert!(matches!(next(&heard, &Stop::default(), SILENCE), Heard::Gone));
+    }
+
+    #[test]
+    fn what_is_poured_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let taker =
+            std::thread::spawn(move || io::copy(&mut listener.accept().unwrap().0, &mut io::sink()).unwrap());
+        pour(to).unwrap();
+        assert!(taker.join().unwrap() > 0);
+    }
+}

@@ -1,0 +1,257 @@
+//! Where a station runs: this machine, a network namespace of it, or another machine. Whoever starts, asks or measures does not need to know.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use krarup_net::Address;
+use krarup_units::Seconds;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::netns::Network;
+use super::process::{StationError, free_port};
+use super::ssh::fleet::Fleet;
+use super::ssh::remote::Remote;
+use crate::stop::Stop;
+
+/// How long one may take to answer a word, or to take a connection.
+const WORD: Duration = Duration::from_secs(5);
+
+/// Where a host is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// This machine as it is.
+    Here,
+    /// A network namespace of this machine.
+    Space(String),
+    /// Another machine, through ssh.
+    There(Arc<Remote>),
+}
+
+/// One host.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// `c1`, `m1`, `s1`: its kind and number; `here` for this machine.
+    pub name: String,
+    /// Where it is reached by the other hosts.
+    pub address: String,
+    /// Where it is.
+    pub place: Place,
+    /// Bits per second that it may send; none: as fast as it can.
+    pub link: Option<f64>,
+    /// Processors that what runs on it may use; none: all there are.
+    pub cpu: Option<f64>,
+}
+
+impl Host {
+    /// This machine.
+    pub fn here() -> Self {
+        Self { name: "here".into(), address: "127.0.0.1".into(), place: Place::Here, link: None, cpu: None }
+    }
+
+    /// The words that start a program there, as one would type them here; on another machine, what is typed there.
+    pub fn words(&self, words: &[String]) -> Vec<String> {
+        let before: &[&str] = match &self.place {
+            Place::Space(space) => &["ip", "netns", "exec", space],
+            Place::Here | Place::There(_) => &[],
+        };
+        before.iter().map(|word| (*word).to_owned()).chain(words.iter().cloned()).collect()
+    }
+
+    /// The command that starts a program on a host of this machine.
+    pub fn command(&self, words: &[String]) -> Command {
+        let mut words = self.words(words).into_iter();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
+        command
+    }
+
+    /// The other machine, where it is one.
+    pub fn remote(&self) -> Option<&Arc<Remote>> {
+        match &self.place {
+            Place::There(remote) => Some(remote),
+            Place::Here | Place::Space(_) => None,
+        }
+    }
+
+    /// The path there of what has this path here: stations write on their own machine, and what they wrote is brought here later.
+    pub fn path(&self, here: &Path) -> String {
+        match &self.place {
+            Place::There(remote) => remote.path(here),
+            Place::Here | Place::Space(_) => here.to_string_lossy().into_owned(),
+        }
+    }
+
+    /// Whether programs run as root there, whom some servers refuse to run as.
+    pub fn is_root(&self) -> bool {
+        match &self.place {
+            Place::There(remote) => remote.facts().root,
+            Place::Here | Place::Space(_) => crate::host::is_root(),
+        }
+    }
+
+    /// Whether no other user is known there.
+    pub fn is_alone(&self) -> bool {
+        match &self.place {
+            Place::There(remote) => remote.facts().alone,
+            Place::Here | Place::Space(_) => crate::host::is_alone(),
+        }
+    }
+
+    /// What the memcached that is installed there says it is; none where there is none.
+    pub fn memcached(&self) -> Option<String> {
+        match &self.place {
+            Place::There(remote) => remote.facts().memcached.clone(),
+            Place::Here | Place::Space(_) => memcached(),
+        }
+    }
+
+    /// A port that was free there a moment ago, for programs that cannot be told to choose one themselves.
+    ///
+    /// # Errors
+    /// From the system; where the machine does not have the address.
+    pub fn free_port(&self) -> io::Result<u16> {
+        match &self.place {
+            Place::There(remote) => remote.free_port(&self.address).map_err(io::Error::other),
+            Place::Here | Place::Space(_) => free_port("127.0.0.1"),
+        }
+    }
+
+    /// Does something with sockets in the host's own network. Never called for another machine.
+    fn inside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let Place::Space(space) = self.place.clone() else { return work() };
+        // A socket stays in the namespace in which it was made: a thread of its own goes there, and never comes back.
+        let there = std::thread::spawn(move || {
+            let file = File::open(Path::new("/run/netns").join(space))?;
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+            work()
+        });
+        there.join().unwrap_or_else(|_| Err(io::Error::other("the thread that went there panicked")))
+    }
+
+    /// Connects to somebody from a host of this machine.
+    ///
+    /// # Errors
+    /// From the system; on another machine, always: whoever runs there connects.
+    pub fn connect(&self, to: SocketAddr, within: Duration) -> io::Result<TcpStream> {
+        if self.remote().is_some() {
+            return Err(io::Error::other("this is done by the machine itself"));
+        }
+        self.inside(move || TcpStream::connect_timeout(&to, within))
+    }
+
+    /// Says something to a station from there, and listens to the end.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn ask(&self, address: &Address, words: &str) -> io::Result<String> {
+        let (to, said) = (address.clone(), words.to_owned());
+        match &self.place {
+            Place::There(remote) => remote.ask(address, words).map_err(io::Error::other),
+            Place::Here | Place::Space(_) => self.inside(move || ask(&to, &said)),
+        }
+    }
+
+    /// How long connections to a station take, one after the other: the packet that asks and the one that answers, without any program's doing.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn round_trips(&self, to: &Address, count: u32) -> io::Result<Vec<Seconds>> {
+        let address = to.clone();
+        match &self.place {
+            Place::There(remote) => remote.round_trips(to, count).map_err(io::Error::other),
+            Place::Here | Place::Space(_) => self.inside(move || round_trips(&address, count)),
+        }
+    }
+}
+
+fn resolve(address: &Address) -> io::Result<SocketAddr> {
+    let resolved = (address.host.as_str(), address.port).to_socket_addrs()?.next();
+    resolved.ok_or_else(|| io::Error::other("its name has no address"))
+}
+
+/// Says something to a station from here, and listens to the end.
+///
+/// # Errors
+/// From the system.
+pub fn ask(address: &Address, words: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&resolve(address)?, WORD)?;
+    stream.set_read_timeout(Some(WORD))?;
+    stream.write_all(words.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).trim_end().to_owned())
+}
+
+/// How long connections from here take, one after the other.
+///
+/// # Errors
+/// From the system.
+pub fn round_trips(address: &Address, count: u32) -> io::Result<Vec<Seconds>> {
+    let to = resolve(address)?;
+    let one = |_| {
+        let begun = Instant::now();
+        TcpStream::connect_timeout(&to, WORD).map(|_| begun.elapsed().as_secs_f64())
+    };
+    (0..count).map(one).collect()
+}
+
+/// The installed memcached's words for its version.
+pub fn memcached() -> Option<String> {
+    let output = Command::new("memcached").arg("--version").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// All hosts of an experiment.
+#[derive(Clone, Debug)]
+pub enum Hosts {
+    /// This machine as it is, for all stations.
+    Here,
+    /// A namespace of this machine for each.
+    Spaces(Arc<Network>),
+    /// Other machines.
+    Fleet(Arc<Fleet>),
+}
+
+impl Hosts {
+    /// The host of this kind and number, from 1.
+    pub fn host(&self, letter: char, number: u32) -> Host {
+        match self {
+            Self::Here => Host::here(),
+            Self::Spaces(network) => network.host(letter, number).cloned().unwrap_or_else(Host::here),
+            Self::Fleet(fleet) => fleet.host(letter, number).cloned().unwrap_or_else(Host::here),
+        }
+    }
+
+    /// The namespaces, where there are some.
+    pub fn network(&self) -> Option<&Network> {
+        match self {
+            Self::Spaces(network) => Some(network),
+            Self::Here | Self::Fleet(_) => None,
+        }
+    }
+
+    /// The other machines, where there are some.
+    pub fn fleet(&self) -> Option<&Fleet> {
+        match self {
+            Self::Fleet(fleet) => Some(fleet),
+            Self::Here | Self::Spaces(_) => None,
+        }
+    }
+
+    /// Makes sure that all can be reached.
+    ///
+    /// # Errors
+    /// Where a machine is out of reach.
+    pub fn reach(&self, stop: &Stop) -> Result<(), StationError> {
+        self.fleet().map_or(Ok(()), |fleet| fleet.reach(stop))
+    }
+}

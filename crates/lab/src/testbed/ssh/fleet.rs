@@ -1,0 +1,214 @@
+//! All machines of an experiment, and which station runs on which.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::super::clock::Offset;
+use super::super::host::{Host, Place};
+use super::super::netns::Kind;
+use super::super::process::StationError;
+use super::inventory::Inventory;
+use super::line::{Line, Sockets};
+use super::remote::{Binary, Remote, Run};
+use super::settings::Machine;
+use crate::agent;
+use crate::ledger::Ledger;
+use crate::spec::Spec;
+use crate::stop::Stop;
+
+/// All machines. What was started on them ends with this value.
+#[derive(Debug)]
+pub struct Fleet {
+    hosts: Vec<Host>,
+    machines: Vec<Arc<Remote>>,
+    /// Goes last: connections end through it.
+    _sockets: Sockets,
+}
+
+fn wrong(name: &str, why: String) -> StationError {
+    StationError { name: name.to_owned(), why, said: Vec::new() }
+}
+
+/// The machines of a station: those it names, or else the inventory's group of its name.
+fn machines(
+    station: &str,
+    named: &[Machine],
+    inventory: Option<&Inventory>,
+) -> Result<Vec<(String, Machine)>, StationError> {
+    let fail = |why: String| wrong(&format!("stations.{station}"), why);
+    let mut all = Vec::new();
+    let group = [Machine { host: station.to_owned(), ..Machine::default() }];
+    for machine in if named.is_empty() { &group } else { named } {
+        let known =
+            inventory.map_or(Ok(None), |inventory| inventory.machines(&machine.host)).map_err(fail)?;
+        match known {
+            Some(known) => all.extend(known.into_iter().map(|(name, known)| (name, over(machine, known)))),
+            None if named.is_empty() => {
+                let groups = inventory.map_or(String::new(), |inventory| {
+                    format!(
+                        "; the inventory has no group of that name, it has: {}",
+                        inventory.names().join(", ")
+                    )
+                });
+                return Err(fail(format!("has no hosts: write hosts = [\"…\"]{groups}")));
+            }
+            None => all.push((machine.host.clone(), machine.clone())),
+        }
+    }
+    if all.is_empty() {
+        return Err(fail("has no hosts: its group in the inventory is empty".into()));
+    }
+    Ok(all)
+}
+
+/// What the spec says of a machine goes before what the inventory does.
+fn over(said: &Machine, known: Machine) -> Machine {
+    let Machine { user, port, identity, .. } = said.clone();
+    Machine {
+        user: user.or(known.user),
+        port: port.or(known.port),
+        identity: identity.or(known.identity),
+        ..known
+    }
+}
+
+/// A name that can be a folder's.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') { c } else { '-' }).collect()
+}
+
+/// What tells a run from all others, also those of other runners on the same machines.
+fn number() -> String {
+    format!("{}-{:x}", std::process::id(), agent::wall().0)
+}
+
+impl Fleet {
+    /// Goes to all machines that the stations of a spec need. Paths in the spec are relative to `base`; `folder` is where a trial's records are written.
+    ///
+    /// # Errors
+    /// Where the inventory cannot be read, a station has no machine, or one cannot be reached or used.
+    pub fn reach_all(
+        spec: &Spec,
+        kinds: &[Kind],
+        (base, folder): (&Path, &Path),
+        krarup: &Path,
+        ledger: &Ledger,
+        stop: &Stop,
+    ) -> Result<Self, StationError> {
+        let ssh = spec.ssh.clone().unwrap_or_default();
+        let inventory = ssh.inventory.as_ref().map(|file| {
+            let path = base.join(file);
+            let text = fs::read_to_string(&path).map_err(|error| error.to_string());
+            let read = text.and_then(|text| Inventory::read(&text));
+            read.map_err(|why| wrong(&format!("inventory {}", path.display()), why))
+        });
+        let inventory = inventory.transpose()?;
+        let sockets =
+            Sockets::new().map_err(|error| wrong("ssh", format!("no folder for its sockets: {error}")))?;
+        ledger.note_folder(sockets.folder());
+        let binary = Binary::read(krarup)
+            .map_err(|error| wrong("krarup", format!("{}: {error}", krarup.display())))?;
+        let number = number();
+        let run = Run { number: &number, folder, ledger, stop };
+        let mut fleet = Self { hosts: Vec::new(), machines: Vec::new(), _sockets: sockets };
+        let mut known: BTreeMap<(String, Option<String>, Option<u16>), Arc<Remote>> = BTreeMap::new();
+        for ((station, said), kind) in
+            spec.stations().filter(|(_, station)| station.addresses.is_empty()).map(|(name, station)| {
+                let letter = name.chars().next().unwrap_or('s');
+                ((name, station), kinds.iter().find(|kind| kind.letter == letter))
+            })
+        {
+            let machines = machines(station, &said.hosts, inventory.as_ref())?;
+            let count = kind.map_or(1, |kind| kind.count);
+            for (place, (name, machine)) in (1..=count).zip(machines.iter().cycle()) {
+                let key = (machine.host.clone(), machine.user.clone(), machine.port);
+                let remote = match known.get(&key) {
+                    Some(remote) => Arc::clone(remote),
+                    None => {
+                        let mut folder = plain(name);
+                        if fleet.machines.iter().any(|other| other.name == folder) {
+                            folder = format!("{folder}-{}", fleet.machines.len() + 1);
+                        }
+                        let socket = fleet._sockets.folder().join(fleet.machines.len().to_string());
+                        let line = Line::new(name, machine, &ssh, base, socket);
+                        let remote =
+                            Remote::reach(&folder, line, machine.address.as_deref(), (&ssh, &binary), run)?;
+                        let remote = Arc::new(remote);
+                        fleet.machines.push(Arc::clone(&remote));
+                        known.insert(key, Arc::clone(&remote));
+                        remote
+                    }
+                };
+                let letter = station.chars().next().unwrap_or('s');
+                fleet.hosts.push(Host {
+                    name: format!("{letter}{place}"),
+                    address: machine.address.clone().unwrap_or_else(|| remote.address.clone()),
+                    place: Place::There(remote),
+                    link: None,
+                    cpu: None,
+                });
+            }
+        }
+        Ok(fleet)
+    }
+
+    /// The machines, each once.
+    pub fn machines(&self) -> &[Arc<Remote>] {
+        &self.machines
+    }
+
+    /// The host of this kind and number, from 1.
+    pub fn host(&self, letter: char, number: u32) -> Option<&Host> {
+        let name = format!("{letter}{number}");
+        self.hosts.iter().find(|host| host.name == name)
+    }
+
+    /// Connects again to those whose connection broke.
+    ///
+    /// # Errors
+    /// Where one is out of reach.
+    pub fn reach(&self, stop: &Stop) -> Result<(), StationError> {
+        self.machines.iter().try_for_each(|machine| machine.again(stop))
+    }
+
+    /// How far the clock of each machine is from ours.
+    ///
+    /// # Errors
+    /// Where one does not answer, or is too far off.
+    pub fn clocks(&self) -> Result<BTreeMap<String, Offset>, StationError> {
+        self.machines.iter().map(|machine| Ok((machine.name.clone(), machine.clock()?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stations_find_their_machines_in_the_spec_or_the_inventory() {
+        let inventory =
+            Inventory::read("[servers]\na ansible_user=x\nb\n[other]\nc ansible_port=7\n").unwrap();
+        let named = |host: &str| Machine { host: host.into(), user: Some("me".into()), ..Machine::default() };
+        let names = |station: &str, named: &[Machine], inventory: Option<&Inventory>| {
+            machines(station, named, inventory)
+                .map(|all| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+        };
+        assert_eq!(names("servers", &[], Some(&inventory)).unwrap(), ["a", "b"]);
+        assert_eq!(names("clients", &[named("other"), named("z")], Some(&inventory)).unwrap(), ["c", "z"]);
+        let of = machines("clients", &[named("other")], Some(&inventory)).unwrap();
+        assert_eq!(
+            (of[0].1.user.as_deref(), of[0].1.port),
+            (Some("me"), Some(7)),
+            "the spec goes before the inventory"
+        );
+        let error = names("middleware", &[], Some(&inventory)).unwrap_err().to_string();
+        assert!(
+            error.contains("stations.middleware: has no hosts")
+                && error.contains("it has: other, servers, a, b, c"),
+            "{error}"
+        );
+        assert!(names("middleware", &[], None).unwrap_err().to_string().contains("write hosts"));
+    }
+}

@@ -1,0 +1,220 @@
+//! How one machine is spoken to: words for the system's `ssh`.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::super::process::{Drain, Ended, Feed, Process, StationError};
+use super::settings::{Machine, Ssh};
+use crate::stop::Stop;
+
+/// A socket's path may be so long, and ssh adds a name of its own to ours while it makes it.
+const LONGEST_SOCKET: usize = 80;
+
+/// A folder for the sockets of connections, which only we can enter. It goes with this value.
+#[derive(Debug)]
+pub struct Sockets {
+    folder: PathBuf,
+}
+
+impl Sockets {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn new() -> io::Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let usual = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let short = usual.is_dir() && usual.as_os_str().len() < LONGEST_SOCKET / 2;
+        let place = if short { usual } else { PathBuf::from("/tmp") };
+        // Another may have made one of this name, and must not be trusted with it: then the next.
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let folder = place.join(format!("krarup-ssh-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&folder) {
+                Ok(()) => return Ok(Self { folder }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Who holds the connection that all share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// This one.
+    Master,
+    /// Another: this one goes through it.
+    Guest,
+}
+
+/// How one machine is spoken to.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The machine in messages: `s1 (me@10.0.0.4:22)`.
+    pub name: String,
+    machine: Machine,
+    config: Option<PathBuf>,
+    socket: PathBuf,
+}
+
+/// A word that a shell takes as it is.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+impl Line {
+    /// To this machine, with what the spec says of all; its socket is made at `socket`.
+    pub fn new(name: &str, machine: &Machine, ssh: &Ssh, base: &Path, socket: PathBuf) -> Self {
+        let mut machine = machine.clone();
+        machine.user = machine.user.or_else(|| ssh.user.clone());
+        machine.port = machine.port.or(ssh.port);
+        machine.identity = machine.identity.or_else(|| ssh.identity.clone());
+        let user = machine.user.as_ref().map_or(String::new(), |user| format!("{user}@"));
+        let port = machine.port.map_or(String::new(), |port| format!(":{port}"));
+        let name = format!("{name} ({user}{}{port})", machine.host);
+        Self { name, machine, config: ssh.config.as_ref().map(|file| base.join(file)), socket }
+    }
+
+    /// What one would type to come there.
+    fn by_hand(&self) -> String {
+        let words = self.options().into_iter().chain([self.machine.host.clone()]);
+        format!("ssh {}", words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" "))
+    }
+
+    /// What tells the machine.
+    fn options(&self) -> Vec<String> {
+        let Machine { user, port, identity, .. } = &self.machine;
+        let config = self.config.as_ref().map(|file| file.to_string_lossy().into_owned());
+        let options = [
+            ("-F", config),
+            ("-p", port.map(|port| port.to_string())),
+            ("-l", user.clone()),
+            ("-i", identity.clone()),
+        ];
+        let given = options.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+        given.flatten().collect()
+    }
+
+    /// The command that has these words carried out there.
+    pub fn command(&self, role: Role, words: &[String]) -> Command {
+        let mut command = Command::new("ssh");
+        let master = if role == Role::Master { "yes" } else { "no" };
+        // Nobody is asked for a password. A connection that is dead is found to be.
+        for option in [
+            "BatchMode=yes",
+            "ConnectTimeout=10",
+            "ServerAliveInterval=5",
+            "ServerAliveCountMax=3",
+            "ControlPersist=no",
+            "LogLevel=ERROR",
+            &format!("ControlMaster={master}"),
+            &format!("ControlPath={}", self.socket.display()),
+        ] {
+            command.args(["-o", option]);
+        }
+        let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+        command.args(["-a", "-x", "-T"]).args(self.options()).args(["--", &self.machine.host, &line]);
+        command
+    }
+
+    /// Carries words out to their end: what they wrote to standard output.
+    ///
+    /// # Errors
+    /// When they fail, take longer, or a stop was asked for.
+    pub fn call(
+        &self,
+        words: &[String],
+        (feed, drain): (Feed, Drain),
+        within: Duration,
+        stop: &Stop,
+    ) -> Result<Ended, StationError> {
+        let mut process =
+            Process::start_with(&self.name, &mut self.command(Role::Guest, words), feed, drain)?;
+        let ended = process.finish(within, stop, |_| {})?;
+        if ended.status.success() {
+            return Ok(ended);
+        }
+        let what = words.first().map_or("", String::as_str);
+        Err(process.error(match ended.status.code() {
+            // What ssh itself ends with.
+            Some(255) => self.unreachable(),
+            _ => format!("`{what}` failed there ({})", ended.status),
+        }))
+    }
+
+    /// What is said of a machine that ssh does not come to.
+    pub fn unreachable(&self) -> String {
+        format!(
+            "cannot be reached by ssh, or no longer; try `{}` by hand: its host key must be known, and a key must do for a login without a password",
+            self.by_hand()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_quoted_words_as_they_are() {
+        let words = ["plain-1.2", "", "it's", "$HOME `x` \\ \"", "a\nb", "*", "~x", "#"];
+        let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        let script = format!("printf '%s\\0' {}", line.join(" "));
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(said.split_terminator('\0').collect::<Vec<_>>(), words);
+    }
+
+    #[test]
+    fn machines_are_told_as_the_spec_says_and_strange_hosts_are_never_trusted() {
+        let ssh = Ssh {
+            user: Some("me".into()),
+            port: Some(2222),
+            config: Some("here.conf".into()),
+            ..Ssh::default()
+        };
+        let machine = Machine { host: "a".into(), port: Some(22), ..Machine::default() };
+        let line = Line::new("s1", &machine, &ssh, Path::new("/specs"), PathBuf::from("/tmp/x/1"));
+        assert_eq!(line.name, "s1 (me@a:22)");
+        let command = line.command(Role::Guest, &["it's".to_owned()]);
+        let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        let end = ["-F", "/specs/here.conf", "-p", "22", "-l", "me", "--", "a", "'it'\\''s'"];
+        assert_eq!(words[words.len() - end.len()..], end);
+        assert!(
+            words.contains(&"BatchMode=yes".to_owned()) && words.contains(&"ControlPath=/tmp/x/1".to_owned())
+        );
+        assert!(!words.iter().any(|word| word.contains("StrictHostKeyChecking")), "{words:?}");
+    }
+
+    #[test]
+    fn nobody_else_can_enter_the_folder_of_sockets() {
+        use std::os::unix::fs::PermissionsExt;
+        let sockets = Sockets::new().unwrap();
+        let folder = sockets.folder().to_owned();
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        assert!(folder.as_os_str().len() < LONGEST_SOCKET);
+        drop(sockets);
+        assert!(!folder.exists());
+    }
+}

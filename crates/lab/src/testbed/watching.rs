@@ -1,0 +1,123 @@
+//! Who looks at the machines while a trial is measured: a thread of ours at this one, an agent at each other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use krarup_units::Seconds;
+
+use super::host::Host;
+use super::local::{read, save, unreadable};
+use super::process::{Process, StationError};
+use super::ssh::remote::Remote;
+use super::stations::{PATIENCE, Running, Starter};
+use crate::monitor::{Monitor, Seen, Spent, Subject, Watch};
+
+/// A process: the machine it runs on, and its number there.
+pub(super) type Place = (String, u32);
+
+/// The machine of a host: all hosts that share a process table and a clock have one.
+pub(super) fn machine_name(host: &Host) -> String {
+    host.remote().map_or_else(|| "here".to_owned(), |remote| remote.name.clone())
+}
+
+/// The names of what runs already on a machine when a trial is watched.
+fn subjects(machine: &str, middleware: &[Running], servers: &[Running]) -> Vec<Subject> {
+    let of = |kind: &str, running: &Running| {
+        let process = running.process.as_ref()?.number();
+        let subject = Subject { name: format!("{kind} {}", running.address), process };
+        (machine_name(&running.host) == machine).then_some(subject)
+    };
+    let between = middleware.iter().filter_map(|one| of("middleware", one));
+    between.chain(servers.iter().filter_map(|one| of("server", one))).collect()
+}
+
+/// Whoever looks at the machines while a trial is measured.
+pub(super) enum Watching {
+    /// A thread of ours, at this machine.
+    Here(Monitor),
+    /// An agent on each machine, by the machine's name.
+    There(Vec<(String, Process)>),
+}
+
+/// What was seen, before it is written down.
+pub(super) enum Unkept {
+    Here(Box<Seen>),
+    There(Vec<String>),
+}
+
+/// What was seen on all machines.
+pub(super) struct Observed {
+    /// All of them together.
+    pub(super) watch: Watch,
+    /// Why the figures may be others' doing.
+    pub(super) disturbed: Option<String>,
+    /// Seconds of processor time of each process.
+    pub(super) spent: BTreeMap<Place, Seconds>,
+}
+
+impl Watching {
+    pub(super) fn begin(
+        starter: &Starter,
+        folder: &Path,
+        middleware: &[Running],
+        servers: &[Running],
+    ) -> Result<Self, StationError> {
+        let Some(fleet) = starter.hosts.fleet() else {
+            return Ok(Self::Here(Monitor::begin(subjects("here", middleware, servers))));
+        };
+        let begin = |machine: &Arc<Remote>| {
+            let into = folder.join("monitor").join(&machine.name);
+            let watch = machine.watch(&into, &subjects(&machine.name, middleware, servers), &starter.stop)?;
+            Ok((machine.name.clone(), watch))
+        };
+        fleet.machines().iter().map(begin).collect::<Result<_, _>>().map(Self::There)
+    }
+
+    pub(super) fn end(self) -> Result<Unkept, StationError> {
+        match self {
+            Self::Here(monitor) => Ok(Unkept::Here(Box::new(monitor.end()))),
+            Self::There(mut all) => {
+                for (_, process) in &mut all {
+                    let ended = process.stop(PATIENCE)?;
+                    if !ended.status.success() {
+                        return Err(process.error(format!("failed ({})", ended.status)));
+                    }
+                }
+                Ok(Unkept::There(all.into_iter().map(|(name, _)| name).collect()))
+            }
+        }
+    }
+}
+
+impl Unkept {
+    /// Writes it down where a trial's records are, or reads what was brought there.
+    pub(super) fn keep(self, folder: &Path) -> Result<Observed, StationError> {
+        let place = folder.join("monitor");
+        match self {
+            Self::Here(seen) => {
+                seen.write(&place).map_err(|error| unreadable(&place, &error))?;
+                let spent =
+                    seen.spent().into_iter().map(|one| (("here".to_owned(), one.process), one.seconds));
+                let watch = seen.watch();
+                Ok(Observed { disturbed: watch.disturbed(), watch, spent: spent.collect() })
+            }
+            Self::There(machines) => {
+                let (mut watches, mut spent) = (Vec::new(), BTreeMap::new());
+                for machine in machines {
+                    let place = place.join(&machine);
+                    watches.push((machine.clone(), read::<Watch>(&place.join("watch.json"))?));
+                    let all: Vec<Spent> = read(&place.join("processes.json"))?;
+                    spent.extend(all.into_iter().map(|one| ((machine.clone(), one.process), one.seconds)));
+                }
+                let watch = Watch::of_all(&watches);
+                save(&place.join("watch.json"), &watch)?;
+                let why: Vec<String> = watches
+                    .iter()
+                    .filter_map(|(machine, watch)| Some(format!("{machine}: {}", watch.disturbed()?)))
+                    .collect();
+                Ok(Observed { disturbed: (!why.is_empty()).then(|| why.join("; ")), watch, spent })
+            }
+        }
+    }
+}
