@@ -217,8 +217,10 @@ impl Broker {
         }
         let next = self.queues.next_batch();
         let waiting = self.held.get(&next).map_or(0, Vec::len) as u64;
-        let asked = self.held.range(..next).map(|(_, clients)| clients.len() as u64).sum();
-        StoreLoad { waiting, asked, busy: u64::from(asked > 0) }
+        let under_way = self.held.range(..next).filter(|(_, clients)| !clients.is_empty());
+        let (asked, busy) =
+            under_way.fold((0, 0), |(asked, busy), (_, clients)| (asked + clients.len() as u64, busy + 1));
+        StoreLoad { waiting, asked, busy }
     }
 
     /// The queues.
@@ -737,13 +739,13 @@ impl Broker {
         self.spread(now);
     }
 
-    /// What waits to be written to the store, under its number.
-    pub fn take_batch(&mut self, now: Stamp) -> Option<(u64, Batch)> {
+    /// What waits to be written to the store, under its number, while so many batches are under way.
+    pub fn take_batch(&mut self, now: Stamp, under_way: u32) -> Option<(u64, Batch)> {
         let (number, batch) = self.queues.take_batch()?;
         let waiting = self.held.get(&number).map_or(0, Vec::len) as u32;
         self.of_batch(number, |slot| {
             slot.visit.taken = now.max(slot.visit.queued);
-            slot.visit.busy_workers = 1;
+            slot.visit.busy_workers = under_way + 1;
             slot.visit.queue_length = waiting.saturating_sub(1);
         });
         self.written += batch.messages.len() as u64;

@@ -99,11 +99,25 @@ pub struct Batch {
 impl Batch {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-            && self.tubes.is_empty()
-            && self.clients.is_empty()
-            && self.keys.is_empty()
-            && self.taken_in.is_empty()
+        self.messages.is_empty() && self.is_of_messages()
+    }
+
+    /// Whether there is nothing in it but messages: then one statement writes it.
+    pub fn is_of_messages(&self) -> bool {
+        self.tubes.is_empty() && self.clients.is_empty() && self.keys.is_empty() && self.taken_in.is_empty()
+    }
+
+    /// How many messages it is about.
+    pub fn lines(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether it may be written while another is, in any order: both are about messages alone, and none of them is the same.
+    pub fn may_go_beside(&self, other: &Self) -> bool {
+        let (few, many) = if self.lines() < other.lines() { (self, other) } else { (other, self) };
+        self.is_of_messages()
+            && other.is_of_messages()
+            && few.messages.keys().all(|id| !many.messages.contains_key(id))
     }
 
     /// A message is new.

@@ -155,6 +155,12 @@ pub fn run(
     Ok(Ended { broker: engine.broker, started, stopped: clock.now(), deposed: engine.deposed })
 }
 
+/// Whether the journal takes what the broker has gathered.
+fn may_write(journal: &Journal, broker: &Broker) -> bool {
+    let queues = broker.queues();
+    queues.has_batch() && journal.may_write(queues.gathered(), queues.next_id())
+}
+
 struct Engine<N> {
     settings: Settings,
     broker: Broker,
@@ -364,7 +370,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                 }
                 News::Refused { number, batch, why } => {
                     let now = self.clock.now();
-                    self.broker.refused(number, *batch, now);
+                    self.broker.refused(number, batch, now);
                     self.taking_in.take_if(|batch| *batch <= number);
                     self.write_at = now + RELUCTANT;
                     self.is_refused(why);
@@ -437,14 +443,15 @@ impl<N: FnMut(Notice)> Engine<N> {
                 pool.ask(asked);
             }
         }
-        let Some(journal) = self.journal.as_mut().filter(|journal| !journal.busy && self.write_at <= now)
-        else {
-            return;
-        };
-        if self.sweep_at <= now && self.taking_in.is_none() {
+        let Some(journal) = &mut self.journal else { return };
+        if self.sweep_at <= now && journal.may_sweep() && self.taking_in.is_none() {
             journal.sweep();
             self.sweep_at = now + SWEEP;
-        } else if let Some((number, batch)) = self.broker.take_batch(now) {
+        }
+        if self.write_at <= now
+            && may_write(journal, &self.broker)
+            && let Some((number, batch)) = self.broker.take_batch(now, journal.under_way() as u32)
+        {
             journal.write(number, batch);
         }
     }
@@ -645,9 +652,10 @@ impl<N: FnMut(Notice)> Engine<N> {
         if !self.ready.is_empty() {
             return Some(std::time::Duration::ZERO);
         }
-        let idle = self.journal.as_ref().is_some_and(|journal| !journal.busy);
-        let store =
-            idle.then_some(if self.broker.queues().has_batch() { self.write_at } else { self.sweep_at });
+        let journal = self.journal.as_ref();
+        let writes = journal.is_some_and(|journal| may_write(journal, &self.broker));
+        let sweeps = journal.is_some_and(|journal| journal.may_sweep() && self.taking_in.is_none());
+        let store = writes.then_some(self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
         let next =
             self.broker.due().into_iter().chain(self.stop_by).chain(self.accept_again).chain(store).min()?;
         // One nanosecond more than nothing, so that what is due at an instant is due when it is looked at.
@@ -684,8 +692,8 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// Whether a stop was asked for and everything is done, or the time for it is over.
     fn finished(&mut self) -> bool {
         let Some(stop_by) = self.stop_by else { return false };
-        let written =
-            !self.broker.queues().has_batch() && self.journal.as_ref().is_none_or(|journal| !journal.busy);
+        let written = !self.broker.queues().has_batch()
+            && self.journal.as_ref().is_none_or(|journal| journal.under_way() == 0);
         if self.broker.clients() == 0 && written && self.broker.has_asked_nothing() {
             return true;
         }

@@ -1,13 +1,19 @@
-//! A thread that writes batches, one after the other, and tells the loop what came of each.
+//! Threads that write batches, and one that keeps the queues ours; what came of each batch is told in their order.
 //!
 //! ```text
-//!  loop ──batch──▶ thread ──one statement, one commit──▶ PostgreSQL
-//!       ◀─committed─┘   └─ session broken: have it back, write the same batch again
+//!  loop ──batch──▶ pen ───one statement, one commit──▶ PostgreSQL
+//!   ▲  └──batch──▶ pen ───────────────────────────────▶
+//!   │       sweep▶ keeper ──renews, reads what was laid down──▶
+//!   └─committed, in order─┘   └─ session broken: have it back, write the same batch again
 //! ```
 //!
-//! Only one batch is under way at a time; what comes meanwhile makes the next. So nobody waits for a timer, and the more there is to
-//! do the more each commit carries.
+//! What comes while batches are under way makes the next. So nobody waits for a timer, and the more there is to do the more each commit carries.
+//! Only small batches, which mostly wait for the disk, are written side by side, and only those that have no message in common: the order in
+//! which their commits end does not matter.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -17,7 +23,8 @@ use krarup_units::Stamp;
 
 use crate::changes::Batch;
 use crate::job::Id;
-use crate::postgres::{Laid, Owned, Problem, words};
+use crate::postgres::pen::Pen;
+use crate::postgres::{IDS_AHEAD, Laid, Owned, Problem, Session, is_deposed, words};
 
 /// How often an owner says that he is there.
 const RENEW: Duration = Duration::from_millis(500);
@@ -25,39 +32,88 @@ const RENEW: Duration = Duration::from_millis(500);
 const FORGET: Duration = Duration::from_secs(60);
 /// How soon to try again to have a session back.
 const AGAIN: Duration = Duration::from_millis(100);
+/// Batches that may be under way at once.
+const PENS: usize = 4;
+/// Lines that batches side by side may have together. Larger ones keep PostgreSQL busy rather than the disk: apart they would only be more
+/// statements for the same work.
+const SIDE_BY_SIDE: usize = 24;
 
-enum Order {
-    Write(u64, Box<Batch>),
-    Sweep,
-    /// The loop has ended; nobody will be given an id any more.
-    Retire(Id),
-}
-
-/// What the thread tells.
+/// What the threads tell.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// A batch is on disk.
+    /// A batch is on disk, and all before it.
     Committed { number: u64, sent: Stamp, answered: Stamp },
     /// A batch was refused, whole, and why.
-    Refused { number: u64, batch: Box<Batch>, why: String },
+    Refused { number: u64, batch: Batch, why: String },
     /// What applications have laid down.
     Swept(Vec<Laid>),
-    /// The session broke, and why; told once until it is back.
+    /// The first session broke, and why.
     Lost(String),
-    /// It is back.
+    /// All are back.
     Back,
     /// It is another's turn.
     Deposed,
 }
 
-/// The loop's end of the thread.
+/// The loop's end of the threads.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    orders: Sender<Order>,
-    news: Receiver<News>,
-    thread: Option<JoinHandle<()>>,
-    /// Whether it has something to do.
-    pub(crate) busy: bool,
+    keeper: Sender<Order>,
+    keeping: Option<JoinHandle<()>>,
+    /// Whether it is being looked what was laid down.
+    sweeping: bool,
+    pens: Vec<Sender<Job>>,
+    free: Vec<usize>,
+    /// Batches under way, in their order.
+    under_way: VecDeque<UnderWay>,
+    heard: Receiver<Heard>,
+    /// Sessions that are broken.
+    lost: usize,
+    ids: Arc<Ids>,
+}
+
+/// Ids that were given, and those that the database knows may be.
+#[derive(Debug)]
+struct Ids {
+    next: AtomicU64,
+    promised: AtomicU64,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    number: u64,
+    batch: Arc<Batch>,
+    came: Option<Came>,
+}
+
+/// What came of a batch.
+#[derive(Debug)]
+struct Came {
+    sent: Stamp,
+    answered: Stamp,
+    written: Result<(), String>,
+}
+
+enum Order {
+    Sweep,
+    /// The loop has ended; nobody will be given an id any more.
+    Retire,
+}
+
+struct Job {
+    number: u64,
+    batch: Arc<Batch>,
+}
+
+#[derive(Debug)]
+enum Heard {
+    /// A pen has a session.
+    Begun { pen: usize },
+    Wrote { pen: usize, number: u64, came: Came },
+    Swept(Vec<Laid>),
+    Lost(String),
+    Back,
+    Deposed,
 }
 
 impl Journal {
@@ -66,132 +122,175 @@ impl Journal {
         owned: Owned,
         next_id: Id,
         clock: Clock,
-        wake: impl Fn() + Send + 'static,
+        wake: impl Fn() + Send + Sync + 'static,
     ) -> Result<Self, String> {
-        let (orders, received) = mpsc::channel();
-        let (tell, news) = mpsc::channel();
-        let told = move |news| {
-            // Nobody hears it any more: the loop has ended.
-            let _ = tell.send(news);
-            wake();
-        };
-        let mut writer = Writer { owned, clock, told: Box::new(told), next_id, lost: false };
-        let thread = thread::Builder::new()
-            .name("journal".into())
-            .spawn(move || writer.run(&received))
-            .map_err(|error| format!("no thread can be had: {error}"))?;
-        Ok(Self { orders, news, thread: Some(thread), busy: false })
+        let (tell, heard) = mpsc::channel();
+        let told = Told { tell, wake: Arc::new(wake) };
+        let next = AtomicU64::new(next_id);
+        let ids = Arc::new(Ids { next, promised: AtomicU64::new(next_id + IDS_AHEAD) });
+        let mut pens = Vec::new();
+        for pen in 0..PENS {
+            let (jobs, received) = mpsc::channel();
+            let (place, epoch, told) = (owned.place().clone(), owned.epoch(), told.clone());
+            spawn("pen", move || write(pen, received, clock, told, || Pen::begin(place.clone(), epoch, pen as u32)))?;
+            pens.push(jobs);
+        }
+        let (keeper, orders) = mpsc::channel();
+        let mut keeps = Keeper { session: Steady::new(owned, told), ids: Arc::clone(&ids) };
+        let keeping = Some(spawn("keeper", move || keeps.run(&orders))?);
+        Ok(Self {
+            keeper,
+            keeping,
+            sweeping: false,
+            pens,
+            free: Vec::new(),
+            under_way: VecDeque::new(),
+            heard,
+            lost: 0,
+            ids,
+        })
     }
 
+    /// Whether what has been gathered may be written now, beside what is under way; ids below `next_id` have been given.
+    pub(crate) fn may_write(&self, gathered: &Batch, next_id: Id) -> bool {
+        let beside = |other: &Batch| gathered.may_go_beside(other);
+        let others = || self.under_way.iter().filter(|one| one.came.is_none()).map(|one| &*one.batch);
+        let lines = gathered.lines() + others().map(Batch::lines).sum::<usize>();
+        !self.free.is_empty()
+            && next_id <= self.ids.promised.load(Ordering::Relaxed)
+            && (others().next().is_none() || (lines <= SIDE_BY_SIDE && others().all(beside)))
+    }
+
+    /// How many batches are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Writes a batch that may be written now.
     pub(crate) fn write(&mut self, number: u64, batch: Batch) {
-        self.order(Order::Write(number, Box::new(batch)));
+        let pen = self.free.pop().expect("a pen is free where a batch may be written");
+        if let Some(highest) = batch.messages.keys().max() {
+            self.ids.next.fetch_max(highest + 1, Ordering::Relaxed);
+        }
+        let batch = Arc::new(batch);
+        self.under_way.push_back(UnderWay { number, batch: Arc::clone(&batch), came: None });
+        // A thread that is no more has said why.
+        let _ = self.pens[pen].send(Job { number, batch });
+    }
+
+    /// Whether nobody is looking what was laid down.
+    pub(crate) fn may_sweep(&self) -> bool {
+        !self.sweeping
     }
 
     pub(crate) fn sweep(&mut self) {
-        self.order(Order::Sweep);
-    }
-
-    fn order(&mut self, order: Order) {
-        self.busy = true;
-        // A thread that is no more has said why.
-        let _ = self.orders.send(order);
+        self.sweeping = true;
+        let _ = self.keeper.send(Order::Sweep);
     }
 
     /// The next news, if there are any.
     pub(crate) fn news(&mut self) -> Option<News> {
-        let news = self.news.try_recv().ok()?;
-        self.busy &= matches!(news, News::Lost(_) | News::Back);
-        Some(news)
+        loop {
+            if self.under_way.front().is_some_and(|first| first.came.is_some()) {
+                return self.first_came();
+            }
+            match self.heard.try_recv().ok()? {
+                Heard::Begun { pen } => self.free.push(pen),
+                Heard::Wrote { pen, number, came } => {
+                    self.free.push(pen);
+                    let one = self.under_way.iter_mut().find(|one| one.number == number);
+                    one.expect("it is under way").came = Some(came);
+                }
+                Heard::Swept(laid) => {
+                    self.sweeping = false;
+                    return Some(News::Swept(laid));
+                }
+                Heard::Lost(why) => {
+                    self.lost += 1;
+                    if self.lost == 1 {
+                        return Some(News::Lost(why));
+                    }
+                }
+                Heard::Back => {
+                    self.lost -= 1;
+                    if self.lost == 0 {
+                        return Some(News::Back);
+                    }
+                }
+                Heard::Deposed => return Some(News::Deposed),
+            }
+        }
     }
 
-    /// Ends the thread: ids below this one were given.
+    fn first_came(&mut self) -> Option<News> {
+        let UnderWay { number, batch, came } = self.under_way.pop_front()?;
+        let Came { sent, answered, written } = came?;
+        Some(match written {
+            Ok(()) => News::Committed { number, sent, answered },
+            Err(why) => News::Refused { number, batch: Arc::unwrap_or_clone(batch), why },
+        })
+    }
+
+    /// Ends the threads: ids below this one were given.
     pub(crate) fn end(mut self, next_id: Id) {
-        if self.orders.send(Order::Retire(next_id)).is_ok()
-            && let Some(thread) = self.thread.take()
+        self.ids.next.fetch_max(next_id, Ordering::Relaxed);
+        self.pens.clear();
+        if self.keeper.send(Order::Retire).is_ok()
+            && let Some(thread) = self.keeping.take()
         {
             let _ = thread.join();
         }
     }
 }
 
-struct Writer {
-    owned: Owned,
-    clock: Clock,
-    told: Box<dyn Fn(News) + Send>,
-    next_id: Id,
-    lost: bool,
+fn spawn(name: &str, what: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
+    let spawned = thread::Builder::new().name(name.into()).spawn(what);
+    spawned.map_err(|error| format!("no thread can be had: {error}"))
+}
+
+#[derive(Clone)]
+struct Told {
+    tell: Sender<Heard>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Told {
+    fn say(&self, heard: Heard) {
+        // Nobody hears it any more: the loop has ended.
+        let _ = self.tell.send(heard);
+        (self.wake)();
+    }
 }
 
 /// Nothing more is to be done: another owns the queues.
 struct Over;
 
-impl Writer {
-    fn run(&mut self, orders: &Receiver<Order>) {
-        let (mut renewed, mut forgotten) = (Instant::now(), Instant::now());
-        loop {
-            let done = match orders.recv_timeout(RENEW.saturating_sub(renewed.elapsed())) {
-                Ok(Order::Write(number, batch)) => self.write(number, batch),
-                Ok(Order::Sweep) => self.sweep(),
-                Ok(Order::Retire(next_id)) => {
-                    // Where it fails, some ids will never be given.
-                    let _ = self.owned.set_down(next_id);
-                    return;
-                }
-                Err(RecvTimeoutError::Timeout) => Ok(()),
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            let mut done = done;
-            if done.is_ok() && renewed.elapsed() >= RENEW {
-                renewed = Instant::now();
-                let next_id = self.next_id;
-                done = self.try_until_it_stands(|owned| owned.renew(next_id)).map(drop);
-            }
-            if done.is_ok() && forgotten.elapsed() >= FORGET {
-                forgotten = Instant::now();
-                done = self.try_until_it_stands(Owned::forget_keys).map(drop);
-            }
-            if done.is_err() {
-                (self.told)(News::Deposed);
-                return;
-            }
-        }
-    }
+/// A session that is had again whenever it breaks.
+struct Steady<S> {
+    session: S,
+    told: Told,
+    lost: bool,
+}
 
-    fn write(&mut self, number: u64, batch: Box<Batch>) -> Result<(), Over> {
-        if let Some(highest) = batch.messages.keys().max() {
-            self.next_id = self.next_id.max(highest + 1);
-        }
-        let sent = self.clock.now();
-        let written = self.try_until_it_stands(|owned| owned.write(&batch))?;
-        let answered = self.clock.now();
-        (self.told)(match written {
-            Ok(()) => News::Committed { number, sent, answered },
-            Err(why) => News::Refused { number, batch, why },
-        });
-        Ok(())
-    }
-
-    fn sweep(&mut self) -> Result<(), Over> {
-        // What cannot be read now is read next time.
-        let laid = self.try_until_it_stands(Owned::sweep)?.unwrap_or_default();
-        (self.told)(News::Swept(laid));
-        Ok(())
+impl<S: Session> Steady<S> {
+    fn new(session: S, told: Told) -> Self {
+        Self { session, told, lost: false }
     }
 
     /// Does something that may be done twice, again and again until the session has stood all the time: then what came of it is known.
-    fn try_until_it_stands<T>(
+    fn until_it_stands<T>(
         &mut self,
-        mut what: impl FnMut(&mut Owned) -> Result<T, postgres::Error>,
+        mut what: impl FnMut(&mut S) -> Result<T, postgres::Error>,
     ) -> Result<Result<T, String>, Over> {
         loop {
-            match what(&mut self.owned) {
+            match what(&mut self.session) {
                 Ok(done) => return Ok(Ok(done)),
-                Err(error) if Owned::is_deposed(&error) => return Err(Over),
-                Err(error) if !self.owned.is_over(&error) => return Ok(Err(words(&error))),
+                Err(error) if is_deposed(&error) => return Err(Over),
+                Err(error) if !self.session.is_over(&error) => return Ok(Err(words(&error))),
                 Err(error) => self.lose(&words(&error)),
             }
             loop {
-                match self.owned.mend() {
+                match self.session.mend() {
                     Ok(()) => break,
                     Err(Problem::Deposed) => return Err(Over),
                     Err(problem) => {
@@ -201,13 +300,86 @@ impl Writer {
                 }
             }
             self.lost = false;
-            (self.told)(News::Back);
+            self.told.say(Heard::Back);
         }
     }
 
     fn lose(&mut self, why: &str) {
         if !std::mem::replace(&mut self.lost, true) {
-            (self.told)(News::Lost(why.to_owned()));
+            self.told.say(Heard::Lost(why.to_owned()));
         }
+    }
+}
+
+/// What the thread of a pen does all its life.
+fn write(pen: usize, jobs: Receiver<Job>, clock: Clock, told: Told, begin: impl Fn() -> Result<Pen, Problem>) {
+    let session = loop {
+        match begin() {
+            Ok(session) => break session,
+            Err(Problem::Deposed) => return told.say(Heard::Deposed),
+            // Others write meanwhile; without any, nothing is written, and the keeper says why.
+            Err(Problem::Address(_) | Problem::Database(_)) => thread::sleep(AGAIN),
+        }
+    };
+    told.say(Heard::Begun { pen });
+    let mut session = Steady::new(session, told);
+    for Job { number, batch } in jobs {
+        let sent = clock.now();
+        let Ok(written) = session.until_it_stands(|session| session.write(&batch)) else {
+            return session.told.say(Heard::Deposed);
+        };
+        drop(batch);
+        let came = Came { sent, answered: clock.now(), written };
+        session.told.say(Heard::Wrote { pen, number, came });
+    }
+}
+
+/// Keeps the queues ours, and does what is not for a pen.
+struct Keeper {
+    session: Steady<Owned>,
+    ids: Arc<Ids>,
+}
+
+impl Keeper {
+    fn run(&mut self, orders: &Receiver<Order>) {
+        let (mut renewed, mut forgotten) = (Instant::now(), Instant::now());
+        loop {
+            let mut done = match orders.recv_timeout(RENEW.saturating_sub(renewed.elapsed())) {
+                Ok(Order::Sweep) => self.sweep(),
+                Ok(Order::Retire) => {
+                    // Where it fails, some ids will never be given.
+                    let _ = self.session.session.set_down(self.ids.next.load(Ordering::Relaxed));
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if done.is_ok() && renewed.elapsed() >= RENEW {
+                renewed = Instant::now();
+                done = self.renew();
+            }
+            if done.is_ok() && forgotten.elapsed() >= FORGET {
+                forgotten = Instant::now();
+                done = self.session.until_it_stands(Owned::forget_keys).map(drop);
+            }
+            if done.is_err() {
+                return self.session.told.say(Heard::Deposed);
+            }
+        }
+    }
+
+    fn renew(&mut self) -> Result<(), Over> {
+        let next = self.ids.next.load(Ordering::Relaxed);
+        if self.session.until_it_stands(|owned| owned.renew(next))?.is_ok() {
+            self.ids.promised.store(next + IDS_AHEAD, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn sweep(&mut self) -> Result<(), Over> {
+        // What cannot be read now is read next time.
+        let laid = self.session.until_it_stands(Owned::sweep)?.unwrap_or_default();
+        self.session.told.say(Heard::Swept(laid));
+        Ok(())
     }
 }

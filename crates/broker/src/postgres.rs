@@ -1,13 +1,13 @@
 //! Queues in PostgreSQL: who owns them, what is there, and how a batch is written. The SQL stands in `.sql` files beside this one.
 //!
-//! **One owner.** The owner holds an advisory lock in the session that writes. Nobody else can hold it, and no other session
-//! writes: as long as the session stands, nothing is written by anybody else; when it ends, whatever it had begun has been committed
-//! or undone. So another who gets the lock finds a table at rest, and an owner whose session broke in the middle of a commit
-//! and who gets the lock back may write the same batch again: what is there already is left as it is.
+//! **One owner.** The owner holds an advisory lock in a session that keeps nothing else. Nobody else can hold it. He writes in other sessions, his
+//! [`pen`]s, whose statements fail as soon as there is another owner; and nobody becomes the owner before all that the last one
+//! had begun to write is over. So whoever gets the lock finds a table at rest.
 //!
 //! **An owner that hangs.** He renews one row twice a second. A broker that waits ends his session when the row is older than
 //! [`LEASE`] by the database's own clock; what he writes afterwards goes nowhere.
 
+pub(crate) mod pen;
 pub(crate) mod session;
 mod sharing;
 
@@ -16,10 +16,11 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use krarup_units::Nanos;
+use postgres::error::SqlState;
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::{Client, Config, Error, NoTls, Statement};
 
-use crate::changes::{Batch, Change, KeyRow, Row, Standing, TubeRow};
+use crate::changes::{KeyRow, Row, Standing, TubeRow};
 use crate::job::{Happened, Id};
 
 pub use sharing::Sharing;
@@ -29,13 +30,14 @@ pub const LEASE: Duration = Duration::from_millis(1_500);
 /// How often it is looked whether somebody else has become the owner, or no longer is.
 const LOOK: Duration = Duration::from_millis(100);
 /// Ids that may be given before the number of the next one is written again.
-const IDS_AHEAD: Id = 1_000_000;
+pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
-const MIGRATIONS: [&str; 2] =
-    [include_str!("postgres/migrations/0001.sql"), include_str!("postgres/migrations/0002.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("postgres/migrations/0001.sql"),
+    include_str!("postgres/migrations/0002.sql"),
+    include_str!("postgres/migrations/0003.sql"),
+];
 const END_SHARING: &str = include_str!("postgres/shared/end.sql");
-const WRITE: &str = include_str!("postgres/write.sql");
-const CHANGE: &str = include_str!("postgres/change.sql");
 const LOAD: &str = include_str!("postgres/load.sql");
 const SWEEP: &str =
     "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming ORDER BY number LIMIT 1000";
@@ -43,6 +45,10 @@ const SWEEP: &str =
 /// The two numbers of our advisory locks: ours, and what is locked.
 const MIGRATING: &str = "SELECT pg_advisory_xact_lock(1802658162, 1)";
 const OWN: &str = "SELECT pg_try_advisory_lock(1802658162, 2)";
+/// Waits until an owner before has written what he has begun, and keeps him from beginning more, until the end of the transaction.
+const FENCE: &str = "SET LOCAL lock_timeout = '500ms'; SELECT pg_advisory_xact_lock(1802658162, 3)";
+/// Ends other sessions that hold one of our locks.
+const END_HOLDER: &str = include_str!("postgres/end_holder.sql");
 
 /// What stops a broker before a database. Addresses are told, passwords are not.
 #[derive(Debug)]
@@ -123,8 +129,6 @@ impl Place {
 pub struct Owned {
     place: Place,
     client: Client,
-    write: Statement,
-    change: Statement,
     sweep: Statement,
     address: String,
     epoch: i64,
@@ -190,14 +194,14 @@ impl Owned {
             thread::sleep(LOOK);
         }
         client.batch_execute(END_SHARING)?;
-        let row = client.query_one(
-            "UPDATE krarup.owner SET epoch = epoch + 1, address = $1, process = pg_backend_pid(), renewed = clock_timestamp() \
-             RETURNING epoch, process",
-            &[&address],
-        )?;
-        let (epoch, process) = (row.get(0), row.get(1));
-        let (write, change, sweep) = prepare(&mut client)?;
-        Ok(Self { place, client, write, change, sweep, address: address.to_owned(), epoch, process })
+        let (epoch, process) = succeed(&mut client, address)?;
+        let sweep = client.prepare(SWEEP)?;
+        Ok(Self { place, client, sweep, address: address.to_owned(), epoch, process })
+    }
+
+    /// Where the queues are.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// How many owners there have been.
@@ -288,69 +292,6 @@ impl Owned {
         Ok(laid.collect())
     }
 
-    /// Writes a batch and commits it.
-    ///
-    /// # Errors
-    /// If the session still stands ([`Self::is_over`]), nothing of it was written; otherwise nobody knows, and it is to be written
-    /// again after [`Self::mend`].
-    pub fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        let lists = Lists::of(batch);
-        let more = !(batch.tubes.is_empty()
-            && batch.clients.is_empty()
-            && batch.keys.is_empty()
-            && batch.taken_in.is_empty());
-        if lists.changed.is_empty() && !more {
-            return lists.write(&self.write, &self.epoch, |statement, values| {
-                self.client.execute(statement, values).map(drop)
-            });
-        }
-        let mut transaction = self.client.transaction()?;
-        transaction.execute("SELECT krarup.still_owner($1)", &[&self.epoch])?;
-        if !lists.new.is_empty() || !lists.gone.is_empty() {
-            lists.write(&self.write, &self.epoch, |statement, values| {
-                transaction.execute(statement, values).map(drop)
-            })?;
-        }
-        if !lists.changed.is_empty() {
-            lists
-                .change(&self.change, |statement, values| transaction.execute(statement, values).map(drop))?;
-        }
-        for (name, row) in &batch.tubes {
-            match row {
-                None => transaction.execute("DELETE FROM krarup.tube WHERE name = $1", &[&&**name])?,
-                Some(row) => transaction.execute(
-                    "INSERT INTO krarup.tube VALUES ($1, $2, $3, $4) \
-                     ON CONFLICT (name) DO UPDATE SET created = excluded.created, most = excluded.most, dead = excluded.dead",
-                    &[&&**name, &row.created, &(row.most as i32), &row.dead.as_deref()],
-                )?,
-            };
-        }
-        for (name, registered) in &batch.clients {
-            let statement = if *registered {
-                "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING"
-            } else {
-                "DELETE FROM krarup.client WHERE name = $1"
-            };
-            transaction.execute(statement, &[&&**name])?;
-        }
-        if !batch.keys.is_empty() {
-            let (names, rows): (Vec<_>, Vec<&KeyRow>) = batch.keys.iter().unzip();
-            let (tubes, keys): (Vec<&str>, Vec<&str>) =
-                names.iter().map(|(tube, key)| (&**tube, &**key)).unzip();
-            let (ids, ends): (Vec<i64>, Vec<SystemTime>) =
-                rows.iter().map(|row| (row.id as i64, wall(row.until))).unzip();
-            transaction.execute(
-                "INSERT INTO krarup.key SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[]) \
-                 ON CONFLICT (tube, key) DO UPDATE SET id = excluded.id, until = excluded.until",
-                &[&tubes, &keys, &ids, &ends],
-            )?;
-        }
-        if !batch.taken_in.is_empty() {
-            transaction.execute("DELETE FROM krarup.incoming WHERE number = ANY ($1)", &[&batch.taken_in])?;
-        }
-        transaction.commit()
-    }
-
     /// Forgets keys whose time is over.
     ///
     /// # Errors
@@ -358,23 +299,27 @@ impl Owned {
     pub fn forget_keys(&mut self) -> Result<(), Error> {
         self.client.execute("DELETE FROM krarup.key WHERE until <= clock_timestamp()", &[]).map(drop)
     }
+}
 
-    /// Whether this error says that somebody else owns the queues.
-    pub fn is_deposed(error: &Error) -> bool {
-        error.code().is_some_and(|code| code.code() == "KR001")
-    }
-
+/// A connection that can be had again after it broke.
+pub(crate) trait Session {
     /// Whether this error is the session's last: whatever it had begun has been committed, or will be, or is undone. Only an error
     /// that the server tells, and goes on, means that nothing was written.
-    pub fn is_over(&self, error: &Error) -> bool {
-        self.client.is_closed() || is_fatal(error)
-    }
+    fn is_over(&self, error: &Error) -> bool;
 
     /// Tries once to have the session back.
     ///
     /// # Errors
     /// [`Problem::Deposed`] is the last word; after others it can be tried again.
-    pub fn mend(&mut self) -> Result<(), Problem> {
+    fn mend(&mut self) -> Result<(), Problem>;
+}
+
+impl Session for Owned {
+    fn is_over(&self, error: &Error) -> bool {
+        self.client.is_closed() || is_fatal(error)
+    }
+
+    fn mend(&mut self) -> Result<(), Problem> {
         let mut client = self.place.connect()?;
         let epoch: i64 = client.query_one("SELECT epoch FROM krarup.owner", &[])?.get(0);
         if epoch != self.epoch {
@@ -394,9 +339,34 @@ impl Owned {
             &[&self.address, &self.epoch],
         )?;
         self.process = row.ok_or(Problem::Deposed)?.get(0);
-        (self.write, self.change, self.sweep) = prepare(&mut client)?;
+        self.sweep = client.prepare(SWEEP)?;
         self.client = client;
         Ok(())
+    }
+}
+
+/// Whether this error says that somebody else owns the queues.
+pub(crate) fn is_deposed(error: &Error) -> bool {
+    error.code().is_some_and(|code| code.code() == "KR001")
+}
+
+/// Becomes the next owner, in the session that holds the lock: its epoch and its process.
+fn succeed(client: &mut Client, address: &str) -> Result<(i64, i32), Error> {
+    loop {
+        // What a broker has begun that hangs does not end by itself, and was never answered.
+        client.execute(END_HOLDER, &[&1_802_658_162_i32, &3_i32])?;
+        let mut transaction = client.transaction()?;
+        match transaction.batch_execute(FENCE) {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => continue,
+            result => result?,
+        }
+        let row = transaction.query_one(
+            "UPDATE krarup.owner SET epoch = epoch + 1, address = $1, process = pg_backend_pid(), renewed = clock_timestamp() \
+             RETURNING epoch, process",
+            &[&address],
+        )?;
+        transaction.commit()?;
+        return Ok((row.get(0), row.get(1)));
     }
 }
 
@@ -407,10 +377,6 @@ fn is_fatal(error: &Error) -> bool {
         matches!(told.parsed_severity(), None | Some(Severity::Fatal | Severity::Panic))
     };
     error.as_db_error().is_none_or(fatal)
-}
-
-fn prepare(client: &mut Client) -> Result<(Statement, Statement, Statement), Error> {
-    Ok((client.prepare(WRITE)?, client.prepare(CHANGE)?, client.prepare(SWEEP)?))
 }
 
 fn migrate(client: &mut Client) -> Result<(), Error> {
@@ -484,147 +450,4 @@ fn since_1970(time: SystemTime) -> Nanos {
 
 fn wall(time: Nanos) -> SystemTime {
     UNIX_EPOCH + time.as_duration()
-}
-
-/// A batch as the columns of its statements.
-struct Lists<'a> {
-    new: Vec<&'a Row>,
-    changed: Vec<&'a Row>,
-    gone: Vec<i64>,
-}
-
-/// The columns that a new message and a changed one have alike.
-struct Columns<'a> {
-    ids: Vec<i64>,
-    tubes: Vec<&'a str>,
-    states: Vec<i16>,
-    priorities: Vec<i64>,
-    dues: Vec<Option<SystemTime>>,
-    delays: Vec<i32>,
-}
-
-impl<'a> Columns<'a> {
-    fn of(rows: &[&'a Row]) -> Self {
-        Self {
-            ids: rows.iter().map(|row| row.id as i64).collect(),
-            tubes: rows.iter().map(|row| &*row.tube).collect(),
-            states: rows.iter().map(|row| state(row)).collect(),
-            priorities: rows.iter().map(|row| row.priority.into()).collect(),
-            dues: rows.iter().map(|row| due(row)).collect(),
-            delays: rows.iter().map(|row| seconds(row.delay)).collect(),
-        }
-    }
-}
-
-type Values<'v> = &'v [&'v (dyn postgres::types::ToSql + Sync)];
-
-impl<'a> Lists<'a> {
-    fn of(batch: &'a Batch) -> Self {
-        let mut lists = Self { new: Vec::new(), changed: Vec::new(), gone: Vec::new() };
-        for (id, change) in &batch.messages {
-            match change {
-                Change::Insert(row) => lists.new.push(row),
-                Change::Update(row) => lists.changed.push(row),
-                Change::Delete => lists.gone.push(*id as i64),
-            }
-        }
-        // Neighbours in the table are written together, and two batches never lock rows in opposite orders.
-        lists.new.sort_unstable_by_key(|row| row.id);
-        lists.changed.sort_unstable_by_key(|row| row.id);
-        lists.gone.sort_unstable();
-        lists
-    }
-
-    fn write<E>(
-        &self,
-        statement: &Statement,
-        epoch: &i64,
-        execute: impl FnOnce(&Statement, Values<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let new = &self.new;
-        let Columns { ids, tubes, states, priorities, dues, delays } = Columns::of(new);
-        let ttrs: Vec<i32> = new.iter().map(|row| seconds(row.ttr)).collect();
-        let created: Vec<SystemTime> = new.iter().map(|row| wall(row.created)).collect();
-        let senders: Vec<Option<&str>> = new.iter().map(|row| row.sender.as_deref()).collect();
-        let receivers: Vec<Option<&str>> = new.iter().map(|row| row.receiver.as_deref()).collect();
-        let bodies: Vec<&[u8]> = new.iter().map(|row| &*row.body).collect();
-        execute(
-            statement,
-            &[
-                &ids,
-                &tubes,
-                &states,
-                &priorities,
-                &dues,
-                &delays,
-                &ttrs,
-                &created,
-                &senders,
-                &receivers,
-                &bodies,
-                &self.gone,
-                epoch,
-            ],
-        )
-    }
-
-    fn change<E>(
-        &self,
-        statement: &Statement,
-        execute: impl FnOnce(&Statement, Values<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let rows = &self.changed;
-        let Columns { ids, tubes, states, priorities, dues, delays } = Columns::of(rows);
-        let buried: Vec<Option<i64>> = rows.iter().map(|row| place_aside(row)).collect();
-        let count = |what: fn(&Happened) -> u32| -> Vec<i32> {
-            rows.iter().map(|row| what(&row.happened).try_into().unwrap_or(i32::MAX)).collect()
-        };
-        let (reserves, timeouts) = (count(|happened| happened.reserves), count(|happened| happened.timeouts));
-        let (releases, buries) = (count(|happened| happened.releases), count(|happened| happened.buries));
-        let kicks = count(|happened| happened.kicks);
-        execute(
-            statement,
-            &[
-                &ids,
-                &tubes,
-                &states,
-                &priorities,
-                &dues,
-                &buried,
-                &delays,
-                &reserves,
-                &timeouts,
-                &releases,
-                &buries,
-                &kicks,
-            ],
-        )
-    }
-}
-
-fn state(row: &Row) -> i16 {
-    match row.standing {
-        Standing::Ready => 0,
-        Standing::Delayed(_) => 1,
-        Standing::Buried(_) => 2,
-    }
-}
-
-fn due(row: &Row) -> Option<SystemTime> {
-    match row.standing {
-        Standing::Delayed(until) => Some(wall(until)),
-        Standing::Ready | Standing::Buried(_) => None,
-    }
-}
-
-fn place_aside(row: &Row) -> Option<i64> {
-    match row.standing {
-        Standing::Buried(order) => Some(order as i64),
-        Standing::Ready | Standing::Delayed(_) => None,
-    }
-}
-
-/// Whole seconds, as the protocol has them; those beyond the column's range come back negative and are read as what they were.
-fn seconds(time: Nanos) -> i32 {
-    (time.0 / 1_000_000_000) as u32 as i32
 }

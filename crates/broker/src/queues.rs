@@ -476,7 +476,7 @@ impl Queues {
         self.pending.iter().find(|(_, other)| *other == id).map(|(batch, _)| *batch)
     }
 
-    /// What waits to be written, under its number; none if nothing does. One batch is written at a time.
+    /// What waits to be written, under its number; none if nothing does.
     pub fn take_batch(&mut self) -> Option<(u64, Batch)> {
         if self.batch.is_empty() {
             return None;
@@ -489,6 +489,11 @@ impl Queues {
     /// The number of the batch that is being gathered.
     pub fn next_batch(&self) -> u64 {
         self.gathering
+    }
+
+    /// What waits to be written.
+    pub fn gathered(&self) -> &Batch {
+        &self.batch
     }
 
     /// Whether something waits to be written.

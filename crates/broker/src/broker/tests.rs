@@ -35,7 +35,7 @@ pub(super) fn hear(broker: &mut Broker, id: ClientId) -> String {
 }
 
 pub(super) fn commit(broker: &mut Broker) {
-    let (number, _) = broker.take_batch(NOW).unwrap();
+    let (number, _) = broker.take_batch(NOW, 0).unwrap();
     broker.committed(number, NOW, NOW);
 }
 
@@ -109,14 +109,14 @@ fn answers_leave_after_their_commit_and_in_order() {
     let mut broker = broker(true);
     let id = broker.client_opened();
     assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\na\r\nput 0 0 1 1\r\nb\r\nbroken\r\n"), "");
-    let (number, batch) = broker.take_batch(NOW).unwrap();
+    let (number, batch) = broker.take_batch(NOW, 0).unwrap();
     assert_eq!(batch.messages.len(), 2);
     assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\nc\r\n"), "");
     broker.committed(number, NOW, NOW);
     assert_eq!(hear(&mut broker, id), "INSERTED 1\r\nINSERTED 2\r\nUNKNOWN_COMMAND\r\n");
     commit(&mut broker);
     assert_eq!(hear(&mut broker, id), "INSERTED 3\r\n");
-    assert!(broker.take_batch(NOW).is_none());
+    assert!(broker.take_batch(NOW, 0).is_none());
     let row = broker.recorder().total(krarup_record::Operation::Put);
     assert_eq!((row.count, broker.recorder().disordered()), (3, 0));
 }
@@ -156,7 +156,7 @@ fn a_refused_batch_refuses_its_puts_and_keeps_the_rest_waiting() {
     commit(&mut broker);
     hear(&mut broker, id);
     assert_eq!(say(&mut broker, id, "delete 1\r\nput 0 0 1 1\r\nb\r\n"), "");
-    let (number, batch) = broker.take_batch(NOW).unwrap();
+    let (number, batch) = broker.take_batch(NOW, 0).unwrap();
     broker.refused(number, batch, NOW);
     assert_eq!(hear(&mut broker, id), "", "the delete is not decided yet");
     commit(&mut broker);
@@ -212,7 +212,7 @@ fn a_batch_of_messages_is_put_in_one_request_and_each_is_answered() {
     let mut broker = broker(true);
     let id = broker.client_opened();
     assert_eq!(say(&mut broker, id, "put-batch 3 0 60 1 0 3\r\na\r\n\r\nb\r\n\r\n"), "");
-    let (number, batch) = broker.take_batch(NOW).unwrap();
+    let (number, batch) = broker.take_batch(NOW, 0).unwrap();
     assert_eq!(batch.messages.len(), 3);
     broker.committed(number, NOW, NOW);
     let expected = "INSERTED_BATCH 3\r\nINSERTED 1\r\nINSERTED 2\r\nINSERTED 3\r\n";

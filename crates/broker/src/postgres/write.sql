@@ -1,5 +1,7 @@
 -- One batch: each message is in one of the three lists at most, so that their order does not matter.
-WITH new AS (
+WITH fence AS MATERIALIZED (
+    SELECT krarup.still_owner($25) AS holds
+), new AS (
     INSERT INTO krarup.message
         (id, tube, state, priority, due, buried, delay, ttr, created, sender, receiver,
          reserves, timeouts, releases, buries, kicks, body)
@@ -7,8 +9,16 @@ WITH new AS (
     FROM unnest($1::bigint[], $2::text[], $3::smallint[], $4::bigint[], $5::timestamptz[], $6::integer[], $7::integer[],
                 $8::timestamptz[], $9::text[], $10::text[], $11::bytea[])
          AS new (id, tube, state, priority, due, delay, ttr, created, sender, receiver, body)
-    WHERE (SELECT krarup.still_owner($13))
+    WHERE (SELECT holds FROM fence)
     -- A batch whose end was not heard of is written again.
     ON CONFLICT (id) DO NOTHING
+), gone AS (
+    DELETE FROM krarup.message WHERE id = ANY ($12::bigint[]) AND (SELECT holds FROM fence)
 )
-DELETE FROM krarup.message WHERE id = ANY ($12::bigint[]) AND (SELECT krarup.still_owner($13))
+UPDATE krarup.message AS message
+SET tube = new.tube, state = new.state, priority = new.priority, due = new.due, buried = new.buried, delay = new.delay,
+    reserves = new.reserves, timeouts = new.timeouts, releases = new.releases, buries = new.buries, kicks = new.kicks
+FROM unnest($13::bigint[], $14::text[], $15::smallint[], $16::bigint[], $17::timestamptz[], $18::bigint[], $19::integer[],
+            $20::integer[], $21::integer[], $22::integer[], $23::integer[], $24::integer[])
+     AS new (id, tube, state, priority, due, buried, delay, reserves, timeouts, releases, buries, kicks)
+WHERE message.id = new.id AND (SELECT holds FROM fence)
