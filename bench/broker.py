@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """krarup broker in its three modes beside beanstalkd and beside a pool of 20 connections with one statement per request, in one run.
 
-Every side is driven over TCP with 200-byte bodies, in turn, round after round, 300,000 messages waiting (beanstalkd too): put, reserve,
-delete; and the five operations send, pop, peek, peek by sender, list, which only krarup has. The pool is pgbench with 20 connections and
-prepared statements: an INSERT, an UPDATE that leases by SKIP LOCKED and a DELETE, a commit each, without any server in between; so it is
-better off than a real one. fsync and synchronous_commit are on. All databases are in one cluster.
+Every side is driven over TCP with 200-byte bodies, in turn, round after round, 300,000 messages waiting (beanstalkd too). The pool is pgbench with 20
+connections, of which as many are used as there are clients, and prepared statements: an INSERT, an UPDATE that leases by SKIP LOCKED and a DELETE, a commit
+each, without any server in between; so it is better off than a real one. fsync and synchronous_commit are on. All databases are in one cluster.
 
     cargo build --release -p krarup && cargo build --release -p krarup-broker --example drive
-    bench/broker.py [--rounds 3] [--seconds 5] [--clients 10,120,1000] [--parts jobs,five,held] [--slow-disk MS] [--json FILE]
+    bench/broker.py [--rounds 3] [--seconds 5] [--parts jobs,five,held,slow] [--held 180] [--realtime] [--json FILE]
 
---parts held: how fast each mode is while somebody else holds a snapshot, over how fast it was before. --slow-disk: each fdatasync of
-PostgreSQL takes so much longer (a library made with cc; beanstalkd is left out, because it calls fsync).
+jobs: put, reserve, delete. five: send, pop, peek, peek by sender, list, which only krarup has. held: jobs while somebody else holds a snapshot, over how
+fast they were before. slow: jobs with 1,000 clients, where each fsync and fdatasync of PostgreSQL takes --slow-disk milliseconds longer (a library made with
+cc). --realtime runs everything that is measured in the scheduler's class SCHED_RR, for a machine that does other things too (root).
 Needs PostgreSQL's programs; BEANSTALKD names a beanstalkd that is not on the path.
 """
 
@@ -19,17 +19,19 @@ import json
 import os
 import pathlib
 import shutil
-import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from proxies import ROOT, Station, free_port
+
 RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 MODES = ["owned", "batch", "direct"]
+POOL = 20
+# What goes before each command that is measured.
+SCHEDULED = []
 
 POOL_SCHEMA = """
 CREATE TABLE pool (id bigserial PRIMARY KEY, tube int NOT NULL, pri bigint NOT NULL, vt timestamptz NOT NULL DEFAULT now(), body bytea NOT NULL);
@@ -51,39 +53,20 @@ SHIM = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <unistd.h>
-int fdatasync(int fd) {{ static int (*real)(int); if (!real) real = dlsym(RTLD_NEXT, "fdatasync"); usleep({micros}); return real(fd); }}
+#define SLOW(name) int name(int fd) {{ static int (*real)(int); if (!real) real = dlsym(RTLD_NEXT, #name); usleep({micros}); return real(fd); }}
+SLOW(fdatasync)
+SLOW(fsync)
 """
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-class Server:
-    """A process that listens and is ended by its own handle."""
-
-    def __init__(self, command, port):
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.port = port
-        for _ in range(1200):
-            try:
-                socket.create_connection(("127.0.0.1", port), 0.2).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        sys.exit(f"error: {command[0]} does not listen")
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+def serve(command, port):
+    return Station([*SCHEDULED, *command], port, patience=60)
 
 
 class Cluster:
     """A PostgreSQL of our own."""
 
-    def __init__(self, folder, slow_disk):
+    def __init__(self, folder, slow_disk=0):
         found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
         self.programs = found[-1].parent if found else pathlib.Path(shutil.which("initdb")).parent
         self.folder, self.data = folder, f"{folder}/data"
@@ -93,19 +76,19 @@ class Cluster:
         options = f"-c listen_addresses= -c unix_socket_directories={folder} -c max_connections=100 -c shared_buffers=1GB -c max_wal_size=8GB"
         environment = {}
         if slow_disk:
-            shim = pathlib.Path(folder) / "shim.c"
+            shim = pathlib.Path(folder) / "slow.c"
             shim.write_text(SHIM.format(micros=int(slow_disk * 1000)))
             subprocess.run(["cc", "-shared", "-fPIC", "-o", shim.with_suffix(".so"), shim, "-ldl"], check=True)
             environment = {"LD_PRELOAD": str(shim.with_suffix(".so"))}
-        self.run("pg_ctl", "-D", self.data, "-l", f"{folder}/log", "-o", options, "-w", "start", environment=environment)
+        self.run("pg_ctl", "-D", self.data, "-l", f"{folder}/log", "-o", options, "-w", "start", environment=environment, before=SCHEDULED)
 
-    def run(self, program, *arguments, environment=None):
+    def run(self, program, *arguments, environment=None, before=()):
         command = [str(self.programs / program), *arguments]
         if environment:
             command = ["env", *(f"{key}={value}" for key, value in environment.items()), *command]
         if os.geteuid() == 0:
             command = ["runuser", "-u", "postgres", "--", *command]
-        subprocess.run(command, check=True, cwd="/", stdout=subprocess.DEVNULL)
+        subprocess.run([*before, *command], check=True, cwd="/", stdout=subprocess.DEVNULL)
 
     def psql(self, database, *statements):
         command = ["psql", "-q", "-X", "-h", self.folder, "-U", "krarup", "-d", database]
@@ -120,11 +103,16 @@ class Cluster:
     def stop(self):
         self.run("pg_ctl", "-D", self.data, "-m", "fast", "-w", "stop")
 
-    def pgbench(self, seconds, body):
+    def pool(self, flags):
+        """Makes the table of the pool."""
+        self.database("pool")
+        subprocess.run(self.psql("pool", POOL_SCHEMA.format(body=flags.body, waiting=flags.waiting)), check=True)
+
+    def pgbench(self, clients, seconds, body):
         script = pathlib.Path(self.folder) / "round.sql"
         script.write_text(POOL_ROUND.format(body=body))
-        command = [self.programs / "pgbench", "-h", self.folder, "-U", "krarup", "-n", "-M", "prepared", "-c", "20", "-j", "1", "-T", str(seconds), "-f", str(script), "pool"]
-        said = subprocess.run([str(word) for word in command], capture_output=True, text=True).stdout
+        command = [self.programs / "pgbench", "-h", self.folder, "-U", "krarup", "-n", "-M", "prepared", "-c", str(min(clients, POOL)), "-j", "1", "-T", str(seconds), "-f", str(script), "pool"]
+        said = subprocess.run([str(word) for word in [*SCHEDULED, *command]], capture_output=True, text=True).stdout
         rounds = next((float(line.split()[2]) for line in said.splitlines() if line.startswith("tps")), None)
         if rounds is None:
             sys.exit("error: pgbench gave no figure")
@@ -132,7 +120,7 @@ class Cluster:
 
 
 def drive(port, clients, seconds, body, waiting=0, mix="jobs"):
-    command = [RELEASE / "examples" / "drive", f"127.0.0.1:{port}", clients, seconds, body, waiting, mix]
+    command = [*SCHEDULED, RELEASE / "examples" / "drive", f"127.0.0.1:{port}", clients, seconds, body, waiting, mix]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"error: {done.stderr.strip()}")
@@ -142,7 +130,7 @@ def drive(port, clients, seconds, body, waiting=0, mix="jobs"):
 def broker(mode, store):
     port = free_port()
     command = [str(RELEASE / "krarup"), "broker", "--listen", f"127.0.0.1:{port}", "--memory", "4GiB", "--store", store]
-    return Server(command + ["--mode", mode] if mode else command, port)
+    return serve(command + ["--mode", mode] if mode else command, port)
 
 
 def filled(cluster, mode, name, mix, flags, waiting):
@@ -163,48 +151,62 @@ def middle(runs, key="requests_per_second"):
 
 
 def jobs(flags, cluster, folder):
-    """put, reserve, delete: each side's runs by the number of clients, and those of the pool."""
-    subprocess.run(cluster.psql("postgres", "CREATE DATABASE pool"), check=True)
-    subprocess.run(cluster.psql("pool", POOL_SCHEMA.format(body=flags.body, waiting=flags.waiting)), check=True)
-    sides = {f"krarup, {mode}": filled(cluster, mode, f"jobs_{mode}", "jobs", flags, flags.waiting) for mode in MODES}
-    others = len(sides)
+    """put, reserve, delete at every number of clients, beside everybody."""
+    sides = {f"krarup, {mode}": filled(cluster, mode, f"jobs_{mode}", "jobs", flags, flags.waiting) for mode in flags.modes}
     sides["krarup, memory"] = broker(None, "memory")
     beanstalkd = shutil.which(os.environ.get("BEANSTALKD", "beanstalkd"))
-    if beanstalkd and not flags.slow_disk:
+    if beanstalkd:
         for name, more in [("beanstalkd, fsync per write", "-f0"), ("beanstalkd, fsync every 50 ms", "-f50")]:
             port, log = free_port(), pathlib.Path(folder) / f"binlog{more}"
             log.mkdir()
-            sides[name] = Server([beanstalkd, "-l", "127.0.0.1", "-p", str(port), "-b", str(log), more], port)
-    elif not beanstalkd:
+            sides[name] = serve([beanstalkd, "-l", "127.0.0.1", "-p", str(port), "-b", str(log), more], port)
+    else:
         print("beanstalkd is not there: BEANSTALKD=/path/to/beanstalkd names one", file=sys.stderr)
-    clients = [int(one) for one in flags.clients.split(",")]
+    for server in list(sides.values())[len(flags.modes) :]:
+        drive(server.port, 1, 0, flags.body, flags.waiting)
+    return beside_the_pool("put, reserve, delete", flags, cluster, sides, [int(one) for one in flags.clients.split(",")])
+
+
+def slow(flags, folder):
+    """The same with a thousand clients, where each commit waits longer for the disk."""
+    cluster = Cluster(folder, flags.slow_disk)
     try:
-        for server in list(sides.values())[others:]:
-            drive(server.port, 1, 0, flags.body, flags.waiting)
-        found, pool = {name: {count: [] for count in clients} for name in sides}, []
+        modes = [mode for mode in flags.modes if mode != "direct"]
+        sides = {f"krarup, {mode}": filled(cluster, mode, f"slow_{mode}", "jobs", flags, flags.waiting) for mode in modes}
+        return beside_the_pool(f"the same, fsync {flags.slow_disk} ms slower", flags, cluster, sides, [1000])
+    finally:
+        cluster.stop()
+
+
+def beside_the_pool(title, flags, cluster, sides, clients):
+    """put, reserve, delete: each side's runs, and those of the pool, by the number of clients. Ends the sides."""
+    cluster.pool(flags)
+    found, pool = {name: {count: [] for count in clients} for name in sides}, {count: [] for count in clients}
+    try:
         for _ in range(flags.rounds):
             for count in clients:
+                pool[count].append(cluster.pgbench(count, flags.seconds, flags.body))
                 for name, server in sides.items():
                     found[name][count].append(drive(server.port, count, flags.seconds, flags.body))
-                pool.append(cluster.pgbench(flags.seconds, flags.body))
     finally:
         for server in sides.values():
             server.stop()
-    base = middle(pool)
-    print(f"put, reserve, delete; a pool of 20, one statement per request: {base:,.0f} requests/s (median of {len(pool)})\n")
+    print(f"{title}; medians of {flags.rounds} rounds, {flags.waiting:,} waiting\n")
     print("| server | clients | requests/s | over the pool | put p50 ms | put p99 ms |\n|---|---|---|---|---|---|")
+    for count, runs in pool.items():
+        print(f"| a pool of {POOL}, one statement per request | {count} | {middle(runs):,.0f} | 1 | | |")
     for name, by_count in found.items():
         for count, runs in by_count.items():
-            rate = middle(runs)
-            print(f"| {name} | {count} | {rate:,.0f} | {rate / base:.2f} | {middle(runs, 'put_p50_ms'):.2f} | {middle(runs, 'put_p99_ms'):.2f} |")
+            over = statistics.median(one["requests_per_second"] / base["requests_per_second"] for one, base in zip(runs, pool[count]))
+            print(f"| {name} | {count} | {middle(runs):,.0f} | {over:.2f} | {middle(runs, 'put_p50_ms'):.2f} | {middle(runs, 'put_p99_ms'):.2f} |")
     print(flush=True)
     return {"pool": pool, "servers": found}
 
 
 def five(flags, cluster):
     """The five operations, 120 clients, each mode in turn."""
-    sides = {mode: filled(cluster, mode, f"five_{mode}", "five", flags, flags.waiting) for mode in MODES}
-    found = {mode: [] for mode in MODES}
+    sides = {mode: filled(cluster, mode, f"five_{mode}", "five", flags, flags.waiting) for mode in flags.modes}
+    found = {mode: [] for mode in flags.modes}
     try:
         for _ in range(flags.rounds):
             for mode, server in sides.items():
@@ -212,10 +214,10 @@ def five(flags, cluster):
     finally:
         for server in sides.values():
             server.stop()
-    base = middle(found["direct"])
-    print("send, pop, peek, peek by sender, list; 120 clients\n\n| mode | requests/s | over direct | list p99 ms |\n|---|---|---|---|")
+    print(f"send, pop, peek, peek by sender, list; 120 clients; medians of {flags.rounds} rounds\n\n| mode | requests/s | over {flags.modes[-1]} | list p99 ms |\n|---|---|---|---|")
     for mode, runs in found.items():
-        print(f"| {mode} | {middle(runs):,.0f} | {middle(runs) / base:.2f} | {middle(runs, 'put_p99_ms'):.2f} |")
+        over = statistics.median(one["requests_per_second"] / base["requests_per_second"] for one, base in zip(runs, found[flags.modes[-1]]))
+        print(f"| {mode} | {middle(runs):,.0f} | {over:.2f} | {middle(runs, 'put_p99_ms'):.2f} |")
     print(flush=True)
     return found
 
@@ -224,7 +226,7 @@ def held(flags, cluster):
     """put, reserve, delete at 120 clients before and while somebody holds a snapshot."""
     found = {}
     print(f"while somebody holds a snapshot, for {flags.held} s; 120 clients\n\n| mode | before | first 5 s | last 5 s | last over before |\n|---|---|---|---|---|")
-    for mode in MODES:
+    for mode in flags.modes:
         name = f"held_{mode}"
         server = filled(cluster, mode, name, "jobs", flags, 20_000)
         try:
@@ -253,25 +255,32 @@ def main():
     flags.add_argument("--clients", default="10,120,1000")
     flags.add_argument("--waiting", type=int, default=300_000)
     flags.add_argument("--body", type=int, default=200)
-    flags.add_argument("--parts", default="jobs,five,held")
+    flags.add_argument("--parts", default="jobs,five,held,slow")
+    flags.add_argument("--modes", default=",".join(MODES))
     flags.add_argument("--held", type=int, default=60, help="how many seconds the snapshot is held")
-    flags.add_argument("--slow-disk", type=float, default=0, metavar="MS")
+    flags.add_argument("--slow-disk", type=float, default=1, metavar="MS")
+    flags.add_argument("--realtime", action="store_true")
     flags.add_argument("--json")
     flags = flags.parse_args()
+    flags.modes = flags.modes.split(",")
+    if flags.realtime:
+        SCHEDULED.extend(["chrt", "-r", "1"])
     with tempfile.TemporaryDirectory(prefix="krarup-bench-") as folder:
         os.chmod(folder, 0o755)
-        inside = pathlib.Path(folder) / "cluster"
-        inside.mkdir()
-        cluster = Cluster(str(inside), flags.slow_disk)
-        try:
-            parts = flags.parts.split(",")
-            found = {
-                "jobs": jobs(flags, cluster, folder) if "jobs" in parts else None,
-                "five": five(flags, cluster) if "five" in parts else None,
-                "held": held(flags, cluster) if "held" in parts else None,
-            }
-        finally:
-            cluster.stop()
+        inside = [pathlib.Path(folder) / name for name in ("cluster", "slow")]
+        for one in inside:
+            one.mkdir()
+        found, parts = {}, flags.parts.split(",")
+        if parts != ["slow"]:
+            cluster = Cluster(str(inside[0]))
+            try:
+                found["jobs"] = jobs(flags, cluster, folder) if "jobs" in parts else None
+                found["five"] = five(flags, cluster) if "five" in parts else None
+                found["held"] = held(flags, cluster) if "held" in parts else None
+            finally:
+                cluster.stop()
+        if "slow" in parts:
+            found["slow"] = slow(flags, str(inside[1]))
     if flags.json:
         pathlib.Path(flags.json).write_text(json.dumps(found, indent=2))
 

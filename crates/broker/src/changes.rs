@@ -185,4 +185,23 @@ mod tests {
         batch.delete(1);
         assert!(batch.is_empty());
     }
+
+    #[test]
+    fn only_batches_without_a_message_in_common_may_be_written_in_any_order() {
+        let (mut one, mut other) = (Batch::default(), Batch::default());
+        one.update(row(1, 5));
+        one.insert(row(2, 5));
+        other.delete(3);
+        assert!(one.may_go_beside(&other) && other.may_go_beside(&one));
+        other.delete(1);
+        assert!(!one.may_go_beside(&other) && !other.may_go_beside(&one));
+    }
+
+    #[test]
+    fn a_batch_of_more_than_messages_is_written_alone() {
+        let (mut one, mut other) = (Batch::default(), Batch::default());
+        one.insert(row(1, 5));
+        other.tubes.insert("t".into(), Some(TubeRow::default()));
+        assert!(!one.may_go_beside(&other) && !other.may_go_beside(&one));
+    }
 }

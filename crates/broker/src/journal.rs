@@ -8,8 +8,8 @@
 //! ```
 //!
 //! What comes while batches are under way makes the next. So nobody waits for a timer, and the more there is to do the more each commit carries.
-//! Only small batches, which mostly wait for the disk, are written side by side, and only those that have no message in common: the order in
-//! which their commits end does not matter.
+//! Two batches of moderate size are written side by side, so that one is worked on while the other waits for the disk; three where that is slow. They have no
+//! message in common: the order in which their commits end does not matter.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use krarup_net::Clock;
-use krarup_units::Stamp;
+use krarup_units::{Nanos, Stamp};
 
 use crate::changes::Batch;
 use crate::job::Id;
@@ -33,10 +33,15 @@ const FORGET: Duration = Duration::from_secs(60);
 /// How soon to try again to have a session back.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Batches that may be under way at once.
-const PENS: usize = 4;
+const PENS: usize = 3;
 /// Lines that batches side by side may have together. Larger ones keep PostgreSQL busy rather than the disk: apart they would only be more
 /// statements for the same work.
-const SIDE_BY_SIDE: usize = 24;
+const SIDE_BY_SIDE: usize = 256;
+/// Work on a line of a batch, about.
+const LINE: Nanos = Nanos::from_micros(20);
+/// A batch whose time beside that was longer waited for the disk. While that is so the last pen is used, too; otherwise it would only take the processor from the
+/// others.
+const LONG: Nanos = Nanos::from_millis(1);
 
 /// What the threads tell.
 #[derive(Debug)]
@@ -64,6 +69,8 @@ pub(crate) struct Journal {
     sweeping: bool,
     pens: Vec<Sender<Job>>,
     free: Vec<usize>,
+    /// Whether the last batch that came back had waited long.
+    waits_for_disk: bool,
     /// Batches under way, in their order.
     under_way: VecDeque<UnderWay>,
     heard: Receiver<Heard>,
@@ -108,8 +115,14 @@ struct Job {
 #[derive(Debug)]
 enum Heard {
     /// A pen has a session.
-    Begun { pen: usize },
-    Wrote { pen: usize, number: u64, came: Came },
+    Begun {
+        pen: usize,
+    },
+    Wrote {
+        pen: usize,
+        number: u64,
+        came: Came,
+    },
     Swept(Vec<Laid>),
     Lost(String),
     Back,
@@ -132,7 +145,9 @@ impl Journal {
         for pen in 0..PENS {
             let (jobs, received) = mpsc::channel();
             let (place, epoch, told) = (owned.place().clone(), owned.epoch(), told.clone());
-            spawn("pen", move || write(pen, received, clock, told, || Pen::begin(place.clone(), epoch, pen as u32)))?;
+            spawn("pen", move || {
+                write(pen, received, clock, told, || Pen::begin(place.clone(), epoch, pen as u32))
+            })?;
             pens.push(jobs);
         }
         let (keeper, orders) = mpsc::channel();
@@ -144,6 +159,7 @@ impl Journal {
             sweeping: false,
             pens,
             free: Vec::new(),
+            waits_for_disk: false,
             under_way: VecDeque::new(),
             heard,
             lost: 0,
@@ -156,9 +172,11 @@ impl Journal {
         let beside = |other: &Batch| gathered.may_go_beside(other);
         let others = || self.under_way.iter().filter(|one| one.came.is_none()).map(|one| &*one.batch);
         let lines = gathered.lines() + others().map(Batch::lines).sum::<usize>();
+        let pens = if self.waits_for_disk { PENS } else { PENS - 1 };
+        let is_first = others().next().is_none();
         !self.free.is_empty()
             && next_id <= self.ids.promised.load(Ordering::Relaxed)
-            && (others().next().is_none() || (lines <= SIDE_BY_SIDE && others().all(beside)))
+            && (is_first || (others().count() < pens && lines <= SIDE_BY_SIDE && others().all(beside)))
     }
 
     /// How many batches are under way.
@@ -199,7 +217,10 @@ impl Journal {
                 Heard::Wrote { pen, number, came } => {
                     self.free.push(pen);
                     let one = self.under_way.iter_mut().find(|one| one.number == number);
-                    one.expect("it is under way").came = Some(came);
+                    let one = one.expect("it is under way");
+                    let work = LONG.0 + one.batch.lines() as u64 * LINE.0;
+                    self.waits_for_disk = came.answered.0.saturating_sub(came.sent.0) > work;
+                    one.came = Some(came);
                 }
                 Heard::Swept(laid) => {
                     self.sweeping = false;
@@ -312,7 +333,13 @@ impl<S: Session> Steady<S> {
 }
 
 /// What the thread of a pen does all its life.
-fn write(pen: usize, jobs: Receiver<Job>, clock: Clock, told: Told, begin: impl Fn() -> Result<Pen, Problem>) {
+fn write(
+    pen: usize,
+    jobs: Receiver<Job>,
+    clock: Clock,
+    told: Told,
+    begin: impl Fn() -> Result<Pen, Problem>,
+) {
     let session = loop {
         match begin() {
             Ok(session) => break session,

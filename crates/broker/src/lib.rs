@@ -18,7 +18,7 @@
 //! | [`batches`] | what shared a statement and its commit, and how long that took |
 //! | [`statistics`] | the answers to `stats` |
 //! | [`postgres`] | queues in PostgreSQL: who owns them, what is there, how a batch is written |
-//! | `journal` | a thread that writes batches and tells what came of each |
+//! | `journal` | threads that write batches, and what came of each told in order |
 //! | [`pool`] | the queue before the database connections, and who takes from it |
 //! | [`relay`] | a broker that waits sends its clients on |
 //! | [`admin`] | what monitoring asks, beside the loop |

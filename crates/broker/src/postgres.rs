@@ -37,6 +37,8 @@ const MIGRATIONS: [&str; 3] = [
     include_str!("postgres/migrations/0002.sql"),
     include_str!("postgres/migrations/0003.sql"),
 ];
+/// What makes plans in all sessions that read and write messages.
+const SETTINGS: &str = include_str!("postgres/session.sql");
 const END_SHARING: &str = include_str!("postgres/shared/end.sql");
 const LOAD: &str = include_str!("postgres/load.sql");
 const SWEEP: &str =

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use krarup_units::Nanos;
 use postgres::{Client, Error, Statement};
 
-use super::{END_HOLDER, Place, Problem, Session, is_fatal, wall};
+use super::{END_HOLDER, Place, Problem, SETTINGS, Session, is_fatal, wall};
 use crate::changes::{Batch, Change, KeyRow, Row, Standing};
 use crate::job::Happened;
 
@@ -51,6 +51,8 @@ impl Pen {
             client.execute(END_HOLDER, &[&1_802_658_163_i32, &lock])?;
             return Err(Problem::Database("the session before is not over yet".into()));
         }
+        // Planning a batch anew each time took as long as writing it.
+        client.batch_execute(SETTINGS)?;
         let write = client.prepare(WRITE)?;
         Ok(Self { place, epoch, lock, client, write })
     }

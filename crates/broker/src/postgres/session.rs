@@ -16,12 +16,11 @@ use krarup_units::Nanos;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
 
-use super::{Problem, is_fatal, words};
+use super::{Problem, SETTINGS, is_fatal, words};
 use crate::job::{Happened, Id};
 use crate::queues::Totals;
 use crate::wish::{Asked, JobFacts, Kind, Line, Look, Move, Once, Reply, TubeFacts, Which, Wish, Word};
 
-const SETTINGS: &str = include_str!("shared/session.sql");
 const PUT: &str = include_str!("shared/put.sql");
 const SEND: &str = include_str!("shared/send.sql");
 const TAKE: &str = include_str!("shared/take.sql");

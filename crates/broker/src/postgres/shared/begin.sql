@@ -1,7 +1,10 @@
 -- What the database needs to decide for itself: an index for each line, and numbers above all that were given by an owner.
 CREATE INDEX IF NOT EXISTS ready_for_all ON krarup.message (tube, priority, id) WHERE state = 0 AND receiver IS NULL;
 CREATE INDEX IF NOT EXISTS ready_for_one ON krarup.message (receiver, tube, priority, id) WHERE state = 0 AND receiver IS NOT NULL;
-CREATE INDEX IF NOT EXISTS ready_by_sender ON krarup.message (sender, receiver, id) WHERE state = 0 AND sender IS NOT NULL;
+-- One for each question: an index in which a receiver may be absent is in nobody's order.
+DROP INDEX IF EXISTS krarup.ready_by_sender;
+CREATE INDEX IF NOT EXISTS sent_to_all ON krarup.message (sender, id) WHERE state = 0 AND receiver IS NULL AND sender IS NOT NULL;
+CREATE INDEX IF NOT EXISTS sent_to_one ON krarup.message (sender, receiver, id) WHERE state = 0 AND receiver IS NOT NULL;
 CREATE INDEX IF NOT EXISTS ending ON krarup.message (due) WHERE state = 3;
 CREATE INDEX IF NOT EXISTS delayed ON krarup.message (due) WHERE state = 1;
 CREATE INDEX IF NOT EXISTS delayed_in_tube ON krarup.message (tube, due) WHERE state = 1;
