@@ -8,8 +8,8 @@ each, without any server in between; so it is better off than a real one. fsync 
     cargo build --release -p krarup && cargo build --release -p krarup-broker --example drive
     bench/broker.py [--rounds 3] [--seconds 5] [--parts jobs,five,held,slow] [--held 180] [--realtime] [--json FILE]
 
-jobs: put, reserve, delete. five: send, pop, peek, peek by sender, list, which only krarup has. held: jobs while somebody else holds a snapshot, over how
-fast they were before. slow: jobs with 1,000 clients, where each fsync and fdatasync of PostgreSQL takes --slow-disk milliseconds longer (a library made with
+jobs: put, reserve, delete. five: send, pop, peek, peek by sender, list, which only krarup has. held: jobs while somebody else holds a snapshot, over those of a
+second broker at the same time before whose database nobody does. slow: jobs with 1,000 clients, where each fsync and fdatasync of PostgreSQL takes --slow-disk milliseconds longer (a library made with
 cc). --realtime runs everything that is measured in the scheduler's class SCHED_RR, for a machine that does other things too (root).
 Needs PostgreSQL's programs; BEANSTALKD names a beanstalkd that is not on the path.
 """
@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import pathlib
+import resource
 import shutil
 import statistics
 import subprocess
@@ -223,27 +224,28 @@ def five(flags, cluster):
 
 
 def held(flags, cluster):
-    """put, reserve, delete at 120 clients before and while somebody holds a snapshot."""
+    """put, reserve, delete at 120 clients, in turn where somebody holds a snapshot and where nobody does."""
     found = {}
-    print(f"while somebody holds a snapshot, for {flags.held} s; 120 clients\n\n| mode | before | first 5 s | last 5 s | last over before |\n|---|---|---|---|---|")
+    print(f"while somebody holds a snapshot, for {flags.held} s; 120 clients, {flags.waiting:,} waiting\n")
+    print("| mode | requests/s without | over that, at first | at the end |\n|---|---|---|---|")
     for mode in flags.modes:
-        name = f"held_{mode}"
-        server = filled(cluster, mode, name, "jobs", flags, 20_000)
+        databases = [f"{mode}_held", f"{mode}_free"]
+        sides = [filled(cluster, mode, name, "jobs", flags, flags.waiting) for name in databases]
+        hold = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM krarup.message; SELECT pg_sleep({2 * flags.held + 60})"
+        holder = subprocess.Popen(cluster.psql(databases[0], hold), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            before = drive(server.port, 120, 5, flags.body)
-            hold = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM krarup.message; SELECT pg_sleep({flags.held + 60})"
-            holder = subprocess.Popen(cluster.psql(name, hold), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(1)
-            begun, runs = time.monotonic(), []
-            while time.monotonic() - begun < flags.held:
-                runs.append(drive(server.port, 120, 5, flags.body))
+            begun, pairs = time.monotonic(), []
+            while time.monotonic() - begun < flags.held or len(pairs) < 6:
+                pairs.append([drive(server.port, 120, flags.seconds, flags.body) for server in sides])
+        finally:
             holder.terminate()
             holder.wait()
-        finally:
-            server.stop()
-        first, last, base = (one["requests_per_second"] for one in (runs[0], runs[-1], before))
-        print(f"| {mode} | {base:,.0f} | {first:,.0f} | {last:,.0f} | {last / base:.2f} |", flush=True)
-        found[mode] = {"before": before, "while": runs}
+            for server in sides:
+                server.stop()
+        shares = [one["requests_per_second"] / other["requests_per_second"] for one, other in pairs]
+        without = middle([other for _, other in pairs])
+        print(f"| {mode} | {without:,.0f} | {statistics.median(shares[:3]):.2f} | {statistics.median(shares[-3:]):.2f} |", flush=True)
+        found[mode] = pairs
     print()
     return found
 
@@ -257,12 +259,14 @@ def main():
     flags.add_argument("--body", type=int, default=200)
     flags.add_argument("--parts", default="jobs,five,held,slow")
     flags.add_argument("--modes", default=",".join(MODES))
-    flags.add_argument("--held", type=int, default=60, help="how many seconds the snapshot is held")
+    flags.add_argument("--held", type=int, default=60, metavar="SECONDS", help="how long the snapshot is held")
     flags.add_argument("--slow-disk", type=float, default=1, metavar="MS")
     flags.add_argument("--realtime", action="store_true")
     flags.add_argument("--json")
     flags = flags.parse_args()
     flags.modes = flags.modes.split(",")
+    # A thousand clients, here and in the broker.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     if flags.realtime:
         SCHEDULED.extend(["chrt", "-r", "1"])
     with tempfile.TemporaryDirectory(prefix="krarup-bench-") as folder:

@@ -370,7 +370,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                 }
                 News::Refused { number, batch, why } => {
                     let now = self.clock.now();
-                    self.broker.refused(number, batch, now);
+                    self.broker.refused(number, Arc::unwrap_or_clone(batch), now);
                     self.taking_in.take_if(|batch| *batch <= number);
                     self.write_at = now + RELUCTANT;
                     self.is_refused(why);

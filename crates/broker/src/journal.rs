@@ -49,7 +49,7 @@ pub(crate) enum News {
     /// A batch is on disk, and all before it.
     Committed { number: u64, sent: Stamp, answered: Stamp },
     /// A batch was refused, whole, and why.
-    Refused { number: u64, batch: Batch, why: String },
+    Refused { number: u64, batch: Arc<Batch>, why: String },
     /// What applications have laid down.
     Swept(Vec<Laid>),
     /// The first session broke, and why.
@@ -145,9 +145,8 @@ impl Journal {
         for pen in 0..PENS {
             let (jobs, received) = mpsc::channel();
             let (place, epoch, told) = (owned.place().clone(), owned.epoch(), told.clone());
-            spawn("pen", move || {
-                write(pen, received, clock, told, || Pen::begin(place.clone(), epoch, pen as u32))
-            })?;
+            let begin = move || Pen::begin(place.clone(), epoch, pen as u32);
+            spawn("pen", move || write(pen, received, clock, told, begin))?;
             pens.push(jobs);
         }
         let (keeper, orders) = mpsc::channel();
@@ -248,7 +247,7 @@ impl Journal {
         let Came { sent, answered, written } = came?;
         Some(match written {
             Ok(()) => News::Committed { number, sent, answered },
-            Err(why) => News::Refused { number, batch: Arc::unwrap_or_clone(batch), why },
+            Err(why) => News::Refused { number, batch, why },
         })
     }
 
