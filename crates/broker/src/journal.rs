@@ -409,3 +409,89 @@ impl Keeper {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A journal whose threads are the test.
+    fn journal() -> (Journal, Sender<Heard>, Vec<Receiver<Job>>) {
+        let (say, heard) = mpsc::channel();
+        let (pens, received): (Vec<_>, Vec<_>) = (0..PENS).map(|_| mpsc::channel()).unzip();
+        let ids = Ids { next: AtomicU64::new(1), promised: AtomicU64::new(1_000) };
+        let journal = Journal {
+            keeper: mpsc::channel().0,
+            keeping: None,
+            sweeping: false,
+            pens,
+            free: (0..PENS).collect(),
+            waits_for_disk: false,
+            under_way: VecDeque::new(),
+            heard,
+            lost: 0,
+            ids: Arc::new(ids),
+        };
+        (journal, say, received)
+    }
+
+    fn deletes(ids: std::ops::Range<Id>) -> Batch {
+        let mut batch = Batch::default();
+        ids.for_each(|id| batch.delete(id));
+        batch
+    }
+
+    fn wrote(pen: usize, number: u64, took: Nanos) -> Heard {
+        Heard::Wrote { pen, number, came: Came { sent: Stamp(0), answered: Stamp(took.0), written: Ok(()) } }
+    }
+
+    fn committed(news: Option<News>) -> Option<u64> {
+        match news {
+            Some(News::Committed { number, .. }) => Some(number),
+            None => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_came_of_batches_is_told_in_their_order() {
+        let (mut journal, say, _threads) = journal();
+        journal.write(1, deletes(1..3));
+        journal.write(2, deletes(3..5));
+        say.send(wrote(PENS - 2, 2, Nanos::from_micros(100))).unwrap();
+        assert_eq!(committed(journal.news()), None, "the first is not over");
+        say.send(wrote(PENS - 1, 1, Nanos::from_micros(100))).unwrap();
+        assert_eq!(committed(journal.news()), Some(1));
+        assert_eq!(committed(journal.news()), Some(2));
+        assert_eq!((journal.under_way(), journal.free.len()), (0, PENS));
+    }
+
+    #[test]
+    fn one_batch_goes_beside_another_unless_they_are_large_or_have_a_message_in_common() {
+        let (mut journal, _, _threads) = journal();
+        assert!(journal.may_write(&deletes(0..2_000), 1), "one alone may be of any size");
+        journal.write(1, deletes(1..100));
+        assert!(journal.may_write(&deletes(100..200), 1));
+        assert!(!journal.may_write(&deletes(99..101), 1));
+        assert!(!journal.may_write(&deletes(100..400), 1));
+    }
+
+    #[test]
+    fn a_third_batch_goes_beside_two_only_where_the_disk_is_slow() {
+        for (took, beside) in [(Nanos::from_micros(300), false), (Nanos::from_millis(2), true)] {
+            let (mut journal, say, _threads) = journal();
+            journal.write(1, deletes(1..3));
+            say.send(wrote(PENS - 1, 1, took)).unwrap();
+            assert_eq!(committed(journal.news()), Some(1));
+            journal.write(2, deletes(3..5));
+            journal.write(3, deletes(5..7));
+            assert_eq!(journal.may_write(&deletes(7..9), 1), beside);
+        }
+    }
+
+    #[test]
+    fn ids_that_the_database_has_not_heard_of_are_not_given() {
+        let (journal, _, _threads) = journal();
+        assert!(journal.may_write(&deletes(1..2), 1_000));
+        assert!(!journal.may_write(&deletes(1..2), 1_001));
+    }
+}
