@@ -1,7 +1,7 @@
 //! Queues in PostgreSQL: who owns them, what is there, and how a batch is written. The SQL stands in `.sql` files beside this one.
 //!
 //! **One owner.** The owner holds an advisory lock in a session that keeps nothing else. Nobody else can hold it. He writes in other sessions, his
-//! [`pen`]s, whose statements fail as soon as there is another owner; and nobody becomes the owner before all that the last one
+//! pens, whose statements fail as soon as there is another owner; and nobody becomes the owner before all that the last one
 //! had begun to write is over. So whoever gets the lock finds a table at rest.
 //!
 //! **An owner that hangs.** He renews one row twice a second. A broker that waits ends his session when the row is older than
