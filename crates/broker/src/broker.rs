@@ -26,7 +26,7 @@ use crate::changes::Batch;
 use crate::job::ClientId;
 use crate::memcached::Told;
 use crate::owner::{self, Outcome, Shape};
-use crate::queues::{After, Answer, Queues, Totals};
+use crate::queues::{After, Answer, Fetched, Queues, Totals};
 use crate::reply;
 use crate::request::{self, Parsed, PutBatch, Request, Wrong};
 use crate::shared::{self, Shared};
@@ -120,6 +120,8 @@ struct Dialog {
     ended: bool,
     /// Requests of it are there that had to wait.
     stuck: bool,
+    /// The first of them waits for messages that are only in the store.
+    lacking: bool,
 }
 
 /// The broker, without its sockets.
@@ -141,6 +143,8 @@ pub struct Broker {
     committed: u64,
     commits: u64,
     written: u64,
+    /// Whose requests wait for messages that are only in the store.
+    lacking: Vec<ClientId>,
     /// Whose answers wait for which batch.
     held: BTreeMap<u64, Vec<ClientId>>,
     unanswered: u64,
@@ -169,6 +173,7 @@ impl Broker {
             committed: 0,
             commits: 0,
             written: 0,
+            lacking: Vec::new(),
             held: BTreeMap::new(),
             unanswered: 0,
             dirty: Vec::new(),
@@ -462,6 +467,9 @@ impl Broker {
                         dialog.stuck = true;
                         break;
                     }
+                    if self.lacks(id, |queues| queues.lacks(id, &request, now)) {
+                        break;
+                    }
                     done += used;
                     let row =
                         Visit { bytes_in: used as u64, ..Visit::at(received, request.verb().operation()) };
@@ -471,6 +479,34 @@ impl Broker {
         }
         self.spread(now);
         done
+    }
+
+    /// Whether the next request of a client must wait for messages that are only in the store.
+    fn lacks(&mut self, id: ClientId, what: impl FnOnce(&mut Queues) -> bool) -> bool {
+        let lacks = self.shared.is_none() && self.dialog(id).admitted && what(&mut self.queues);
+        if lacks {
+            let dialog = self.dialog(id);
+            (dialog.stuck, dialog.lacking) = (true, true);
+            self.lacking.push(id);
+        }
+        lacks
+    }
+
+    /// The store has answered what the queues wanted to read: who waited for it may go on.
+    pub fn fetched(&mut self, fetched: Fetched, now: Stamp) {
+        self.queues.fetched(fetched, now);
+        for id in std::mem::take(&mut self.lacking) {
+            if let Some(dialog) = self.dialogs[id as usize].as_mut().filter(|dialog| dialog.lacking) {
+                dialog.lacking = false;
+                self.runnable.push(id);
+            }
+        }
+        self.spread(now);
+    }
+
+    /// The store cannot answer now, and will be asked again.
+    pub fn not_fetched(&mut self) {
+        self.queues.not_fetched();
     }
 
     /// Each message of a batch is a request of its own, and is answered so: one may be refused and another not.
@@ -827,7 +863,8 @@ impl Dialog {
     }
 
     fn is_held_back(&self) -> bool {
-        self.outbox.len() >= MOST_UNSENT
+        self.lacking
+            || self.outbox.len() >= MOST_UNSENT
             || self.slots.len() >= MOST_SLOTS
             || matches!(self.slots.back(), Some(Slot { hold: Hold::Open(_), .. }))
             || (self.stuck && self.slots.iter().any(|slot| matches!(slot.hold, Hold::Asked(_))))

@@ -161,6 +161,12 @@ fn may_write(journal: &Journal, broker: &Broker) -> bool {
     queues.has_batch() && journal.may_write(queues.gathered(), queues.next_id())
 }
 
+/// Whether it is the turn of reading: it takes turns with writing where there is both to do.
+fn wants_to_read(broker: &Broker, has_read: bool) -> bool {
+    let queues = broker.queues();
+    queues.has_fetch() && !(has_read && queues.has_batch())
+}
+
 struct Engine<N> {
     settings: Settings,
     broker: Broker,
@@ -176,6 +182,8 @@ struct Engine<N> {
     /// The batch with what applications had laid down, until it is committed.
     taking_in: Option<u64>,
     sweep_at: Stamp,
+    /// Whether the store was last asked to read.
+    has_read: bool,
     /// The store has refused something: when it is offered more.
     write_at: Stamp,
     reluctant: Option<String>,
@@ -282,6 +290,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             pool,
             taking_in: None,
             sweep_at: clock.now(),
+            has_read: false,
             write_at: clock.now(),
             reluctant: None,
             deposed: false,
@@ -376,6 +385,12 @@ impl<N: FnMut(Notice)> Engine<N> {
                     self.is_refused(why);
                 }
                 News::Swept(laid) => self.take_in(&laid),
+                News::Fetched(Ok(fetched)) => self.broker.fetched(fetched, self.clock.now()),
+                News::Fetched(Err(why)) => {
+                    self.broker.not_fetched();
+                    self.write_at = self.clock.now() + RELUCTANT;
+                    self.is_refused(why);
+                }
                 News::Lost(why) => self.is_lost(why),
                 News::Back => self.is_back(),
                 News::Deposed => self.is_deposed(),
@@ -448,10 +463,21 @@ impl<N: FnMut(Notice)> Engine<N> {
             journal.sweep();
             self.sweep_at = now + SWEEP;
         }
-        if self.write_at <= now
-            && may_write(journal, &self.broker)
+        if self.write_at > now {
+            return;
+        }
+        if wants_to_read(&self.broker, self.has_read) {
+            // What is read is what has been committed: nothing is under way meanwhile.
+            if journal.may_fetch()
+                && let Some(wanted) = self.broker.queues_mut().take_fetch()
+            {
+                self.has_read = true;
+                journal.fetch(wanted);
+            }
+        } else if may_write(journal, &self.broker)
             && let Some((number, batch)) = self.broker.take_batch(now, journal.under_way() as u32)
         {
+            self.has_read = false;
             journal.write(number, batch);
         }
     }
@@ -654,8 +680,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
         let journal = self.journal.as_ref();
         let writes = journal.is_some_and(|journal| may_write(journal, &self.broker));
+        let reads = wants_to_read(&self.broker, self.has_read) && journal.is_some_and(Journal::may_fetch);
         let sweeps = journal.is_some_and(|journal| journal.may_sweep() && self.taking_in.is_none());
-        let store = writes.then_some(self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
+        let store = (writes || reads).then_some(self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
         let next =
             self.broker.due().into_iter().chain(self.stop_by).chain(self.accept_again).chain(store).min()?;
         // One nanosecond more than nothing, so that what is due at an instant is due when it is looked at.

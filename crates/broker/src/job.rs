@@ -26,6 +26,9 @@ use std::sync::Arc;
 
 use krarup_units::{Nanos, Stamp};
 
+use crate::changes::Row;
+use crate::queues::OVERHEAD;
+
 /// The number of a message; smaller ones were put earlier.
 pub type Id = u64;
 /// The place of a client.
@@ -107,6 +110,32 @@ pub struct Job {
     pub state: State,
     /// What happened to it.
     pub happened: Happened,
+    /// Whether a store is told everything about it: of a lease and of the end of a delay none is.
+    pub saved: bool,
     /// The message itself; the store shares it until it is written.
     pub body: Arc<[u8]>,
+}
+
+impl Job {
+    /// What a store keeps, in this tube and this state.
+    pub(crate) fn of(row: Row, tube: TubeId, state: State) -> Self {
+        Self {
+            tube,
+            sender: row.sender,
+            receiver: row.receiver,
+            priority: row.priority,
+            delay: row.delay,
+            ttr: row.ttr,
+            created: row.created,
+            state,
+            happened: row.happened,
+            saved: true,
+            body: row.body,
+        }
+    }
+
+    /// What it is counted with, in bytes.
+    pub(crate) fn cost(&self) -> u64 {
+        self.body.len() as u64 + OVERHEAD
+    }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!  loop ──batch──▶ pen ───one statement, one commit──▶ PostgreSQL
 //!   ▲  └──batch──▶ pen ───────────────────────────────▶
+//!   │       fetch▶ reader ─what is not in memory, while nothing is written──▶
 //!   │       sweep▶ keeper ──renews, reads what was laid down──▶
 //!   └─committed, in order─┘   └─ session broken: have it back, write the same batch again
 //! ```
@@ -23,8 +24,10 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::changes::Batch;
 use crate::job::Id;
+use crate::postgres::heads::Reader;
 use crate::postgres::pen::Pen;
 use crate::postgres::{IDS_AHEAD, Laid, Owned, Problem, Session, is_deposed, words};
+use crate::queues::{Fetch, Fetched};
 
 /// How often an owner says that he is there.
 const RENEW: Duration = Duration::from_millis(500);
@@ -52,6 +55,8 @@ pub(crate) enum News {
     Refused { number: u64, batch: Arc<Batch>, why: String },
     /// What applications have laid down.
     Swept(Vec<Laid>),
+    /// What the queues wanted to read, or why it cannot be read now.
+    Fetched(Result<Fetched, String>),
     /// The first session broke, and why.
     Lost(String),
     /// All are back.
@@ -67,6 +72,9 @@ pub(crate) struct Journal {
     keeping: Option<JoinHandle<()>>,
     /// Whether it is being looked what was laid down.
     sweeping: bool,
+    reader: Sender<Fetch>,
+    /// Whether something is being read.
+    reading: bool,
     pens: Vec<Sender<Job>>,
     free: Vec<usize>,
     /// Whether the last batch that came back had waited long.
@@ -124,6 +132,7 @@ enum Heard {
         came: Came,
     },
     Swept(Vec<Laid>),
+    Fetched(Result<Fetched, String>),
     Lost(String),
     Back,
     Deposed,
@@ -149,6 +158,9 @@ impl Journal {
             spawn("pen", move || write(pen, received, clock, told, begin))?;
             pens.push(jobs);
         }
+        let (reader, wanted) = mpsc::channel();
+        let (place, epoch, heads, its) = (owned.place().clone(), owned.epoch(), owned.heads(), told.clone());
+        spawn("reader", move || read(&wanted, its, || Reader::begin(place.clone(), epoch, heads)))?;
         let (keeper, orders) = mpsc::channel();
         let mut keeps = Keeper { session: Steady::new(owned, told), ids: Arc::clone(&ids) };
         let keeping = Some(spawn("keeper", move || keeps.run(&orders))?);
@@ -156,6 +168,8 @@ impl Journal {
             keeper,
             keeping,
             sweeping: false,
+            reader,
+            reading: false,
             pens,
             free: Vec::new(),
             waits_for_disk: false,
@@ -174,6 +188,7 @@ impl Journal {
         let pens = if self.waits_for_disk { PENS } else { PENS - 1 };
         let is_first = others().next().is_none();
         !self.free.is_empty()
+            && !self.reading
             && next_id <= self.ids.promised.load(Ordering::Relaxed)
             && (is_first || (others().count() < pens && lines <= SIDE_BY_SIDE && others().all(beside)))
     }
@@ -205,6 +220,17 @@ impl Journal {
         let _ = self.keeper.send(Order::Sweep);
     }
 
+    /// Whether nothing is being written or read.
+    pub(crate) fn may_fetch(&self) -> bool {
+        self.under_way.is_empty() && !self.reading
+    }
+
+    /// Reads what the queues want; nothing is written meanwhile.
+    pub(crate) fn fetch(&mut self, wanted: Fetch) {
+        self.reading = true;
+        let _ = self.reader.send(wanted);
+    }
+
     /// The next news, if there are any.
     pub(crate) fn news(&mut self) -> Option<News> {
         loop {
@@ -224,6 +250,10 @@ impl Journal {
                 Heard::Swept(laid) => {
                     self.sweeping = false;
                     return Some(News::Swept(laid));
+                }
+                Heard::Fetched(fetched) => {
+                    self.reading = false;
+                    return Some(News::Fetched(fetched));
                 }
                 Heard::Lost(why) => {
                     self.lost += 1;
@@ -331,22 +361,39 @@ impl<S: Session> Steady<S> {
     }
 }
 
-/// What the thread of a pen does all its life.
-fn write(
-    pen: usize,
-    jobs: Receiver<Job>,
-    clock: Clock,
-    told: Told,
-    begin: impl Fn() -> Result<Pen, Problem>,
-) {
-    let session = loop {
+/// A session, as soon as it can be had; none if nobody needs it any more.
+fn have<S>(told: &Told, begin: impl Fn() -> Result<S, Problem>) -> Option<S> {
+    loop {
         match begin() {
-            Ok(session) => break session,
-            Err(Problem::Deposed) => return told.say(Heard::Deposed),
-            // Others write meanwhile; without any, nothing is written, and the keeper says why.
+            Ok(session) => return Some(session),
+            Err(Problem::Deposed) => {
+                told.say(Heard::Deposed);
+                return None;
+            }
+            // Others go on meanwhile; without any, nothing is done, and the keeper says why.
             Err(Problem::Address(_) | Problem::Database(_)) => thread::sleep(AGAIN),
         }
-    };
+    }
+}
+
+/// What the reader's thread does all its life: its session begins with the first that is wanted.
+fn read(wanted: &Receiver<Fetch>, told: Told, begin: impl Fn() -> Result<Reader, Problem>) {
+    let mut session = None;
+    for wanted in wanted {
+        if session.is_none() {
+            session = have(&told, &begin).map(|session| Steady::new(session, told.clone()));
+        }
+        let Some(session) = &mut session else { return };
+        let Ok(fetched) = session.until_it_stands(|session| session.fetch(&wanted)) else {
+            return told.say(Heard::Deposed);
+        };
+        told.say(Heard::Fetched(fetched));
+    }
+}
+
+/// What the thread of a pen does all its life.
+fn write(pen: usize, jobs: Receiver<Job>, clock: Clock, told: Told, begin: impl Fn() -> Result<Pen, Problem>) {
+    let Some(session) = have(&told, begin) else { return };
     told.say(Heard::Begun { pen });
     let mut session = Steady::new(session, told);
     for Job { number, batch } in jobs {

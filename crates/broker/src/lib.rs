@@ -9,6 +9,7 @@
 //! | [`reply`] | answers as they are written |
 //! | [`job`] | one message: where it stands, drawn |
 //! | `tube` | one queue: its messages in the order in which they are taken |
+//! | `window` | one line of messages, of which perhaps only the first are in memory |
 //! | [`queues`] | what each operation does to messages, tubes and leases; no socket, clock or disk |
 //! | [`changes`] | what must be on disk before it is answered, gathered until the store is free |
 //! | `owner` | requests to queues that this process owns |
@@ -46,6 +47,7 @@ pub mod shared;
 pub mod statistics;
 mod tube;
 pub mod verb;
+mod window;
 pub mod wish;
 
 pub use broker::Broker;

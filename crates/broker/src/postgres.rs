@@ -7,6 +7,7 @@
 //! **An owner that hangs.** He renews one row twice a second. A broker that waits ends his session when the row is older than
 //! [`LEASE`] by the database's own clock; what he writes afterwards goes nowhere.
 
+pub(crate) mod heads;
 pub(crate) mod pen;
 pub(crate) mod session;
 mod sharing;
@@ -22,7 +23,9 @@ use postgres::{Client, Config, Error, NoTls, Statement};
 
 use crate::changes::{KeyRow, Row, Standing, TubeRow};
 use crate::job::{Happened, Id};
+use crate::queues::Resident;
 
+pub use heads::Counts;
 pub use sharing::Sharing;
 
 /// How long an owner may be silent before another takes over.
@@ -135,6 +138,8 @@ pub struct Owned {
     address: String,
     epoch: i64,
     process: i32,
+    /// Messages of a line that are read at a time.
+    heads: usize,
 }
 
 /// What was in the database when this owner began, besides its messages.
@@ -148,6 +153,8 @@ pub struct Contents {
     pub keys: Vec<(String, String, KeyRow)>,
     /// Ids from here on were never given.
     pub next_id: Id,
+    /// Where there were too many messages to read them all: how many there are.
+    pub counts: Option<Counts>,
 }
 
 /// A message that an application has laid down.
@@ -195,10 +202,9 @@ impl Owned {
             }
             thread::sleep(LOOK);
         }
-        client.batch_execute(END_SHARING)?;
         let (epoch, process) = succeed(&mut client, address)?;
         let sweep = client.prepare(SWEEP)?;
-        Ok(Self { place, client, sweep, address: address.to_owned(), epoch, process })
+        Ok(Self { place, client, sweep, address: address.to_owned(), epoch, process, heads: 1 })
     }
 
     /// Where the queues are.
@@ -211,11 +217,19 @@ impl Owned {
         self.epoch
     }
 
-    /// Everything that is there, each message handed to `message` in the order of the ids.
+    /// Everything that is there at this time on the wall, each message handed to `message` in the order of the ids; where they would take more
+    /// memory than messages that wait may have, they are only counted.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
-    pub fn load(&mut self, mut message: impl FnMut(Row)) -> Result<Contents, Problem> {
+    pub fn load(
+        &mut self,
+        resident: Resident,
+        now: Nanos,
+        mut message: impl FnMut(Row),
+    ) -> Result<Contents, Problem> {
+        self.heads = resident.heads;
+        let alive = heads::Alive::begin(self.place.clone(), self.epoch);
         let mut contents = Contents::default();
         for row in self.client.query("SELECT name, created, most, dead FROM krarup.tube", &[])? {
             let dead: Option<String> = row.get(3);
@@ -238,16 +252,37 @@ impl Owned {
         let given = "SELECT greatest(next_id, (SELECT last_value + is_called::int FROM krarup.message_id)) FROM krarup.owner";
         let next: i64 = self.client.query_one(given, &[])?.get(0);
         contents.next_id = next as Id;
+        contents.counts = heads::look(&mut self.client, resident.bytes, now)?;
+        if contents.counts.is_some() {
+            let above = "SELECT coalesce(max(id), 0) + 1 FROM krarup.message";
+            let above: i64 = self.client.query_one(above, &[])?.get(0);
+            contents.next_id = contents.next_id.max(above as Id);
+        } else {
+            contents.next_id = contents.next_id.max(self.read_all(&mut message)?);
+        }
+        drop(alive);
+        self.renew(contents.next_id)?;
+        Ok(contents)
+    }
+
+    /// Hands over every message; the first id above all of them.
+    fn read_all(&mut self, message: &mut impl FnMut(Row)) -> Result<Id, Error> {
+        // They would only cost an owner who searches for nothing.
+        self.client.batch_execute(END_SHARING)?;
+        let mut above = 0;
         let mut names = Names::default();
         let mut rows = self.client.query_raw(LOAD, std::iter::empty::<i32>())?;
         while let Some(row) = rows.next()? {
             let row = read(&row, &mut names);
-            contents.next_id = contents.next_id.max(row.id + 1);
+            above = above.max(row.id + 1);
             message(row);
         }
-        drop(rows);
-        self.renew(contents.next_id)?;
-        Ok(contents)
+        Ok(above)
+    }
+
+    /// Messages of a line that are read at a time.
+    pub(crate) fn heads(&self) -> usize {
+        self.heads
     }
 
     /// Says that the owner is there, and which id it will give next.

@@ -10,8 +10,10 @@
 //! | `take` | reserving, popping, waiting for a message |
 //! | `moves` | what the holder of a lease, or anybody, does to a message that is there |
 //! | `time` | what happens when nobody does anything |
+//! | `heads` | which messages are only in the store, and are read when they are needed |
 //! | `look` | questions that change nothing |
 
+mod heads;
 mod look;
 mod moves;
 mod take;
@@ -28,7 +30,9 @@ use crate::changes::{Batch, KeyRow, Row, Standing, TubeRow};
 use crate::job::{ClientId, Happened, Id, Job, State, TubeId};
 use crate::request::Put;
 use crate::tube::{Tubes, URGENT};
+use crate::window::Window;
 
+pub use heads::{Fetch, Fetched, Line, Resident};
 pub use look::{JobView, Nothing, Totals, TubeView};
 pub use moves::Limit;
 pub(crate) use take::SAFETY_MARGIN;
@@ -51,6 +55,8 @@ pub struct Settings {
     pub wall: Nanos,
     /// How long a key of `put-unique` is remembered, counted from the put.
     pub remember_keys: Nanos,
+    /// How much of what waits is here, where a store keeps it; none: all.
+    pub resident: Option<Resident>,
 }
 
 /// The name of a tube, and a key in it.
@@ -109,7 +115,8 @@ pub struct Queues {
     free_clients: Vec<ClientId>,
     registered: HashSet<Arc<str>>,
     /// Ready messages of each sender, for each receiver.
-    sent: HashMap<FromTo, BTreeSet<Id>>,
+    sent: HashMap<FromTo, Window<Id>>,
+    heads: heads::Heads,
     keys: HashMap<Key, KeyRow>,
     keys_by_age: VecDeque<(Nanos, Key)>,
     due: BTreeSet<(Stamp, Due)>,
@@ -140,6 +147,7 @@ impl Queues {
             free_clients: Vec::new(),
             registered: HashSet::new(),
             sent: HashMap::new(),
+            heads: heads::Heads::default(),
             keys: HashMap::new(),
             keys_by_age: VecDeque::new(),
             due: BTreeSet::new(),
@@ -184,6 +192,7 @@ impl Queues {
     /// He goes: what he had reserved is ready again.
     pub fn close(&mut self, client: ClientId, now: Stamp) {
         self.stop_waiting(client);
+        self.heads_left(client);
         let leases: Vec<Id> = self.client(client).leases.iter().map(|(_, id)| *id).collect();
         for id in leases {
             self.end_lease(id);
@@ -424,16 +433,17 @@ impl Queues {
             created: self.wall(now),
             state: State::Pending,
             happened: Happened::default(),
+            saved: true,
             body: put.body.into(),
         };
-        self.used += put.body.len() as u64 + OVERHEAD;
+        self.used += job.cost();
         self.totals.jobs += 1;
         let in_tube = self.tubes.get_mut(tube);
         in_tube.total_jobs += 1;
         in_tube.pending += 1;
         self.jobs.insert(id, job);
         if self.settings.durable {
-            let until = now + delay;
+            let until = self.on_the_microsecond(now + delay);
             let row = self.row(id, if delay > Nanos::ZERO { State::Delayed { until } } else { State::Ready });
             self.batch.insert(row);
             self.pending.push_back((self.gathering, id));
@@ -450,7 +460,7 @@ impl Queues {
         self.tubes.get_mut(tube).pending -= 1;
         if delay > Nanos::ZERO {
             // Counted from the put, as its row says, even if the commit took long.
-            let until = Stamp((job.created + delay).0.saturating_sub(self.settings.wall.0)).max(now);
+            let until = self.on_the_microsecond(self.stamp(job.created + delay));
             self.delay(id, until);
         } else {
             self.make_ready(id, now);
@@ -503,6 +513,7 @@ impl Queues {
 
     /// All batches up to this one are on disk: what was put with them is there.
     pub fn committed(&mut self, number: u64, now: Stamp) {
+        self.heads_committed(number);
         while let Some(&(batch, id)) = self.pending.front()
             && batch <= number
         {
@@ -518,7 +529,7 @@ impl Queues {
         {
             self.pending.pop_front();
             let job = self.jobs.remove(&id).expect("it was put");
-            self.used -= job.body.len() as u64 + OVERHEAD;
+            self.used -= job.cost();
             let tube = self.tubes.get_mut(job.tube);
             tube.pending -= 1;
             tube.total_jobs -= 1;
@@ -538,35 +549,26 @@ impl Queues {
         kept.keys.extend(newer.keys);
         kept.taken_in.extend(newer.taken_in);
         self.batch = kept;
+        self.heads_refused(number);
     }
 
     /// A message that was in the store when this owner began.
     pub fn load(&mut self, row: Row, now: Stamp) {
         let tube = self.tubes.find_or_make(&row.tube);
         self.next_id = self.next_id.max(row.id + 1);
-        self.used += row.body.len() as u64 + OVERHEAD;
-        let job = Job {
-            tube,
-            sender: row.sender,
-            receiver: row.receiver,
-            priority: row.priority,
-            delay: row.delay,
-            ttr: row.ttr,
-            created: row.created,
-            state: State::Pending,
-            happened: row.happened,
-            body: row.body,
-        };
-        self.jobs.insert(row.id, job);
-        match row.standing {
-            Standing::Ready => self.make_ready(row.id, now),
+        let (id, standing) = (row.id, row.standing);
+        let job = Job::of(row, tube, State::Pending);
+        self.used += job.cost();
+        self.jobs.insert(id, job);
+        match standing {
+            Standing::Ready => self.make_ready(id, now),
             Standing::Delayed(wall) => {
-                let until = Stamp(wall.0.saturating_sub(self.settings.wall.0));
-                if until > now { self.delay(row.id, until) } else { self.make_ready(row.id, now) }
+                let until = self.stamp(wall);
+                if until > now { self.delay(id, until) } else { self.make_ready(id, now) }
             }
             Standing::Buried(order) => {
                 self.next_order = self.next_order.max(order + 1);
-                self.set_aside(row.id, order);
+                self.set_aside(id, order);
             }
         }
     }
@@ -622,6 +624,7 @@ impl Queues {
         if self.settings.durable {
             let row = self.row(id, self.jobs[&id].state);
             self.batch.update(row);
+            self.jobs.get_mut(&id).expect("it is there").saved = true;
         }
     }
 
@@ -630,23 +633,31 @@ impl Queues {
         self.settings.wall + Nanos(now.0)
     }
 
+    /// The end of a delay, as exact as a store can keep it.
+    fn on_the_microsecond(&self, until: Stamp) -> Stamp {
+        let wall = self.wall(until).0;
+        Stamp(until.0.saturating_add(wall.next_multiple_of(1_000) - wall))
+    }
+
     // ---- lines ------------------------------------------------------------------------------------------
 
     /// Puts a message that is in no line into that of the delayed.
     fn delay(&mut self, id: Id, until: Stamp) {
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.state = State::Delayed { until };
-        self.tubes.get_mut(job.tube).delayed.insert((until, id));
+        let here = self.tubes.get_mut(job.tube).delayed.insert((until, id));
         self.due.insert((until, Due::Delay(id)));
         self.totals.delayed += 1;
+        self.settle(id, here);
     }
 
     /// Puts a message that is in no line into that of the buried.
     fn set_aside(&mut self, id: Id, order: u64) {
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.state = State::Buried { order };
-        self.tubes.get_mut(job.tube).buried.insert((order, id));
+        let here = self.tubes.get_mut(job.tube).buried.insert((order, id));
         self.totals.buried += 1;
+        self.settle(id, here);
     }
 
     /// A message that is in no line is ready: whoever waits for it longest has it, or it goes into its line.
@@ -657,14 +668,17 @@ impl Queues {
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.state = State::Ready;
         let tube = self.tubes.get_mut(job.tube);
-        tube.line_mut(job.receiver.as_ref()).insert((job.priority, id));
-        if let Some(sender) = &job.sender {
-            self.sent.entry((Arc::clone(sender), job.receiver.clone())).or_default().insert(id);
-        }
+        let here = tube.line_mut(job.receiver.as_ref()).insert((job.priority, id));
         let urgent = u64::from(job.priority < URGENT);
         tube.urgent += urgent;
         self.totals.urgent += urgent;
         self.totals.ready += 1;
+        if let Some(sender) = &job.sender {
+            let line = (Arc::clone(sender), job.receiver.clone());
+            self.sent.entry(line.clone()).or_default().insert(id);
+            self.settle_sent(&line);
+        }
+        self.settle(id, here);
     }
 
     /// Takes a message out of the line it is in, or away from who has it.
@@ -674,44 +688,55 @@ impl Queues {
             State::Pending => {}
             State::Ready => {
                 let tube = self.tubes.get_mut(job.tube);
-                tube.line_mut(job.receiver.as_ref()).remove(&(job.priority, id));
+                let line = tube.line_mut(job.receiver.as_ref());
+                line.remove((job.priority, id));
+                let low = line.is_low().then(|| Line::Ready(Arc::clone(&tube.name), job.receiver.clone()));
                 if let Some(receiver) = &job.receiver
                     && tube.addressed[receiver].is_empty()
                 {
                     tube.addressed.remove(receiver);
                 }
+                let urgent = u64::from(job.priority < URGENT);
+                tube.urgent -= urgent;
                 if let Some(sender) = &job.sender {
                     let key = (Arc::clone(sender), job.receiver.clone());
                     if let Some(line) = self.sent.get_mut(&key) {
-                        line.remove(&id);
+                        line.remove(id);
                         if line.is_empty() {
                             self.sent.remove(&key);
                         }
                     }
                 }
-                let urgent = u64::from(job.priority < URGENT);
-                tube.urgent -= urgent;
                 self.totals.urgent -= urgent;
                 self.totals.ready -= 1;
+                if let Some(line) = low {
+                    self.look_ahead(&line);
+                }
             }
             State::Reserved { .. } => self.end_lease(id),
             State::Delayed { until } => {
-                self.tubes.get_mut(job.tube).delayed.remove(&(until, id));
+                let tube = self.tubes.get_mut(job.tube);
+                tube.delayed.remove((until, id));
+                let low = tube.delayed.is_low().then(|| Line::Delayed(Arc::clone(&tube.name)));
                 self.due.remove(&(until, Due::Delay(id)));
                 self.totals.delayed -= 1;
+                if let Some(line) = low {
+                    self.look_ahead(&line);
+                }
             }
             State::Buried { order } => {
-                self.tubes.get_mut(job.tube).buried.remove(&(order, id));
+                self.tubes.get_mut(job.tube).buried.remove((order, id));
                 self.totals.buried -= 1;
             }
         }
+        self.no_guest(id);
     }
 
     /// A message is no more.
     fn remove(&mut self, id: Id) -> Job {
         self.unlist(id);
         let job = self.jobs.remove(&id).expect("it is there");
-        self.used -= job.body.len() as u64 + OVERHEAD;
+        self.used -= job.cost();
         if self.settings.durable {
             self.batch.delete(id);
         }

@@ -1,18 +1,19 @@
 //! One queue: its messages by where they stand, each in the order in which they are taken.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use krarup_units::{Nanos, Stamp};
 
 use crate::changes::TubeRow;
 use crate::job::{ClientId, Id, TubeId};
+use crate::window::{First, Window};
 
 /// Messages below this priority are counted as urgent.
 pub(crate) const URGENT: u32 = 1_024;
 
 /// In the order in which they are taken: by priority, then by age.
-pub(crate) type Line = BTreeSet<(u32, Id)>;
+pub(crate) type Line = Window<(u32, Id)>;
 
 /// A tube of the protocol.
 #[derive(Debug, Default)]
@@ -22,9 +23,9 @@ pub(crate) struct Tube {
     pub(crate) ready: Line,
     /// Ready, for one receiver each.
     pub(crate) addressed: HashMap<Arc<str>, Line>,
-    pub(crate) delayed: BTreeSet<(Stamp, Id)>,
+    pub(crate) delayed: Window<(Stamp, Id)>,
     /// By their order of being set aside.
-    pub(crate) buried: BTreeSet<(u64, Id)>,
+    pub(crate) buried: Window<(u64, Id)>,
     pub(crate) reserved: u64,
     pub(crate) pending: u64,
     pub(crate) urgent: u64,
@@ -44,7 +45,7 @@ pub(crate) struct Tube {
 impl Tube {
     /// Messages ready for anybody or for one.
     pub(crate) fn ready_count(&self) -> u64 {
-        (self.ready.len() + self.addressed.values().map(Line::len).sum::<usize>()) as u64
+        self.ready.len() + self.addressed.values().map(Line::len).sum::<u64>()
     }
 
     /// Whether it holds no message and nobody refers to it.
@@ -65,10 +66,19 @@ impl Tube {
             && self.pending == 0
     }
 
+    /// The lines of which `client` may be given messages.
+    pub(crate) fn lines_for(&self, client: Option<&Arc<str>>) -> impl Iterator<Item = &Line> {
+        [Some(&self.ready), client.and_then(|name| self.addressed.get(name))].into_iter().flatten()
+    }
+
+    /// Whether there is a message for `client`, wherever it is.
+    pub(crate) fn holds_for(&self, client: Option<&Arc<str>>) -> bool {
+        self.lines_for(client).any(|line| !line.is_empty())
+    }
+
     /// The message that `client` would be given.
-    pub(crate) fn first_for(&self, client: Option<&Arc<str>>) -> Option<(u32, Id)> {
-        let mine = client.and_then(|name| self.addressed.get(name)).and_then(|line| line.first());
-        self.ready.first().into_iter().chain(mine).min().copied()
+    pub(crate) fn first_for(&self, client: Option<&Arc<str>>) -> First<(u32, Id)> {
+        first_of(self.lines_for(client))
     }
 
     pub(crate) fn line_mut(&mut self, receiver: Option<&Arc<str>>) -> &mut Line {
@@ -76,6 +86,24 @@ impl Tube {
             None => &mut self.ready,
             Some(name) => self.addressed.entry(Arc::clone(name)).or_default(),
         }
+    }
+}
+
+/// The first of several lines; one that must be read before it is known counts as being there.
+pub(crate) fn first_of<'a, K: Ord + Copy + 'a>(lines: impl Iterator<Item = &'a Window<K>>) -> First<K> {
+    let (mut known, mut beyond) = (None, None);
+    for line in lines {
+        match line.first() {
+            First::Is(key) => known = known.into_iter().chain([key]).min(),
+            First::Beyond(from) => beyond = beyond.into_iter().chain([from]).min(),
+            First::Nothing => {}
+        }
+    }
+    match (known, beyond) {
+        (Some(key), Some(from)) if from <= key => First::Beyond(from),
+        (Some(key), _) => First::Is(key),
+        (None, Some(from)) => First::Beyond(from),
+        (None, None) => First::Nothing,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use krarup_broker::engine::{self, Notice, Protocol, Store};
 use krarup_broker::postgres::{Owned, Place, Problem, Sharing};
+use krarup_broker::queues::Resident;
 use krarup_broker::relay::Relay;
 use krarup_broker::statistics::About;
 use krarup_broker::{Broker, Queues, broker, pool, queues, shared};
@@ -55,6 +56,13 @@ pub(crate) struct BrokerArgs {
     /// Memory for all messages, each with 320 bytes beside its body; beyond it a put is answered with OUT_OF_MEMORY
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Bytes,
+    /// Memory for messages that wait, in the mode `owned` over a database; beyond it the next of each queue are in memory and the others only in
+    /// the database
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    heads: Bytes,
+    /// How many messages of a queue are in memory even beyond --heads, and are read from the database at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 2_048, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    read_ahead: u32,
     /// The largest message
     #[arg(long, short = 'z', value_name = "SIZE", default_value = "65535")]
     max_message_size: Bytes,
@@ -226,12 +234,18 @@ impl BrokerArgs {
         acceptor.map(Some).map_err(|why| Failure::usage(why).hint("certificates and keys are PEM files"))
     }
 
+    fn resident(&self) -> Resident {
+        Resident { bytes: self.heads.0.min(self.memory.0 / 2), heads: self.read_ahead as usize }
+    }
+
     fn queues(&self, clock: &Clock, durable: bool) -> queues::Settings {
         queues::Settings {
             memory: self.memory.0,
             durable,
             wall: clock.wall_epoch(),
             remember_keys: Nanos::from_seconds(self.remember_keys),
+            // Beyond half of the memory there must be room for what comes.
+            resident: durable.then_some(self.resident()),
         }
     }
 }
@@ -253,11 +267,12 @@ fn owned(args: &BrokerArgs, url: &str, clock: &Clock) -> Result<(Queues, Owned, 
         }
     };
     let mut owned = Owned::take(place, &address, waits).map_err(|problem| wrong(&problem))?;
-    let mut queues = Queues::new(args.queues(clock, true));
+    let settings = args.queues(clock, true);
+    let mut queues = Queues::new(settings);
     let begun = clock.now();
     let mut messages = 0;
     let contents = owned
-        .load(|row| {
+        .load(args.resident(), settings.wall + Nanos(begun.0), |row| {
             queues.load(row, begun);
             messages += 1;
         })
@@ -272,8 +287,17 @@ fn owned(args: &BrokerArgs, url: &str, clock: &Clock) -> Result<(Queues, Owned, 
         queues.load_key(&tube, &key, row);
     }
     queues.ids_from(contents.next_id);
+    let mut how = "read";
+    if let Some(counts) = contents.counts {
+        how = "counted";
+        messages = counts.messages;
+        queues.set_aside_from(counts.aside_from);
+        for (line, count, urgent) in counts.lines {
+            queues.load_line(line, count, urgent);
+        }
+    }
     let took = text::duration((clock.now() - begun).as_seconds());
-    eprintln!("{messages} messages were there, read in {took}; this is owner number {}", owned.epoch());
+    eprintln!("{messages} messages were there, {how} in {took}; this is owner number {}", owned.epoch());
     let listen = relay.and_then(|relay: Relay| relay.address.to_string().parse().ok());
     Ok((queues, owned, listen.unwrap_or_else(|| args.listen.clone())))
 }

@@ -38,6 +38,12 @@ fn broker(store: &str, mode: &str) -> Program {
     Program::krarup(&["broker", "--listen", "127.0.0.1:0", "--store", store, "--mode", mode, "--pool", "5"])
 }
 
+/// An owner that holds no more in memory than so many messages of each line.
+fn of_heads(store: &str, count: &str) -> Program {
+    let flags = ["broker", "--listen", "127.0.0.1:0", "--store", store, "--heads", "0B", "--read-ahead", count];
+    Program::krarup(&flags)
+}
+
 #[test]
 fn messages_outlive_the_broker_and_its_own_postgresql() {
     let Some(programs) = durable::cluster::programs() else {
@@ -97,12 +103,73 @@ fn every_mode_and_store_answers_alike() {
             let store = cluster.database(mode);
             scope.spawn(move || answers_as_it_should(&broker(&store, mode), mode));
         }
+        let store = cluster.database("heads");
+        scope.spawn(move || answers_as_it_should(&of_heads(&store, "1"), "heads alone"));
     });
 }
 
 fn answers_as_it_should(broker: &Program, whose: &str) {
     history::hold_all(broker.address(), whose);
     model::compare(broker.address(), 24);
+}
+
+/// Bodies that would take more memory than the broker may.
+#[test]
+fn many_messages_that_wait_take_little_memory() {
+    let Some(cluster) = Cluster::start("many") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let store = cluster.database("many");
+    let broker = of_heads(&store, "500");
+    let before = broker.resident();
+    let mut peer = broker.connect();
+    put_many(&mut peer, 0..MANY);
+    let grown = broker.resident().saturating_sub(before);
+    let all = (MANY * BODY / 1_024) as u64;
+    assert!(grown < all / 3, "{grown} kB for messages of {all}");
+    // In their order, though they come out of the database; then another goes on where this one was killed.
+    take_in_order(&mut peer, 0..5_000);
+    broker.kill();
+    let broker = of_heads(&store, "500");
+    let mut peer = broker.connect();
+    say(&mut peer, "use jobs\r\nwatch jobs\r\n", "USING jobs\r\nWATCHING 2\r\n");
+    put_many(&mut peer, MANY..MANY + 1_000);
+    take_in_order(&mut peer, 5_000..8_000);
+    // By their numbers, wherever they are.
+    say(&mut peer, &format!("peek {}\r\n", MANY), &format!("FOUND {} {BODY}\r\n{}\r\n", MANY, body(MANY - 1)));
+    say(&mut peer, &format!("delete {0}\r\ndelete {0}\r\n", MANY - 1), "DELETED\r\nNOT_FOUND\r\n");
+    assert!(broker.resident() < before + all / 3);
+    assert!(broker.stop().success);
+    let left = cluster.sql("many", "SELECT count(*), min(id), max(id) FROM krarup.message");
+    assert_eq!(left, format!("{}|8001|{}", MANY + 1_000 - 8_000 - 1, MANY + 1_000));
+}
+
+const MANY: usize = 60_000;
+const BODY: usize = 2_000;
+
+fn body(number: usize) -> String {
+    format!("{number:0>BODY$}")
+}
+
+fn put_many(peer: &mut Peer, numbers: std::ops::Range<usize>) {
+    say(peer, "use jobs\r\nwatch jobs\r\n", "USING jobs\r\nWATCHING 2\r\n");
+    let numbers: Vec<usize> = numbers.collect();
+    for some in numbers.chunks(100) {
+        let lengths = format!(" {BODY}").repeat(some.len());
+        let bodies: String = some.iter().map(|number| body(*number) + "\r\n").collect();
+        peer.send(format!("put-batch 1 0 60{lengths}\r\n{bodies}").as_bytes()).unwrap();
+        peer.expect(format!("INSERTED_BATCH {}\r\n", some.len()).as_bytes()).unwrap();
+        for number in some {
+            peer.expect(format!("INSERTED {}\r\n", number + 1).as_bytes()).unwrap();
+        }
+    }
+}
+
+fn take_in_order(peer: &mut Peer, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        let id = number + 1;
+        say(peer, "pop 30\r\n", &format!("POPPED {id} {BODY}\r\n{}\r\n", body(number)));
+    }
 }
 
 #[test]

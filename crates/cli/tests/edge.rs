@@ -214,13 +214,6 @@ fn clients_that_take_too_long_are_disconnected_and_others_are_not() {
     assert!(ended.success, "{ended:?}");
 }
 
-/// Kilobytes of memory that a process holds now.
-fn resident(program: &Program) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", program.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 #[test]
 fn slow_readers_do_not_use_up_the_memory_and_do_not_stop_others() {
     // Values that are copied, and values that are lent.
@@ -240,14 +233,14 @@ fn replies_that_wait_for_an_older_one_count_for_the_memory() {
     client.send(&value).unwrap();
     client.send(b"\r\n").unwrap();
     client.expect(b"STORED\r\n").unwrap();
-    let before = resident(&proxy);
+    let before = proxy.resident();
     // The reads go to both servers in turn; whichever answers faster is ahead of the other.
     let mut slow = proxy.connect();
     let _ = slow.send(&b"get large\r\n".repeat(800));
     proxy.says_text("the memory is used up");
     client.send(b"get nothing\r\n").unwrap();
     client.expect(b"END\r\n").unwrap();
-    let grown = resident(&proxy).saturating_sub(before);
+    let grown = proxy.resident().saturating_sub(before);
     assert!(grown < 100_000, "{grown} kB more than before");
 }
 
@@ -262,7 +255,7 @@ fn slow_readers(length: usize, requests: usize) {
     client.send(&value).unwrap();
     client.send(b"\r\n").unwrap();
     client.expect(b"STORED\r\n").unwrap();
-    let before = resident(&proxy);
+    let before = proxy.resident();
     // Each asks for 400 MB and reads nothing of it.
     let mut slow: Vec<Peer> = (0..4).map(|_| proxy.connect()).collect();
     for peer in &mut slow {
@@ -273,7 +266,7 @@ fn slow_readers(length: usize, requests: usize) {
         client.send(b"get nothing\r\n").unwrap();
         client.expect(b"END\r\n").unwrap();
     }
-    let grown = resident(&proxy).saturating_sub(before);
+    let grown = proxy.resident().saturating_sub(before);
     assert!(grown < 100_000, "{grown} kB more than before");
 }
 

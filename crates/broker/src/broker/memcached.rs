@@ -10,6 +10,7 @@ use crate::memcached::{
     self, Asked, End, NO_EXPIRY, NOT_ALL, NOT_FOR_QUEUES, ONE_KEY, STILL_OPEN, Take, Told, UNAUTHENTICATED,
     Wish,
 };
+use crate::queues::Queues;
 use crate::request::{Put, Request};
 use crate::statistics;
 use crate::verb::Verb;
@@ -83,8 +84,11 @@ impl Broker {
             dialog.stuck = true;
             return 0;
         }
+        if self.lacks(id, |queues| lacks(queues, id, &asked, now)) {
+            return 0;
+        }
         let mut asking = Asking { id, received, now, length: 0 };
-        let open = dialog.admitted;
+        let open = self.dialog(id).admitted;
         match asked {
             Asked::Incomplete(_) => 0,
             Asked::Request(request, used) => {
@@ -322,6 +326,23 @@ impl Broker {
             &self.counts,
             tubes,
         )
+    }
+}
+
+/// Whether a request needs messages that are only in the store.
+fn lacks(queues: &mut Queues, id: ClientId, asked: &Asked<'_>, now: Stamp) -> bool {
+    let mut ends = |key| memcached::queue(key).is_ok_and(|queue| queues.lacks(id, &Request::DeleteTube(queue), now));
+    match asked {
+        Asked::Request(Cached::Retrieve(retrieve), _) if !retrieve.command.touches() => {
+            let wishes = retrieve.keys.iter().filter_map(|key| memcached::wish(key).ok());
+            let taken = wishes.filter(|wish| wish.take.is_some()).map(|wish| wish.queue);
+            // A key may stand there more than once.
+            let count = retrieve.keys.len();
+            taken.fold(false, |lacks, queue| queues.lacks_first_of(id, queue, count) || lacks)
+        }
+        Asked::Request(Cached::Delete { key, .. }, _) => ends(key),
+        Asked::Flush(key, _) => ends(key),
+        _ => false,
     }
 }
 

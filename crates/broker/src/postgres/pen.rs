@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use krarup_units::Nanos;
 use postgres::{Client, Error, Statement};
 
+use super::heads::open;
 use super::{END_HOLDER, Place, Problem, SETTINGS, Session, is_fatal, wall};
 use crate::changes::{Batch, Change, KeyRow, Row, Standing};
 use crate::job::Happened;
@@ -37,15 +38,11 @@ impl Pen {
     pub(crate) fn begin(place: Place, epoch: i64, pen: u32) -> Result<Self, Problem> {
         // Thirty-one bits are enough for as many owners as there will be.
         let lock = (epoch * PENS + i64::from(pen)) as i32 & i32::MAX;
-        Self::open(place, epoch, lock)
+        Self::with_lock(place, epoch, lock)
     }
 
-    fn open(place: Place, epoch: i64, lock: i32) -> Result<Self, Problem> {
-        let mut client = place.connect()?;
-        let now: i64 = client.query_one("SELECT epoch FROM krarup.owner", &[])?.get(0);
-        if now != epoch {
-            return Err(Problem::Deposed);
-        }
+    fn with_lock(place: Place, epoch: i64, lock: i32) -> Result<Self, Problem> {
+        let mut client = open(&place, epoch)?;
         if !client.query_one("SELECT pg_try_advisory_lock(1802658163, $1)", &[&lock])?.get::<_, bool>(0) {
             // The session before has not noticed its end yet: it shall not do anything any more.
             client.execute(END_HOLDER, &[&1_802_658_163_i32, &lock])?;
@@ -116,7 +113,7 @@ impl Session for Pen {
     }
 
     fn mend(&mut self) -> Result<(), Problem> {
-        *self = Self::open(self.place.clone(), self.epoch, self.lock)?;
+        *self = Self::with_lock(self.place.clone(), self.epoch, self.lock)?;
         Ok(())
     }
 }

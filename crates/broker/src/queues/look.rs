@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use krarup_units::{Nanos, Stamp};
 
-use super::{How, Queues, Taken};
+use super::{FromTo, How, Queues, Taken};
 use crate::job::{ClientId, Happened, Id, State};
 
 /// What is counted over all tubes.
@@ -107,20 +107,20 @@ impl Queues {
     /// The message of the tube in use that he would be given next.
     pub fn peek_ready(&self, client: ClientId) -> Option<(Id, Arc<[u8]>)> {
         let known = self.client(client);
-        let (_, id) = self.tubes.get(known.used).first_for(known.name.as_ref())?;
+        let (_, id) = self.tubes.get(known.used).first_for(known.name.as_ref()).here()?;
         Some(self.found(id))
     }
 
     /// The message of the tube in use whose delay ends first.
     pub fn peek_delayed(&self, client: ClientId) -> Option<(Id, Arc<[u8]>)> {
-        let (_, id) = self.tubes.get(self.client(client).used).delayed.first()?;
-        Some(self.found(*id))
+        let (_, id) = self.tubes.get(self.client(client).used).delayed.first_here()?;
+        Some(self.found(id))
     }
 
     /// The message of the tube in use that was set aside first.
     pub fn peek_buried(&self, client: ClientId) -> Option<(Id, Arc<[u8]>)> {
-        let (_, id) = self.tubes.get(self.client(client).used).buried.first()?;
-        Some(self.found(*id))
+        let (_, id) = self.tubes.get(self.client(client).used).buried.first_here()?;
+        Some(self.found(id))
     }
 
     /// The oldest message of a created tube that is his or nobody's.
@@ -130,7 +130,7 @@ impl Queues {
     pub fn peek_tube(&self, client: ClientId, name: &str) -> Result<(Id, Arc<[u8]>), Nothing> {
         let tube = self.tubes.find(name).map(|tube| self.tubes.get(tube)).filter(|tube| tube.kept.created);
         let tube = tube.ok_or(Nothing::UnknownTube)?;
-        let (_, id) = tube.first_for(self.client(client).name.as_ref()).ok_or(Nothing::Empty)?;
+        let (_, id) = tube.first_for(self.client(client).name.as_ref()).here().ok_or(Nothing::Empty)?;
         Ok(self.found(id))
     }
 
@@ -139,11 +139,15 @@ impl Queues {
     /// # Errors
     /// Why there is none.
     pub fn peek_sender(&self, client: ClientId, sender: &str) -> Result<(Id, Arc<[u8]>), Nothing> {
-        let sender = self.registered.get(sender).ok_or(Nothing::UnknownClient)?;
-        let mine = self.client(client).name.clone();
-        let lines = [None, mine].map(|receiver| self.sent.get(&(Arc::clone(sender), receiver)));
-        let id = lines.into_iter().flatten().filter_map(|line| line.first()).min().ok_or(Nothing::Empty)?;
-        Ok(self.found(*id))
+        let id = self.first_sent(client, sender)?;
+        Ok(self.found(id))
+    }
+
+    /// The lines of a sender's messages that are the client's or nobody's; none if nobody is registered under that name. Who has not said
+    /// who he is has one line twice.
+    pub(super) fn sent_lines(&self, client: ClientId, sender: &str) -> Option<[FromTo; 2]> {
+        let sender = self.registered.get(sender)?;
+        Some([None, self.client(client).name.clone()].map(|receiver| (Arc::clone(sender), receiver)))
     }
 
     /// Takes what [`Self::peek_tube`] shows.
@@ -167,7 +171,7 @@ impl Queues {
     /// The tubes that hold a ready message which is his or nobody's; none if he has not said who he is.
     pub fn tubes_for(&self, client: ClientId) -> Option<Vec<Arc<str>>> {
         let name = self.client(client).name.as_ref()?;
-        let holding = self.tubes.iter().filter(|(_, tube)| tube.first_for(Some(name)).is_some());
+        let holding = self.tubes.iter().filter(|(_, tube)| tube.holds_for(Some(name)));
         Some(holding.map(|(_, tube)| Arc::clone(&tube.name)).collect())
     }
 
@@ -224,8 +228,8 @@ impl Queues {
             urgent: tube.urgent,
             ready: tube.ready_count(),
             reserved: tube.reserved,
-            delayed: tube.delayed.len() as u64,
-            buried: tube.buried.len() as u64,
+            delayed: tube.delayed.len(),
+            buried: tube.buried.len(),
             jobs: tube.total_jobs,
             using: u64::from(tube.using) - held,
             watching: tube.watching.into(),

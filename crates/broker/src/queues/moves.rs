@@ -55,8 +55,10 @@ impl Queues {
         } else {
             // Written before anybody else may have it: the next to take it may pop it.
             if delay > Nanos::ZERO {
-                self.delay(id, Stamp(now.0.saturating_add(delay.0)));
+                let until = self.on_the_microsecond(Stamp(now.0.saturating_add(delay.0)));
+                self.jobs.get_mut(&id).expect("he holds it").state = State::Delayed { until };
                 self.write(id);
+                self.delay(id, until);
             } else {
                 self.jobs.get_mut(&id).expect("he holds it").state = State::Pending;
                 self.write(id);
@@ -82,8 +84,9 @@ impl Queues {
         self.jobs.get_mut(&id).expect("it is there").happened.buries += 1;
         let order = self.next_order;
         self.next_order += 1;
-        self.set_aside(id, order);
+        self.jobs.get_mut(&id).expect("it is there").state = State::Buried { order };
         self.write(id);
+        self.set_aside(id, order);
     }
 
     /// Its holder has a message for a whole lease from now on; whether he holds it.
@@ -106,16 +109,20 @@ impl Queues {
     /// Makes up to `bound` messages of the tube in use ready: those set aside, or where there are none, those delayed. How many.
     pub fn kick(&mut self, client: ClientId, bound: u32, now: Stamp) -> (u32, After) {
         let tube = self.tubes.get(self.client(client).used);
-        let bound = bound as usize;
-        let ids: Vec<Id> = if tube.buried.is_empty() {
-            tube.delayed.iter().take(bound).map(|(_, id)| *id).collect()
+        let begun = self.heads.kicking.remove(&client);
+        let done = begun.map_or(0, |kicking| kicking.done);
+        let left = bound.saturating_sub(done) as usize;
+        let ids: Vec<Id> = if begun.map_or(!tube.buried.is_empty(), |kicking| kicking.buried) {
+            tube.buried.here().take(left).map(|(_, id)| id).collect()
         } else {
-            tube.buried.iter().take(bound).map(|(_, id)| *id).collect()
+            tube.delayed.here().take(left).map(|(_, id)| id).collect()
         };
         for &id in &ids {
             self.kick_one(id, now);
         }
-        (ids.len() as u32, self.after())
+        // A part may be in a batch that is on its way.
+        let before = begun.map(|_| self.gathering - 1);
+        (ids.len() as u32 + done, self.after().or(before))
     }
 
     /// Makes one message ready that was set aside or is delayed; none if it is neither.
@@ -127,7 +134,7 @@ impl Queues {
         Some(self.after())
     }
 
-    fn kick_one(&mut self, id: Id, now: Stamp) {
+    pub(super) fn kick_one(&mut self, id: Id, now: Stamp) {
         self.unlist(id);
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.happened.kicks += 1;

@@ -6,6 +6,8 @@ use krarup_units::{Nanos, Stamp};
 
 use super::{After, Due, Queues};
 use crate::job::{ClientId, Id, State, TubeId};
+use crate::tube::first_of;
+use crate::window::First;
 
 /// The last part of a lease: who waits for another message is told that it nears its end.
 pub(crate) const SAFETY_MARGIN: Nanos = Nanos::from_secs(1);
@@ -64,11 +66,11 @@ impl Queues {
     pub fn reserve(&mut self, client: ClientId, wish: Reserve, now: Stamp) -> Option<Answer> {
         self.is_worker(client);
         let mut taken = Vec::new();
-        if self.deadline_is_soon(client, now) && self.best_of(client, true).is_none() {
+        if self.deadline_is_soon(client, now) && !self.holds_any(client) {
             return Some(Answer::DeadlineSoon);
         }
         while taken.len() < wish.most as usize
-            && let Some(id) = self.best_of(client, false)
+            && let Some(id) = self.best_of(client)
         {
             taken.push(self.take(client, id, wish.how, now));
         }
@@ -114,6 +116,7 @@ impl Queues {
         let until = Stamp(now.0.saturating_add(job.ttr.0));
         job.state = State::Reserved { by: client, until };
         job.happened.reserves += 1;
+        job.saved = false;
         self.tubes.get_mut(job.tube).reserved += 1;
         self.totals.reserved += 1;
         self.client_mut(client).leases.insert((until, id));
@@ -141,12 +144,18 @@ impl Queues {
         receiver.is_none() || *receiver == self.client(client).name
     }
 
-    /// The most urgent, then oldest message of all tubes he watches.
-    fn best_of(&self, client: ClientId, even_paused: bool) -> Option<Id> {
+    /// Whether there is a message for him in a tube he watches, paused ones included.
+    fn holds_any(&self, client: ClientId) -> bool {
+        let known = self.client(client);
+        known.watched.iter().any(|tube| self.tubes.get(*tube).holds_for(known.name.as_ref()))
+    }
+
+    /// The most urgent, then oldest message of all tubes he watches that are open.
+    fn best_of(&self, client: ClientId) -> Option<Id> {
         let known = self.client(client);
         let tubes = known.watched.iter().map(|tube| self.tubes.get(*tube));
-        let open = tubes.filter(|tube| even_paused || tube.paused.is_none());
-        open.filter_map(|tube| tube.first_for(known.name.as_ref())).min().map(|(_, id)| id)
+        let open = tubes.filter(|tube| tube.paused.is_none());
+        first_of(open.flat_map(|tube| tube.lines_for(known.name.as_ref()))).here().map(|(_, id)| id)
     }
 
     // ---- waiting ----------------------------------------------------------------------------------------
@@ -194,7 +203,9 @@ impl Queues {
         if tube.paused.is_some() {
             return None;
         }
-        tube.waiting.iter().copied().find(|client| self.may_have(*client, id))
+        let mut waiting = tube.waiting.iter().copied().filter(|client| self.may_have(*client, id));
+        // What is there already goes before it; it is on its way out of the store.
+        waiting.find(|client| !tube.holds_for(self.client(*client).name.as_ref()))
     }
 
     /// Gives a message that is in no line to somebody who waits.
@@ -210,9 +221,14 @@ impl Queues {
         let waiting: Vec<ClientId> = self.tubes.get(tube).waiting.iter().copied().collect();
         for client in waiting {
             let name = self.client(client).name.clone();
-            let Some((_, id)) = self.tubes.get(tube).first_for(name.as_ref()) else { continue };
-            self.unlist(id);
-            self.grant(client, id, now);
+            match self.tubes.get(tube).first_for(name.as_ref()) {
+                First::Is((_, id)) => {
+                    self.unlist(id);
+                    self.grant(client, id, now);
+                }
+                First::Beyond(_) => self.read_ready(tube, name.as_ref(), 1),
+                First::Nothing => {}
+            }
         }
     }
 

@@ -9,7 +9,7 @@ const MEMORY: u64 = 1 << 20;
 
 fn queues(durable: bool) -> Queues {
     let remember_keys = Nanos::from_secs(60);
-    Queues::new(Settings { memory: MEMORY, durable, wall: Nanos::from_secs(1_000), remember_keys })
+    Queues::new(Settings { memory: MEMORY, durable, wall: Nanos::from_secs(1_000), remember_keys, resident: None })
 }
 
 fn at(seconds: u64) -> Stamp {

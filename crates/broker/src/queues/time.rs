@@ -3,6 +3,7 @@
 use krarup_units::Stamp;
 
 use super::{Due, Queues};
+use crate::job::{Id, State};
 
 impl Queues {
     /// When something comes to its end next.
@@ -25,7 +26,7 @@ impl Queues {
                 }
                 Due::Delay(id) => {
                     self.unlist(id);
-                    self.make_ready(id, now);
+                    self.end_delay(id, now);
                 }
                 Due::Pause(tube) => {
                     self.tubes.get_mut(tube).paused = None;
@@ -44,5 +45,16 @@ impl Queues {
                 self.keys.remove(&key);
             }
         }
+    }
+
+    /// A delayed message in no line is ready. That is not written, unless its sender's line may have to be read from the store again.
+    fn end_delay(&mut self, id: Id, now: Stamp) {
+        let job = self.jobs.get_mut(&id).expect("it is there");
+        job.state = State::Pending;
+        job.saved = false;
+        if job.sender.is_some() && self.settings.resident.is_some() {
+            self.write(id);
+        }
+        self.make_ready(id, now);
     }
 }

@@ -19,6 +19,7 @@ impl Both {
             durable: false,
             wall: Nanos::ZERO,
             remember_keys: Nanos::from_secs(60),
+            resident: None,
         };
         let shared = Shared::new(Settings { gathers, number: 7, memory: 1 << 20 });
         Self { queues: Queues::new(settings), shared }

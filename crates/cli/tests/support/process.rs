@@ -215,6 +215,13 @@ impl Program {
         self.child.id()
     }
 
+    /// Kilobytes of memory that it holds now.
+    pub(crate) fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// Waits until it says a line in which `found` finds what it looks for.
     pub(crate) fn says<T>(&mut self, found: impl FnMut(&str) -> Option<T>) -> T {
         self.says_within(TOO_LONG, found)

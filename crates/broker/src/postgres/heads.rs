@@ -1,0 +1,215 @@
+//! Reading what an owner does not hold in memory: the next messages of a line, and messages by their numbers.
+//!
+//! Each line has an index, made when the first is cut, and is read on from where the last reading ended: rows that are gone and that somebody's
+//! snapshot keeps lie before that place, and are never met again.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::SystemTime;
+
+use postgres::types::ToSql;
+use postgres::{Client, Error, Row as Line};
+
+use super::{LEASE, Names, Place, Problem, Session, is_fatal, read, wall};
+use crate::job::Id;
+use crate::queues::{Fetch, Fetched, Line as Of, OVERHEAD};
+use krarup_units::Nanos;
+
+const INDEXES: &str = include_str!("lines.sql");
+const NEXT: &str = include_str!("heads.sql");
+const LOAD: &str = include_str!("load.sql");
+const NUMBERS: [&str; 2] = [
+    "SELECT id FROM krarup.message WHERE sender = $1 AND receiver IS NULL AND state = 0 AND id >= $2 ORDER BY id LIMIT $3",
+    "SELECT id FROM krarup.message WHERE sender = $1 AND receiver = $4 AND state = 0 AND id >= $2 ORDER BY id LIMIT $3",
+];
+
+/// Bytes of bodies that are read at a time, beside the first.
+const BYTES_AT_ONCE: i64 = 1 << 20;
+
+/// What an owner finds that does not read everything.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// How many messages each line has, and how many of them are urgent.
+    pub lines: Vec<(Of, u64, u64)>,
+    /// The first place behind all that were set aside.
+    pub aside_from: u64,
+    /// Messages, each counted once.
+    pub messages: u64,
+}
+
+/// The bytes that all messages would take in memory.
+pub(super) fn weigh(client: &mut Client) -> Result<u64, Error> {
+    let statement = "SELECT (count(*) * $1 + coalesce(sum(octet_length(body)), 0))::bigint FROM krarup.message";
+    let bytes: i64 = client.query_one(statement, &[&(OVERHEAD as i64)])?.get(0);
+    Ok(bytes as u64)
+}
+
+/// What there is of each line at this time on the wall; what was held, or was delayed until before then, is ready.
+pub(super) fn count(client: &mut Client, now: Nanos) -> Result<Counts, Error> {
+    client.batch_execute(INDEXES)?;
+    client.execute(
+        "UPDATE krarup.message SET state = 0, due = NULL, holder = NULL WHERE state = 3 OR (state = 1 AND due <= $1)",
+        &[&wall(now)],
+    )?;
+    let mut counts = Counts::default();
+    let mut names = Names::default();
+    let urgent = i64::from(crate::tube::URGENT);
+    let lines = "SELECT tube, receiver, state, count(*), count(*) FILTER (WHERE priority < $1), \
+                 coalesce(max(buried), -1) FROM krarup.message GROUP BY tube, receiver, state";
+    for row in client.query(lines, &[&urgent])? {
+        let (tube, to) = (names.one(row.get(0)), row.get::<_, Option<&str>>(1).map(|name| names.one(name)));
+        let line = match row.get::<_, i16>(2) {
+            1 => Of::Delayed(tube),
+            2 => Of::Buried(tube),
+            _ => Of::Ready(tube, to),
+        };
+        let count = row.get::<_, i64>(3) as u64;
+        counts.messages += count;
+        counts.aside_from = counts.aside_from.max((row.get::<_, i64>(5) + 1) as u64);
+        counts.lines.push((line, count, row.get::<_, i64>(4) as u64));
+    }
+    let sent = "SELECT sender, receiver, count(*) FROM krarup.message WHERE state = 0 AND sender IS NOT NULL GROUP BY sender, receiver";
+    for row in client.query(sent, &[])? {
+        let to = row.get::<_, Option<&str>>(1).map(|name| names.one(name));
+        counts.lines.push((Of::Sent((names.one(row.get(0)), to)), row.get::<_, i64>(2) as u64, 0));
+    }
+    Ok(counts)
+}
+
+/// A session in which an owner reads: an index that takes long to make keeps nobody from saying that the owner is there.
+pub(crate) struct Reader {
+    place: Place,
+    epoch: i64,
+    client: Client,
+    /// Messages of a line that are read at a time.
+    heads: usize,
+}
+
+impl Reader {
+    /// A session of this owner.
+    ///
+    /// # Errors
+    /// [`Problem::Deposed`] is the last word; after others it can be tried again.
+    pub(crate) fn begin(place: Place, epoch: i64, heads: usize) -> Result<Self, Problem> {
+        let client = open(&place, epoch)?;
+        Ok(Self { place, epoch, client, heads })
+    }
+
+    /// What the queues want; to be asked while nothing is written.
+    ///
+    /// # Errors
+    /// The session is broken, or the database refuses.
+    pub(crate) fn fetch(&mut self, wanted: &Fetch) -> Result<Fetched, Error> {
+        fetch(&mut self.client, wanted, self.heads)
+    }
+}
+
+impl Session for Reader {
+    fn is_over(&self, error: &Error) -> bool {
+        self.client.is_closed() || is_fatal(error)
+    }
+
+    fn mend(&mut self) -> Result<(), Problem> {
+        self.client = open(&self.place, self.epoch)?;
+        Ok(())
+    }
+}
+
+/// A session of this owner.
+///
+/// # Errors
+/// [`Problem::Deposed`] is the last word.
+pub(super) fn open(place: &Place, epoch: i64) -> Result<Client, Problem> {
+    let mut client = place.connect()?;
+    let now: i64 = client.query_one("SELECT epoch FROM krarup.owner", &[])?.get(0);
+    if now == epoch { Ok(client) } else { Err(Problem::Deposed) }
+}
+
+/// Says that an owner is there that is still reading what there is, until it is dropped.
+pub(super) struct Alive(Sender<()>);
+
+impl Alive {
+    pub(super) fn begin(place: Place, epoch: i64) -> Self {
+        let (over, is_over) = mpsc::channel();
+        thread::spawn(move || -> Result<(), Error> {
+            let mut client = None;
+            while is_over.recv_timeout(LEASE / 3) == Err(RecvTimeoutError::Timeout) {
+                if client.is_none() {
+                    client = Some(place.connect()?);
+                }
+                let Some(client) = &mut client else { continue };
+                client.execute("UPDATE krarup.owner SET renewed = clock_timestamp() WHERE epoch = $1", &[&epoch])?;
+            }
+            Ok(())
+        });
+        Self(over)
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.send(());
+    }
+}
+
+/// Reads what the queues want, so many messages of a line at most.
+fn fetch(client: &mut Client, fetch: &Fetch, most: usize) -> Result<Fetched, Error> {
+    let (line, from) = match fetch {
+        Fetch::Begin => return client.batch_execute(INDEXES).map(|()| Fetched::default()),
+        Fetch::Named(ids) => return named(client, ids),
+        Fetch::Heads(line, from) => (line, *from),
+    };
+    let (id, number, limit) = (from.1 as i64, from.0 as i64, most as i64);
+    let due: SystemTime = wall(Nanos(from.0));
+    let (tube, ordered, condition, place): (_, _, _, &(dyn ToSql + Sync)) = match line {
+        Of::Sent((sender, to)) => return numbers(client, sender, to.as_deref(), id, limit),
+        Of::Ready(tube, None) => (tube, "priority", "receiver IS NULL AND state = 0", &number),
+        Of::Ready(tube, Some(_)) => (tube, "priority", "receiver = $6 AND state = 0", &number),
+        Of::Delayed(tube) => (tube, "due", "state = 1", &due),
+        Of::Buried(tube) => (tube, "buried", "state = 2", &number),
+    };
+    let statement = NEXT.replace("BY ORDER", &format!("BY {ordered}")).replace("(ORDER", &format!("({ordered}"));
+    let statement = statement.replace("AND LINE", &format!("AND {condition}"));
+    let tube = &**tube;
+    let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tube, place, &id, &limit, &BYTES_AT_ONCE];
+    let to = if let Of::Ready(_, Some(to)) = line { Some(&**to) } else { None };
+    if let Some(to) = &to {
+        values.push(to);
+    }
+    let lines = client.query(&statement, &values)?;
+    let found = lines.first().map_or(0, |line| line.get::<_, i64>(17));
+    let complete = found < limit && lines.len() as i64 == found;
+    Ok(Fetched { rows: rows(&lines), complete, ..Fetched::default() })
+}
+
+fn rows(lines: &[Line]) -> Vec<crate::changes::Row> {
+    let mut names = Names::default();
+    lines.iter().map(|line| read(line, &mut names)).collect()
+}
+
+fn named(client: &mut Client, ids: &[Id]) -> Result<Fetched, Error> {
+    let ids: Vec<i64> = ids.iter().map(|id| *id as i64).collect();
+    let statement = LOAD.replace("ORDER BY", "WHERE id = ANY ($1) ORDER BY");
+    let lines = client.query(&statement, &[&ids])?;
+    Ok(Fetched { rows: rows(&lines), ..Fetched::default() })
+}
+
+fn numbers(client: &mut Client, sender: &str, to: Option<&str>, from: i64, most: i64) -> Result<Fetched, Error> {
+    let mut values: Vec<&(dyn ToSql + Sync)> = vec![&sender, &from, &most];
+    if let Some(to) = &to {
+        values.push(to);
+    }
+    let lines = client.query(NUMBERS[usize::from(to.is_some())], &values)?;
+    let ids: Vec<Id> = lines.iter().map(|line| line.get::<_, i64>(0) as Id).collect();
+    let complete = (ids.len() as i64) < most;
+    Ok(Fetched { ids, complete, ..Fetched::default() })
+}
+
+/// What an owner finds: few enough messages to read them all, or their counts.
+pub(super) fn look(client: &mut Client, bytes: u64, now: Nanos) -> Result<Option<Counts>, Problem> {
+    if weigh(client)? <= bytes {
+        return Ok(None);
+    }
+    Ok(Some(count(client, now)?))
+}

@@ -1,0 +1,15 @@
+-- The next messages of one line, as many as there may be and no more bytes than may come at once, but the first in any case. ORDER and LINE
+-- stand for what the line is ordered by and for what is in it.
+SELECT id, tube, state, priority, due, buried, delay, ttr, created, sender, receiver,
+       reserves, timeouts, releases, buries, kicks, body, found
+FROM (
+    SELECT *, count(*) OVER () AS found, row_number() OVER (ORDER BY ORDER, id) AS place,
+           sum(octet_length(body)) OVER (ORDER BY ORDER, id) AS bytes
+    FROM (
+        SELECT * FROM krarup.message
+        WHERE tube = $1 AND LINE AND (ORDER, id) >= ($2, $3)
+        ORDER BY ORDER, id LIMIT $4
+    ) AS next
+) AS measured
+WHERE place = 1 OR bytes <= $5
+ORDER BY ORDER, id

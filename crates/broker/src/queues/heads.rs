@@ -1,0 +1,696 @@
+//! Messages that are only in the store: which are left out of memory, what must be read before a request can be carried out, and what was read.
+//!
+//! A message that stands in a line and is not among those that the line keeps here is forgotten, as soon as the store has it as it is:
+//! until then it is a guest, known by its number though its line only counts it. A store is asked one thing at a time, while nothing is
+//! written, so that what it answers is what was committed, and differs from what is true by what is still being gathered alone.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use krarup_units::{Nanos, Stamp};
+
+use super::{Due, FromTo, Nothing, Queues};
+use crate::changes::{Change, Row, Standing};
+use crate::job::{ClientId, Id, Job, State};
+use crate::request::Request;
+use crate::window::Window;
+
+/// What is kept in memory of messages that wait, where a store keeps them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resident {
+    /// With more than this, in bytes, lines are cut.
+    pub bytes: u64,
+    /// Nothing is cut of a line that has no more than so many, and so many are read at a time; at least 1.
+    pub heads: usize,
+}
+
+/// A line of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// Ready, in this tube, for anybody or for one receiver; by priority.
+    Ready(Arc<str>, Option<Arc<str>>),
+    /// Delayed, in this tube; by the end of the delay.
+    Delayed(Arc<str>),
+    /// Set aside, in this tube; by their order.
+    Buried(Arc<str>),
+    /// Ready, of this sender, for anybody or for one receiver; by number alone.
+    Sent(FromTo),
+}
+
+/// Something to be read from the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetch {
+    /// What makes reading lines quick: it is asked for once, when the first line is cut.
+    Begin,
+    /// The messages of a line, those from this place on: what the line is ordered by (for delays: since 1970, in nanoseconds), then the number.
+    Heads(Line, (u64, Id)),
+    /// These messages.
+    Named(Vec<Id>),
+}
+
+/// What a store answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// The messages, in the order of their line.
+    pub rows: Vec<Row>,
+    /// Of a sender's line: their numbers alone.
+    pub ids: Vec<Id>,
+    /// Whether they are the last of their line.
+    pub complete: bool,
+}
+
+/// A kick in parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kicking {
+    pub(super) buried: bool,
+    pub(super) done: u32,
+}
+
+/// What is known of messages that are not in memory.
+#[derive(Debug, Default)]
+pub(super) struct Heads {
+    /// Whether any line was ever cut.
+    begun: bool,
+    wanted: VecDeque<Wanted>,
+    fetching: Option<Wanted>,
+    /// Messages that are here beside their lines, and the batch after which the store knows all about them.
+    guests: HashMap<Id, u64>,
+    /// Who needs which messages.
+    seekers: VecDeque<(ClientId, Vec<Id>)>,
+    /// Who was given what he sought, in which generation of guests.
+    sought: HashMap<ClientId, u64>,
+    generation: u64,
+    committed: u64,
+    pub(super) kicking: HashMap<ClientId, Kicking>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wanted {
+    Begin,
+    Line(Line),
+    Seekers(Vec<(ClientId, Vec<Id>)>),
+}
+
+/// Messages that are read by their numbers at a time.
+const SOUGHT_AT_ONCE: usize = 1_000;
+
+impl Queues {
+    // ---- leaving out ------------------------------------------------------------------------------------
+
+    /// A message stands in its line, among those that are here or not: whoever is too many is left out.
+    pub(super) fn settle(&mut self, id: Id, here: bool) {
+        let Some(resident) = self.settings.resident else { return };
+        if !here {
+            return self.leave_out(id);
+        }
+        if self.used <= resident.bytes {
+            return;
+        }
+        let job = &self.jobs[&id];
+        let tube = self.tubes.get_mut(job.tube);
+        let cut = match job.state {
+            State::Ready => cut(tube.line_mut(job.receiver.as_ref()), resident.heads).map(|(_, id)| id),
+            State::Delayed { .. } => cut(&mut tube.delayed, resident.heads).map(|(_, id)| id),
+            State::Buried { .. } => cut(&mut tube.buried, resident.heads).map(|(_, id)| id),
+            State::Pending | State::Reserved { .. } => None,
+        };
+        if let Some(cut) = cut {
+            self.leave_out(cut);
+        }
+    }
+
+    /// The line of a sender keeps no more numbers than it must.
+    pub(super) fn settle_sent(&mut self, line: &FromTo) {
+        let Some(resident) = self.settings.resident else { return };
+        let short = self.heads.begun || self.used > resident.bytes;
+        if short
+            && let Some(line) = self.sent.get_mut(line)
+            && cut(line, resident.heads).is_some()
+        {
+            self.begin();
+        }
+    }
+
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.heads.begun, true) {
+            self.heads.wanted.push_front(Wanted::Begin);
+        }
+    }
+
+    fn leave_out(&mut self, id: Id) {
+        self.begin();
+        if !self.jobs[&id].saved {
+            self.write(id);
+        }
+        let written = self.batch.messages.contains_key(&id);
+        let last = if written { self.gathering } else { self.gathering - 1 };
+        if last <= self.heads.committed && self.heads.fetching.is_none() {
+            self.forget(id);
+        } else {
+            self.heads.guests.insert(id, last);
+        }
+    }
+
+    fn forget(&mut self, id: Id) {
+        let job = self.jobs.remove(&id).expect("it is here");
+        self.used -= job.cost();
+        if let State::Delayed { until } = job.state {
+            self.due.remove(&(until, Due::Delay(id)));
+        }
+    }
+
+    /// A message leaves the line it is in, or has been read into it.
+    pub(super) fn no_guest(&mut self, id: Id) {
+        if !self.heads.guests.is_empty() {
+            self.heads.guests.remove(&id);
+        }
+    }
+
+    /// All batches up to this one are in the store.
+    pub(super) fn heads_committed(&mut self, number: u64) {
+        self.heads.committed = self.heads.committed.max(number);
+        self.let_guests_go();
+    }
+
+    /// What was to be written with this batch waits for the next.
+    pub(super) fn heads_refused(&mut self, number: u64) {
+        let ids = self.heads.guests.iter_mut().filter(|(id, _)| self.batch.messages.contains_key(id));
+        ids.for_each(|(_, last)| *last = self.gathering);
+        self.heads.committed = self.heads.committed.max(number);
+    }
+
+    fn let_guests_go(&mut self) {
+        if self.heads.guests.is_empty() || self.heads.fetching.is_some() {
+            return;
+        }
+        let committed = self.heads.committed;
+        // Of what a refused batch had, the next has the rest.
+        let gathered = |id: &Id| self.batch.messages.contains_key(id);
+        let known = self.heads.guests.iter().filter(|(id, last)| **last <= committed && !gathered(id));
+        let gone: Vec<Id> = known.map(|(id, _)| *id).collect();
+        self.heads.generation += u64::from(!gone.is_empty());
+        for id in gone {
+            self.heads.guests.remove(&id);
+            self.forget(id);
+        }
+    }
+
+    /// Messages that are only in the store.
+    pub fn outside(&self) -> u64 {
+        let all = self.totals.ready + self.totals.reserved + self.totals.delayed + self.totals.buried;
+        (all + self.pending.len() as u64).saturating_sub(self.jobs.len() as u64)
+    }
+
+    // ---- what a request needs ---------------------------------------------------------------------------
+
+    /// Whether a request needs messages that are not here. They will be read, and it is to be offered again then; until then it has
+    /// done nothing, or a part of what it is to do.
+    pub fn lacks(&mut self, client: ClientId, request: &Request<'_>, now: Stamp) -> bool {
+        if !self.heads.begun {
+            return false;
+        }
+        // Whether what he sought was looked for, and is here if it is anywhere.
+        let sought = self.heads.sought.remove(&client) == Some(self.heads.generation);
+        match *request {
+            Request::Reserve { .. } | Request::Pop { .. } => self.lacks_any_of_watched(client, 1),
+            Request::ReserveBatch { most, .. } => {
+                self.lacks_any_of_watched(client, most.min(crate::owner::MOST_AT_ONCE) as usize)
+            }
+            Request::PeekReady => {
+                let tube = Arc::clone(&self.tubes.get(self.client(client).used).name);
+                self.lacks_first_of(client, &tube, 1)
+            }
+            Request::PeekTube(tube) | Request::PopTube(tube) => self.lacks_first_of(client, tube, 1),
+            Request::PeekSender(sender) | Request::PopSender(sender) => self.lacks_sent(client, sender, sought),
+            Request::PeekDelayed => self.lacks_of_used(client, false),
+            Request::PeekBuried => self.lacks_of_used(client, true),
+            Request::Kick(bound) => self.lacks_for_kick(client, bound, now),
+            Request::DeleteTube(tube) => self.lacks_for_the_end(tube),
+            Request::Peek(id)
+            | Request::StatsJob(id)
+            | Request::Delete(id)
+            | Request::ReserveJob(id)
+            | Request::KickJob(id) => self.lacks_named(client, [id], sought),
+            Request::DeleteBatch(ids) => self.lacks_named(client, ids.iter(), sought),
+            _ => false,
+        }
+    }
+
+    fn lacks_any_of_watched(&mut self, client: ClientId, count: usize) -> bool {
+        let known = self.client(client);
+        let tubes = known.watched.iter().map(|tube| self.tubes.get(*tube));
+        let short = |line: &crate::tube::Line| !line.has(count);
+        let lacking: Vec<Arc<str>> = tubes
+            .filter(|tube| tube.paused.is_none() && tube.lines_for(known.name.as_ref()).any(short))
+            .map(|tube| Arc::clone(&tube.name))
+            .collect();
+        for tube in &lacking {
+            self.lacks_first_of(client, tube, count);
+        }
+        !lacking.is_empty()
+    }
+
+    /// Whether the first so many of this tube that he may have are not here.
+    pub(crate) fn lacks_first_of(&mut self, client: ClientId, tube: &str, count: usize) -> bool {
+        let Some(tube) = self.tubes.find(tube) else { return false };
+        let name = self.client(client).name.clone();
+        let lacks = self.tubes.get(tube).lines_for(name.as_ref()).any(|line| !line.has(count));
+        if lacks {
+            self.read_ready(tube, name.as_ref(), count);
+        }
+        lacks
+    }
+
+    /// The lines of which this client is served are read until the first so many are here.
+    pub(super) fn read_ready(&mut self, tube: crate::job::TubeId, client: Option<&Arc<str>>, count: usize) {
+        let tube = self.tubes.get(tube);
+        let mut wanted = Vec::new();
+        if !tube.ready.has(count) {
+            wanted.push(Line::Ready(Arc::clone(&tube.name), None));
+        }
+        if let Some(name) = client
+            && tube.addressed.get(name).is_some_and(|line| !line.has(count))
+        {
+            wanted.push(Line::Ready(Arc::clone(&tube.name), Some(Arc::clone(name))));
+        }
+        for line in wanted {
+            self.want(line);
+        }
+    }
+
+    pub(super) fn want(&mut self, line: Line) {
+        let wanted = Wanted::Line(line);
+        if self.heads.fetching.as_ref() != Some(&wanted) && !self.heads.wanted.contains(&wanted) {
+            self.heads.wanted.push_back(wanted);
+        }
+    }
+
+    fn lacks_of_used(&mut self, client: ClientId, buried: bool) -> bool {
+        let tube = self.tubes.get(self.client(client).used);
+        let name = Arc::clone(&tube.name);
+        let (lacks, line) = if buried {
+            (!tube.buried.has(1), Line::Buried(name))
+        } else {
+            (!tube.delayed.has(1), Line::Delayed(name))
+        };
+        if lacks {
+            self.want(line);
+        }
+        lacks
+    }
+
+    /// A kick does what it can at once, and goes on when more has been read.
+    fn lacks_for_kick(&mut self, client: ClientId, bound: u32, now: Stamp) -> bool {
+        let begun = self.heads.kicking.get(&client).copied();
+        let tube = self.tubes.get(self.client(client).used);
+        let buried = begun.map_or(!tube.buried.is_empty(), |kicking| kicking.buried);
+        let left = bound.saturating_sub(begun.map_or(0, |kicking| kicking.done)) as usize;
+        let has = if buried { tube.buried.has(left) } else { tube.delayed.has(left) };
+        if has {
+            return false;
+        }
+        let name = Arc::clone(&tube.name);
+        let here: Vec<Id> = if buried {
+            tube.buried.here().map(|(_, id)| id).collect()
+        } else {
+            tube.delayed.here().map(|(_, id)| id).collect()
+        };
+        for &id in &here {
+            self.kick_one(id, now);
+        }
+        let done = begun.map_or(0, |kicking| kicking.done) + here.len() as u32;
+        self.heads.kicking.insert(client, Kicking { buried, done });
+        self.want(if buried { Line::Buried(name) } else { Line::Delayed(name) });
+        true
+    }
+
+    /// The messages of a tube that is to be deleted go part by part.
+    fn lacks_for_the_end(&mut self, tube: &str) -> bool {
+        let Some(tube) = self.tubes.find(tube) else { return false };
+        let (mut lines, mut here) = (Vec::new(), Vec::new());
+        let of = self.tubes.get(tube);
+        let name = || Arc::clone(&of.name);
+        let ready = std::iter::once((None, &of.ready)).chain(of.addressed.iter().map(|(to, line)| (Some(to), line)));
+        for (to, line) in ready.filter(|(_, line)| line.rest().is_some()) {
+            lines.push(Line::Ready(name(), to.cloned()));
+            here.extend(line.here().map(|(_, id)| id));
+        }
+        if of.delayed.rest().is_some() {
+            lines.push(Line::Delayed(name()));
+            here.extend(of.delayed.here().map(|(_, id)| id));
+        }
+        if of.buried.rest().is_some() {
+            lines.push(Line::Buried(name()));
+            here.extend(of.buried.here().map(|(_, id)| id));
+        }
+        for id in here {
+            self.remove(id);
+        }
+        let lacks = !lines.is_empty();
+        for line in lines {
+            self.want(line);
+        }
+        lacks
+    }
+
+    fn is_outside(&self, id: Id) -> bool {
+        let gone = || matches!(self.batch.messages.get(&id), Some(Change::Delete));
+        !self.jobs.contains_key(&id) && id < self.next_id && self.outside() > 0 && !gone()
+    }
+
+    fn lacks_named(&mut self, client: ClientId, ids: impl IntoIterator<Item = Id>, sought: bool) -> bool {
+        let ids: Vec<Id> = ids.into_iter().collect();
+        let lacks = !sought && ids.iter().any(|id| self.is_outside(*id));
+        if lacks {
+            // A guest may be gone when the others are here.
+            let sought = ids.into_iter().filter(|id| self.is_outside(*id) || self.heads.guests.contains_key(id));
+            self.heads.seekers.push_back((client, sought.collect()));
+        }
+        lacks
+    }
+
+    fn lacks_sent(&mut self, client: ClientId, sender: &str, mut sought: bool) -> bool {
+        let Some(lines) = self.sent_lines(client, sender) else { return false };
+        let mut lacks = false;
+        for line in &lines {
+            if self.sent.get(line).is_some_and(|line| !line.has(1)) {
+                self.want(Line::Sent(line.clone()));
+                lacks = true;
+            }
+        }
+        if lacks {
+            return true;
+        }
+        loop {
+            let Ok(id) = self.first_sent(client, sender) else { return false };
+            if self.jobs.contains_key(&id) {
+                return false;
+            }
+            if !std::mem::take(&mut sought) {
+                self.heads.seekers.push_back((client, vec![id]));
+                return true;
+            }
+            // Somebody has changed the table under us.
+            for line in &lines {
+                if let Some(line) = self.sent.get_mut(line).filter(|line| line.holds(id)) {
+                    line.remove(id);
+                }
+            }
+        }
+    }
+
+    /// He is gone: what he sought is nobody's.
+    pub(super) fn heads_left(&mut self, client: ClientId) {
+        self.heads.seekers.retain(|(other, _)| *other != client);
+        self.heads.sought.remove(&client);
+        self.heads.kicking.remove(&client);
+    }
+
+    // ---- reading ----------------------------------------------------------------------------------------
+
+    /// Whether something is to be read from the store.
+    pub fn has_fetch(&self) -> bool {
+        self.heads.fetching.is_none() && !(self.heads.wanted.is_empty() && self.heads.seekers.is_empty())
+    }
+
+    /// What is to be read next, while nothing is written; its answer comes to [`Self::fetched`] before anything else is asked of the store.
+    pub fn take_fetch(&mut self) -> Option<Fetch> {
+        if self.heads.fetching.is_some() {
+            return None;
+        }
+        if !self.heads.seekers.is_empty() && self.heads.wanted.front() != Some(&Wanted::Begin) {
+            let (mut some, mut ids) = (Vec::new(), Vec::new());
+            while ids.len() < SOUGHT_AT_ONCE
+                && let Some(next) = self.heads.seekers.pop_front()
+            {
+                ids.extend_from_slice(&next.1);
+                some.push(next);
+            }
+            self.heads.fetching = Some(Wanted::Seekers(some));
+            return Some(Fetch::Named(ids));
+        }
+        while let Some(wanted) = self.heads.wanted.pop_front() {
+            let fetch = match &wanted {
+                Wanted::Line(line) => self.place_of(line).map(|from| Fetch::Heads(line.clone(), from)),
+                _ => Some(Fetch::Begin),
+            };
+            if fetch.is_some() {
+                self.heads.fetching = Some(wanted);
+                return fetch;
+            }
+        }
+        None
+    }
+
+    /// Where the rest of a line begins; none if there is no rest any more.
+    fn place_of(&self, line: &Line) -> Option<(u64, Id)> {
+        let tube = |name: &Arc<str>| self.tubes.find(name).map(|tube| self.tubes.get(tube));
+        match line {
+            Line::Ready(name, to) => {
+                let tube = tube(name)?;
+                let line = to.as_ref().map_or(Some(&tube.ready), |to| tube.addressed.get(to))?;
+                line.rest().map(|(priority, id)| (priority.into(), id))
+            }
+            Line::Delayed(name) => tube(name)?.delayed.rest().map(|(until, id)| (self.wall(until).0, id)),
+            Line::Buried(name) => tube(name)?.buried.rest(),
+            Line::Sent(line) => self.sent.get(line)?.rest().map(|id| (0, id)),
+        }
+    }
+
+    /// The store could not be asked: it will be again.
+    pub fn not_fetched(&mut self) {
+        match self.heads.fetching.take() {
+            Some(Wanted::Seekers(some)) => some.into_iter().rev().for_each(|one| self.heads.seekers.push_front(one)),
+            Some(wanted) => self.heads.wanted.push_front(wanted),
+            None => {}
+        }
+        self.let_guests_go();
+    }
+
+    /// What the store has answered to the latest [`Self::take_fetch`].
+    pub fn fetched(&mut self, fetched: Fetched, now: Stamp) {
+        match self.heads.fetching.take() {
+            Some(Wanted::Line(Line::Sent(line))) => self.numbers_came(&line, &fetched),
+            Some(Wanted::Line(line)) => {
+                self.heads_came(&line, fetched);
+                if let Line::Ready(name, _) = &line
+                    && let Some(tube) = self.tubes.find(name)
+                    && self.tubes.get(tube).paused.is_none()
+                {
+                    self.serve_waiting(tube, now);
+                }
+            }
+            Some(Wanted::Seekers(some)) => {
+                self.let_guests_go();
+                for row in fetched.rows {
+                    if self.is_outside(row.id) {
+                        let id = row.id;
+                        self.admit(row);
+                        self.heads.guests.insert(id, self.heads.committed);
+                        if let State::Delayed { until } = self.jobs[&id].state {
+                            self.due.insert((until, Due::Delay(id)));
+                        }
+                    }
+                }
+                for (client, _) in some {
+                    self.heads.sought.insert(client, self.heads.generation);
+                }
+                return;
+            }
+            Some(Wanted::Begin) | None => {}
+        }
+        self.let_guests_go();
+    }
+
+    fn numbers_came(&mut self, line: &FromTo, fetched: &Fetched) {
+        let end = fetched.ids.last().filter(|_| !fetched.complete).map(|id| id + 1);
+        let Some(from) = self.sent.get(line).and_then(Window::rest) else { return };
+        let is_of = |id: &Id| {
+            let of = |job: &Job| job.state == State::Ready && job.sender.as_ref() == Some(&line.0) && job.receiver == line.1;
+            let gone = || matches!(self.batch.messages.get(id), Some(Change::Delete));
+            self.jobs.get(id).map_or_else(|| !gone(), of)
+        };
+        // What is ready since the last batch is not so in the store.
+        let since = self.batch.messages.keys().filter(|id| **id >= from && end.is_none_or(|end| **id < end));
+        let since = since.filter(|id| self.jobs.contains_key(id));
+        let ids: Vec<Id> = fetched.ids.iter().chain(since).copied().filter(is_of).collect();
+        let window = self.sent.get_mut(line).expect("it is there");
+        for id in ids {
+            window.read(id);
+        }
+        window.read_up_to(end, fetched.ids.len());
+    }
+
+    fn heads_came(&mut self, line: &Line, fetched: Fetched) {
+        let came = fetched.rows.len();
+        let mut last = None;
+        let (mut keys, mut guests) = (Vec::with_capacity(came), Vec::new());
+        for row in fetched.rows {
+            let place = (self.place(&row), row.id);
+            last = Some(place);
+            if self.jobs.contains_key(&row.id) || matches!(self.batch.messages.get(&row.id), Some(Change::Delete)) {
+                continue;
+            }
+            keys.push(place);
+            self.admit(row);
+        }
+        let end = last.filter(|_| !fetched.complete).map(|(place, id)| (place, id + 1));
+        for &id in self.heads.guests.keys() {
+            if let Some(place) = self.place_in(line, id)
+                && end.is_none_or(|end| place < end)
+            {
+                guests.push(place);
+            }
+        }
+        for (_, id) in &guests {
+            self.heads.guests.remove(id);
+        }
+        keys.extend(guests);
+        let (name, to) = match line {
+            Line::Ready(name, to) => (name, to.as_ref()),
+            Line::Delayed(name) | Line::Buried(name) => (name, None),
+            Line::Sent(_) => return,
+        };
+        let place = self.tubes.find_or_make(name);
+        let tube = self.tubes.get_mut(place);
+        let missing = match line {
+            Line::Ready(..) => read(tube.line_mut(to), &keys, end, came, |(priority, id)| (priority as u32, id)),
+            Line::Delayed(_) => {
+                self.due.extend(keys.iter().map(|(until, id)| (Stamp(*until), Due::Delay(*id))));
+                read(&mut tube.delayed, &keys, end, came, |(until, id)| (Stamp(until), id))
+            }
+            _ => read(&mut tube.buried, &keys, end, came, |place| place),
+        };
+        let count = match line {
+            Line::Ready(..) => &mut self.totals.ready,
+            Line::Delayed(_) => &mut self.totals.delayed,
+            _ => &mut self.totals.buried,
+        };
+        *count = count.saturating_sub(missing);
+        if let Some(to) = to
+            && tube.addressed.get(to).is_some_and(Window::is_empty)
+        {
+            tube.addressed.remove(to);
+        }
+        self.look_ahead(line);
+        self.tubes.let_go(place);
+    }
+
+    /// A line that nears the end of what is here is read on, and one of delays is never left unread.
+    pub(super) fn look_ahead(&mut self, line: &Line) {
+        let tube = |name: &Arc<str>| self.tubes.find(name).map(|tube| self.tubes.get(tube));
+        let low = match line {
+            Line::Ready(name, to) => tube(name).is_some_and(|tube| {
+                let line = to.as_ref().map_or(Some(&tube.ready), |to| tube.addressed.get(to));
+                line.is_some_and(|line| line.count_here() > 0 && line.is_low())
+            }),
+            Line::Delayed(name) => tube(name).is_some_and(|tube| tube.delayed.is_low()),
+            Line::Buried(_) | Line::Sent(_) => false,
+        };
+        if low {
+            self.want(line.clone());
+        }
+    }
+
+    /// What a row's line is ordered by.
+    fn place(&self, row: &Row) -> u64 {
+        match row.standing {
+            Standing::Ready => row.priority.into(),
+            Standing::Delayed(wall) => self.stamp(wall).0,
+            Standing::Buried(order) => order,
+        }
+    }
+
+    /// Where a message stands in a line, if it does.
+    fn place_in(&self, line: &Line, id: Id) -> Option<(u64, Id)> {
+        let job = &self.jobs[&id];
+        let in_tube = |name: &Arc<str>| self.tubes.get(job.tube).name == *name;
+        match (line, job.state) {
+            (Line::Ready(name, to), State::Ready) if in_tube(name) && job.receiver == *to => {
+                Some((job.priority.into(), id))
+            }
+            (Line::Delayed(name), State::Delayed { until }) if in_tube(name) => Some((until.0, id)),
+            (Line::Buried(name), State::Buried { order }) if in_tube(name) => Some((order, id)),
+            _ => None,
+        }
+    }
+
+    /// A message is in memory again, as the store has it; its line knows of it already.
+    fn admit(&mut self, row: Row) {
+        let state = match row.standing {
+            Standing::Ready => State::Ready,
+            Standing::Delayed(wall) => State::Delayed { until: self.stamp(wall) },
+            Standing::Buried(order) => State::Buried { order },
+        };
+        let tube = self.tubes.find_or_make(&row.tube);
+        let (id, job) = (row.id, Job::of(row, tube, state));
+        self.used += job.cost();
+        self.jobs.insert(id, job);
+    }
+
+    pub(super) fn stamp(&self, wall: Nanos) -> Stamp {
+        Stamp(wall.0.saturating_sub(self.settings.wall.0))
+    }
+
+    /// The oldest message of a sender that is the client's or nobody's.
+    pub(super) fn first_sent(&self, client: ClientId, sender: &str) -> Result<Id, Nothing> {
+        let lines = self.sent_lines(client, sender).ok_or(Nothing::UnknownClient)?;
+        let lines = lines.iter().filter_map(|line| self.sent.get(line));
+        crate::tube::first_of(lines).here().ok_or(Nothing::Empty)
+    }
+
+    // ---- taking over ------------------------------------------------------------------------------------
+
+    /// So many messages of a line are in the store, `urgent` of them below the priority that counts as urgent; they will be read when they are
+    /// needed.
+    pub fn load_line(&mut self, line: Line, count: u64, urgent: u64) {
+        self.heads.begun = true;
+        match &line {
+            Line::Ready(name, to) => {
+                let tube = self.tubes.find_or_make(name);
+                let tube = self.tubes.get_mut(tube);
+                tube.line_mut(to.as_ref()).unread((0, 0), count);
+                tube.urgent += urgent;
+                self.totals.urgent += urgent;
+                self.totals.ready += count;
+            }
+            Line::Delayed(name) => {
+                let tube = self.tubes.find_or_make(name);
+                self.tubes.get_mut(tube).delayed.unread((Stamp(0), 0), count);
+                self.totals.delayed += count;
+                self.want(line);
+            }
+            Line::Buried(name) => {
+                let tube = self.tubes.find_or_make(name);
+                self.tubes.get_mut(tube).buried.unread((0, 0), count);
+                self.totals.buried += count;
+            }
+            Line::Sent(from_to) => self.sent.entry(from_to.clone()).or_default().unread(0, count),
+        }
+    }
+
+    /// Messages are set aside behind this place from now on.
+    pub fn set_aside_from(&mut self, order: u64) {
+        self.next_order = self.next_order.max(order);
+    }
+}
+
+fn cut<K: Ord + Copy>(line: &mut Window<K>, heads: usize) -> Option<K> {
+    if line.count_here() > heads { line.cut() } else { None }
+}
+
+fn read<K: Ord + Copy>(
+    line: &mut Window<K>,
+    places: &[(u64, Id)],
+    end: Option<(u64, Id)>,
+    came: usize,
+    key: impl Fn((u64, Id)) -> K,
+) -> u64 {
+    for place in places {
+        line.read(key(*place));
+    }
+    line.read_up_to(end.map(key), came)
+}
+
+#[cfg(test)]
+mod tests;

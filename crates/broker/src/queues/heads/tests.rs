@@ -1,0 +1,474 @@
+//! A queue of which only the first messages are in memory answers as one that has them all: random histories, and the smallest bounds there are.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::changes::Batch;
+use crate::owner::{self, Outcome, Shape};
+use crate::queues::Settings;
+use crate::request::Put;
+
+/// A store, as a table.
+#[derive(Default)]
+struct Table(BTreeMap<Id, Row>);
+
+impl Table {
+    fn write(&mut self, batch: &Batch) {
+        for (id, change) in &batch.messages {
+            match change {
+                Change::Insert(row) => assert!(self.0.insert(*id, (**row).clone()).is_none()),
+                Change::Update(row) => assert!(self.0.insert(*id, (**row).clone()).is_some(), "{id} is there"),
+                Change::Delete => assert!(self.0.remove(id).is_some(), "{id} is there"),
+            }
+        }
+    }
+
+    /// The lines of the table, each row with its place.
+    fn lines(&self) -> Vec<(Line, (u64, Id), &Row)> {
+        let mut lines = Vec::new();
+        for (id, row) in &self.0 {
+            let (line, place) = match row.standing {
+                Standing::Ready => (Line::Ready(Arc::clone(&row.tube), row.receiver.clone()), row.priority.into()),
+                Standing::Delayed(until) => (Line::Delayed(Arc::clone(&row.tube)), until.0),
+                Standing::Buried(order) => (Line::Buried(Arc::clone(&row.tube)), order),
+            };
+            lines.push((line, (place, *id), row));
+            if let (Standing::Ready, Some(sender)) = (row.standing, &row.sender) {
+                lines.push((Line::Sent((Arc::clone(sender), row.receiver.clone())), (0, *id), row));
+            }
+        }
+        lines.sort_by_key(|(_, place, _)| *place);
+        lines
+    }
+
+    fn answer(&self, fetch: &Fetch, most: usize) -> Fetched {
+        match fetch {
+            Fetch::Begin => Fetched::default(),
+            Fetch::Named(ids) => {
+                let rows = ids.iter().filter_map(|id| self.0.get(id).cloned()).collect();
+                Fetched { rows, ..Fetched::default() }
+            }
+            Fetch::Heads(line, from) => {
+                let lines = self.lines();
+                let of = lines.iter().filter(|(other, place, _)| other == line && place >= from);
+                let (rows, complete): (Vec<Row>, _) =
+                    (of.clone().take(most).map(|(_, _, row)| (*row).clone()).collect(), of.count() < most);
+                match line {
+                    Line::Sent(_) => {
+                        Fetched { ids: rows.iter().map(|row| row.id).collect(), complete, ..Fetched::default() }
+                    }
+                    _ => Fetched { rows, complete, ..Fetched::default() },
+                }
+            }
+        }
+    }
+}
+
+/// Queues over a table, with a batch or a question that may be on its way.
+struct Stored {
+    queues: Queues,
+    table: Table,
+    writing: Option<(u64, Batch)>,
+    asking: Option<Fetch>,
+    heads: usize,
+}
+
+impl Stored {
+    fn new(resident: Option<Resident>) -> Self {
+        let settings = Settings {
+            memory: 1 << 20,
+            durable: true,
+            wall: Nanos::from_secs(1_000),
+            remember_keys: Nanos::from_secs(60),
+            resident,
+        };
+        let mut queues = Queues::new(settings);
+        for name in ["anna", "bert"] {
+            queues.register(name);
+        }
+        let heads = resident.map_or(1, |resident| resident.heads);
+        Self { queues, table: Table::default(), writing: None, asking: None, heads }
+    }
+
+    fn begin_to_write(&mut self) {
+        if self.writing.is_none() && self.asking.is_none() {
+            self.writing = self.queues.take_batch();
+        }
+    }
+
+    fn is_written(&mut self, now: Stamp) {
+        if let Some((number, batch)) = self.writing.take() {
+            self.table.write(&batch);
+            self.queues.committed(number, now);
+        }
+    }
+
+    fn is_refused(&mut self) {
+        if let Some((number, batch)) = self.writing.take() {
+            self.queues.refused(number, batch);
+        }
+    }
+
+    fn begin_to_ask(&mut self) {
+        if self.writing.is_none() && self.asking.is_none() {
+            self.asking = self.queues.take_fetch();
+        }
+    }
+
+    fn is_asked(&mut self, now: Stamp) {
+        if let Some(fetch) = self.asking.take() {
+            let answer = self.table.answer(&fetch, self.heads);
+            self.queues.fetched(answer, now);
+        }
+    }
+
+    /// Until nothing is left to be read; whether there was anything.
+    fn read_all(&mut self, now: Stamp) -> bool {
+        let mut any = self.asking.is_some();
+        self.is_asked(now);
+        while self.queues.has_fetch() {
+            any = true;
+            self.begin_to_ask();
+            self.is_asked(now);
+        }
+        any
+    }
+
+    fn pass(&mut self, now: Stamp) {
+        self.queues.tick(now);
+        while self.read_all(now) {
+            self.queues.tick(now);
+        }
+    }
+
+    fn request(&mut self, client: ClientId, request: &Request<'_>, now: Stamp) -> (Vec<u8>, bool) {
+        for turn in 0.. {
+            if !self.queues.lacks(client, request, now) {
+                break;
+            }
+            assert!(turn < 1_000 && self.read_all(now), "nothing comes of {request:?}");
+        }
+        let mut out = Vec::new();
+        let outcome = owner::carry_out(&mut self.queues, client, request, now, &mut out);
+        (out, outcome == Outcome::Waits)
+    }
+
+    fn told(&mut self) -> Vec<(ClientId, Vec<u8>)> {
+        let mut answers = Vec::new();
+        self.queues.take_answers(&mut answers);
+        let tell = |(client, answer)| {
+            let mut out = Vec::new();
+            owner::write_answer(&mut out, Shape::One("HERE"), &answer);
+            (client, out)
+        };
+        answers.into_iter().map(tell).collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Put { tube: usize, priority: u32, delay: u32, ttr: u32, to: Option<usize> },
+    Ask(Kind),
+    Pass,
+    Leave,
+    Write,
+    Written,
+    Refused,
+    Read,
+    HasRead,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Reserve(bool),
+    Several(u32),
+    Pop(bool),
+    PopTube(usize),
+    PeekTube(usize),
+    PopSender(usize),
+    PeekSender(usize),
+    PeekReady,
+    PeekDelayed,
+    PeekBuried,
+    Kick(u32),
+    Delete(u64),
+    DeleteSome(u64),
+    Release(u64, u32, u32),
+    Bury(u64, u32),
+    Touch(u64),
+    KickJob(u64),
+    ReserveJob(u64),
+    Peek(u64),
+    Look(u64),
+    Tubes,
+    Pause(usize),
+    DeleteTube(usize),
+}
+
+const TUBES: [&str; 2] = ["one", "two"];
+const NAMES: [&str; 2] = ["anna", "bert"];
+
+impl Kind {
+    fn request<'a>(self, ids: &'a mut Vec<u8>) -> Request<'a> {
+        let zero = Nanos::ZERO;
+        match self {
+            Self::Reserve(wait) => Request::Reserve { timeout: (!wait).then_some(zero) },
+            Self::Several(most) => Request::ReserveBatch { most, timeout: zero },
+            Self::Pop(wait) => Request::Pop { timeout: if wait { Nanos::from_secs(2) } else { zero } },
+            Self::PopTube(tube) => Request::PopTube(TUBES[tube]),
+            Self::PeekTube(tube) => Request::PeekTube(TUBES[tube]),
+            Self::PopSender(name) => Request::PopSender(NAMES[name]),
+            Self::PeekSender(name) => Request::PeekSender(NAMES[name]),
+            Self::PeekReady => Request::PeekReady,
+            Self::PeekDelayed => Request::PeekDelayed,
+            Self::PeekBuried => Request::PeekBuried,
+            Self::Kick(bound) => Request::Kick(bound),
+            Self::Delete(id) => Request::Delete(id),
+            Self::DeleteSome(id) => {
+                *ids = format!("delete-batch {id} {} {}\r\n", id + 1, id + 5).into_bytes();
+                match crate::request::parse(ids, 100) {
+                    crate::request::Parsed::Complete { request, .. } => request,
+                    other => panic!("{other:?}"),
+                }
+            }
+            Self::Release(id, priority, delay) => Request::Release { id, priority, delay },
+            Self::Bury(id, priority) => Request::Bury { id, priority },
+            Self::Touch(id) => Request::Touch(id),
+            Self::KickJob(id) => Request::KickJob(id),
+            Self::ReserveJob(id) => Request::ReserveJob(id),
+            Self::Peek(id) => Request::Peek(id),
+            Self::Look(id) => Request::StatsJob(id),
+            Self::Tubes => Request::ListTubesForMe,
+            Self::Pause(tube) => Request::PauseTube { tube: TUBES[tube], seconds: 1 },
+            Self::DeleteTube(tube) => Request::DeleteTube(TUBES[tube]),
+        }
+    }
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    let id = || 1..30_u64;
+    let two = || 0..2_usize;
+    prop_oneof![
+        5 => any::<bool>().prop_map(Kind::Reserve),
+        1 => (1..5_u32).prop_map(Kind::Several),
+        3 => any::<bool>().prop_map(Kind::Pop),
+        2 => two().prop_map(Kind::PopTube),
+        1 => two().prop_map(Kind::PeekTube),
+        2 => two().prop_map(Kind::PopSender),
+        1 => two().prop_map(Kind::PeekSender),
+        1 => Just(Kind::PeekReady),
+        1 => Just(Kind::PeekDelayed),
+        1 => Just(Kind::PeekBuried),
+        2 => (1..6_u32).prop_map(Kind::Kick),
+        2 => id().prop_map(Kind::Delete),
+        1 => id().prop_map(Kind::DeleteSome),
+        4 => (id(), 0..4_u32, 0..3_u32).prop_map(|(id, priority, delay)| Kind::Release(id, priority, delay)),
+        4 => (id(), 0..4_u32).prop_map(|(id, priority)| Kind::Bury(id, priority)),
+        1 => id().prop_map(Kind::Touch),
+        1 => id().prop_map(Kind::KickJob),
+        1 => id().prop_map(Kind::ReserveJob),
+        1 => id().prop_map(Kind::Peek),
+        1 => id().prop_map(Kind::Look),
+        1 => Just(Kind::Tubes),
+        1 => two().prop_map(Kind::Pause),
+        1 => two().prop_map(Kind::DeleteTube),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let put = (0..2_usize, 0..4_u32, 0..3_u32, 1..4_u32, proptest::option::of(0..2_usize));
+    prop_oneof![
+        12 => put.prop_map(|(tube, priority, delay, ttr, to)| Step::Put { tube, priority, delay, ttr, to }),
+        14 => kind().prop_map(Step::Ask),
+        2 => Just(Step::Pass),
+        1 => Just(Step::Leave),
+        5 => Just(Step::Write),
+        5 => Just(Step::Written),
+        1 => Just(Step::Refused),
+        3 => Just(Step::Read),
+        3 => Just(Step::HasRead),
+    ]
+}
+
+/// Client 0 is nobody, watches both tubes and never waits; 1 and 2 watch one each and say who they are.
+fn enter(queues: &mut Queues, place: usize) -> ClientId {
+    let client = queues.open();
+    for (tube, name) in TUBES.iter().enumerate() {
+        if place == 0 || place == tube + 1 {
+            queues.watch(client, name);
+            queues.use_tube(client, name);
+        }
+    }
+    queues.ignore(client, "default");
+    if place > 0 {
+        assert!(queues.login(client, NAMES[place - 1]));
+    }
+    client
+}
+
+fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) -> Result<(), TestCaseError> {
+    let mut both = [None, Some(Resident { bytes: 0, heads })].map(Stored::new);
+    let mut now = Stamp(0);
+    let mut clients = [0, 1, 2];
+    for stored in &mut both {
+        clients = [0, 1, 2].map(|place| enter(&mut stored.queues, place));
+        for tube in TUBES {
+            stored.queues.create_tube(tube);
+        }
+        if limited {
+            stored.queues.limit_tube("one", 2, Some("two"));
+            stored.queues.limit_tube("two", 3, None);
+        }
+    }
+    for (who, step) in steps {
+        let client = clients[who];
+        let mut heard = Vec::new();
+        // Both write at the same time.
+        let free = both.iter().all(|stored| stored.writing.is_none());
+        for stored in &mut both {
+            match step {
+                Step::Put { .. } | Step::Ask(_) if stored.queues.is_waiting(client) => {}
+                Step::Put { tube, priority, delay, ttr, to } => {
+                    let put = Put {
+                        tube: Some(TUBES[tube]),
+                        receiver: to.map(|to| NAMES[to]),
+                        key: None,
+                        strict: false,
+                        priority,
+                        delay: if waits { 0 } else { delay },
+                        ttr,
+                        body: b"x",
+                    };
+                    heard.push(stored.request(client, &Request::Put(put), now));
+                }
+                Step::Ask(kind) => {
+                    let kind = match kind {
+                        Kind::Reserve(_) if !waits || who == 0 => Kind::Reserve(false),
+                        Kind::Pop(_) if !waits || who == 0 => Kind::Pop(false),
+                        // Who waits may be told that his time is over while what he waits for is being read.
+                        Kind::Pause(_) if waits => Kind::Tubes,
+                        Kind::Release(id, priority, _) if waits => Kind::Release(id, priority, 0),
+                        other => other,
+                    };
+                    // What is read must be committed; both see it at the same time.
+                    stored.is_written(now);
+                    heard.push(stored.request(client, &kind.request(&mut Vec::new()), now));
+                }
+                Step::Pass => {
+                    stored.is_written(now);
+                    stored.pass(now + Nanos::from_secs(1));
+                }
+                Step::Leave => {
+                    stored.queues.close(client, now);
+                    clients[who] = enter(&mut stored.queues, who);
+                }
+                Step::Write if !free => {}
+                Step::Write => {
+                    stored.is_asked(now);
+                    stored.begin_to_write();
+                }
+                Step::Written => stored.is_written(now),
+                Step::Refused => stored.is_refused(),
+                Step::Read => stored.begin_to_ask(),
+                Step::HasRead => stored.is_asked(now),
+            }
+        }
+        if matches!(step, Step::Pass) {
+            now = now + Nanos::from_secs(1);
+        }
+        let [all, some] = &mut both;
+        if let [whole, bounded] = &heard[..] {
+            let shown = |heard: &(Vec<u8>, bool)| (String::from_utf8_lossy(&heard.0).into_owned(), heard.1);
+            prop_assert_eq!(shown(whole), shown(bounded), "after {:?}", step);
+        }
+        if matches!(step, Step::Pass) {
+            some.read_all(now);
+            prop_assert_eq!(all.told(), some.told());
+        } else {
+            let (a, b) = (all.told(), some.told());
+            prop_assert_eq!(a, b, "after {:?}", step);
+        }
+        let (a, b) = (&all.queues, &some.queues);
+        prop_assert_eq!(a.totals(), b.totals(), "after {:?}", step);
+        for tube in TUBES {
+            prop_assert_eq!(a.view_tube(tube, now), b.view_tube(tube, now));
+        }
+        prop_assert_eq!(a.outside(), 0);
+    }
+    // Another takes over, and finds what was left, as it was left.
+    let [_, mut some] = both;
+    some.is_written(now);
+    some.read_all(now);
+    some.begin_to_write();
+    some.is_written(now);
+    let mut next = [None, Some(Resident { bytes: 0, heads })].map(Stored::new);
+    for stored in &mut next {
+        let mut lines: Vec<(Line, u64, u64)> = Vec::new();
+        for (line, _, row) in some.table.lines() {
+            let urgent = u64::from(row.priority < crate::tube::URGENT);
+            match lines.iter_mut().find(|(other, ..)| *other == line) {
+                Some(found) => (found.1, found.2) = (found.1 + 1, found.2 + urgent),
+                None => lines.push((line, 1, urgent)),
+            }
+        }
+        for row in some.table.0.values() {
+            stored.table.0.insert(row.id, row.clone());
+            stored.queues.ids_from(row.id + 1);
+            if stored.queues.settings.resident.is_none() {
+                stored.queues.load(row.clone(), Stamp(0));
+            }
+            if let Standing::Buried(order) = row.standing {
+                stored.queues.set_aside_from(order + 1);
+            }
+        }
+        if stored.queues.settings.resident.is_some() {
+            lines.into_iter().for_each(|(line, count, urgent)| stored.queues.load_line(line, count, urgent));
+        }
+        clients = [0, 1, 2].map(|place| enter(&mut stored.queues, place));
+    }
+    let [mut all, mut some] = next;
+    prop_assert_eq!(all.queues.totals(), some.queues.totals());
+    let end = Stamp(Nanos::from_secs(100).0);
+    all.pass(end);
+    some.pass(end);
+    for client in clients {
+        for kind in [Kind::PeekBuried, Kind::Kick(2), Kind::Kick(100)] {
+            let mut ids = Vec::new();
+            let request = kind.request(&mut ids);
+            prop_assert_eq!(all.request(client, &request, end).0, some.request(client, &request, end).0);
+        }
+    }
+    let kinds = [Kind::Pop(false), Kind::PopTube(0), Kind::PopTube(1), Kind::PopSender(0)];
+    let mut nothing = 0;
+    for (turn, kind) in kinds.into_iter().cycle().enumerate() {
+        let mut ids = Vec::new();
+        let request = match kind {
+            Kind::Pop(_) => Request::Pop { timeout: Nanos::ZERO },
+            other => other.request(&mut ids),
+        };
+        let client = clients[turn / kinds.len() % clients.len()];
+        let (whole, bounded) = (all.request(client, &request, end), some.request(client, &request, end));
+        nothing = if whole.0.starts_with(b"POPPED") { 0 } else { nothing + 1 };
+        prop_assert_eq!(whole, bounded);
+        if nothing > kinds.len() * clients.len() {
+            break;
+        }
+    }
+    prop_assert_eq!(all.queues.totals(), some.queues.totals());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30000))]
+    #[test]
+    fn a_queue_whose_heads_alone_are_here_answers_as_a_whole_one(
+        heads in 1..4_usize,
+        waits in any::<bool>(),
+        limited in any::<bool>(),
+        steps in proptest::collection::vec((0..3_usize, step()), 1..120),
+    ) {
+        compare(heads, waits, limited, steps)?;
+    }
+}
