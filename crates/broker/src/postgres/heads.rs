@@ -169,8 +169,7 @@ fn fetch(client: &mut Client, fetch: &Fetch, most: usize) -> Result<Fetched, Err
         Of::Delayed(tube) => (tube, "due", "state = 1", &due),
         Of::Buried(tube) => (tube, "buried", "state = 2", &number),
     };
-    let statement = NEXT.replace("BY ORDER", &format!("BY {ordered}")).replace("(ORDER", &format!("({ordered}"));
-    let statement = statement.replace("AND LINE", &format!("AND {condition}"));
+    let statement = NEXT.replace("PLACE", ordered).replace("LINE", condition);
     let tube = &**tube;
     let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tube, place, &id, &limit, &BYTES_AT_ONCE];
     let to = if let Of::Ready(_, Some(to)) = line { Some(&**to) } else { None };
