@@ -23,6 +23,8 @@ demo-broker: ## message queues in a PostgreSQL of their own, until Ctrl-C; insta
 test: ## all tests, also against real memcached and real clients; installs what they need
 	@scripts/need memcached memcached
 	@scripts/need memccat libmemcached-tools
+	@scripts/need --optional php php-cli
+	@scripts/need --optional /usr/share/php/Pheanstalk/autoload.php php-pda-pheanstalk
 	@scripts/need nc netcat-openbsd
 	@scripts/need --optional nutcracker nutcracker
 	@scripts/need python3 python3
@@ -30,7 +32,7 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
 	$(CARGO) test --workspace --quiet --no-fail-fast
 
-test-clients: ## real clients in Python, Go, Node and Java, and libmemcached's tools, through the proxy and of the broker; builds what they need
+test-clients: ## real clients in Python, Go, Node, Java and PHP, and libmemcached's tools, through the proxy and of the broker; builds what they need
 	@scripts/need memcached memcached
 	@scripts/need memccat libmemcached-tools
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients

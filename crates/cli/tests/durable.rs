@@ -97,19 +97,33 @@ fn every_mode_and_store_answers_alike() {
     };
     thread::scope(|scope| {
         scope.spawn(|| {
-            answers_as_it_should(&Program::krarup(&["broker", "--listen", "127.0.0.1:0"]), "memory");
+            answers_as_it_should(with_both_doors(&[]), "memory");
         });
         for mode in MODES {
             let store = cluster.database(mode);
-            scope.spawn(move || answers_as_it_should(&broker(&store, mode), mode));
+            scope.spawn(move || {
+                answers_as_it_should(with_both_doors(&["--store", &store, "--mode", mode, "--pool", "5"]), mode);
+            });
         }
+        // An owner that holds one message of each line.
         let store = cluster.database("heads");
-        scope.spawn(move || answers_as_it_should(&of_heads(&store, "1"), "heads alone"));
+        scope.spawn(move || {
+            let flags = ["--store", &store, "--heads", "0B", "--read-ahead", "1"];
+            answers_as_it_should(with_both_doors(&flags), "heads alone");
+        });
     });
 }
 
-fn answers_as_it_should(broker: &Program, whose: &str) {
-    history::hold_all(broker.address(), whose);
+/// A broker, and where its queues are reached by memcached's protocol.
+fn with_both_doors(flags: &[&str]) -> (Program, SocketAddr) {
+    let doors = ["broker", "--listen", "127.0.0.1:0", "--memcached-listen", "127.0.0.1:0"];
+    let mut broker = Program::krarup(&[&doors, flags].concat());
+    let door = broker.says(|line| line.strip_prefix("memcached's protocol on ")?.trim().parse().ok());
+    (broker, door)
+}
+
+fn answers_as_it_should((broker, door): (Program, SocketAddr), whose: &str) {
+    history::hold_all(broker.address(), door, whose);
     model::compare(broker.address(), 24);
 }
 

@@ -52,6 +52,18 @@ fn greenstalk_works_unchanged() {
 }
 
 #[test]
+fn pheanstalk_works_unchanged() {
+    let tried = Command::new("php")
+        .args(["-r", "require getenv('PHEANSTALK') ?: 'Pheanstalk/autoload.php';"])
+        .output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        return skipped("PHP or pheanstalk is not installed: apt-get install php-cli php-pda-pheanstalk; PHEANSTALK names an autoload.php");
+    }
+    let (broker, _) = broker();
+    is_well(Command::new("php").arg(here("pheanstalk_session.php")).arg(broker.address().port().to_string()));
+}
+
+#[test]
 fn pymemcache_works_unchanged() {
     let Some(python) = python("pymemcache") else {
         return skipped("no Python has pymemcache; CLIENTS_PYTHON names one");

@@ -7,23 +7,24 @@ use crate::support::peer::Peer;
 
 const HISTORIES: &str = include_str!("histories.txt");
 
-/// Holds all conversations with the broker at `address`.
-pub(crate) fn hold_all(address: SocketAddr, whose: &str) {
+/// Holds all conversations with the broker at `address`, whose queues are reached by memcached's protocol at `door`.
+pub(crate) fn hold_all(address: SocketAddr, door: SocketAddr, whose: &str) {
     let histories: Vec<&str> = HISTORIES.split("\n## ").skip(1).collect();
     assert!(histories.len() > 10);
     for history in histories {
         let (title, lines) = history.split_once('\n').expect("a title and lines");
-        hold(address, lines.lines().filter(|line| !line.is_empty()), &format!("{whose}: {title}"));
+        hold([address, door], lines.lines().filter(|line| !line.is_empty()), &format!("{whose}: {title}"));
     }
 }
 
-fn hold<'a>(address: SocketAddr, lines: impl Iterator<Item = &'a str>, title: &str) {
+fn hold<'a>([address, door]: [SocketAddr; 2], lines: impl Iterator<Item = &'a str>, title: &str) {
     let mut clients: BTreeMap<&str, Peer> = BTreeMap::new();
     let mut numbers: BTreeMap<String, String> = BTreeMap::new();
     for line in lines {
         if let Some((client, said)) = line.split_once("> ") {
             let said = filled_in(said, &numbers).replace('|', "\r\n");
-            let peer = clients.entry(client).or_insert_with(|| Peer::connect(address));
+            let place = if client.starts_with('m') { door } else { address };
+            let peer = clients.entry(client).or_insert_with(|| Peer::connect(place));
             peer.send(format!("{said}\r\n").as_bytes()).unwrap();
         } else if let Some((client, expected)) = line.split_once("< ") {
             let peer = clients.get_mut(client).expect("he has spoken");
