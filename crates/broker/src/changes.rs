@@ -70,6 +70,10 @@ pub struct TubeRow {
     pub most: u32,
     /// Where messages go that were reserved too often; none: they are buried.
     pub dead: Option<Arc<str>>,
+    /// How many seconds after its put a message that waits is gone; zero: never.
+    pub expires: u32,
+    /// For how many seconds a message that is gone is kept in the archive; zero: not at all.
+    pub keeps: u32,
 }
 
 /// A key that makes a second message none.

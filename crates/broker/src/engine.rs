@@ -682,7 +682,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         let writes = journal.is_some_and(|journal| may_write(journal, &self.broker));
         let reads = wants_to_read(&self.broker, self.has_read) && journal.is_some_and(Journal::may_fetch);
         let sweeps = journal.is_some_and(|journal| journal.may_sweep() && self.taking_in.is_none());
-        let store = (writes || reads).then_some(self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
+        let store =
+            (writes || reads).then_some(self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
         let next =
             self.broker.due().into_iter().chain(self.stop_by).chain(self.accept_again).chain(store).min()?;
         // One nanosecond more than nothing, so that what is due at an instant is due when it is looked at.

@@ -108,6 +108,8 @@ pub struct Job {
     pub created: Nanos,
     /// Where it stands.
     pub state: State,
+    /// When it is gone if it still waits then.
+    pub expires: Option<Stamp>,
     /// What happened to it.
     pub happened: Happened,
     /// Whether a store is told everything about it: of a lease and of the end of a delay none is.
@@ -128,6 +130,7 @@ impl Job {
             ttr: row.ttr,
             created: row.created,
             state,
+            expires: None,
             happened: row.happened,
             saved: true,
             body: row.body,

@@ -392,7 +392,13 @@ fn read(wanted: &Receiver<Fetch>, told: Told, begin: impl Fn() -> Result<Reader,
 }
 
 /// What the thread of a pen does all its life.
-fn write(pen: usize, jobs: Receiver<Job>, clock: Clock, told: Told, begin: impl Fn() -> Result<Pen, Problem>) {
+fn write(
+    pen: usize,
+    jobs: Receiver<Job>,
+    clock: Clock,
+    told: Told,
+    begin: impl Fn() -> Result<Pen, Problem>,
+) {
     let Some(session) = have(&told, begin) else { return };
     told.say(Heard::Begun { pen });
     let mut session = Steady::new(session, told);
@@ -453,6 +459,12 @@ impl Keeper {
         // What cannot be read now is read next time.
         let laid = self.session.until_it_stands(Owned::sweep)?.unwrap_or_default();
         self.session.told.say(Heard::Swept(laid));
+        // Some steps at a time, each of its own: whoever waits for the next sweep waits no longer than for this.
+        for _ in 0..5 {
+            if !self.session.until_it_stands(Owned::prune)?.unwrap_or_default() {
+                break;
+            }
+        }
         Ok(())
     }
 }

@@ -188,6 +188,18 @@ pub(crate) fn carry_out(
             reply::line(out, "LIMITED");
             after
         }
+        Request::ExpireTube { tube, seconds } => {
+            let after = queues.expire_tube(tube, seconds, now);
+            reply::line(out, "EXPIRING");
+            after
+        }
+        Request::ArchiveTube { tube, seconds } => match queues.archive_tube(tube, seconds) {
+            Some(after) => {
+                reply::line(out, "ARCHIVING");
+                after
+            }
+            None => say(out, "NO_ARCHIVE"),
+        },
         Request::PopTube(name) => match queues.pop_tube(client, name, now) {
             Ok(taken) => write_taken(out, &Shape::One("POPPED"), &[taken]),
             Err(nothing) => say(out, nothing.word()),

@@ -397,12 +397,12 @@ impl Shop {
 
     /// The first connection; where there is none to be had it is looked for when it is needed.
     async fn connect(&self) -> Option<Session> {
-        Session::connect(&self.config).await.ok()
+        Session::connect(&self.config, self.sharing_number).await.ok()
     }
 
     async fn connect_again(&self) -> Result<Session, Over> {
         loop {
-            match Session::connect(&self.config).await {
+            match Session::connect(&self.config, self.sharing_number).await {
                 Ok(session) => {
                     if self.lost.replace(false) {
                         self.told.say(News::Back);

@@ -35,10 +35,11 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("postgres/migrations/0001.sql"),
     include_str!("postgres/migrations/0002.sql"),
     include_str!("postgres/migrations/0003.sql"),
+    include_str!("postgres/migrations/0004.sql"),
 ];
 /// What makes plans in all sessions that read and write messages.
 const SETTINGS: &str = include_str!("postgres/session.sql");
@@ -231,12 +232,16 @@ impl Owned {
         self.heads = resident.heads;
         let alive = heads::Alive::begin(self.place.clone(), self.epoch);
         let mut contents = Contents::default();
-        for row in self.client.query("SELECT name, created, most, dead FROM krarup.tube", &[])? {
+        for row in
+            self.client.query("SELECT name, created, most, dead, expires, keeps FROM krarup.tube", &[])?
+        {
             let dead: Option<String> = row.get(3);
             let kept = TubeRow {
                 created: row.get(1),
                 most: row.get::<_, i32>(2) as u32,
                 dead: dead.map(Into::into),
+                expires: row.get::<_, i32>(4) as u32,
+                keeps: row.get::<_, i32>(5) as u32,
             };
             contents.tubes.push((row.get(0), kept));
         }
@@ -327,6 +332,15 @@ impl Owned {
             body: row.get(5),
         });
         Ok(laid.collect())
+    }
+
+    /// Clears away what was archived long enough ago, some of it at a time; whether there may be more.
+    ///
+    /// # Errors
+    /// As [`Self::renew`].
+    pub fn prune(&mut self) -> Result<bool, Error> {
+        let pruned: i32 = self.client.query_one("SELECT krarup.prune()", &[])?.get(0);
+        Ok(pruned >= 1_000)
     }
 
     /// Forgets keys whose time is over.

@@ -86,6 +86,8 @@ pub enum Refused {
 enum Due {
     /// A lease runs out.
     Lease(Id),
+    /// A message has waited too long.
+    Expiry(Id),
     /// A delay is over.
     Delay(Id),
     /// A tube is no longer paused.
@@ -117,6 +119,8 @@ pub struct Queues {
     /// Ready messages of each sender, for each receiver.
     sent: HashMap<FromTo, Window<Id>>,
     heads: heads::Heads,
+    /// Whether messages of any tube expire.
+    expiring: bool,
     keys: HashMap<Key, KeyRow>,
     keys_by_age: VecDeque<(Nanos, Key)>,
     due: BTreeSet<(Stamp, Due)>,
@@ -148,6 +152,7 @@ impl Queues {
             registered: HashSet::new(),
             sent: HashMap::new(),
             heads: heads::Heads::default(),
+            expiring: false,
             keys: HashMap::new(),
             keys_by_age: VecDeque::new(),
             due: BTreeSet::new(),
@@ -343,6 +348,36 @@ impl Queues {
         self.after()
     }
 
+    /// From now on a message of this tube that still waits so many seconds after its put is gone; zero: none is.
+    pub fn expire_tube(&mut self, name: &str, seconds: u32, now: Stamp) -> After {
+        let tube = self.tubes.find_or_make(name);
+        self.tubes.get_mut(tube).kept.expires = seconds;
+        self.expiring |= seconds > 0;
+        self.write_tube(tube);
+        let waits = |job: &Job| job.tube == tube && matches!(job.state, State::Ready | State::Delayed { .. });
+        let ids: Vec<Id> = self.jobs.iter().filter(|(_, job)| waits(job)).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.unwatch_expiry(id);
+            self.watch_expiry(id);
+        }
+        self.tubes.let_go(tube);
+        let after = self.after();
+        self.tick(now);
+        after
+    }
+
+    /// From now on a message of this tube that is gone is kept in the archive for so many seconds; none if there is no archive.
+    pub fn archive_tube(&mut self, name: &str, seconds: u32) -> Option<After> {
+        if !self.settings.durable {
+            return None;
+        }
+        let tube = self.tubes.find_or_make(name);
+        self.tubes.get_mut(tube).kept.keeps = seconds;
+        self.write_tube(tube);
+        self.tubes.let_go(tube);
+        Some(self.after())
+    }
+
     fn write_tube(&mut self, tube: TubeId) {
         if self.settings.durable {
             let tube = self.tubes.get(tube);
@@ -432,6 +467,7 @@ impl Queues {
             ttr: Nanos::from_secs(put.ttr.max(1).into()),
             created: self.wall(now),
             state: State::Pending,
+            expires: None,
             happened: Happened::default(),
             saved: true,
             body: put.body.into(),
@@ -576,6 +612,7 @@ impl Queues {
     /// A tube that was in the store.
     pub fn load_tube(&mut self, name: &str, row: TubeRow) {
         let tube = self.tubes.find_or_make(name);
+        self.expiring |= row.expires > 0;
         self.tubes.get_mut(tube).kept = row;
     }
 
@@ -648,6 +685,7 @@ impl Queues {
         let here = self.tubes.get_mut(job.tube).delayed.insert((until, id));
         self.due.insert((until, Due::Delay(id)));
         self.totals.delayed += 1;
+        self.watch_expiry(id);
         self.settle(id, here);
     }
 
@@ -662,6 +700,9 @@ impl Queues {
 
     /// A message that is in no line is ready: whoever waits for it longest has it, or it goes into its line.
     fn make_ready(&mut self, id: Id, now: Stamp) {
+        if self.expiry(id).is_some_and(|end| end <= now) {
+            return self.expire(id);
+        }
         if let Some(client) = self.who_waits_for(id) {
             return self.grant(client, id, now);
         }
@@ -678,11 +719,13 @@ impl Queues {
             self.sent.entry(line.clone()).or_default().insert(id);
             self.settle_sent(&line);
         }
+        self.watch_expiry(id);
         self.settle(id, here);
     }
 
     /// Takes a message out of the line it is in, or away from who has it.
     fn unlist(&mut self, id: Id) {
+        self.unwatch_expiry(id);
         let job = &self.jobs[&id];
         match job.state {
             State::Pending => {}

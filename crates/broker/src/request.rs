@@ -26,6 +26,8 @@ pub const EXTRA_VERBS: &[&str] = &[
     "create-tube",
     "delete-tube",
     "limit-tube",
+    "expire-tube",
+    "archive-tube",
     "send",
     "put-in-tube",
     "put-to",
@@ -133,6 +135,8 @@ pub enum Request<'a> {
     CreateTube(&'a str),
     DeleteTube(&'a str),
     LimitTube { tube: &'a str, most: u32, dead: Option<&'a str> },
+    ExpireTube { tube: &'a str, seconds: u32 },
+    ArchiveTube { tube: &'a str, seconds: u32 },
     Pop { timeout: Nanos },
     PopTube(&'a str),
     PeekTube(&'a str),
@@ -403,6 +407,8 @@ fn extra(line: &[u8]) -> Result<Line<'_>, Wrong> {
         b"limit-tube" => {
             Request::LimitTube { tube: words.name()?, most: words.small()?, dead: words.maybe_name()? }
         }
+        b"expire-tube" => Request::ExpireTube { tube: words.name()?, seconds: words.small()? },
+        b"archive-tube" => Request::ArchiveTube { tube: words.name()?, seconds: words.small()? },
         b"pop" => Request::Pop { timeout: if words.0.is_empty() { Nanos::ZERO } else { words.time()? } },
         b"pop-tube" => Request::PopTube(words.name()?),
         b"peek-tube" => Request::PeekTube(words.name()?),

@@ -71,6 +71,8 @@ enum For {
     Create,
     DeleteTube,
     Limit,
+    Expire,
+    Archive,
     /// Nobody is told.
     GiveBack,
     Sweep(Vec<(Arc<str>, Option<Arc<str>>)>),
@@ -331,6 +333,14 @@ impl Shared {
             Request::LimitTube { tube, most, dead } => {
                 let dead = dead.filter(|_| most > 0).map(Into::into);
                 (once(Once::Limit { tube: tube.into(), most, dead }), For::Limit)
+            }
+            Request::ExpireTube { tube, seconds } => {
+                let wish = Once::Keep { tube: tube.into(), expires: Some(seconds), keeps: None };
+                (once(wish), For::Expire)
+            }
+            Request::ArchiveTube { tube, seconds } => {
+                let wish = Once::Keep { tube: tube.into(), expires: None, keeps: Some(seconds) };
+                (once(wish), For::Archive)
             }
             Request::Use(_)
             | Request::Watch(_)

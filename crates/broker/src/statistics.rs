@@ -132,6 +132,7 @@ pub fn server(about: &About, service: &Service, totals: &Totals, tubes: usize, c
     lines.quoted("store", &about.store);
     lines.add("commits", service.commits);
     lines.add("current-unanswered", service.unanswered);
+    lines.add("total-expired", totals.expired);
     lines.0
 }
 
@@ -152,6 +153,14 @@ pub fn tube(view: &TubeView) -> String {
     lines.add("cmd-pause-tube", view.pauses);
     lines.add("pause", seconds(view.pause));
     lines.add("pause-time-left", seconds(view.pause_left));
+    // Of our own verbs, and there only for tubes that were told to.
+    if view.expires > Nanos::ZERO || view.expired > 0 {
+        lines.add("expires", seconds(view.expires));
+        lines.add("total-expired", view.expired);
+    }
+    if view.keeps > Nanos::ZERO {
+        lines.add("archives", seconds(view.keeps));
+    }
     lines.0
 }
 

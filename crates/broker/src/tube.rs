@@ -39,6 +39,8 @@ pub(crate) struct Tube {
     pub(crate) kept: TubeRow,
     pub(crate) total_jobs: u64,
     pub(crate) deletes: u64,
+    /// Messages that have waited too long.
+    pub(crate) expired: u64,
     pub(crate) pauses: u64,
 }
 

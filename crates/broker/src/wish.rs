@@ -111,6 +111,7 @@ pub enum Once {
     Create(Arc<str>),
     DeleteTube(Arc<str>),
     Limit { tube: Arc<str>, most: u32, dead: Option<Arc<str>> },
+    Keep { tube: Arc<str>, expires: Option<u32>, keeps: Option<u32> },
 }
 
 /// One thing that is asked of the database.
@@ -211,6 +212,8 @@ pub struct TubeFacts {
     pub totals: Totals,
     /// Whether it was created, has a limit or is paused.
     pub kept: bool,
+    pub expires: Nanos,
+    pub keeps: Nanos,
     pub pause: Nanos,
     pub pause_left: Nanos,
 }

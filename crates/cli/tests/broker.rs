@@ -110,6 +110,14 @@ fn a_full_broker_says_so_and_goes_on_when_there_is_room() {
 }
 
 #[test]
+fn a_broker_in_memory_keeps_nothing_that_is_gone() {
+    let broker = broker(&[]);
+    let mut peer = broker.connect();
+    say(&mut peer, "archive-tube a 60\r\nexpire-tube a 60\r\n", "NO_ARCHIVE\r\nEXPIRING\r\n");
+    assert!(data(&mut peer, "stats-tube a\r\n").contains("\nexpires: 60\ntotal-expired: 0\n"));
+}
+
+#[test]
 fn a_draining_broker_takes_no_more_messages() {
     let mut broker = broker(&[]);
     let mut peer = broker.connect();

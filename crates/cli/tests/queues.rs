@@ -57,7 +57,9 @@ fn pheanstalk_works_unchanged() {
         .args(["-r", "require getenv('PHEANSTALK') ?: 'Pheanstalk/autoload.php';"])
         .output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
-        return skipped("PHP or pheanstalk is not installed: apt-get install php-cli php-pda-pheanstalk; PHEANSTALK names an autoload.php");
+        return skipped(
+            "PHP or pheanstalk is not installed: apt-get install php-cli php-pda-pheanstalk; PHEANSTALK names an autoload.php",
+        );
     }
     let (broker, _) = broker();
     is_well(Command::new("php").arg(here("pheanstalk_session.php")).arg(broker.address().port().to_string()));

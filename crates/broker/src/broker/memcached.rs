@@ -331,7 +331,8 @@ impl Broker {
 
 /// Whether a request needs messages that are only in the store.
 fn lacks(queues: &mut Queues, id: ClientId, asked: &Asked<'_>, now: Stamp) -> bool {
-    let mut ends = |key| memcached::queue(key).is_ok_and(|queue| queues.lacks(id, &Request::DeleteTube(queue), now));
+    let mut ends =
+        |key| memcached::queue(key).is_ok_and(|queue| queues.lacks(id, &Request::DeleteTube(queue), now));
     match asked {
         Asked::Request(Cached::Retrieve(retrieve), _) if !retrieve.command.touches() => {
             let wishes = retrieve.keys.iter().filter_map(|key| memcached::wish(key).ok());

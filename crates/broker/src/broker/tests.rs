@@ -12,7 +12,7 @@ pub(super) fn broker(durable: bool) -> Broker {
         durable,
         wall: Nanos::from_secs(1_000),
         remember_keys: Nanos::from_secs(60),
-            resident: None,
+        resident: None,
     };
     let settings =
         Settings { about: About::default(), largest: 1_000, secret: None, processor: || Nanos::ZERO };

@@ -39,7 +39,8 @@ pub struct Counts {
 
 /// The bytes that all messages would take in memory.
 pub(super) fn weigh(client: &mut Client) -> Result<u64, Error> {
-    let statement = "SELECT (count(*) * $1 + coalesce(sum(octet_length(body)), 0))::bigint FROM krarup.message";
+    let statement =
+        "SELECT (count(*) * $1 + coalesce(sum(octet_length(body)), 0))::bigint FROM krarup.message";
     let bytes: i64 = client.query_one(statement, &[&(OVERHEAD as i64)])?.get(0);
     Ok(bytes as u64)
 }
@@ -138,7 +139,10 @@ impl Alive {
                     client = Some(place.connect()?);
                 }
                 let Some(client) = &mut client else { continue };
-                client.execute("UPDATE krarup.owner SET renewed = clock_timestamp() WHERE epoch = $1", &[&epoch])?;
+                client.execute(
+                    "UPDATE krarup.owner SET renewed = clock_timestamp() WHERE epoch = $1",
+                    &[&epoch],
+                )?;
             }
             Ok(())
         });
@@ -194,7 +198,13 @@ fn named(client: &mut Client, ids: &[Id]) -> Result<Fetched, Error> {
     Ok(Fetched { rows: rows(&lines), ..Fetched::default() })
 }
 
-fn numbers(client: &mut Client, sender: &str, to: Option<&str>, from: i64, most: i64) -> Result<Fetched, Error> {
+fn numbers(
+    client: &mut Client,
+    sender: &str,
+    to: Option<&str>,
+    from: i64,
+    most: i64,
+) -> Result<Fetched, Error> {
     let mut values: Vec<&(dyn ToSql + Sync)> = vec![&sender, &from, &most];
     if let Some(to) = &to {
         values.push(to);

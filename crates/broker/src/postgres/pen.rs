@@ -74,11 +74,22 @@ impl Pen {
             match row {
                 None => transaction.execute("DELETE FROM krarup.tube WHERE name = $1", &[&&**name])?,
                 Some(row) => transaction.execute(
-                    "INSERT INTO krarup.tube VALUES ($1, $2, $3, $4) \
-                     ON CONFLICT (name) DO UPDATE SET created = excluded.created, most = excluded.most, dead = excluded.dead",
-                    &[&&**name, &row.created, &(row.most as i32), &row.dead.as_deref()],
+                    "INSERT INTO krarup.tube VALUES ($1, $2, $3, $4, $5, $6) \
+                     ON CONFLICT (name) DO UPDATE SET created = excluded.created, most = excluded.most, dead = excluded.dead, \
+                         expires = excluded.expires, keeps = excluded.keeps",
+                    &[
+                        &&**name,
+                        &row.created,
+                        &(row.most as i32),
+                        &row.dead.as_deref(),
+                        &(row.expires as i32),
+                        &(row.keeps as i32),
+                    ],
                 )?,
             };
+        }
+        if !batch.tubes.is_empty() {
+            transaction.execute("SELECT krarup.follow_tubes(false)", &[])?;
         }
         for (name, registered) in &batch.clients {
             let statement = if *registered {

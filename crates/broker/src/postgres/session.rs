@@ -29,7 +29,8 @@ const MOVE: &str = include_str!("shared/move.sql");
 const LOOK: &str = include_str!("shared/look.sql");
 const LIST: &str = include_str!("shared/list.sql");
 const SWEEP: &str = "SELECT krarup.sweep($1, $2, $3, $4, $5)";
-const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2)";
+/// The lock of all who share the queues, and that of this broker: others see by it that he is there.
+const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1)";
 
 type Columns<'a> = [&'a (dyn ToSql + Sync)];
 
@@ -71,11 +72,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects and prepares everything.
+    /// Connects and prepares everything, for the broker of this number.
     ///
     /// # Errors
     /// [`Problem::Deposed`] where somebody owns the queues.
-    pub(crate) async fn connect(config: &Config) -> Result<Self, Problem> {
+    pub(crate) async fn connect(config: &Config, number: i64) -> Result<Self, Problem> {
         let (client, connection) = config.connect(NoTls).await?;
         tokio::task::spawn_local(async move {
             // Whoever waits for an answer is told the same.
@@ -86,7 +87,7 @@ impl Session {
             client.batch_execute("SET synchronous_commit = on").await?;
         }
         client.batch_execute(SETTINGS).await?;
-        if !client.query_one(SHARE, &[]).await?.get::<_, bool>(0) {
+        if !client.query_one(SHARE, &[&(number as i32 & i32::MAX)]).await?.get::<_, bool>(0) {
             return Err(Problem::Deposed);
         }
         Ok(Self {
@@ -347,6 +348,8 @@ impl Session {
                     kept: row.get(5),
                     pause: seconds(row.get(6)),
                     pause_left: seconds(row.get(7)),
+                    expires: Nanos::from_secs(row.get::<_, i32>(8) as u64),
+                    keeps: Nanos::from_secs(row.get::<_, i32>(9) as u64),
                 })
             }
             Once::Stats => {
@@ -381,11 +384,18 @@ impl Session {
             Once::DeleteTube(tube) => {
                 Reply::Yes(client.query_one("SELECT krarup.delete_tube($1)", &[&&**tube]).await?.get(0))
             }
+            Once::Keep { tube, expires, keeps } => {
+                let number =
+                    |seconds: &Option<u32>| seconds.map(|seconds| seconds.min(i32::MAX as u32) as i32);
+                let statement = "SELECT krarup.keep_tube($1, $2, $3)";
+                client.execute(statement, &[&&**tube, &number(expires), &number(keeps)]).await?;
+                Reply::Yes(true)
+            }
             Once::Limit { tube, most, dead } => {
                 let statement = "INSERT INTO krarup.tube VALUES ($1, false, $2, $3) \
                      ON CONFLICT (name) DO UPDATE SET most = excluded.most, dead = excluded.dead";
                 client.execute(statement, &[&&**tube, &(*most as i32), &dead.as_deref()]).await?;
-                let statement = "DELETE FROM krarup.tube WHERE name = $1 AND NOT created AND most = 0";
+                let statement = "DELETE FROM krarup.tube WHERE name = $1 AND NOT created AND most = 0 AND expires = 0 AND keeps = 0";
                 client.execute(statement, &[&&**tube]).await?;
                 Reply::Yes(true)
             }

@@ -152,6 +152,7 @@ impl Queues {
     }
 
     fn forget(&mut self, id: Id) {
+        self.unwatch_expiry(id);
         let job = self.jobs.remove(&id).expect("it is here");
         self.used -= job.cost();
         if let State::Delayed { until } = job.state {
@@ -221,7 +222,9 @@ impl Queues {
                 self.lacks_first_of(client, &tube, 1)
             }
             Request::PeekTube(tube) | Request::PopTube(tube) => self.lacks_first_of(client, tube, 1),
-            Request::PeekSender(sender) | Request::PopSender(sender) => self.lacks_sent(client, sender, sought),
+            Request::PeekSender(sender) | Request::PopSender(sender) => {
+                self.lacks_sent(client, sender, sought)
+            }
             Request::PeekDelayed => self.lacks_of_used(client, false),
             Request::PeekBuried => self.lacks_of_used(client, true),
             Request::Kick(bound) => self.lacks_for_kick(client, bound, now),
@@ -330,7 +333,8 @@ impl Queues {
         let (mut lines, mut here) = (Vec::new(), Vec::new());
         let of = self.tubes.get(tube);
         let name = || Arc::clone(&of.name);
-        let ready = std::iter::once((None, &of.ready)).chain(of.addressed.iter().map(|(to, line)| (Some(to), line)));
+        let ready =
+            std::iter::once((None, &of.ready)).chain(of.addressed.iter().map(|(to, line)| (Some(to), line)));
         for (to, line) in ready.filter(|(_, line)| line.rest().is_some()) {
             lines.push(Line::Ready(name(), to.cloned()));
             here.extend(line.here().map(|(_, id)| id));
@@ -363,7 +367,8 @@ impl Queues {
         let lacks = !sought && ids.iter().any(|id| self.is_outside(*id));
         if lacks {
             // A guest may be gone when the others are here.
-            let sought = ids.into_iter().filter(|id| self.is_outside(*id) || self.heads.guests.contains_key(id));
+            let sought =
+                ids.into_iter().filter(|id| self.is_outside(*id) || self.heads.guests.contains_key(id));
             self.heads.seekers.push_back((client, sought.collect()));
         }
         lacks
@@ -460,7 +465,9 @@ impl Queues {
     /// The store could not be asked: it will be again.
     pub fn not_fetched(&mut self) {
         match self.heads.fetching.take() {
-            Some(Wanted::Seekers(some)) => some.into_iter().rev().for_each(|one| self.heads.seekers.push_front(one)),
+            Some(Wanted::Seekers(some)) => {
+                some.into_iter().rev().for_each(|one| self.heads.seekers.push_front(one))
+            }
             Some(wanted) => self.heads.wanted.push_front(wanted),
             None => {}
         }
@@ -500,13 +507,19 @@ impl Queues {
             Some(Wanted::Begin) | None => {}
         }
         self.let_guests_go();
+        // What was read may have waited too long.
+        if self.expiring {
+            self.tick(now);
+        }
     }
 
     fn numbers_came(&mut self, line: &FromTo, fetched: &Fetched) {
         let end = fetched.ids.last().filter(|_| !fetched.complete).map(|id| id + 1);
         let Some(from) = self.sent.get(line).and_then(Window::rest) else { return };
         let is_of = |id: &Id| {
-            let of = |job: &Job| job.state == State::Ready && job.sender.as_ref() == Some(&line.0) && job.receiver == line.1;
+            let of = |job: &Job| {
+                job.state == State::Ready && job.sender.as_ref() == Some(&line.0) && job.receiver == line.1
+            };
             let gone = || matches!(self.batch.messages.get(id), Some(Change::Delete));
             self.jobs.get(id).map_or_else(|| !gone(), of)
         };
@@ -528,7 +541,9 @@ impl Queues {
         for row in fetched.rows {
             let place = (self.place(&row), row.id);
             last = Some(place);
-            if self.jobs.contains_key(&row.id) || matches!(self.batch.messages.get(&row.id), Some(Change::Delete)) {
+            if self.jobs.contains_key(&row.id)
+                || matches!(self.batch.messages.get(&row.id), Some(Change::Delete))
+            {
                 continue;
             }
             keys.push(place);
@@ -554,7 +569,9 @@ impl Queues {
         let place = self.tubes.find_or_make(name);
         let tube = self.tubes.get_mut(place);
         let missing = match line {
-            Line::Ready(..) => read(tube.line_mut(to), &keys, end, came, |(priority, id)| (priority as u32, id)),
+            Line::Ready(..) => {
+                read(tube.line_mut(to), &keys, end, came, |(priority, id)| (priority as u32, id))
+            }
             Line::Delayed(_) => {
                 self.due.extend(keys.iter().map(|(until, id)| (Stamp(*until), Due::Delay(*id))));
                 read(&mut tube.delayed, &keys, end, came, |(until, id)| (Stamp(until), id))
@@ -582,7 +599,8 @@ impl Queues {
         let low = match line {
             Line::Ready(name, to) => tube(name).is_some_and(|tube| {
                 let line = to.as_ref().map_or(Some(&tube.ready), |to| tube.addressed.get(to));
-                line.is_some_and(|line| line.count_here() > 0 && line.is_low())
+                let goes_on = |line: &crate::tube::Line| line.count_here() > 0 || tube.kept.expires > 0;
+                line.is_some_and(|line| line.is_low() && goes_on(line))
             }),
             Line::Delayed(name) => tube(name).is_some_and(|tube| tube.delayed.is_low()),
             Line::Buried(_) | Line::Sent(_) => false,
@@ -626,6 +644,9 @@ impl Queues {
         let (id, job) = (row.id, Job::of(row, tube, state));
         self.used += job.cost();
         self.jobs.insert(id, job);
+        if matches!(state, State::Ready | State::Delayed { .. }) {
+            self.watch_expiry(id);
+        }
     }
 
     pub(super) fn stamp(&self, wall: Nanos) -> Stamp {
@@ -650,9 +671,13 @@ impl Queues {
                 let tube = self.tubes.find_or_make(name);
                 let tube = self.tubes.get_mut(tube);
                 tube.line_mut(to.as_ref()).unread((0, 0), count);
+                let expires = tube.kept.expires > 0;
                 tube.urgent += urgent;
                 self.totals.urgent += urgent;
                 self.totals.ready += count;
+                if expires {
+                    self.want(line);
+                }
             }
             Line::Delayed(name) => {
                 let tube = self.tubes.find_or_make(name);

@@ -9,7 +9,13 @@ const MEMORY: u64 = 1 << 20;
 
 fn queues(durable: bool) -> Queues {
     let remember_keys = Nanos::from_secs(60);
-    Queues::new(Settings { memory: MEMORY, durable, wall: Nanos::from_secs(1_000), remember_keys, resident: None })
+    Queues::new(Settings {
+        memory: MEMORY,
+        durable,
+        wall: Nanos::from_secs(1_000),
+        remember_keys,
+        resident: None,
+    })
 }
 
 fn at(seconds: u64) -> Stamp {
@@ -349,6 +355,33 @@ fn a_refused_batch_takes_its_puts_along_and_leaves_the_rest_for_the_next() {
     assert_eq!(queues.memory_used(), 0);
     let (_, batch) = queues.take_batch().unwrap();
     assert_eq!(batch.messages.into_iter().collect::<Vec<_>>(), [(old, crate::changes::Change::Delete)]);
+}
+
+#[test]
+fn what_has_waited_too_long_is_gone_unless_somebody_has_it() {
+    let mut queues = queues(false);
+    let [a, b] = [(); 2].map(|()| queues.open());
+    let (held, aside) = (put(&mut queues, a, 1), put(&mut queues, a, 2));
+    for id in [held, aside] {
+        assert_eq!(reserve(&mut queues, a, at(0)), Some(id));
+    }
+    queues.bury(a, aside, 2);
+    let late = queues.put(b, &Put { delay: 9, ..message(b"x") }, at(0)).unwrap().0;
+    put(&mut queues, b, 3);
+    queues.expire_tube("default", 5, at(4));
+    assert_eq!((queues.totals().ready, queues.due()), (1, Some(at(5))));
+    queues.tick(at(5));
+    assert_eq!((queues.totals().ready, queues.totals().delayed, queues.totals().expired), (0, 0, 2));
+    assert!(queues.peek(late).is_none() && queues.peek(held).is_some() && queues.peek(aside).is_some());
+    // What comes back too late is gone at once; nobody who waits is given it.
+    assert_eq!(queues.reserve(b, EVER, at(6)), None);
+    queues.release(a, held, 1, Nanos::ZERO, at(6)).unwrap();
+    queues.kick(a, 1, at(6));
+    assert_eq!((answers(&mut queues).len(), queues.totals().expired, queues.memory_used()), (0, 4, 0));
+    let (id, _) = queues.put(a, &message(b"x"), at(6)).unwrap();
+    assert_eq!(answers(&mut queues), [(b, Some(id))]);
+    let view = queues.view_tube("default", at(6)).unwrap();
+    assert_eq!((view.expired, view.expires), (4, Nanos::from_secs(5)));
 }
 
 /// What a random client does next.

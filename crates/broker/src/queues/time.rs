@@ -1,6 +1,6 @@
 //! What happens when nobody does anything: leases, delays, pauses and patience come to their ends.
 
-use krarup_units::Stamp;
+use krarup_units::{Nanos, Stamp};
 
 use super::{Due, Queues};
 use crate::job::{Id, State};
@@ -24,6 +24,10 @@ impl Queues {
                     self.end_lease(id);
                     self.give_back(id, now);
                 }
+                Due::Expiry(id) => {
+                    self.unlist(id);
+                    self.expire(id);
+                }
                 Due::Delay(id) => {
                     self.unlist(id);
                     self.end_delay(id, now);
@@ -45,6 +49,42 @@ impl Queues {
                 self.keys.remove(&key);
             }
         }
+    }
+
+    /// When a message is gone if it still waits then, in the tube it is in.
+    pub(super) fn expiry(&self, id: Id) -> Option<Stamp> {
+        if !self.expiring {
+            return None;
+        }
+        let job = &self.jobs[&id];
+        let seconds = self.tubes.get(job.tube).kept.expires;
+        (seconds > 0).then(|| self.stamp(job.created + Nanos::from_secs(seconds.into())))
+    }
+
+    /// A message has come into a line.
+    pub(super) fn watch_expiry(&mut self, id: Id) {
+        if let Some(end) = self.expiry(id) {
+            self.jobs.get_mut(&id).expect("it is there").expires = Some(end);
+            self.due.insert((end, Due::Expiry(id)));
+        }
+    }
+
+    /// It leaves its line, or the memory.
+    pub(super) fn unwatch_expiry(&mut self, id: Id) {
+        if self.expiring
+            && let Some(end) = self.jobs.get_mut(&id).expect("it is there").expires.take()
+        {
+            self.due.remove(&(end, Due::Expiry(id)));
+        }
+    }
+
+    /// A message in no line has waited too long.
+    pub(super) fn expire(&mut self, id: Id) {
+        let job = self.jobs.get_mut(&id).expect("it is there");
+        job.state = State::Pending;
+        self.tubes.get_mut(job.tube).expired += 1;
+        self.totals.expired += 1;
+        self.remove(id);
     }
 
     /// A delayed message in no line is ready. That is not written, unless its sender's line may have to be read from the store again.

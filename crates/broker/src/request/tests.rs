@@ -91,6 +91,8 @@ fn a_line_is_too_long_at_225_bytes_unless_its_verb_has_several_names() {
 #[test]
 fn the_extra_verbs_are_read() {
     assert_eq!(request("login anna\r\n"), Request::Login { client: "anna", secret: None });
+    assert_eq!(request("expire-tube a 3\r\n"), Request::ExpireTube { tube: "a", seconds: 3 });
+    assert_eq!(request("archive-tube a 0\r\n"), Request::ArchiveTube { tube: "a", seconds: 0 });
     assert_eq!(request("limit-tube a 3 b\r\n"), Request::LimitTube { tube: "a", most: 3, dead: Some("b") });
     assert_eq!(request("reserve-batch 10 0\r\n"), Request::ReserveBatch { most: 10, timeout: Nanos::ZERO });
     assert_eq!(request("pop\r\n"), Request::Pop { timeout: Nanos::ZERO });

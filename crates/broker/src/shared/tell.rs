@@ -257,6 +257,9 @@ impl Shared {
             watching: here.as_ref().map_or(0, |here| here.watching),
             waiting: self.waiting.get(name).map_or(0, |line| line.len() as u64),
             deletes: 0,
+            expired: 0,
+            expires: facts.expires,
+            keeps: facts.keeps,
             pauses: u64::from(facts.pause.0 > 0),
             pause: facts.pause,
             pause_left: facts.pause_left,
@@ -286,6 +289,8 @@ fn in_a_word(what: &For, yes: bool) -> &'static str {
         (For::DeleteTube, true) => "DELETED",
         (For::DeleteTube, false) => "UNKNOWN_TUBE",
         (For::Limit, _) => "LIMITED",
+        (For::Expire, _) => "EXPIRING",
+        (For::Archive, _) => "ARCHIVING",
         // Somebody is registered already, a tube was created before.
         _ => "EXISTS",
     }

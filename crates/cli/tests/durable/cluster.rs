@@ -71,6 +71,11 @@ impl Cluster {
     /// A database of this name, and where it is.
     pub(crate) fn database(&self, name: &str) -> String {
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        self.at(name)
+    }
+
+    /// Where a database is.
+    pub(crate) fn at(&self, name: &str) -> String {
         format!("host={} user=krarup dbname={name}", self.folder.display())
     }
 

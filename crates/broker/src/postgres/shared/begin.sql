@@ -14,3 +14,4 @@ SELECT setval('krarup.message_id', greatest(
 SELECT setval('krarup.buried_order', greatest(
     (SELECT last_value + is_called::int FROM krarup.buried_order), (SELECT coalesce(max(buried), 0) + 1 FROM krarup.message)), false);
 DELETE FROM krarup.key WHERE until <= clock_timestamp();
+SELECT krarup.follow_tubes(true);

@@ -19,7 +19,9 @@ impl Table {
         for (id, change) in &batch.messages {
             match change {
                 Change::Insert(row) => assert!(self.0.insert(*id, (**row).clone()).is_none()),
-                Change::Update(row) => assert!(self.0.insert(*id, (**row).clone()).is_some(), "{id} is there"),
+                Change::Update(row) => {
+                    assert!(self.0.insert(*id, (**row).clone()).is_some(), "{id} is there")
+                }
                 Change::Delete => assert!(self.0.remove(id).is_some(), "{id} is there"),
             }
         }
@@ -30,7 +32,9 @@ impl Table {
         let mut lines = Vec::new();
         for (id, row) in &self.0 {
             let (line, place) = match row.standing {
-                Standing::Ready => (Line::Ready(Arc::clone(&row.tube), row.receiver.clone()), row.priority.into()),
+                Standing::Ready => {
+                    (Line::Ready(Arc::clone(&row.tube), row.receiver.clone()), row.priority.into())
+                }
                 Standing::Delayed(until) => (Line::Delayed(Arc::clone(&row.tube)), until.0),
                 Standing::Buried(order) => (Line::Buried(Arc::clone(&row.tube)), order),
             };
@@ -56,9 +60,11 @@ impl Table {
                 let (rows, complete): (Vec<Row>, _) =
                     (of.clone().take(most).map(|(_, _, row)| (*row).clone()).collect(), of.count() < most);
                 match line {
-                    Line::Sent(_) => {
-                        Fetched { ids: rows.iter().map(|row| row.id).collect(), complete, ..Fetched::default() }
-                    }
+                    Line::Sent(_) => Fetched {
+                        ids: rows.iter().map(|row| row.id).collect(),
+                        complete,
+                        ..Fetched::default()
+                    },
                     _ => Fetched { rows, complete, ..Fetched::default() },
                 }
             }
@@ -458,6 +464,36 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
     }
     prop_assert_eq!(all.queues.totals(), some.queues.totals());
     Ok(())
+}
+
+#[test]
+fn what_is_only_in_the_store_expires_as_well() {
+    let mut stored = Stored::new(Some(Resident { bytes: 0, heads: 1 }));
+    let client = enter(&mut stored.queues, 0);
+    for _ in 0..5 {
+        let put = Put {
+            tube: Some("one"),
+            receiver: None,
+            key: None,
+            strict: false,
+            priority: 1,
+            delay: 0,
+            ttr: 1,
+            body: b"x",
+        };
+        stored.request(client, &Request::Put(put), Stamp(0));
+    }
+    stored.request(client, &Request::ExpireTube { tube: "one", seconds: 5 }, Stamp(0));
+    stored.begin_to_write();
+    stored.is_written(Stamp(0));
+    assert_eq!(stored.queues.outside(), 4);
+    stored.pass(Stamp(Nanos::from_secs(4).0));
+    assert_eq!(stored.queues.totals().ready, 5);
+    stored.pass(Stamp(Nanos::from_secs(5).0));
+    assert_eq!((stored.queues.totals().ready, stored.queues.totals().expired), (0, 5));
+    stored.begin_to_write();
+    stored.is_written(Stamp(Nanos::from_secs(5).0));
+    assert!(stored.table.0.is_empty());
 }
 
 proptest! {
