@@ -160,7 +160,7 @@ impl Journal {
         }
         let (reader, wanted) = mpsc::channel();
         let (place, epoch, heads, its) = (owned.place().clone(), owned.epoch(), owned.heads(), told.clone());
-        spawn("reader", move || read(&wanted, its, || Reader::begin(place.clone(), epoch, heads)))?;
+        spawn("reader", move || read(&wanted, &its, || Reader::begin(place.clone(), epoch, heads)))?;
         let (keeper, orders) = mpsc::channel();
         let mut keeps = Keeper { session: Steady::new(owned, told), ids: Arc::clone(&ids) };
         let keeping = Some(spawn("keeper", move || keeps.run(&orders))?);
@@ -377,11 +377,11 @@ fn have<S>(told: &Told, begin: impl Fn() -> Result<S, Problem>) -> Option<S> {
 }
 
 /// What the reader's thread does all its life: its session begins with the first that is wanted.
-fn read(wanted: &Receiver<Fetch>, told: Told, begin: impl Fn() -> Result<Reader, Problem>) {
+fn read(wanted: &Receiver<Fetch>, told: &Told, begin: impl Fn() -> Result<Reader, Problem>) {
     let mut session = None;
     for wanted in wanted {
         if session.is_none() {
-            session = have(&told, &begin).map(|session| Steady::new(session, told.clone()));
+            session = have(told, &begin).map(|session| Steady::new(session, told.clone()));
         }
         let Some(session) = &mut session else { return };
         let Ok(fetched) = session.until_it_stands(|session| session.fetch(&wanted)) else {
@@ -482,6 +482,8 @@ mod tests {
             keeper: mpsc::channel().0,
             keeping: None,
             sweeping: false,
+            reader: mpsc::channel().0,
+            reading: false,
             pens,
             free: (0..PENS).collect(),
             waits_for_disk: false,

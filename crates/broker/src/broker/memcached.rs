@@ -339,7 +339,8 @@ fn lacks(queues: &mut Queues, id: ClientId, asked: &Asked<'_>, now: Stamp) -> bo
             let taken = wishes.filter(|wish| wish.take.is_some()).map(|wish| wish.queue);
             // A key may stand there more than once.
             let count = retrieve.keys.len();
-            taken.fold(false, |lacks, queue| queues.lacks_first_of(id, queue, count) || lacks)
+            // Every one is looked at, so that all are read together.
+            taken.filter(|queue| queues.lacks_first_of(id, queue, count)).count() > 0
         }
         Asked::Request(Cached::Delete { key, .. }, _) => ends(key),
         Asked::Flush(key, _) => ends(key),

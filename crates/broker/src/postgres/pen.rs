@@ -67,9 +67,6 @@ impl Pen {
             });
         }
         let mut transaction = self.client.transaction()?;
-        lists.write(&self.write, self.epoch, |statement, values| {
-            transaction.execute(statement, values).map(drop)
-        })?;
         for (name, row) in &batch.tubes {
             match row {
                 None => transaction.execute("DELETE FROM krarup.tube WHERE name = $1", &[&&**name])?,
@@ -91,6 +88,10 @@ impl Pen {
         if !batch.tubes.is_empty() {
             transaction.execute("SELECT krarup.follow_tubes(false)", &[])?;
         }
+        // What goes with this batch goes as its tube was told to let it go.
+        lists.write(&self.write, self.epoch, |statement, values| {
+            transaction.execute(statement, values).map(drop)
+        })?;
         for (name, registered) in &batch.clients {
             let statement = if *registered {
                 "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING"

@@ -30,7 +30,8 @@ const LOOK: &str = include_str!("shared/look.sql");
 const LIST: &str = include_str!("shared/list.sql");
 const SWEEP: &str = "SELECT krarup.sweep($1, $2, $3, $4, $5)";
 /// The lock of all who share the queues, and that of this broker: others see by it that he is there.
-const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1)";
+const SHARE: &str =
+    "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1)";
 
 type Columns<'a> = [&'a (dyn ToSql + Sync)];
 

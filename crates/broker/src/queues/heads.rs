@@ -466,7 +466,7 @@ impl Queues {
     pub fn not_fetched(&mut self) {
         match self.heads.fetching.take() {
             Some(Wanted::Seekers(some)) => {
-                some.into_iter().rev().for_each(|one| self.heads.seekers.push_front(one))
+                some.into_iter().rev().for_each(|one| self.heads.seekers.push_front(one));
             }
             Some(wanted) => self.heads.wanted.push_front(wanted),
             None => {}

@@ -20,7 +20,7 @@ impl Table {
             match change {
                 Change::Insert(row) => assert!(self.0.insert(*id, (**row).clone()).is_none()),
                 Change::Update(row) => {
-                    assert!(self.0.insert(*id, (**row).clone()).is_some(), "{id} is there")
+                    assert!(self.0.insert(*id, (**row).clone()).is_some(), "{id} is there");
                 }
                 Change::Delete => assert!(self.0.remove(id).is_some(), "{id} is there"),
             }
