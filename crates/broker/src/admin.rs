@@ -5,8 +5,7 @@ use std::sync::Arc;
 use krarup_net::Address;
 use krarup_net::board::Board;
 use krarup_net::http::{self, Answer, Method};
-use krarup_record::exposition::{MEDIA_TYPE, Times};
-use krarup_record::{Operation, Quantity, Tally};
+use krarup_record::exposition::{MEDIA_TYPE, OfOperation, Times};
 use krarup_units::Stamp;
 
 use crate::batches::Sizes;
@@ -38,35 +37,16 @@ pub struct Snapshot {
     stopping: bool,
 }
 
-/// What one operation added up to.
-#[derive(Clone, Debug)]
-struct OfOperation {
-    operation: Operation,
-    tally: Tally,
-    times: [Times; Quantity::COUNT],
-}
-
 impl Snapshot {
     /// The numbers now.
     pub fn of(broker: &Broker, now: Stamp, store_takes: bool, stopping: bool) -> Self {
-        let recorder = broker.recorder();
-        let times = |operation, quantity| {
-            let times = recorder.histograms().get(operation, quantity);
-            times.map_or_else(Times::default, |times| Times::of(times, true))
-        };
-        let of = |operation: Operation| OfOperation {
-            operation,
-            tally: recorder.total(operation),
-            times: std::array::from_fn(|quantity| times(operation, Quantity::ALL[quantity])),
-        };
-        let seen = Operation::ALL.iter().copied().filter(|&operation| recorder.total(operation).count > 0);
         let load = broker.store_load();
         Self {
             totals: broker.queues().totals(),
             tubes: broker.queues().tube_count() as u64,
             memory: broker.queues().memory_used(),
             service: broker.service(now),
-            operations: seen.map(of).collect(),
+            operations: OfOperation::seen(broker.recorder()),
             waiting: load.waiting,
             with_store: load.asked,
             busy: load.busy,

@@ -60,7 +60,7 @@ enum For {
     /// What is empty is said to be so.
     Seek,
     List,
-    StatsJob(Id),
+    StatsJob,
     StatsTube(Arc<str>),
     Stats,
     Tubes,
@@ -314,7 +314,7 @@ impl Shared {
                 }
             },
             Request::Kick(bound) => (once(Once::Kick { tube: used(), bound }), For::Kick),
-            Request::StatsJob(id) => (once(Once::StatsJob(id)), For::StatsJob(id)),
+            Request::StatsJob(id) => (once(Once::StatsJob(id)), For::StatsJob),
             Request::StatsTube(tube) => (once(Once::StatsTube(tube.into())), For::StatsTube(tube.into())),
             Request::Stats => (once(Once::Stats), For::Stats),
             Request::ListTubes => (once(Once::Tubes), For::Tubes),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use krarup_units::{Nanos, Stamp};
 
-use crate::job::{Happened, Id};
-use crate::queues::Totals;
+use crate::job::Id;
+use crate::queues::{JobView, Totals};
 
 /// Who holds a lease, over all brokers that share the queues: the broker's number above, the connection's below 32 bits.
 pub type Taker = i64;
@@ -189,22 +189,6 @@ pub struct Line {
     pub body: Arc<[u8]>,
 }
 
-/// What the database knows of one message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named as in the protocol's statistics")]
-pub struct JobFacts {
-    pub tube: Arc<str>,
-    pub state: &'static str,
-    pub priority: u32,
-    pub age: Nanos,
-    pub delay: Nanos,
-    pub ttr: Nanos,
-    pub time_left: Nanos,
-    pub happened: Happened,
-    pub sender: Option<Arc<str>>,
-    pub receiver: Option<Arc<str>>,
-}
-
 /// What the database knows of one tube.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as in the protocol's statistics")]
@@ -230,7 +214,7 @@ pub enum Reply {
     /// Names.
     Names(Vec<Arc<str>>),
     /// One message.
-    Job(Option<Box<JobFacts>>),
+    Job(Option<Box<JobView>>),
     /// One tube.
     Tube(TubeFacts),
     /// All messages, and how many tubes hold some.

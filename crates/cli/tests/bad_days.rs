@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::account::{assert_load_and_proxy_agree, load, number, operation, reset, sum};
+use support::account::{accounts_of, assert_load_and_proxy_agree, load, number, operation, reset, sum};
 use support::peer::{Peer, greet, listen};
 use support::process::{Ended, Port, Program};
 use support::{TOO_LONG, file, shown, until};
@@ -58,15 +58,7 @@ fn the_second_server_dies_twice(start: fn(&Port) -> Program, end: fn(Program) ->
         proxy.says_text(&format!("server {} is up", addresses[1]));
     }
     let ended = running.ended_within(Duration::from_secs(seconds) + TOO_LONG);
-    assert!(ended.success, "{ended:?}");
-    let load = ended.json();
-    let ended = proxy.stop();
-    assert!(ended.success, "{ended:?}");
-    let proxy = ended.json();
-
-    assert_eq!(load["account"]["lost"], serde_json::json!({}), "every request is answered");
-    assert_eq!(number(&load, "/account/connections_lost"), 0);
-    assert_load_and_proxy_agree(&load, &proxy);
+    let (load, proxy) = accounts_of(&ended, proxy);
     assert_eq!(number(&proxy, "/events/desynchronised"), 0);
     let (gets, sets) =
         (number(operation(&proxy, "get"), "/count"), number(operation(&proxy, "set"), "/count"));

@@ -4,7 +4,7 @@ use std::fmt::{Arguments, Display, Write};
 
 use krarup_units::Nanos;
 
-use crate::Distribution;
+use crate::{Distribution, Operation, Quantity, Recorder, Tally};
 
 pub mod read;
 
@@ -54,6 +54,63 @@ impl Times {
     }
 }
 
+/// What one operation added up to.
+#[derive(Clone, Debug)]
+pub struct OfOperation {
+    /// Which.
+    pub operation: Operation,
+    /// Its counts.
+    pub tally: Tally,
+    /// How its times are distributed, by quantity.
+    pub times: [Times; Quantity::COUNT],
+}
+
+impl OfOperation {
+    /// Every operation that a recorder has seen.
+    pub fn seen(recorder: &Recorder) -> Vec<Self> {
+        let times = |operation, quantity| {
+            let times = recorder.histograms().get(operation, quantity);
+            times.map_or_else(Times::default, |times| Times::of(times, true))
+        };
+        let of = |operation: Operation| Self {
+            operation,
+            tally: recorder.total(operation),
+            times: std::array::from_fn(|quantity| times(operation, Quantity::ALL[quantity])),
+        };
+        let seen = Operation::ALL.iter().copied().filter(|&operation| recorder.total(operation).count > 0);
+        seen.map(of).collect()
+    }
+}
+
+/// What a reference page says of a metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Described {
+    /// Its name.
+    pub name: &'static str,
+    /// What Prometheus calls its kind.
+    pub kind: &'static str,
+    /// What tells its values apart, if there are several.
+    pub label: Option<&'static str>,
+    /// What it means.
+    pub help: &'static str,
+}
+
+/// The bounds of [`BOUNDS`] in seconds, as a reference page lists them.
+pub fn bounds() -> String {
+    let bounds: Vec<_> = BOUNDS.iter().map(|bound| (*bound as f64 / 1e9).to_string()).collect();
+    bounds.join(", ")
+}
+
+/// The table of a reference page, in Markdown.
+pub fn reference(metrics: impl Iterator<Item = Described>) -> String {
+    let mut table = String::from("| name | kind | label | meaning |\n|---|---|---|---|\n");
+    for Described { name, kind, label, help } in metrics {
+        let label = label.unwrap_or("–");
+        writeln!(table, "| `{name}` | {kind} | {label} | {help} |").expect("a text takes all");
+    }
+    table
+}
+
 /// The text, as far as it is written.
 #[derive(Debug, Default)]
 pub struct Text(pub String);
@@ -78,6 +135,20 @@ impl Text {
     /// One value of several, told apart by what stands in a label.
     pub fn one(&mut self, name: &str, label: &str, of: &str, value: impl Display) {
         self.line(format_args!("{name}{{{label}=\"{}\"}} {value}", escaped(of)));
+    }
+
+    /// One number of each operation.
+    pub fn operations(&mut self, name: &str, all: &[OfOperation], value: fn(&Tally) -> u64) {
+        for one in all {
+            self.one(name, "operation", one.operation.name(), value(&one.tally));
+        }
+    }
+
+    /// The histogram of one quantity of each operation.
+    pub fn operation_times(&mut self, name: &str, all: &[OfOperation], quantity: Quantity) {
+        for one in all {
+            self.histogram(name, Some(("operation", one.operation.name())), &one.times[quantity.index()]);
+        }
     }
 
     /// A histogram of times, in seconds, told apart from others by what stands in a label, if there are others.

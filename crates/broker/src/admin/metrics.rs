@@ -1,9 +1,7 @@
 //! Every metric of the broker, in one table: its name, its kind, what it means and where its value comes from. The reference page and
 //! what Prometheus reads are both made from it.
 
-use std::fmt::Write;
-
-use krarup_record::exposition::{BOUNDS, Text, Times};
+use krarup_record::exposition::{self, Described, Text, Times};
 use krarup_record::{Quantity, Tally};
 
 use super::Snapshot;
@@ -181,16 +179,8 @@ pub(super) fn exposition(now: &Snapshot) -> String {
             Source::States => {
                 STATES.iter().for_each(|(state, value)| text.one(name, label, state, value(&now.totals)));
             }
-            Source::Operation(value) => {
-                for one in &now.operations {
-                    text.one(name, label, one.operation.name(), value(&one.tally));
-                }
-            }
-            Source::OperationTimes(quantity) => {
-                for one in &now.operations {
-                    text.histogram(name, Some((label, one.operation.name())), &one.times[quantity.index()]);
-                }
-            }
+            Source::Operation(value) => text.operations(name, &now.operations, value),
+            Source::OperationTimes(quantity) => text.operation_times(name, &now.operations, quantity),
             Source::Times(times) => text.histogram(name, None, times(now)),
             Source::Sizes => {
                 let sizes = &now.batches;
@@ -209,15 +199,13 @@ pub fn page() -> String {
          address given with `krarup broker --admin`. Counters begin at 0 with the process. Operations are told once they have been seen.\n\
          The buckets of times end at ",
     );
-    let bounds: Vec<_> = BOUNDS.iter().map(|bound| (*bound as f64 / 1e9).to_string()).collect();
     let sizes: Vec<_> = SIZES.iter().map(u64::to_string).collect();
-    writeln!(page, "{} seconds, those of batches at {}.\n", bounds.join(", "), sizes.join(", "))
-        .expect("a text takes all");
-    page.push_str("| name | kind | label | meaning |\n|---|---|---|---|\n");
-    for metric in TABLE {
-        let (label, help) = (metric.label().unwrap_or("–"), metric.help);
-        writeln!(page, "| `{}` | {} | {label} | {help} |", metric.name, metric.kind())
-            .expect("a text takes all");
-    }
-    page
+    page += &format!("{} seconds, those of batches at {}.\n\n", exposition::bounds(), sizes.join(", "));
+    let described = |metric: &Metric| Described {
+        name: metric.name,
+        kind: metric.kind(),
+        label: metric.label(),
+        help: metric.help,
+    };
+    page + &exposition::reference(TABLE.iter().map(described))
 }

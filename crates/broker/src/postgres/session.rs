@@ -18,8 +18,8 @@ use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
 
 use super::{Problem, SETTINGS, is_fatal, words};
 use crate::job::{Happened, Id};
-use crate::queues::Totals;
-use crate::wish::{Asked, JobFacts, Kind, Line, Look, Move, Once, Reply, TubeFacts, Which, Wish, Word};
+use crate::queues::{JobView, Totals};
+use crate::wish::{Asked, Kind, Line, Look, Move, Once, Reply, TubeFacts, Which, Wish, Word};
 
 const PUT: &str = include_str!("shared/put.sql");
 const SEND: &str = include_str!("shared/send.sql");
@@ -340,7 +340,7 @@ impl Session {
             }
             Once::StatsJob(id) => {
                 let rows = client.query(include_str!("shared/stats_job.sql"), &[&number(*id)]).await?;
-                Reply::Job(rows.first().map(|row| Box::new(job(row))))
+                Reply::Job(rows.first().map(|row| Box::new(job(*id, row))))
             }
             Once::StatsTube(tube) => {
                 let row = client.query_one(include_str!("shared/stats_tube.sql"), &[&&**tube]).await?;
@@ -501,11 +501,12 @@ fn totals(row: &Row) -> Totals {
     }
 }
 
-fn job(row: &Row) -> JobFacts {
+fn job(id: Id, row: &Row) -> JobView {
     let count = |column: usize| row.get::<_, i32>(column) as u32;
     let whole = |column: usize| Nanos::from_secs(count(column).into());
     let name = |column: usize| row.get::<_, Option<&str>>(column).map(Into::into);
-    JobFacts {
+    JobView {
+        id,
         tube: row.get::<_, &str>(0).into(),
         state: match row.get::<_, i16>(1) {
             1 => "delayed",

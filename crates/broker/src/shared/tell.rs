@@ -7,7 +7,7 @@ use krarup_units::Stamp;
 use super::{For, Shared, Underway, after};
 use crate::job::ClientId;
 use crate::owner::{Shape, write_taken};
-use crate::queues::{JobView, Queues, Taken, Totals, TubeView};
+use crate::queues::{Queues, Taken, Totals, TubeView};
 use crate::reply;
 use crate::statistics;
 use crate::wish::{Line, Reply, TubeFacts, Way, Word};
@@ -171,25 +171,9 @@ impl Shared {
                 all.extend(names.into_iter().filter(|name| queues.view_tube(name, now).is_none()));
                 reply::list(&mut bytes, &all);
             }
-            (For::StatsJob(id), Reply::Job(facts)) => match facts {
+            (For::StatsJob, Reply::Job(view)) => match view {
                 None => reply::line(&mut bytes, NOT_FOUND),
-                Some(facts) => {
-                    let facts = *facts;
-                    let view = JobView {
-                        id,
-                        tube: facts.tube,
-                        state: facts.state,
-                        priority: facts.priority,
-                        age: facts.age,
-                        delay: facts.delay,
-                        ttr: facts.ttr,
-                        time_left: facts.time_left,
-                        happened: facts.happened,
-                        sender: facts.sender,
-                        receiver: facts.receiver,
-                    };
-                    reply::data(&mut bytes, &statistics::job(&view));
-                }
+                Some(view) => reply::data(&mut bytes, &statistics::job(&view)),
             },
             (For::StatsTube(name), Reply::Tube(facts)) => match self.view_tube(queues, &name, &facts, now) {
                 None => reply::line(&mut bytes, NOT_FOUND),

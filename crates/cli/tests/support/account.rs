@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::process::Program;
+use super::process::{Ended, Program};
 
 /// Keys and values small enough for every server to keep them all.
 pub(crate) const KEYS: [&str; 4] = ["--keys", "2000", "--data-size", "10-2000"];
@@ -53,6 +53,19 @@ pub(crate) fn assert_load_and_proxy_agree(load: &Value, proxy: &Value) {
     }
     assert_eq!(number(load, "/verified/mismatched"), 0, "{}", load["verified"]);
     assert_eq!(number(proxy, "/disordered"), 0);
+}
+
+/// The accounts of a load that has ended and of the proxy, which ends now. They agree, and every request was answered.
+pub(crate) fn accounts_of(ended: &Ended, proxy: Program) -> (Value, Value) {
+    assert!(ended.success, "{ended:?}");
+    let load = ended.json();
+    let ended = proxy.stop();
+    assert!(ended.success, "{ended:?}");
+    let proxy = ended.json();
+    assert_eq!(load["account"]["lost"], serde_json::json!({}), "every request is answered");
+    assert_eq!(number(&load, "/account/connections_lost"), 0);
+    assert_load_and_proxy_agree(&load, &proxy);
+    (load, proxy)
 }
 
 /// The statistics of a server or of the proxy begin anew.

@@ -27,14 +27,9 @@ fn tell(out: &mut Text, metric: &Metric, now: &Snapshot) {
         Source::Counter(value) => out.value(name, value(now)),
         Source::Version => out.one(name, label, env!("CARGO_PKG_VERSION"), 1),
         Source::Operation(value) => {
-            now.operations.iter().for_each(|one| out.one(name, label, one.operation.name(), value(one)));
+            out.operations(name, &now.operations, value);
         }
-        Source::OperationTimes(quantity) => {
-            for one in &now.operations {
-                let label = Some((label, one.operation.name()));
-                out.histogram(name, label, &one.times[quantity.index()]);
-            }
-        }
+        Source::OperationTimes(quantity) => out.operation_times(name, &now.operations, quantity),
         Source::ServerGauge(value) => {
             now.servers.iter().for_each(|one| out.one(name, label, &one.name, value(one)));
         }

@@ -1,13 +1,11 @@
 //! Every metric, in one table: its name, its kind, what it means and where its value comes from. The reference page and what
 //! Prometheus reads are both made from it.
 
-use std::fmt::Write;
-
 use krarup_net::cpu;
-use krarup_record::Quantity;
-use krarup_record::exposition::{BOUNDS, Times};
+use krarup_record::exposition::{self, Described, Times};
+use krarup_record::{Quantity, Tally};
 
-use super::snapshot::{OfOperation, OfPool, OfServer, Snapshot};
+use super::snapshot::{OfPool, OfServer, Snapshot};
 
 /// One metric.
 pub struct Metric {
@@ -26,7 +24,7 @@ pub(super) enum Source {
     /// 1, with the version as a label.
     Version,
     /// One number for each operation that was seen.
-    Operation(fn(&OfOperation) -> u64),
+    Operation(fn(&Tally) -> u64),
     /// A histogram for each operation that was seen.
     OperationTimes(Quantity),
     ServerGauge(fn(&OfServer) -> f64),
@@ -44,7 +42,7 @@ const fn counter(name: &'static str, value: fn(&Snapshot) -> f64, help: &'static
     Metric { name, help, value: Source::Counter(value) }
 }
 
-const fn operation(name: &'static str, value: fn(&OfOperation) -> u64, help: &'static str) -> Metric {
+const fn operation(name: &'static str, value: fn(&Tally) -> u64, help: &'static str) -> Metric {
     Metric { name, help, value: Source::Operation(value) }
 }
 
@@ -115,13 +113,13 @@ pub const TABLE: &[Metric] = &[
         |now| Some(now.longest as f64),
         "The longest the queue has been since the start or the last reset.",
     ),
-    operation("krarup_requests_total", |one| one.tally.count, "Requests answered."),
-    operation("krarup_request_errors_total", |one| one.tally.errors, "Requests answered with an error."),
-    operation("krarup_keys_total", |one| one.tally.keys, "Keys named in requests."),
-    operation("krarup_hits_total", |one| one.tally.hits, "Keys found."),
-    operation("krarup_misses_total", |one| one.tally.misses, "Keys asked for and not found."),
-    operation("krarup_received_bytes_total", |one| one.tally.bytes_in, "Bytes of requests from clients."),
-    operation("krarup_sent_bytes_total", |one| one.tally.bytes_out, "Bytes of replies to clients."),
+    operation("krarup_requests_total", |one| one.count, "Requests answered."),
+    operation("krarup_request_errors_total", |one| one.errors, "Requests answered with an error."),
+    operation("krarup_keys_total", |one| one.keys, "Keys named in requests."),
+    operation("krarup_hits_total", |one| one.hits, "Keys found."),
+    operation("krarup_misses_total", |one| one.misses, "Keys asked for and not found."),
+    operation("krarup_received_bytes_total", |one| one.bytes_in, "Bytes of requests from clients."),
+    operation("krarup_sent_bytes_total", |one| one.bytes_out, "Bytes of replies to clients."),
     times(
         "krarup_response_time_seconds",
         Quantity::Response,
@@ -301,13 +299,12 @@ pub fn page() -> String {
          given with `--admin` or `admin` in the configuration. Counters begin at 0 with the process, those of requests also after `stats reset`.\n\
          Operations are told once they have been seen. The buckets of histograms end at ",
     );
-    let bounds: Vec<_> = BOUNDS.iter().map(|bound| (*bound as f64 / 1e9).to_string()).collect();
-    writeln!(page, "{} seconds.\n", bounds.join(", ")).expect("a text takes all");
-    page.push_str("| name | kind | label | meaning |\n|---|---|---|---|\n");
-    for metric in TABLE {
-        let (label, help) = (metric.label().unwrap_or("–"), metric.help);
-        writeln!(page, "| `{}` | {} | {label} | {help} |", metric.name, metric.kind())
-            .expect("a text takes all");
-    }
-    page
+    page += &format!("{} seconds.\n\n", exposition::bounds());
+    let described = |metric: &Metric| Described {
+        name: metric.name,
+        kind: metric.kind(),
+        label: metric.label(),
+        help: metric.help,
+    };
+    page + &exposition::reference(TABLE.iter().map(described))
 }

@@ -1,7 +1,6 @@
 //! The numbers of one moment, as the loop lays them down: plain, and made in tens of microseconds.
 
-use krarup_record::exposition::Times;
-use krarup_record::{Operation, Quantity, Tally};
+use krarup_record::exposition::{OfOperation, Times};
 use krarup_units::{Nanos, Stamp};
 
 use crate::core::{Core, Events};
@@ -32,14 +31,6 @@ pub struct Snapshot {
     pub(super) pools: Vec<OfPool>,
 }
 
-/// What one operation added up to.
-#[derive(Clone, Debug)]
-pub(super) struct OfOperation {
-    pub(super) operation: Operation,
-    pub(super) tally: Tally,
-    pub(super) times: [Times; Quantity::COUNT],
-}
-
 /// How one server is, and what it did.
 #[derive(Clone, Debug)]
 pub(super) struct OfServer {
@@ -68,17 +59,6 @@ impl Snapshot {
     /// The numbers now.
     pub fn of(core: &Core, now: Stamp, stopping: bool) -> Self {
         let recorder = core.recorder();
-        let times = |operation, quantity| {
-            recorder
-                .histograms()
-                .get(operation, quantity)
-                .map_or_else(Times::default, |times| Times::of(times, true))
-        };
-        let operation = |operation: Operation| OfOperation {
-            operation,
-            tally: recorder.total(operation),
-            times: std::array::from_fn(|quantity| times(operation, Quantity::ALL[quantity])),
-        };
         let up = |server: &usize| core.servers()[*server].health == Health::Up;
         let pool = |pool: &Pool| OfPool {
             name: pool.spec.name.clone(),
@@ -86,7 +66,6 @@ impl Snapshot {
             in_progress: pool.busy,
             counts: pool.counts,
         };
-        let seen = Operation::ALL.iter().copied().filter(|&operation| recorder.total(operation).count > 0);
         let buckets = core.servers().len() <= SERVERS_WITH_BUCKETS;
         let mut totals = vec![None; core.servers().len()];
         for (number, one) in recorder.servers().filter(|(number, _)| *number < core.servers().len()) {
@@ -122,7 +101,7 @@ impl Snapshot {
             waiting: core.dispatch().waiting(),
             longest: core.dispatch().longest(),
             disordered: recorder.disordered(),
-            operations: seen.map(operation).collect(),
+            operations: OfOperation::seen(recorder),
             pools: core.pools().iter().filter(|pool| !pool.retired).map(pool).collect(),
             servers: servers.collect(),
         }

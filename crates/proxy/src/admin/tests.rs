@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use krarup_record::exposition::{BOUNDS, Times};
+use krarup_record::exposition::{BOUNDS, OfOperation, Times};
 use krarup_record::{Distribution, Operation, Quantity, Tally};
 
 use krarup_units::Nanos;
 
-use super::snapshot::{OfOperation, OfPool, OfServer, Snapshot};
+use super::snapshot::{OfPool, OfServer, Snapshot};
 use super::*;
 use crate::pool::Counts;
 
