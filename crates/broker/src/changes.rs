@@ -46,6 +46,10 @@ pub struct Row {
     pub standing: Standing,
     /// What happened to it.
     pub happened: Happened,
+    /// What comes back with it to those who speak memcached's protocol.
+    pub flags: u32,
+    /// When it is gone if it still waits then, since 1970; none: never.
+    pub lives_until: Option<Nanos>,
     /// The message itself.
     pub body: Arc<[u8]>,
 }
@@ -167,6 +171,8 @@ mod tests {
             created: Nanos::ZERO,
             standing: Standing::Ready,
             happened: Happened::default(),
+            flags: 0,
+            lives_until: None,
             body: Arc::from(&b"x"[..]),
         }
     }

@@ -439,8 +439,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                 break;
             }
             let &Laid { number, ref tube, priority, delay, ttr, ref body } = one;
-            let put =
-                Put { tube: None, receiver: None, key: None, strict: false, priority, delay, ttr, body };
+            let put = Put { priority, delay, ttr, body, ..Put::default() };
             queues.take_in(number, tube, &put, now);
             self.taking_in = Some(queues.next_batch());
         }

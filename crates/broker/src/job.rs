@@ -108,6 +108,10 @@ pub struct Job {
     pub created: Nanos,
     /// Where it stands.
     pub state: State,
+    /// What comes back with it to those who speak memcached's protocol.
+    pub flags: u32,
+    /// When it is gone if it still waits then, since 1970, whatever its tube says; none: never.
+    pub lives_until: Option<Nanos>,
     /// When it is gone if it still waits then.
     pub expires: Option<Stamp>,
     /// What happened to it.
@@ -130,6 +134,8 @@ impl Job {
             ttr: row.ttr,
             created: row.created,
             state,
+            flags: row.flags,
+            lives_until: row.lives_until,
             expires: None,
             happened: row.happened,
             saved: true,

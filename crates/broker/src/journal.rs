@@ -30,7 +30,7 @@ use crate::postgres::{IDS_AHEAD, Laid, Owned, Problem, Session, is_deposed, word
 use crate::queues::{Fetch, Fetched};
 
 /// How often an owner says that he is there.
-const RENEW: Duration = Duration::from_millis(500);
+const RENEW: Duration = Duration::from_millis(300);
 /// How often expired keys are cleared away.
 const FORGET: Duration = Duration::from_secs(60);
 /// How soon to try again to have a session back.

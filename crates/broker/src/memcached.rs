@@ -37,8 +37,8 @@ pub(crate) const STILL_OPEN: &[u8] =
 /// Commands of caches.
 pub(crate) const NOT_FOR_QUEUES: &[u8] =
     b"CLIENT_ERROR queues know set, get, gets, delete, flush, stats, version and quit\r\n";
-/// A message with an end is not kept track of.
-pub(crate) const NO_EXPIRY: &[u8] = b"CLIENT_ERROR messages do not expire: the expiry time must be 0\r\n";
+/// Expiry times up to this many seconds are counted from the `set`; larger ones are times since 1970.
+const RELATIVE: i32 = 60 * 60 * 24 * 30;
 /// Before the secret was said.
 pub(crate) const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
 /// Commands that would empty every queue.
@@ -115,16 +115,7 @@ pub fn wish(key: &[u8]) -> Result<Wish<'_>, &'static [u8]> {
 /// The line that says what is wrong with it.
 pub fn letter(key: &[u8]) -> Result<Put<'_>, &'static [u8]> {
     let (queue, options) = parts(key)?;
-    let mut put = Put {
-        tube: Some(queue),
-        receiver: None,
-        key: None,
-        strict: false,
-        priority: PRIORITY,
-        delay: 0,
-        ttr: TTR,
-        body: b"",
-    };
+    let mut put = Put { tube: Some(queue), priority: PRIORITY, ttr: TTR, ..Put::default() };
     for option in options {
         let place = option.iter().position(|byte| *byte == b'=').ok_or(BAD_SET)?;
         let (word, value) = (&option[..place], &option[place + 1..]);
@@ -137,6 +128,17 @@ pub fn letter(key: &[u8]) -> Result<Put<'_>, &'static [u8]> {
         }
     }
     Ok(put)
+}
+
+/// How long a message lives that was `set` with this expiry time at this time on the wall, in seconds; none: for ever.
+pub fn lives(exptime: i32, wall: Nanos) -> Option<u32> {
+    match exptime {
+        0 => None,
+        ..0 => Some(0),
+        1..=RELATIVE => Some(exptime as u32),
+        // The second of its end is not part of its life.
+        _ => Some((exptime as u64).saturating_sub(wall.0 / 1_000_000_000) as u32),
+    }
 }
 
 /// The queue that a key without options names.
@@ -246,10 +248,10 @@ impl Told {
             (Self::Ended, b"DELETED" | b"RELEASED" | b"BURIED") => b"END\r\n",
             (Self::Ended, b"NOT_FOUND") => b"CLIENT_ERROR the reservation had run out\r\n",
             (Self::Value { key, unique, open, last }, b"RESERVED" | b"POPPED" | b"FOUND") => {
-                let id = words.next().unwrap_or_default();
-                let length = words.next().unwrap_or_default();
+                let mut word = || words.next().unwrap_or_default();
+                let (id, length, flags) = (word(), word(), word());
                 let unique = if *unique { [&b" "[..], id].concat() } else { Vec::new() };
-                let parts = [b"VALUE ", &key[..], b" 0 ", length, &unique, &answer[end..]];
+                let parts = [b"VALUE ", &key[..], b" ", flags, b" ", length, &unique, &answer[end..]];
                 parts.iter().for_each(|part| out.extend_from_slice(part));
                 if *last {
                     out.extend_from_slice(b"END\r\n");
@@ -337,15 +339,31 @@ mod tests {
             (Told::Deleted, "UNKNOWN_TUBE\r\n", "NOT_FOUND\r\n"),
             (Told::Ended, "NOT_FOUND\r\n", "CLIENT_ERROR the reservation had run out\r\n"),
             (Told::Not, "DELETED\r\n", ""),
-            (value(false, false, true), "POPPED 7 3\r\na\r\n\r\n", "VALUE q/open 0 3\r\na\r\n\r\nEND\r\n"),
-            (value(true, false, false), "POPPED 7 1\r\na\r\n", "VALUE q/open 0 1 7\r\na\r\n"),
+            (value(false, false, true), "POPPED 7 3 0\r\na\r\n\r\n", "VALUE q/open 0 3\r\na\r\n\r\nEND\r\n"),
+            (value(true, false, false), "POPPED 7 1 9\r\na\r\n", "VALUE q/open 9 1 7\r\na\r\n"),
             (value(false, false, true), "TIMED_OUT\r\n", "END\r\n"),
             (value(false, false, false), "NOT_FOUND\r\n", ""),
         ] {
             assert_eq!(told(&manner, answer), (expected.to_owned(), None), "{answer}");
         }
-        assert_eq!(told(&value(false, true, true), "RESERVED 7 1\r\na\r\n").1, Some(7));
+        assert_eq!(told(&value(false, true, true), "RESERVED 7 1 0\r\na\r\n").1, Some(7));
         assert_eq!(told(&value(false, true, true), "TIMED_OUT\r\n").1, None);
+    }
+
+    #[test]
+    fn an_expiry_time_is_counted_from_now_up_to_thirty_days_and_a_time_beyond() {
+        let now = Nanos::from_secs(1_800_000_000);
+        for (exptime, expected) in [
+            (0, None),
+            (-1, Some(0)),
+            (1, Some(1)),
+            (2_592_000, Some(2_592_000)),
+            (2_592_001, Some(0)),
+            (1_800_000_000, Some(0)),
+            (1_800_000_005, Some(5)),
+        ] {
+            assert_eq!(lives(exptime, now), expected, "{exptime}");
+        }
     }
 
     #[test]

@@ -117,7 +117,13 @@ pub(crate) fn carry_out(
         },
         Request::Touch(id) => say(out, if queues.touch(client, id, now) { "TOUCHED" } else { NOT_FOUND }),
         Request::Peek(id) => write_found(out, queues.peek(id).map(|body| (id, body)), NOT_FOUND),
-        Request::PeekReady => write_found(out, queues.peek_ready(client), NOT_FOUND),
+        Request::PeekReady => match queues.peek_ready_flagged(client) {
+            Some((id, flags, body)) => {
+                reply::message(out, "FOUND", id, flags, &body);
+                None
+            }
+            None => say(out, NOT_FOUND),
+        },
         Request::PeekDelayed => write_found(out, queues.peek_delayed(client), NOT_FOUND),
         Request::PeekBuried => write_found(out, queues.peek_buried(client), NOT_FOUND),
         Request::Kick(bound) => {
@@ -277,14 +283,14 @@ pub(crate) fn write_taken(out: &mut Vec<u8>, shape: &Shape, taken: &[Taken]) -> 
         }
     };
     for one in taken {
-        reply::message(out, word, one.id, &one.body);
+        reply::message(out, word, one.id, one.flags, &one.body);
     }
     taken.iter().filter_map(|one| one.after).max()
 }
 
 fn write_found(out: &mut Vec<u8>, found: Option<(u64, std::sync::Arc<[u8]>)>, otherwise: &str) -> After {
     match found {
-        Some((id, body)) => reply::message(out, "FOUND", id, &body),
+        Some((id, body)) => reply::message(out, "FOUND", id, None, &body),
         None => reply::line(out, otherwise),
     }
     None

@@ -4,7 +4,7 @@
 //! pens, whose statements fail as soon as there is another owner; and nobody becomes the owner before all that the last one
 //! had begun to write is over. So whoever gets the lock finds a table at rest.
 //!
-//! **An owner that hangs.** He renews one row twice a second. A broker that waits ends his session when the row is older than
+//! **An owner that hangs.** He renews one row three times a second. A broker that waits ends his session when the row is older than
 //! [`LEASE`] by the database's own clock; what he writes afterwards goes nowhere.
 
 pub(crate) mod heads;
@@ -29,17 +29,22 @@ pub use heads::Counts;
 pub use sharing::Sharing;
 
 /// How long an owner may be silent before another takes over.
-pub const LEASE: Duration = Duration::from_millis(1_500);
+pub const LEASE: Duration = Duration::from_millis(1_200);
 /// How often it is looked whether somebody else has become the owner, or no longer is.
 const LOOK: Duration = Duration::from_millis(100);
+/// Who takes over from another reads no more than so many bytes of messages before it serves; more of them are counted, and read when they are needed.
+const READ_AT_ONCE: u64 = 32 << 20;
+/// Saying that the owner is there needs no disk: what he writes afterwards is on disk only together with it.
+const LIGHT: &str = "SET synchronous_commit = off";
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("postgres/migrations/0001.sql"),
     include_str!("postgres/migrations/0002.sql"),
     include_str!("postgres/migrations/0003.sql"),
     include_str!("postgres/migrations/0004.sql"),
+    include_str!("postgres/migrations/0005.sql"),
 ];
 /// What makes plans in all sessions that read and write messages.
 const SETTINGS: &str = include_str!("postgres/session.sql");
@@ -141,6 +146,8 @@ pub struct Owned {
     process: i32,
     /// Messages of a line that are read at a time.
     heads: usize,
+    /// Whether somebody else was the owner until now.
+    took_over: bool,
 }
 
 /// What was in the database when this owner began, besides its messages.
@@ -205,7 +212,9 @@ impl Owned {
         }
         let (epoch, process) = succeed(&mut client, address)?;
         let sweep = client.prepare(SWEEP)?;
-        Ok(Self { place, client, sweep, address: address.to_owned(), epoch, process, heads: 1 })
+        client.batch_execute(LIGHT)?;
+        let took_over = told.is_some();
+        Ok(Self { place, client, sweep, address: address.to_owned(), epoch, process, heads: 1, took_over })
     }
 
     /// Where the queues are.
@@ -257,7 +266,8 @@ impl Owned {
         let given = "SELECT greatest(next_id, (SELECT last_value + is_called::int FROM krarup.message_id)) FROM krarup.owner";
         let next: i64 = self.client.query_one(given, &[])?.get(0);
         contents.next_id = next as Id;
-        contents.counts = heads::look(&mut self.client, resident.bytes, now)?;
+        let bytes = if self.took_over { resident.bytes.min(READ_AT_ONCE) } else { resident.bytes };
+        contents.counts = heads::look(&mut self.client, bytes, now)?;
         if contents.counts.is_some() {
             let above = "SELECT coalesce(max(id), 0) + 1 FROM krarup.message";
             let above: i64 = self.client.query_one(above, &[])?.get(0);
@@ -391,6 +401,7 @@ impl Session for Owned {
         )?;
         self.process = row.ok_or(Problem::Deposed)?.get(0);
         self.sweep = client.prepare(SWEEP)?;
+        client.batch_execute(LIGHT)?;
         self.client = client;
         Ok(())
     }
@@ -491,6 +502,8 @@ fn read(row: &postgres::Row, names: &mut Names) -> Row {
             buries: count(14),
             kicks: count(15),
         },
+        flags: row.get::<_, i64>(17) as u32,
+        lives_until: row.get::<_, Option<SystemTime>>(18).map(since_1970),
         body: row.get::<_, &[u8]>(16).into(),
     }
 }

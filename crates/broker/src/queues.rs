@@ -101,6 +101,8 @@ struct Client {
     name: Option<Arc<str>>,
     used: TubeId,
     watched: Vec<TubeId>,
+    /// Whether he is told the flags of messages.
+    flagged: bool,
     leases: BTreeSet<(Stamp, Id)>,
     waiting: Option<take::Waiting>,
     producer: bool,
@@ -119,7 +121,7 @@ pub struct Queues {
     /// Ready messages of each sender, for each receiver.
     sent: HashMap<FromTo, Window<Id>>,
     heads: heads::Heads,
-    /// Whether messages of any tube expire.
+    /// Whether any messages expire, those of a tube or single ones.
     expiring: bool,
     keys: HashMap<Key, KeyRow>,
     keys_by_age: VecDeque<(Nanos, Key)>,
@@ -179,6 +181,7 @@ impl Queues {
             name: None,
             used: default,
             watched: vec![default],
+            flagged: false,
             leases: BTreeSet::new(),
             waiting: None,
             producer: false,
@@ -292,6 +295,16 @@ impl Queues {
     /// What he has said he is called.
     pub(crate) fn name(&self, client: ClientId) -> Option<Arc<str>> {
         self.client(client).name.clone()
+    }
+
+    /// He is told the flags of messages from now on.
+    pub(crate) fn wants_flags(&mut self, client: ClientId) {
+        self.client_mut(client).flagged = true;
+    }
+
+    /// The flags of a message, if he is told them.
+    pub(crate) fn told_flags(&self, client: ClientId, flags: u32) -> Option<u32> {
+        self.client(client).flagged.then_some(flags)
     }
 
     /// He puts messages.
@@ -467,11 +480,14 @@ impl Queues {
             ttr: Nanos::from_secs(put.ttr.max(1).into()),
             created: self.wall(now),
             state: State::Pending,
+            flags: put.flags,
+            lives_until: put.lives.map(|seconds| self.wall(now) + Nanos::from_secs(seconds.into())),
             expires: None,
             happened: Happened::default(),
             saved: true,
             body: put.body.into(),
         };
+        self.expiring |= put.lives.is_some();
         self.used += job.cost();
         self.totals.jobs += 1;
         let in_tube = self.tubes.get_mut(tube);
@@ -592,6 +608,7 @@ impl Queues {
     pub fn load(&mut self, row: Row, now: Stamp) {
         let tube = self.tubes.find_or_make(&row.tube);
         self.next_id = self.next_id.max(row.id + 1);
+        self.expiring |= row.lives_until.is_some();
         let (id, standing) = (row.id, row.standing);
         let job = Job::of(row, tube, State::Pending);
         self.used += job.cost();
@@ -652,6 +669,8 @@ impl Queues {
             created: job.created,
             standing,
             happened: job.happened,
+            flags: job.flags,
+            lives_until: job.lives_until,
             body: Arc::clone(&job.body),
         }
     }
@@ -665,8 +684,13 @@ impl Queues {
         }
     }
 
+    /// Messages have expired where the database decides.
+    pub(crate) fn have_expired(&mut self, count: u64) {
+        self.totals.expired += count;
+    }
+
     /// The time on the wall.
-    fn wall(&self, now: Stamp) -> Nanos {
+    pub(crate) fn wall(&self, now: Stamp) -> Nanos {
         self.settings.wall + Nanos(now.0)
     }
 

@@ -18,14 +18,18 @@ pub fn numbered(out: &mut Vec<u8>, word: &str, number: u64) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a message: `WORD id bytes` and its body.
-pub fn message(out: &mut Vec<u8>, word: &str, id: Id, body: &[u8]) {
-    out.reserve(word.len() + body.len() + 40);
+/// Appends a message: `WORD id bytes`, its flags behind that if they are told, and its body.
+pub fn message(out: &mut Vec<u8>, word: &str, id: Id, flags: Option<u32>, body: &[u8]) {
+    out.reserve(word.len() + body.len() + 52);
     out.extend_from_slice(word.as_bytes());
     out.push(b' ');
     digits(out, id);
     out.push(b' ');
     digits(out, body.len() as u64);
+    if let Some(flags) = flags {
+        out.push(b' ');
+        digits(out, flags.into());
+    }
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);
     out.extend_from_slice(b"\r\n");

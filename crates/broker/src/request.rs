@@ -45,7 +45,7 @@ pub const EXTRA_VERBS: &[&str] = &[
 ];
 
 /// A message on its way in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Put<'a> {
     /// Where to; the tube in use if none is named.
     pub tube: Option<&'a str>,
@@ -61,6 +61,10 @@ pub struct Put<'a> {
     pub delay: u32,
     /// Seconds a lease of it lasts; zero counts as one.
     pub ttr: u32,
+    /// What comes back with it to those who speak memcached's protocol.
+    pub flags: u32,
+    /// When it is gone if it still waits, in whole seconds counted from the put; none: never.
+    pub lives: Option<u32>,
     /// The message.
     pub body: &'a [u8],
 }
@@ -391,12 +395,12 @@ fn extra(line: &[u8]) -> Result<Line<'_>, Wrong> {
         }
         b"put-batch" => {
             let (priority, delay, ttr) = (words.small()?, words.small()?, words.small()?);
-            let put = Put { priority, delay, ttr, ..EMPTY };
+            let put = Put { priority, delay, ttr, ..Put::default() };
             return Ok(Line::Bodies { put, sizes: words.numbers()? });
         }
         b"send" => {
             let (tube, receiver, size) = (words.name()?, words.name_or_none()?, words.small()?);
-            let put = Put { tube: Some(tube), receiver, strict: true, ttr: DEFAULT_TTR, ..EMPTY };
+            let put = Put { tube: Some(tube), receiver, strict: true, ttr: DEFAULT_TTR, ..Put::default() };
             return Ok(Line::Body { put, size, garbage: !words.0.is_empty() });
         }
         b"login" => Request::Login { client: words.name()?, secret: words.maybe_name()? },
@@ -433,13 +437,10 @@ fn extra(line: &[u8]) -> Result<Line<'_>, Wrong> {
 /// Seconds a lease lasts where the verb has no word for it.
 pub const DEFAULT_TTR: u32 = 120;
 
-const EMPTY: Put<'static> =
-    Put { tube: None, receiver: None, key: None, strict: false, priority: 0, delay: 0, ttr: 0, body: b"" };
-
 fn put(rest: &[u8]) -> Result<Line<'_>, Wrong> {
     let mut words = Words(rest);
     let (priority, delay, ttr, size) = (words.small()?, words.small()?, words.small()?, words.small()?);
-    Ok(Line::Body { put: Put { priority, delay, ttr, ..EMPTY }, size, garbage: !words.0.is_empty() })
+    Ok(Line::Body { put: Put { priority, delay, ttr, ..Put::default() }, size, garbage: !words.0.is_empty() })
 }
 
 /// The verb and nothing else.

@@ -367,6 +367,13 @@ impl Shared {
             reply::line(out, "NOT_LOGGED_IN");
             return None;
         }
+        if put.lives == Some(0) {
+            // It would be gone before anybody could see it.
+            self.put += 1;
+            queues.have_expired(1);
+            reply::numbered(out, "INSERTED", 0);
+            return None;
+        }
         let size = put.body.len() as u64 + OVERHEAD;
         if self.used + size > self.settings.memory {
             reply::line(out, "OUT_OF_MEMORY");
@@ -386,6 +393,8 @@ impl Shared {
             priority: put.priority,
             delay: put.delay,
             ttr: put.ttr.max(1),
+            flags: put.flags,
+            lives: put.lives,
             body: put.body.into(),
         });
         let slot = self.next_number();

@@ -218,6 +218,7 @@ pub fn memcached(
     add("commits", &service.commits);
     add("waiters", &totals.waiting);
     add("open_transactions", &totals.reserved);
+    add("expired_items", &totals.expired);
     for tube in tubes {
         let mut add = |what: &str, value: u64| add(&format!("queue_{}_{what}", tube.name), &value);
         add("items", tube.ready);
@@ -226,6 +227,7 @@ pub fn memcached(
         add("delayed", tube.delayed);
         add("buried", tube.buried);
         add("waiters", tube.waiting);
+        add("expired_items", tube.expired);
     }
     text.push_str("END\r\n");
     text

@@ -45,6 +45,8 @@ pub struct NewMessage {
     pub priority: u32,
     pub delay: u32,
     pub ttr: u32,
+    pub flags: u32,
+    pub lives: Option<u32>,
     pub body: Arc<[u8]>,
 }
 
@@ -185,6 +187,8 @@ pub struct Line {
     pub id: Id,
     /// How long its lease lasts, in seconds.
     pub ttr: u32,
+    /// What comes back with it to those who speak memcached's protocol.
+    pub flags: u32,
     /// The message, if it was asked for.
     pub body: Arc<[u8]>,
 }
@@ -219,8 +223,8 @@ pub enum Reply {
     Tube(TubeFacts),
     /// All messages, and how many tubes hold some.
     Totals(Totals, u64),
-    /// The places of the tubes waited for that hold something.
-    Places(Vec<usize>),
+    /// The places of the tubes waited for that hold something, and how many messages have expired.
+    Places(Vec<usize>, u64),
     /// The database refuses, and will again.
     Failed(String),
 }

@@ -242,6 +242,8 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_one_owns_the_
     the_owner_hangs_and_another_takes_over(&cluster);
     who_waits_sends_its_clients_on(&cluster);
     who_is_no_longer_the_owner_writes_nothing(&cluster);
+    it_is_cut_between_two_batches(&cluster);
+    it_is_killed_between_two_batches(&cluster);
     nothing_is_lost_and_nothing_comes_twice(&cluster, "owned");
 }
 
@@ -273,6 +275,26 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
     somebodys_long_transaction_does_no_harm(cluster, mode);
     what_applications_lay_down_is_in_its_queue(cluster, mode);
     what_is_gone_is_in_the_archive_for_a_time(cluster, mode);
+    flags_and_ends_of_single_messages_outlive_the_broker(cluster, mode);
+}
+
+fn flags_and_ends_of_single_messages_outlive_the_broker(cluster: &Cluster, mode: &str) {
+    let name = format!("items_{mode}");
+    let store = cluster.database(&name);
+    let flags = ["--store", &store, "--mode", mode, "--pool", "5"];
+    let (first, door) = with_both_doors(&flags);
+    let mut peer = Peer::connect(door);
+    say(&mut peer, "set long 77 1000 1\r\na\r\n", "STORED\r\n");
+    say(&mut peer, "set short 78 1 1\r\nb\r\n", "STORED\r\n");
+    first.kill();
+    let (second, door) = with_both_doors(&flags);
+    let count = "SELECT count(*) FROM krarup.message WHERE tube = 'short'";
+    until("its time is over", || cluster.sql(&name, count) == "0");
+    let mut peer = Peer::connect(door);
+    say(&mut peer, "get short\r\n", "END\r\n");
+    say(&mut peer, "get long/open\r\n", "VALUE long/open 77 1\r\na\r\nEND\r\n");
+    say(&mut peer, "get long/close\r\n", "END\r\n");
+    assert!(second.stop().success);
 }
 
 fn what_is_gone_is_in_the_archive_for_a_time(cluster: &Cluster, mode: &str) {
@@ -379,6 +401,101 @@ fn who_is_no_longer_the_owner_writes_nothing(cluster: &Cluster) {
     broker.says_text("another broker has taken the queues over");
     assert_eq!(peer.rest(), b"");
     assert_eq!(cluster.sql("deposed", "SELECT string_agg(id::text, ',') FROM krarup.message"), "1");
+}
+
+/// Two batches are under way, side by side: the first waits for a row that somebody holds, the second is on disk. Neither is answered.
+struct BetweenTwoBatches<'a> {
+    cluster: &'a Cluster,
+    name: &'a str,
+    broker: Program,
+    /// He deletes message 1.
+    deletes: Peer,
+    /// He puts `second`.
+    puts: Peer,
+    holder: thread::JoinHandle<Output>,
+}
+
+impl<'a> BetweenTwoBatches<'a> {
+    fn begin(cluster: &'a Cluster, name: &'a str) -> Self {
+        let store = cluster.database(name);
+        let broker = broker(&store, "owned");
+        let (mut deletes, mut puts) = (broker.connect(), broker.connect());
+        say(&mut deletes, "put 1 0 60 5\r\nfirst\r\n", "INSERTED 1\r\n");
+        let held = "BEGIN; SELECT FROM krarup.message WHERE id = 1 FOR UPDATE; SELECT pg_sleep(600); COMMIT";
+        let mut holder = cluster.psql(name, held);
+        let holder = thread::spawn(move || holder.output().unwrap());
+        let count = |condition: &str| {
+            let from = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND";
+            cluster.sql(name, &format!("{from} {condition}"))
+        };
+        until("somebody holds the row", || {
+            count("application_name = 'psql' AND wait_event = 'PgSleep'") == "1"
+        });
+        deletes.send(b"delete 1\r\n").unwrap();
+        until("the first batch waits for it", || {
+            count("application_name = 'krarup broker' AND wait_event_type = 'Lock'") == "1"
+        });
+        puts.send(b"put 1 0 60 6\r\nsecond\r\n").unwrap();
+        let between = Self { cluster, name, broker, deletes, puts, holder };
+        until("the second batch is on disk", || between.there() == "1,2");
+        between
+    }
+
+    /// The messages in the database.
+    fn there(&self) -> String {
+        self.cluster.sql(self.name, "SELECT string_agg(id::text, ',' ORDER BY id) FROM krarup.message")
+    }
+
+    /// Ends the session that holds the row; until it is over.
+    fn let_go(cluster: &Cluster, name: &str, holder: thread::JoinHandle<Output>) {
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        cluster.sql(name, end);
+        assert!(!holder.join().unwrap().status.success());
+    }
+}
+
+fn it_is_cut_between_two_batches(cluster: &Cluster) {
+    let name = "cut_between";
+    let mut between = BetweenTwoBatches::begin(cluster, name);
+    // What follows meanwhile is of a third batch, and waits for its turn.
+    between.puts.send(b"put 1 0 60 5\r\nthird\r\n").unwrap();
+    assert!(cluster.cut(name, "wait_event_type = 'Lock'"), "the first batch is cut");
+    until("it is written again", || {
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        cluster.sql(name, waits) == "1"
+    });
+    BetweenTwoBatches::let_go(cluster, name, between.holder);
+    between.deletes.expect(b"DELETED\r\n").unwrap();
+    between.puts.expect(b"INSERTED 2\r\nINSERTED 3\r\n").unwrap();
+    // Everything is cut once more, and each thing has happened once.
+    cluster.cut(name, "true");
+    say(
+        &mut between.deletes,
+        "delete 1\r\npop 30\r\npop 30\r\npop\r\n",
+        "NOT_FOUND\r\nPOPPED 2 6\r\nsecond\r\nPOPPED 3 5\r\nthird\r\nTIMED_OUT\r\n",
+    );
+    assert!(between.broker.stop().success);
+}
+
+fn it_is_killed_between_two_batches(cluster: &Cluster) {
+    let name = "killed_between";
+    let between = BetweenTwoBatches::begin(cluster, name);
+    let BetweenTwoBatches { broker: first, mut deletes, mut puts, holder, .. } = between;
+    first.kill();
+    // Nobody was answered: of each it may have happened, or not.
+    assert_eq!((deletes.rest(), puts.rest()), (vec![], vec![]));
+    // The next owner does not wait for what the first had begun: it never happens.
+    let second = broker(&cluster.at(name), "owned");
+    BetweenTwoBatches::let_go(cluster, name, holder);
+    let mut peer = second.connect();
+    say(&mut peer, "put 1 0 60 5\r\nthird\r\n", "INSERTED ");
+    let id: u64 = String::from_utf8(peer.line().unwrap()).unwrap().trim_end().parse().unwrap();
+    assert!(id > 2, "{id} was given before");
+    say(&mut peer, "pop\r\npop\r\n", "POPPED 1 5\r\nfirst\r\nPOPPED 2 6\r\nsecond\r\n");
+    say(&mut peer, "pop\r\npop\r\n", &format!("POPPED {id} 5\r\nthird\r\nTIMED_OUT\r\n"));
+    assert!(second.stop().success);
+    assert_eq!(cluster.sql(name, "SELECT count(*) FROM krarup.message"), "0");
 }
 
 fn one_of_two_is_killed(cluster: &Cluster, mode: &str) {

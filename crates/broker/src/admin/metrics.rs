@@ -84,6 +84,11 @@ pub const TABLE: &[Metric] = &[
     },
     gauge("krarup_broker_memory_bytes", |now| now.memory as f64, "Memory that messages are counted with."),
     counter("krarup_broker_messages_put_total", |now| now.totals.jobs as f64, "Messages that were put."),
+    counter(
+        "krarup_broker_messages_expired_total",
+        |now| now.totals.expired as f64,
+        "Messages that were gone because they had waited too long.",
+    ),
     counter("krarup_broker_leases_expired_total", |now| now.totals.timeouts as f64, "Leases that ran out."),
     gauge(
         "krarup_broker_draining",

@@ -7,8 +7,7 @@ use krarup_units::Stamp;
 use super::{Broker, Hold};
 use crate::job::{ClientId, Id};
 use crate::memcached::{
-    self, Asked, End, NO_EXPIRY, NOT_ALL, NOT_FOR_QUEUES, ONE_KEY, STILL_OPEN, Take, Told, UNAUTHENTICATED,
-    Wish,
+    self, Asked, End, NOT_ALL, NOT_FOR_QUEUES, ONE_KEY, STILL_OPEN, Take, Told, UNAUTHENTICATED, Wish,
 };
 use crate::queues::Queues;
 use crate::request::{Put, Request};
@@ -59,6 +58,7 @@ impl Broker {
     pub fn memcached_opened(&mut self) -> ClientId {
         let id = self.client_opened();
         self.dialog(id).memcached = Some(Session::default());
+        self.queues.wants_flags(id);
         id
     }
 
@@ -182,13 +182,17 @@ impl Broker {
     fn put_value(&mut self, asking: Asking, store: &Store<'_>) {
         let put = match memcached::letter(store.key) {
             _ if store.command != Storage::Set => Err(NOT_FOR_QUEUES),
-            _ if store.exptime != 0 => Err(NO_EXPIRY),
             put => put,
         };
         match put {
             Ok(put) => {
                 let told = if store.noreply { Told::Not } else { Told::Put };
-                self.ask(asking, &Request::Put(Put { body: store.data, ..put }), told);
+                let lives = memcached::lives(store.exptime, self.queues.wall(asking.now));
+                self.ask(
+                    asking,
+                    &Request::Put(Put { flags: store.flags, lives, body: store.data, ..put }),
+                    told,
+                );
             }
             Err(line) => self.tell(asking, if store.noreply { b"" } else { line }),
         }

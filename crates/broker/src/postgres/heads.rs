@@ -3,6 +3,7 @@
 //! Each line has an index, made when the first is cut, and is read on from where the last reading ended: rows that are gone and that somebody's
 //! snapshot keeps lie before that place, and are never met again.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::SystemTime;
@@ -16,6 +17,9 @@ use crate::queues::{Fetch, Fetched, Line as Of, OVERHEAD};
 use krarup_units::Nanos;
 
 const INDEXES: &str = include_str!("lines.sql");
+const COUNT: &str = include_str!("count.sql");
+/// What was held, or was delayed until before then, is ready.
+const READY: &str = "UPDATE krarup.message SET state = 0, due = NULL, holder = NULL WHERE state = 3 OR (state = 1 AND due <= $1)";
 const NEXT: &str = include_str!("heads.sql");
 const LOAD: &str = include_str!("load.sql");
 const NUMBERS: [&str; 2] = [
@@ -37,44 +41,39 @@ pub struct Counts {
     pub messages: u64,
 }
 
-/// The bytes that all messages would take in memory.
-pub(super) fn weigh(client: &mut Client) -> Result<u64, Error> {
-    let statement =
-        "SELECT (count(*) * $1 + coalesce(sum(octet_length(body)), 0))::bigint FROM krarup.message";
-    let bytes: i64 = client.query_one(statement, &[&(OVERHEAD as i64)])?.get(0);
-    Ok(bytes as u64)
-}
-
-/// What there is of each line at this time on the wall; what was held, or was delayed until before then, is ready.
-pub(super) fn count(client: &mut Client, now: Nanos) -> Result<Counts, Error> {
-    client.batch_execute(INDEXES)?;
-    client.execute(
-        "UPDATE krarup.message SET state = 0, due = NULL, holder = NULL WHERE state = 3 OR (state = 1 AND due <= $1)",
-        &[&wall(now)],
-    )?;
-    let mut counts = Counts::default();
+/// What there is of each line at this time on the wall, and the bytes that all messages would take in memory: in one pass over the table, whose length is what
+/// a takeover waits for. What was held, or was delayed until before then, is ready.
+fn count(client: &mut Client, now: Nanos) -> Result<(Counts, u64), Error> {
+    let (mut counts, mut bytes, mut late) = (Counts::default(), 0, false);
     let mut names = Names::default();
+    let mut lines: BTreeMap<Of, (u64, u64)> = BTreeMap::new();
     let urgent = i64::from(crate::tube::URGENT);
-    let lines = "SELECT tube, receiver, state, count(*), count(*) FILTER (WHERE priority < $1), \
-                 coalesce(max(buried), -1) FROM krarup.message GROUP BY tube, receiver, state";
-    for row in client.query(lines, &[&urgent])? {
-        let (tube, to) = (names.one(row.get(0)), row.get::<_, Option<&str>>(1).map(|name| names.one(name)));
-        let line = match row.get::<_, i16>(2) {
+    for row in client.query(COUNT, &[&urgent, &(OVERHEAD as i64), &wall(now)])? {
+        let mut name = |column| row.get::<_, Option<&str>>(column).map(|name| names.one(name));
+        let (tube, to, sender) = (name(0).expect("not null"), name(1), name(2));
+        let (state, count, urgent) =
+            (row.get::<_, i16>(3), row.get::<_, i64>(5) as u64, row.get::<_, i64>(6));
+        late |= row.get::<_, bool>(4);
+        counts.messages += count;
+        counts.aside_from = counts.aside_from.max((row.get::<_, i64>(7) + 1) as u64);
+        bytes += row.get::<_, i64>(8) as u64;
+        let line = match state {
             1 => Of::Delayed(tube),
             2 => Of::Buried(tube),
-            _ => Of::Ready(tube, to),
+            _ => Of::Ready(tube, to.clone()),
         };
-        let count = row.get::<_, i64>(3) as u64;
-        counts.messages += count;
-        counts.aside_from = counts.aside_from.max((row.get::<_, i64>(5) + 1) as u64);
-        counts.lines.push((line, count, row.get::<_, i64>(4) as u64));
+        let sent = sender.filter(|_| state == 0).map(|sender| Of::Sent((sender, to)));
+        for (line, urgent) in [(Some(line), urgent), (sent, 0)] {
+            let Some(line) = line else { continue };
+            let of_line = lines.entry(line).or_default();
+            *of_line = (of_line.0 + count, of_line.1 + urgent as u64);
+        }
     }
-    let sent = "SELECT sender, receiver, count(*) FROM krarup.message WHERE state = 0 AND sender IS NOT NULL GROUP BY sender, receiver";
-    for row in client.query(sent, &[])? {
-        let to = row.get::<_, Option<&str>>(1).map(|name| names.one(name));
-        counts.lines.push((Of::Sent((names.one(row.get(0)), to)), row.get::<_, i64>(2) as u64, 0));
+    counts.lines = lines.into_iter().map(|(line, (count, urgent))| (line, count, urgent)).collect();
+    if late {
+        client.execute(READY, &[&wall(now)])?;
     }
-    Ok(counts)
+    Ok((counts, bytes))
 }
 
 /// A session in which an owner reads: an index that takes long to make keeps nobody from saying that the owner is there.
@@ -181,7 +180,7 @@ fn fetch(client: &mut Client, fetch: &Fetch, most: usize) -> Result<Fetched, Err
         values.push(to);
     }
     let lines = client.query(&statement, &values)?;
-    let found = lines.first().map_or(0, |line| line.get::<_, i64>(17));
+    let found = lines.first().map_or(0, |line| line.get::<_, i64>(19));
     let complete = found < limit && lines.len() as i64 == found;
     Ok(Fetched { rows: rows(&lines), complete, ..Fetched::default() })
 }
@@ -217,8 +216,11 @@ fn numbers(
 
 /// What an owner finds: few enough messages to read them all, or their counts.
 pub(super) fn look(client: &mut Client, bytes: u64, now: Nanos) -> Result<Option<Counts>, Problem> {
-    if weigh(client)? <= bytes {
+    // What would take long to count takes more than may be read.
+    let (counts, all) = count(client, now)?;
+    if all <= bytes {
         return Ok(None);
     }
-    Ok(Some(count(client, now)?))
+    client.batch_execute(INDEXES)?;
+    Ok(Some(counts))
 }

@@ -1,7 +1,7 @@
 -- The next messages of one line, as many as there may be and no more bytes than may come at once, but the first in any case. What the line is
 -- ordered by, and what is in it, are filled in.
 SELECT id, tube, state, priority, due, buried, delay, ttr, created, sender, receiver,
-       reserves, timeouts, releases, buries, kicks, body, found
+       reserves, timeouts, releases, buries, kicks, body, flags, expires, found
 FROM (
     SELECT *, count(*) OVER () AS found, row_number() OVER (ORDER BY PLACE, id) AS place,
            sum(octet_length(body)) OVER (ORDER BY PLACE, id) AS bytes

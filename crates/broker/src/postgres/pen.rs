@@ -191,6 +191,8 @@ impl<'a> Lists<'a> {
         let created: Vec<SystemTime> = new.iter().map(|row| wall(row.created)).collect();
         let senders: Vec<Option<&str>> = new.iter().map(|row| row.sender.as_deref()).collect();
         let receivers: Vec<Option<&str>> = new.iter().map(|row| row.receiver.as_deref()).collect();
+        let flags: Vec<i64> = new.iter().map(|row| row.flags.into()).collect();
+        let ends: Vec<Option<SystemTime>> = new.iter().map(|row| row.lives_until.map(wall)).collect();
         let bodies: Vec<&[u8]> = new.iter().map(|row| &*row.body).collect();
         let rows = &self.changed;
         let buried: Vec<Option<i64>> = rows.iter().map(|row| place_aside(row)).collect();
@@ -229,6 +231,8 @@ impl<'a> Lists<'a> {
                 &buries,
                 &kicks,
                 &epoch,
+                &flags,
+                &ends,
             ],
         )
     }

@@ -28,7 +28,7 @@ const FINISH: &str = include_str!("shared/finish.sql");
 const MOVE: &str = include_str!("shared/move.sql");
 const LOOK: &str = include_str!("shared/look.sql");
 const LIST: &str = include_str!("shared/list.sql");
-const SWEEP: &str = "SELECT krarup.sweep($1, $2, $3, $4, $5)";
+const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5)";
 /// The lock of all who share the queues, and that of this broker: others see by it that he is there.
 const SHARE: &str =
     "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1)";
@@ -198,6 +198,8 @@ impl Session {
             &new.seconds,
             &new.ttrs,
             &new.bodies,
+            &new.flags,
+            &new.lives,
         ];
         Ok(lines(asked.len(), self.client.query(&self.put, columns).await?))
     }
@@ -218,6 +220,8 @@ impl Session {
             &new.ttrs,
             &new.bodies,
             &remember.as_secs_f64(),
+            &new.flags,
+            &new.lives,
         ];
         Ok(lines(asked.len(), self.client.query(&self.send, columns).await?))
     }
@@ -322,8 +326,10 @@ impl Session {
         let (tubes, clients): (Vec<&str>, Vec<Option<&str>>) =
             waited.iter().map(|(tube, client)| (&**tube, client.as_deref())).unzip();
         let columns: &Columns<'_> = &[&stub.broker, &clearing.from, &clearing.to, &tubes, &clients];
-        let places: Vec<i32> = self.client.query_one(&self.sweep, columns).await?.get(0);
-        Ok(vec![Reply::Places(places.into_iter().map(|place| place as usize - 1).collect())])
+        let row = self.client.query_one(&self.sweep, columns).await?;
+        let (expired, places): (i64, Vec<i32>) = (row.get(0), row.get(1));
+        let places = places.into_iter().map(|place| place as usize - 1).collect();
+        Ok(vec![Reply::Places(places, expired as u64)])
     }
 
     // ---- what is rare -------------------------------------------------------------------------------------
@@ -432,6 +438,8 @@ struct News<'a> {
     delays: Vec<i32>,
     seconds: Vec<i64>,
     ttrs: Vec<i32>,
+    flags: Vec<i64>,
+    lives: Vec<Option<i64>>,
     bodies: Vec<&'a [u8]>,
 }
 
@@ -450,6 +458,8 @@ impl<'a> News<'a> {
             columns.delays.push(new.delay as i32);
             columns.seconds.push(new.delay.into());
             columns.ttrs.push(new.ttr as i32);
+            columns.flags.push(new.flags.into());
+            columns.lives.push(new.lives.map(i64::from));
             columns.bodies.push(&new.body);
         }
         columns
@@ -465,7 +475,7 @@ fn names(list: Vec<String>) -> Vec<Arc<str>> {
     list.into_iter().map(Into::into).collect()
 }
 
-/// Rows of the five columns that all functions answer with, by the place of their wish.
+/// Rows of the columns that all functions answer with, flags behind them where there may be any, by the place of their wish.
 fn lines(wishes: usize, rows: Vec<Row>) -> Vec<Reply> {
     let mut by_place = vec![Vec::new(); wishes];
     for row in rows {
@@ -479,6 +489,7 @@ fn lines(wishes: usize, rows: Vec<Row>) -> Vec<Reply> {
             },
             id: row.get::<_, i64>(2) as Id,
             ttr: row.get::<_, i32>(3) as u32,
+            flags: if row.len() > 5 { row.get::<_, i64>(5) as u32 } else { 0 },
             body: row.get::<_, Option<&[u8]>>(4).unwrap_or_default().into(),
         });
     }

@@ -4,11 +4,11 @@ WITH fence AS MATERIALIZED (
 ), new AS (
     INSERT INTO krarup.message
         (id, tube, state, priority, due, buried, delay, ttr, created, sender, receiver,
-         reserves, timeouts, releases, buries, kicks, body)
-    SELECT id, tube, state, priority, due, NULL, delay, ttr, created, sender, receiver, 0, 0, 0, 0, 0, body
+         reserves, timeouts, releases, buries, kicks, body, flags, expires)
+    SELECT id, tube, state, priority, due, NULL, delay, ttr, created, sender, receiver, 0, 0, 0, 0, 0, body, flags, expires
     FROM unnest($1::bigint[], $2::text[], $3::smallint[], $4::bigint[], $5::timestamptz[], $6::integer[], $7::integer[],
-                $8::timestamptz[], $9::text[], $10::text[], $11::bytea[])
-         AS new (id, tube, state, priority, due, delay, ttr, created, sender, receiver, body)
+                $8::timestamptz[], $9::text[], $10::text[], $11::bytea[], $26::bigint[], $27::timestamptz[])
+         AS new (id, tube, state, priority, due, delay, ttr, created, sender, receiver, body, flags, expires)
     WHERE (SELECT holds FROM fence)
     -- A batch whose end was not heard of is written again.
     ON CONFLICT (id) DO NOTHING

@@ -25,7 +25,7 @@ pub struct Resident {
 }
 
 /// A line of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Line {
     /// Ready, in this tube, for anybody or for one receiver; by priority.
     Ready(Arc<str>, Option<Arc<str>>),
@@ -641,6 +641,7 @@ impl Queues {
             Standing::Buried(order) => State::Buried { order },
         };
         let tube = self.tubes.find_or_make(&row.tube);
+        self.expiring |= row.lives_until.is_some();
         let (id, job) = (row.id, Job::of(row, tube, state));
         self.used += job.cost();
         self.jobs.insert(id, job);

@@ -115,6 +115,12 @@ impl Queues {
         Some(self.found(id))
     }
 
+    /// The same, with its flags if he is told them.
+    pub(crate) fn peek_ready_flagged(&self, client: ClientId) -> Option<(Id, Option<u32>, Arc<[u8]>)> {
+        let (id, body) = self.peek_ready(client)?;
+        Some((id, self.told_flags(client, self.jobs[&id].flags), body))
+    }
+
     /// The message of the tube in use whose delay ends first.
     pub fn peek_delayed(&self, client: ClientId) -> Option<(Id, Arc<[u8]>)> {
         let (_, id) = self.tubes.get(self.client(client).used).delayed.first_here()?;

@@ -44,6 +44,8 @@ pub(super) struct Waiting {
 pub struct Taken {
     /// Its number.
     pub id: Id,
+    /// Its flags, if he is told them.
+    pub flags: Option<u32>,
     /// The message.
     pub body: Arc<[u8]>,
     /// After which batch it may be handed out: one that was popped, after its end is on disk.
@@ -98,15 +100,16 @@ impl Queues {
     /// Takes a message out of the line it is in.
     pub(super) fn take(&mut self, client: ClientId, id: Id, how: How, now: Stamp) -> Taken {
         self.unlist(id);
+        let flags = self.told_flags(client, self.jobs[&id].flags);
         match how {
             How::Lease => {
                 self.lease(client, id, now);
-                Taken { id, body: Arc::clone(&self.jobs[&id].body), after: None }
+                Taken { id, flags, body: Arc::clone(&self.jobs[&id].body), after: None }
             }
             How::Pop => {
                 self.jobs.get_mut(&id).expect("it is there").state = State::Pending;
                 let job = self.remove(id);
-                Taken { id, body: job.body, after: self.after() }
+                Taken { id, flags, body: job.body, after: self.after() }
             }
         }
     }

@@ -23,20 +23,33 @@ fn at(seconds: u64) -> Stamp {
 }
 
 fn message(body: &[u8]) -> Put<'_> {
-    Put {
-        tube: None,
-        receiver: None,
-        key: None,
-        strict: false,
-        priority: 10,
-        delay: 0,
-        ttr: DEFAULT_TTR,
-        body,
-    }
+    Put { priority: 10, ttr: DEFAULT_TTR, body, ..Put::default() }
 }
 
 fn put(queues: &mut Queues, client: ClientId, priority: u32) -> Id {
     queues.put(client, &Put { priority, ..message(b"x") }, at(0)).unwrap().0
+}
+
+#[test]
+fn a_message_may_have_an_end_of_its_own_beside_that_of_its_tube() {
+    let mut queues = queues(false);
+    let client = queues.open();
+    for lives in [Some(3), Some(9), None] {
+        queues.put(client, &Put { lives, ..message(b"x") }, at(0)).unwrap();
+    }
+    queues.tick(at(2));
+    assert_eq!(queues.totals().expired, 0);
+    queues.tick(at(3));
+    assert_eq!((queues.totals().expired, queues.totals().ready), (1, 2));
+    queues.expire_tube("default", 5, at(4));
+    queues.tick(at(5));
+    assert_eq!((queues.totals().expired, queues.totals().ready), (3, 0));
+    // Who holds it keeps it; given back, it is gone.
+    let id = queues.put(client, &Put { lives: Some(2), ..message(b"x") }, at(6)).unwrap().0;
+    assert_eq!(reserve(&mut queues, client, at(7)), Some(id));
+    queues.tick(at(8));
+    assert_eq!(queues.release(client, id, 0, Nanos::ZERO, at(9)).map(|done| done.0), Some(Limit::Within));
+    assert_eq!((queues.totals().expired, queues.memory_used()), (4, 0));
 }
 
 const NOW: Reserve = Reserve { how: How::Lease, most: 1, timeout: Some(Nanos::ZERO) };

@@ -51,14 +51,15 @@ impl Queues {
         }
     }
 
-    /// When a message is gone if it still waits then, in the tube it is in.
+    /// When a message is gone if it still waits then, by its tube or by itself.
     pub(super) fn expiry(&self, id: Id) -> Option<Stamp> {
         if !self.expiring {
             return None;
         }
         let job = &self.jobs[&id];
         let seconds = self.tubes.get(job.tube).kept.expires;
-        (seconds > 0).then(|| self.stamp(job.created + Nanos::from_secs(seconds.into())))
+        let of_tube = (seconds > 0).then(|| job.created + Nanos::from_secs(seconds.into()));
+        of_tube.into_iter().chain(job.lives_until).min().map(|end| self.stamp(end))
     }
 
     /// A message has come into a line.

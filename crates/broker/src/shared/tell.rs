@@ -48,7 +48,9 @@ impl Shared {
             self.used -= size;
         }
         if let For::Sweep(waited) = what {
-            let places = if let Reply::Places(places) = reply { places } else { Vec::new() };
+            let (places, expired) =
+                if let Reply::Places(places, expired) = reply { (places, expired) } else { (Vec::new(), 0) };
+            queues.have_expired(expired);
             return self.swept(queues, &waited, &places);
         }
         let there = self.holders.get(client as usize).and_then(Option::as_ref);
@@ -102,7 +104,10 @@ impl Shared {
                     let leased = shape != Shape::One("POPPED");
                     let taken = lines
                         .into_iter()
-                        .map(|line| self.taken(client, line, leased, now))
+                        .map(|line| {
+                            let flags = queues.told_flags(client, line.flags);
+                            self.taken(client, line, flags, leased, now)
+                        })
                         .collect::<Vec<_>>();
                     write_taken(&mut bytes, &shape, &taken);
                     self.has_found(queues, client);
@@ -152,7 +157,10 @@ impl Shared {
             (For::Look, Reply::Lines(lines)) => {
                 let line = first(&lines);
                 match line.word {
-                    Word::Done => reply::message(&mut bytes, "FOUND", line.id, &line.body),
+                    Word::Done => {
+                        let flags = queues.told_flags(client, line.flags);
+                        reply::message(&mut bytes, "FOUND", line.id, flags, &line.body);
+                    }
                     Word::None => reply::line(&mut bytes, NOT_FOUND),
                     word => reply::line(&mut bytes, unknown(word)),
                 }
@@ -160,7 +168,7 @@ impl Shared {
             (For::Seek, Reply::Lines(lines)) => {
                 let line = first(&lines);
                 match line.word {
-                    Word::Done => reply::message(&mut bytes, "FOUND", line.id, &line.body),
+                    Word::Done => reply::message(&mut bytes, "FOUND", line.id, None, &line.body),
                     Word::None => reply::line(&mut bytes, "EMPTY"),
                     word => reply::line(&mut bytes, unknown(word)),
                 }
@@ -192,7 +200,7 @@ impl Shared {
         self.told.push(Told { client, number: slot, bytes, way: Some(*way), stats });
     }
 
-    fn taken(&mut self, client: ClientId, line: Line, leased: bool, now: Stamp) -> Taken {
+    fn taken(&mut self, client: ClientId, line: Line, flags: Option<u32>, leased: bool, now: Stamp) -> Taken {
         if leased {
             let leases = &mut self.holder(client).leases;
             if leases.len() >= MOST_LEASES {
@@ -200,7 +208,7 @@ impl Shared {
             }
             leases.insert(line.id, (after(now, line.ttr), line.ttr));
         }
-        Taken { id: line.id, body: line.body, after: None }
+        Taken { id: line.id, flags, body: line.body, after: None }
     }
 
     fn no_longer_holds(&mut self, client: ClientId, id: u64, so: bool) {
@@ -252,7 +260,13 @@ impl Shared {
 }
 
 fn first(lines: &[Line]) -> Line {
-    lines.first().cloned().unwrap_or_else(|| Line { word: Word::None, id: 0, ttr: 0, body: Arc::default() })
+    lines.first().cloned().unwrap_or_else(|| Line {
+        word: Word::None,
+        id: 0,
+        ttr: 0,
+        flags: 0,
+        body: Arc::default(),
+    })
 }
 
 const fn unknown(word: Word) -> &'static str {

@@ -44,7 +44,7 @@ impl Both {
     }
 
     fn answer(&mut self, number: u64, word: Word) {
-        let line = Line { word, id: 5, ttr: 60, body: Arc::from(&b"x"[..]) };
+        let line = Line { word, id: 5, ttr: 60, flags: 0, body: Arc::from(&b"x"[..]) };
         let reply = Reply::Lines(vec![line]);
         self.shared.answered(&mut self.queues, number, reply, &Way::default(), NOW);
     }
@@ -56,17 +56,7 @@ impl Both {
 }
 
 fn put<'a>() -> Request<'a> {
-    let (tube, receiver, key) = (None, None, None);
-    Request::Put(Put {
-        tube,
-        receiver,
-        key,
-        strict: false,
-        priority: 1,
-        delay: 0,
-        ttr: DEFAULT_TTR,
-        body: b"x",
-    })
+    Request::Put(Put { priority: 1, ttr: DEFAULT_TTR, body: b"x", ..Put::default() })
 }
 
 #[test]
@@ -138,14 +128,15 @@ fn who_waits_long_enough_is_told_after_a_last_look() {
     both.shared.answered(
         &mut both.queues,
         first.number,
-        Reply::Lines(vec![Line { word: Word::None, id: 0, ttr: 0, body: Arc::default() }]),
+        Reply::Lines(vec![Line { word: Word::None, id: 0, ttr: 0, flags: 0, body: Arc::default() }]),
         &Way::default(),
         Stamp(1_100),
     );
     assert_eq!(both.shared.alarms.first(), Some(&(Stamp(1_500), client)));
     both.shared.tick(&both.queues, Stamp(1_500));
     let last = both.shared.take_asked().into_iter().find(|asked| matches!(asked.wish, Wish::Take { .. }));
-    let nothing = Reply::Lines(vec![Line { word: Word::None, id: 0, ttr: 0, body: Arc::default() }]);
+    let nothing =
+        Reply::Lines(vec![Line { word: Word::None, id: 0, ttr: 0, flags: 0, body: Arc::default() }]);
     let number = last.unwrap().number;
     both.shared.answered(&mut both.queues, number, nothing, &Way::default(), Stamp(1_600));
     assert_eq!(both.told(), [(client, "TIMED_OUT\r\n".into())]);

@@ -83,7 +83,7 @@ impl Cluster {
         self.psql(database, statements).output().unwrap()
     }
 
-    fn psql(&self, database: &str, statements: &str) -> Command {
+    pub(crate) fn psql(&self, database: &str, statements: &str) -> Command {
         // Debian keeps the client elsewhere.
         let beside = self.programs.join("psql");
         let mut command = Command::new(if beside.exists() { beside } else { "psql".into() });

@@ -16,7 +16,7 @@ fn messages_are_put_and_taken_by_the_name_of_their_queue() {
         ("set jobs 7 0 6 noreply\r\nsecond\r\n", ""),
         ("get jobs/peek\r\n", "VALUE jobs/peek 0 5\r\nfirst\r\nEND\r\n"),
         ("get jobs\r\n", "VALUE jobs 0 5\r\nfirst\r\nEND\r\n"),
-        ("gets jobs other\r\n", "VALUE jobs 0 6 2\r\nsecond\r\nEND\r\n"),
+        ("gets jobs other\r\n", "VALUE jobs 7 6 2\r\nsecond\r\nEND\r\n"),
         ("get jobs other\r\n", "END\r\n"),
         ("set jobs/priority=5 0 0 1\r\nb\r\nset jobs/priority=4 0 0 1\r\na\r\n", "STORED\r\nSTORED\r\n"),
         ("get jobs jobs jobs\r\n", "VALUE jobs 0 1\r\na\r\nVALUE jobs 0 1\r\nb\r\nEND\r\n"),
@@ -114,6 +114,20 @@ fn answers_leave_after_their_commit_and_a_question_sees_what_was_put() {
 }
 
 #[test]
+fn flags_are_told_by_memcacheds_protocol_alone_and_what_is_over_is_counted() {
+    let mut broker = broker(false);
+    let id = broker.memcached_opened();
+    assert_eq!(say(&mut broker, id, "set q 7 0 1\r\na\r\nset q 8 -1 1\r\nb\r\n"), "STORED\r\nSTORED\r\n");
+    assert_eq!(say(&mut broker, id, "get q/peek\r\n"), "VALUE q/peek 7 1\r\na\r\nEND\r\n");
+    let other = broker.client_opened();
+    let heard = say(&mut broker, other, "watch q\r\nreserve\r\nrelease 1 0 0\r\n");
+    assert_eq!(heard, "WATCHING 2\r\nRESERVED 1 1\r\na\r\nRELEASED\r\n");
+    assert_eq!(say(&mut broker, id, "get q\r\n"), "VALUE q 7 1\r\na\r\nEND\r\n");
+    assert_eq!(say(&mut broker, id, "get q\r\n"), "END\r\n");
+    assert_eq!(broker.queues().totals().expired, 1);
+}
+
+#[test]
 fn what_queues_do_not_know_is_refused_and_the_conversation_goes_on() {
     let mut broker = broker(false);
     let id = broker.memcached_opened();
@@ -122,7 +136,6 @@ fn what_queues_do_not_know_is_refused_and_the_conversation_goes_on() {
         ("append q 0 0 1\r\nx\r\n", "CLIENT_ERROR queues know"),
         ("mg q v\r\n", "CLIENT_ERROR queues know"),
         ("flush_all\r\n", "CLIENT_ERROR flush_all is not allowed"),
-        ("set q 0 100 1\r\nx\r\n", "CLIENT_ERROR messages do not expire"),
         ("get q/open other\r\n", "CLIENT_ERROR options of get go with one key"),
         ("get q/what\r\n", "CLIENT_ERROR options of get:"),
         ("set q!/open 0 0 1\r\nx\r\n", "CLIENT_ERROR a queue's name"),

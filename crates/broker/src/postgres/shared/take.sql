@@ -7,4 +7,4 @@ WITH taken AS MATERIALIZED (
     -- Where nothing was taken there is nothing to commit.
     INSERT INTO krarup.outcome SELECT $1, $2 FROM taken WHERE word = 0 LIMIT 1
 )
-SELECT place, word, id, coalesce(ttr, 0), body FROM taken
+SELECT place, word, id, coalesce(ttr, 0), body, coalesce(flags, 0) FROM taken

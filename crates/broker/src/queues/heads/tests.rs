@@ -340,12 +340,11 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
                     let put = Put {
                         tube: Some(TUBES[tube]),
                         receiver: to.map(|to| NAMES[to]),
-                        key: None,
-                        strict: false,
                         priority,
                         delay: if waits { 0 } else { delay },
                         ttr,
                         body: b"x",
+                        ..Put::default()
                     };
                     heard.push(stored.request(client, &Request::Put(put), now));
                 }
@@ -471,16 +470,7 @@ fn what_is_only_in_the_store_expires_as_well() {
     let mut stored = Stored::new(Some(Resident { bytes: 0, heads: 1 }));
     let client = enter(&mut stored.queues, 0);
     for _ in 0..5 {
-        let put = Put {
-            tube: Some("one"),
-            receiver: None,
-            key: None,
-            strict: false,
-            priority: 1,
-            delay: 0,
-            ttr: 1,
-            body: b"x",
-        };
+        let put = Put { tube: Some("one"), priority: 1, ttr: 1, body: b"x", ..Put::default() };
         stored.request(client, &Request::Put(put), Stamp(0));
     }
     stored.request(client, &Request::ExpireTube { tube: "one", seconds: 5 }, Stamp(0));
