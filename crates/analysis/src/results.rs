@@ -12,7 +12,7 @@ use crate::distribution::Shape;
 use crate::predict::Prediction;
 use crate::relative::Relative;
 use crate::saturation::Verdict;
-use crate::trial::{ClientWindow, Histogram, Levels, Link, Machine, MiddlewareWindow, Station};
+use crate::trial::{ClientWindow, Histogram, Levels, Link, Machine, MiddlewareWindow, RoundTrip, Station};
 use crate::warning::Concern;
 
 /// Everything a report is made from.
@@ -49,6 +49,9 @@ pub struct Results {
     /// What one request demands of each resource, and how far each would go.
     #[serde(default)]
     pub demands: Vec<Demand>,
+    /// How long packets are under way between hosts that talk: over all trials the least, and the mean of the middle ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub round_trips: Vec<RoundTrip>,
 }
 
 /// Where the trials ran and with what. Words as they were found; empty where nothing was.

@@ -9,7 +9,9 @@ use crate::results::{
     Cell, Environment, MiddlewareCell, OperationCell, OperationInside, ProcessLoad, Quantity, Repetition,
     Results, Run, ServerShare, TimeQuantities,
 };
-use crate::trial::{Histogram, Levels, Link, Machine, MiddlewareOperation, MiddlewareSide, Times, Trial};
+use crate::trial::{
+    Histogram, Levels, Link, Machine, MiddlewareOperation, MiddlewareSide, RoundTrip, Times, Trial,
+};
 use crate::warning::{Concern, Warning};
 use crate::{configurations, demands, design, distribution, laws, saturation, steadiness};
 
@@ -89,6 +91,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
         predictions: Vec::new(),
         relative: Vec::new(),
         demands: Vec::new(),
+        round_trips: round_trips(trials),
     };
     for workload in workloads {
         let of_workload = || trials.iter().filter(|trial| trial.levels.workload == workload);
@@ -160,6 +163,10 @@ fn valid(trial: &Trial) -> Result<(), SweepError> {
     check(
         trial.links.iter().all(|link| length(link.bandwidth) && time(link.sent)),
         "a link has no bandwidth, or what it sent is no number from 0 up",
+    )?;
+    check(
+        trial.ways.iter().all(|way| time(way.least) && time(way.median) && time(way.asked)),
+        "a round trip is not a length of time",
     )?;
     let Some(middleware) = &trial.middleware else { return Ok(()) };
     let times = [middleware.response, middleware.queue, middleware.server, middleware.own];
@@ -367,6 +374,22 @@ fn load(trials: &[&Trial]) -> Vec<ProcessLoad> {
 }
 
 /// The mean use of each link, over the repetitions that knew it.
+fn round_trips(trials: &[Trial]) -> Vec<RoundTrip> {
+    let mut all: Vec<(RoundTrip, f64)> = Vec::new();
+    for one in trials.iter().flat_map(|trial| &trial.ways) {
+        match all.iter_mut().find(|(known, _)| known.from == one.from && known.to == one.to) {
+            Some((known, runs)) => {
+                known.least = known.least.min(one.least);
+                known.median += one.median;
+                *runs += 1.0;
+            }
+            None => all.push((one.clone(), 1.0)),
+        }
+    }
+    all.sort_by(|(one, _), (other, _)| (&one.from, &one.to).cmp(&(&other.from, &other.to)));
+    all.into_iter().map(|(one, runs)| RoundTrip { median: one.median / runs, ..one }).collect()
+}
+
 fn links(trials: &[&Trial]) -> Vec<Link> {
     let mut links: Vec<(Link, f64)> = Vec::new();
     for link in trials.iter().flat_map(|trial| &trial.links) {
@@ -506,6 +529,7 @@ pub(crate) mod tests {
             ],
             cpu: Vec::new(),
             links: Vec::new(),
+            ways: Vec::new(),
             factors: Vec::new(),
             machine: None,
         }

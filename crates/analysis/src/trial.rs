@@ -36,6 +36,9 @@ pub struct Trial {
     /// The links of the hosts taking part, where they have any.
     #[serde(default)]
     pub links: Vec<Link>,
+    /// How long a packet was under way there and back between hosts that talk, before it was measured; empty where nobody asked.
+    #[serde(default)]
+    pub ways: Vec<RoundTrip>,
     /// The level of every factor of the experiment.
     #[serde(default)]
     pub factors: Vec<(String, String)>,
@@ -62,6 +65,21 @@ impl Link {
     pub fn utilization(&self) -> f64 {
         if self.bandwidth > 0.0 { self.sent / self.bandwidth } else { 0.0 }
     }
+}
+
+/// How long a packet is under way between two hosts, there and back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrip {
+    /// Who asked.
+    pub from: String,
+    /// Who answered.
+    pub to: String,
+    /// The shortest of some.
+    pub least: Seconds,
+    /// The middle one.
+    pub median: Seconds,
+    /// What delays that were asked for make of it; 0 where none were.
+    pub asked: Seconds,
 }
 
 /// What a machine did while a run was measured. Processors kept busy are means over the time.

@@ -7,8 +7,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use krarup_lab::agent::{self, Order};
+use krarup_lab::delay;
 use krarup_lab::monitor::Subject;
 use krarup_net::Address;
+use krarup_units::Nanos;
 
 use crate::failure::Failure;
 
@@ -89,6 +91,17 @@ enum Job {
         /// The folder
         folder: PathBuf,
     },
+    /// Keep what a namespace sends for a while, and pass it on to another
+    Delay {
+        /// For how many nanoseconds
+        nanos: u64,
+        /// The namespace, which gets the device eth0
+        host: String,
+        /// The other
+        switch: String,
+        /// The device there
+        name: String,
+    },
     /// Take what one pours, and tell how many bits per second it was
     Sink {
         /// An address of this machine
@@ -128,6 +141,7 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode, Failure> {
         Job::Give { folder } => done(agent::give(&folder)),
         Job::Take { folder } => done(agent::take(&folder)),
         Job::Empty { folder } => done(agent::empty(&folder)),
+        Job::Delay { nanos, host, switch, name } => done(delay::run(Nanos(nanos), &host, &switch, &name)),
         Job::Sink { address } => done(agent::sink(&address)),
         Job::Pour { to } => done(agent::pour(to)),
     };

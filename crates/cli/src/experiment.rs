@@ -283,7 +283,7 @@ fn hosts(source: &Source, krarup: &Path, store: &Store, stop: &Stop) -> Result<H
     let kinds = stations::kinds(spec);
     match spec.testbed {
         Testbed::Local => Ok(Hosts::Here),
-        Testbed::Netns => Ok(Hosts::Spaces(Arc::new(Network::new(&kinds, &ledger)?))),
+        Testbed::Netns => Ok(Hosts::Spaces(Arc::new(Network::new(&kinds, krarup, &ledger, stop)?))),
         Testbed::Ssh => {
             let places = (&*source.base, &*store.unfinished());
             Ok(Hosts::Fleet(Arc::new(Fleet::reach_all(spec, &kinds, places, krarup, &ledger, stop)?)))

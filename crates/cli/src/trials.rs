@@ -8,7 +8,7 @@ use krarup_analysis::anchor::AnchorRun;
 use krarup_analysis::distribution::{QUANTILES, share_of};
 use krarup_analysis::results::{Environment, Way};
 use krarup_analysis::trial::{
-    ClientOperation, ClientSide, ClientWindow, Histogram, Levels, Link, Machine, MiddlewareOperation,
+    self, ClientOperation, ClientSide, ClientWindow, Histogram, Levels, Link, Machine, MiddlewareOperation,
     MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station, Times, Trial,
 };
 use krarup_lab::agent::Facts;
@@ -18,7 +18,7 @@ use krarup_lab::plan::{Plan, anchor_run};
 use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::Store;
 use krarup_lab::testbed::local::{Busy, LinkUse, result_files};
-use krarup_lab::testbed::paths::Throughput;
+use krarup_lab::testbed::paths::{RoundTrip, Throughput};
 use krarup_lab::testbed::process::StationError;
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Starter};
@@ -142,6 +142,8 @@ fn trial(
     let links = folder.join("links.json");
     // Trials of earlier versions have none.
     let links: Vec<LinkUse> = if links.is_file() { json(&links)? } else { Vec::new() };
+    let ways = folder.join("paths.json");
+    let ways: Vec<RoundTrip> = if ways.is_file() { json(&ways)? } else { Vec::new() };
     let mut proxies = Vec::new();
     for number in 1.. {
         let records = folder.join("middleware").join(number.to_string());
@@ -184,19 +186,20 @@ fn trial(
         },
         cpu: busy.iter().map(process).collect(),
         links: links.iter().map(link).collect(),
+        ways: ways.iter().map(way).collect(),
         factors: Vec::new(),
-        machine: machine(folder)?,
+        machine: machine(folder, &ways)?,
     })
 }
 
 /// What the machine did meanwhile; none where nobody looked.
-fn machine(folder: &Path) -> Result<Option<Machine>, Failure> {
+fn machine(folder: &Path, ways: &[RoundTrip]) -> Result<Option<Machine>, Failure> {
     let file = folder.join("monitor").join("watch.json");
     if !file.is_file() {
         return Ok(None);
     }
     let watch: Watch = json(&file)?;
-    let disturbed = watch.disturbed();
+    let disturbed = watch.disturbed().or_else(|| ways.iter().find_map(RoundTrip::late));
     let Watch { cores, own, foreign, kernel, steal, run_queue, switches, lost, .. } = watch;
     Ok(Some(Machine { cores, own, foreign, kernel, steal, run_queue, switches, lost, disturbed }))
 }
@@ -220,6 +223,11 @@ fn station(name: &str) -> Station {
 fn process(busy: &Busy) -> ProcessCpu {
     let station = station(&busy.station);
     ProcessCpu { station, name: busy.name.clone(), busy: busy.seconds, cores: busy.cores }
+}
+
+fn way(way: &RoundTrip) -> trial::RoundTrip {
+    let RoundTrip { from, to, least, median, asked, .. } = way.clone();
+    trial::RoundTrip { from, to, least, median, asked }
 }
 
 fn link(link: &LinkUse) -> Link {

@@ -13,6 +13,7 @@
 //! | [`store`] | a directory of results |
 //! | [`testbed`] | where stations run: processes on this machine, namespaces of it, other machines |
 //! | [`agent`] | what is done on other machines, by this program there |
+//! | [`delay`] | what a host sends, kept for a while and passed on |
 //! | [`parcel`] | files as one stream, from one machine to another |
 //! | [`host`] | what machine it is, and what processes take of it |
 //! | [`mod@reference`] | every key of a spec as a page |
@@ -23,6 +24,7 @@
 pub mod agent;
 pub mod campaign;
 pub mod change;
+pub mod delay;
 pub mod gate;
 pub mod host;
 pub mod ledger;

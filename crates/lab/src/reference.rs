@@ -224,6 +224,12 @@ const SECTIONS: &[Section] = &[
                 "`101Mbit/s`: what the host of each may send, headers included; only in `netns`",
             ],
             [
+                "delay",
+                "time",
+                "0s",
+                "`\"0.5ms\"`: how long what the host of each sends is under way at least, one way; only in `netns`",
+            ],
+            [
                 "cpu",
                 "number",
                 "all there are",

@@ -358,6 +358,9 @@ pub struct Station {
     /// Bits per second that the host of each may send: only where it has one, in `netns`.
     #[serde(default, deserialize_with = "bandwidth")]
     pub link: Option<f64>,
+    /// How long what the host of each sends is under way at least, one way: only where it has one, in `netns`.
+    #[serde(default, deserialize_with = "time")]
+    pub delay: Seconds,
     /// Processors that each of them may use: 0.32 is a third of one.
     pub cpu: Option<f64>,
     /// Further words, after those that we give.
@@ -377,6 +380,8 @@ pub enum Count {
     Factor(String),
 }
 
+/// The longest way of a packet, in seconds: connections give up where they wait longer.
+const LONGEST_DELAY: Seconds = 5.0;
 /// Most of one station.
 const MOST: u32 = 200;
 
@@ -705,6 +710,18 @@ impl Check<'_> {
                 let what = format!("stations.{name} has a link, and no host that we can give one");
                 return self.wrong(None, what, "write testbed = \"netns\"");
             }
+            if self.spec.testbed != Testbed::Netns && station.delay > 0.0 {
+                let what = format!("stations.{name} has a delay, and no host that we can give one");
+                return self.wrong(None, what, "write testbed = \"netns\"");
+            }
+            if station.delay > LONGEST_DELAY {
+                let what = format!("stations.{name}.delay is longer than {LONGEST_DELAY} s");
+                return self.wrong(
+                    None,
+                    what,
+                    "it is one way, as \"0.3ms\" in one data centre, or \"40ms\" over an ocean",
+                );
+            }
             self.hosts(name, station)?;
             if self.spec.testbed == Testbed::Netns && !station.addresses.is_empty() {
                 let what = format!("stations.{name} runs already, and cannot be reached from a namespace");
@@ -1016,6 +1033,19 @@ flags = ["--connections", "$clients"]
             let error = anchored(anchor).unwrap_err();
             assert!(error.what.contains(what) && error.line == Some(2), "{error}");
         }
+    }
+
+    #[test]
+    fn a_delay_is_a_time_of_a_host_that_has_one() {
+        let delayed = |delay: &str, testbed: &str| {
+            let source = SMALL.replace("program = \"load\"", &format!("program = \"load\"\ndelay = {delay}"));
+            Spec::parse(&format!("testbed = \"{testbed}\"\n{source}"))
+        };
+        assert_eq!(delayed("\"0.5ms\"", "netns").unwrap().stations.clients.delay, 0.0005);
+        let what = |delay: &str, testbed: &str| delayed(delay, testbed).unwrap_err().what;
+        assert!(what("\"1ms\"", "local").contains("stations.clients has a delay, and no host"));
+        assert!(what("\"6s\"", "netns").contains("stations.clients.delay is longer than 5 s"));
+        assert!(what("\"-1s\"", "netns").contains("delay") || what("-1", "netns").contains("not from 0"));
     }
 
     #[test]

@@ -163,6 +163,7 @@ mod tests {
             servers: Vec::new(),
             cpu: Vec::new(),
             links: Vec::new(),
+            ways: Vec::new(),
             factors: [
                 ("servers", servers),
                 ("copies", copies),

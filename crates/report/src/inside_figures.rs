@@ -257,6 +257,7 @@ mod tests {
             servers: Vec::new(),
             cpu: Vec::new(),
             links: Vec::new(),
+            ways: Vec::new(),
             factors: vec![("mode".into(), mode.into()), ("keys".into(), keys.to_string())],
             machine: None,
         }

@@ -401,6 +401,19 @@ fn measurement(results: &Results) -> Section {
         });
         (format!("{} to {}", way.from, way.to), rate)
     }));
+    properties.extend(results.round_trips.iter().map(|way| {
+        let asked = if way.asked > 0.0 {
+            format!(", where the delays are {}", text::duration(way.asked))
+        } else {
+            String::new()
+        };
+        let times = format!(
+            "{} there and back at least, {} usually",
+            text::duration(way.least),
+            text::duration(way.median)
+        );
+        (format!("{} and {}", way.from, way.to), times + &asked)
+    }));
     properties.retain(|(_, value)| !value.is_empty());
     let mut blocks = vec![Block::Properties(properties)];
     if !environment.command_line.is_empty() {

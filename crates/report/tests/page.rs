@@ -216,6 +216,7 @@ fn any_trial() -> impl Strategy<Value = Trial> {
             servers: Vec::new(),
             cpu,
             links: Vec::new(),
+            ways: Vec::new(),
             factors: Vec::new(),
             machine: None,
         },

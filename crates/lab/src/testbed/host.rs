@@ -1,19 +1,16 @@
 //! Where a station runs: this machine, a network namespace of it, or another machine. Whoever starts, asks or measures does not need to know.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use krarup_net::Address;
-use krarup_units::Seconds;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use krarup_units::{Nanos, Seconds};
 
-use super::netns::Network;
+use super::netns::{Network, inside};
 use super::process::{StationError, free_port};
 use super::ssh::fleet::Fleet;
 use super::ssh::remote::Remote;
@@ -44,6 +41,8 @@ pub struct Host {
     pub place: Place,
     /// Bits per second that it may send; none: as fast as it can.
     pub link: Option<f64>,
+    /// How long what it sends is under way at least.
+    pub delay: Nanos,
     /// Processors that what runs on it may use; none: all there are.
     pub cpu: Option<f64>,
 }
@@ -51,7 +50,14 @@ pub struct Host {
 impl Host {
     /// This machine.
     pub fn here() -> Self {
-        Self { name: "here".into(), address: "127.0.0.1".into(), place: Place::Here, link: None, cpu: None }
+        Self {
+            name: "here".into(),
+            address: "127.0.0.1".into(),
+            place: Place::Here,
+            link: None,
+            delay: Nanos::ZERO,
+            cpu: None,
+        }
     }
 
     /// The words that start a program there, as one would type them here; on another machine, what is typed there.
@@ -127,14 +133,10 @@ impl Host {
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let Place::Space(space) = self.place.clone() else { return work() };
-        // A socket stays in the namespace in which it was made: a thread of its own goes there, and never comes back.
-        let there = std::thread::spawn(move || {
-            let file = File::open(Path::new("/run/netns").join(space))?;
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-            work()
-        });
-        there.join().unwrap_or_else(|_| Err(io::Error::other("the thread that went there panicked")))
+        match &self.place {
+            Place::Space(space) => inside(space, work),
+            Place::Here | Place::There(_) => work(),
+        }
     }
 
     /// Connects to somebody from a host of this machine.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::netns::Network;
+use super::paths::RoundTrip;
 use super::process::StationError;
 use super::ssh::fleet::Fleet;
 use super::stations::{Loads, PATIENCE, Running, SERVERS, Starter, words};
@@ -174,6 +175,9 @@ impl<'a> Local<'a> {
         }
         let paths = starter.round_trips(clients.count, &targets, &middleware, &servers.running)?;
         save(&folder.join("paths.json"), &paths)?;
+        if let Some(why) = paths.iter().find_map(RoundTrip::refused) {
+            return Err(StationError { name: "network".into(), why, said: Vec::new() });
+        }
         if spec.stations.middleware.as_ref().is_some_and(|station| station.program == Some(Program::Proxy)) {
             middleware.iter().try_for_each(forget)?;
         }
@@ -272,7 +276,7 @@ impl<'a> Local<'a> {
             .collect();
         let watch = &seen.watch;
         outcome.failed = apart(&begun).or_else(|| loads.iter().find_map(|load| refused(spec, load, watch)));
-        outcome.disturbed = seen.disturbed;
+        outcome.disturbed = seen.disturbed.or_else(|| paths.iter().find_map(RoundTrip::late));
         Ok(())
     }
 }

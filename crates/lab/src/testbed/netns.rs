@@ -6,17 +6,27 @@
 //!   c2 ──tbf 201 Mbit/s──┤  bridge ├──tbf 101 Mbit/s── s2
 //!   m1 ──tbf 802 Mbit/s──┘         └── …
 //! ```
-//! The rate bounds what a host sends, headers included, as the uplink of a rented machine does; what it is sent is bounded by the senders.
+//! The rate bounds what a host sends, headers included, as the uplink of a rented machine does; what it is sent is bounded by the senders. Where a
+//! host has a delay, a [delay line](crate::delay) stands in the place of its pair of devices, behind the shaper.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
+use krarup_units::Nanos;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::Deserialize;
 
 use super::host::{Host, Place};
-use super::process::StationError;
+use super::process::{Process, StationError};
+use super::stations::PATIENCE;
+use crate::delay;
 use crate::ledger::Ledger;
+use crate::stop::Stop;
 
 /// Set for a program that runs in namespaces that [`rootless`] has made.
 const INSIDE: &str = "KRARUP_ROOTLESS";
@@ -71,6 +81,8 @@ pub struct Kind {
     pub count: u32,
     /// Bits per second that each may send; none: as fast as it can.
     pub link: Option<f64>,
+    /// How long what each sends is under way at least.
+    pub delay: Nanos,
 }
 
 /// Namespaces that are there as long as this value.
@@ -79,15 +91,17 @@ pub struct Network {
     hosts: Vec<Host>,
     /// The namespaces made so far, the bridge's first.
     spaces: Vec<String>,
+    /// The delay lines: they go before their namespaces.
+    lines: Mutex<Vec<Process>>,
 }
 
 impl Network {
     /// Makes the hosts. Each is noted in the ledger before it is made, so that whoever comes after us can take it away.
     ///
     /// # Errors
-    /// Where `ip` or `tc` is not installed, or refuses: it needs root.
-    pub fn new(kinds: &[Kind], ledger: &Ledger) -> Result<Self, StationError> {
-        let mut network = Self { hosts: Vec::new(), spaces: Vec::new() };
+    /// Where `ip` or `tc` is not installed, or refuses: it needs root; where a delay line does not come to stand.
+    pub fn new(kinds: &[Kind], krarup: &Path, ledger: &Ledger, stop: &Stop) -> Result<Self, StationError> {
+        let mut network = Self { hosts: Vec::new(), spaces: Vec::new(), lines: Mutex::default() };
         let prefix = format!("krarup-{}", std::process::id());
         let switch = network.space(format!("{prefix}-switch"), ledger)?;
         ip(&["-n", &switch, "link", "add", "br0", "type", "bridge"])?;
@@ -98,10 +112,15 @@ impl Network {
                 let address = format!("10.77.{place}.{number}");
                 let space = network.space(format!("{prefix}-{name}"), ledger)?;
                 ip(&["-n", &space, "link", "set", "lo", "up"])?;
-                ip(&[
-                    "link", "add", "eth0", "netns", &space, "type", "veth", "peer", "name", &name, "netns",
-                    &switch,
-                ])?;
+                if kind.delay > Nanos::ZERO {
+                    let line = line(kind.delay, [&space, &switch, &name], (krarup, ledger, stop))?;
+                    network.lines.get_mut().expect(UNBROKEN).push(line);
+                } else {
+                    ip(&[
+                        "link", "add", "eth0", "netns", &space, "type", "veth", "peer", "name", &name,
+                        "netns", &switch,
+                    ])?;
+                }
                 ip(&["-n", &space, "addr", "add", &format!("{address}/16"), "dev", "eth0"])?;
                 ip(&["-n", &space, "link", "set", "eth0", "up"])?;
                 ip(&["-n", &switch, "link", "set", &name, "master", "br0", "up"])?;
@@ -118,6 +137,7 @@ impl Network {
                     address,
                     place: Place::Space(space),
                     link: kind.link,
+                    delay: kind.delay,
                     cpu: None,
                 });
             }
@@ -156,6 +176,24 @@ impl Network {
             .collect()
     }
 
+    /// The delay lines, by the names of their hosts: their process numbers.
+    pub fn lines(&self) -> Vec<(String, u32)> {
+        let lines = self.lines.lock().expect(UNBROKEN);
+        lines.iter().map(|line| (line.name().to_owned(), line.id())).collect()
+    }
+
+    /// Makes sure that all delay lines still stand.
+    ///
+    /// # Errors
+    /// Where one has ended: its host is cut off.
+    pub fn stands(&self) -> Result<(), StationError> {
+        let mut lines = self.lines.lock().expect(UNBROKEN);
+        match lines.iter_mut().find_map(|line| line.has_ended().then_some(line)) {
+            Some(line) => Err(line.error("has ended, and its host is cut off; run again".into())),
+            None => Ok(()),
+        }
+    }
+
     /// The host of this kind and number, from 1.
     pub fn host(&self, letter: char, number: u32) -> Option<&Host> {
         let name = format!("{letter}{number}");
@@ -165,10 +203,48 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
+        if let Ok(lines) = self.lines.get_mut() {
+            lines.clear();
+        }
         for space in &self.spaces {
             remove(space);
         }
     }
+}
+
+/// Nobody panics while it holds the list of delay lines.
+const UNBROKEN: &str = "the list of delay lines is whole";
+
+/// A delay line between two namespaces, which stands. It is noted in the ledger.
+fn line(
+    delay: Nanos,
+    [host, switch, name]: [&str; 3],
+    (krarup, ledger, stop): (&Path, &Ledger, &Stop),
+) -> Result<Process, StationError> {
+    let mut command = Command::new(krarup);
+    command.args(["agent", "delay", &delay.0.to_string(), host, switch, name]);
+    let mut line = Process::start(&format!("delay line of {name}"), &mut command)?;
+    ledger.note(line.id());
+    line.ready(delay::STANDS, PATIENCE, stop)?;
+    Ok(line)
+}
+
+/// Does something in a namespace. What is made there, a socket or a device, stays there whoever uses it: a thread of its own goes there, and never
+/// comes back.
+///
+/// # Errors
+/// Where there is no such namespace, or what is done fails.
+pub fn inside<T: Send + 'static>(
+    space: &str,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let place = Path::new("/run/netns").join(space);
+    let there = std::thread::spawn(move || {
+        let file = File::open(place)?;
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+        work()
+    });
+    there.join().unwrap_or_else(|_| Err(io::Error::other("the thread that went there panicked")))
 }
 
 /// Takes a namespace away, and its links with it; whether there was one.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use krarup_net::Address;
-use krarup_units::Seconds;
+use krarup_units::{Nanos, Seconds, text};
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
@@ -29,6 +29,38 @@ pub struct RoundTrip {
     pub median: Seconds,
     /// How many there were.
     pub count: u32,
+    /// What both delay lines between them make of it, in seconds; 0 where there are none.
+    #[serde(default)]
+    pub asked: Seconds,
+}
+
+/// A way there and back that is shorter than what was asked for by more than this share is none of a delay line.
+const SHORT: f64 = 0.02;
+/// The least of several that is longer by more than this share, and [`LATE_AT_LEAST`], has waited for a processor.
+const LATE: f64 = 0.1;
+/// The round trip through programs and a kernel that are not busy takes less than this, in seconds.
+const LATE_AT_LEAST: Seconds = 500e-6;
+
+impl RoundTrip {
+    /// Why it cannot be the way that was asked for: nobody kept the packets.
+    pub fn refused(&self) -> Option<String> {
+        (self.least < self.asked * (1.0 - SHORT)).then(|| {
+            let (least, asked) = (text::duration(self.least), text::duration(self.asked));
+            format!(
+                "a packet from {} to {} and back took {least}, and the delays are {asked}",
+                self.from, self.to
+            )
+        })
+    }
+
+    /// Why it says little of the way that was asked for: all packets were late.
+    pub fn late(&self) -> Option<String> {
+        let limit = self.asked + (self.asked * LATE).max(LATE_AT_LEAST);
+        (self.asked > 0.0 && self.least > limit).then(|| {
+            let (least, asked) = (text::duration(self.least), text::duration(self.asked));
+            format!("the machine was disturbed: no packet from {} to {} and back took less than {least}, and the delays are {asked}", self.from, self.to)
+        })
+    }
 }
 
 /// What goes through between two hosts, each in turn alone, measured once before the first trial.
@@ -48,10 +80,12 @@ struct Pair {
     from: Host,
     to: String,
     address: Address,
+    /// How long a packet is under way there and back at least.
+    asked: Seconds,
 }
 
 fn round_trip(pair: &Pair) -> Result<RoundTrip, StationError> {
-    let Pair { from, to, address } = pair;
+    let Pair { from, to, address, asked } = pair;
     let mut all = from.round_trips(address, ROUND_TRIPS).map_err(|error| StationError {
         name: from.name.clone(),
         why: format!("cannot connect to {to} at {address}: {error}; is there a firewall between them, or an address that only others can reach?"),
@@ -60,7 +94,14 @@ fn round_trip(pair: &Pair) -> Result<RoundTrip, StationError> {
     all.sort_by(f64::total_cmp);
     let (least, median) = (all.first().copied(), all.get(all.len() / 2).copied());
     let (from, count) = (from.name.clone(), all.len() as u32);
-    Ok(RoundTrip { from, to: to.clone(), least: least.unwrap_or(0.0), median: median.unwrap_or(0.0), count })
+    Ok(RoundTrip {
+        from,
+        to: to.clone(),
+        least: least.unwrap_or(0.0),
+        median: median.unwrap_or(0.0),
+        count,
+        asked: *asked,
+    })
 }
 
 impl Starter {
@@ -73,11 +114,12 @@ impl Starter {
         servers: &[Running],
     ) -> Vec<Pair> {
         let both = || middleware.iter().chain(servers);
-        let name = |address: &Address| {
+        let pair = |from: Host, address: &Address| {
             let of = both().find(|one| one.address == *address && one.process.is_some());
-            of.map_or_else(|| address.to_string(), |one| one.host.name.clone())
+            let to = of.map_or_else(|| address.to_string(), |one| one.host.name.clone());
+            let asked = (from.delay + of.map_or(Nanos::ZERO, |one| one.host.delay)).as_seconds();
+            Pair { from, to, address: address.clone(), asked }
         };
-        let pair = |from: Host, address: &Address| Pair { from, to: name(address), address: address.clone() };
         let hosts: Vec<Host> = (1..=clients).map(|number| self.host('c', number)).collect();
         let before = hosts.iter().flat_map(|host| targets.iter().map(|target| pair(host.clone(), target)));
         let started = middleware.iter().filter(|one| one.process.is_some());
@@ -150,5 +192,36 @@ impl Starter {
         let counted = process.finish(POURING, &self.stop, |_| {})?;
         let bits_per_second = serde_json::from_slice(&counted.stdout).unwrap_or(None);
         Ok(Throughput { from: from.name.clone(), to: to.name.clone(), bits_per_second })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_is_compared_with_the_delays_that_were_asked_for() {
+        let of = |least, asked| RoundTrip {
+            from: "c1".into(),
+            to: "s1".into(),
+            least,
+            median: least,
+            count: 11,
+            asked,
+        };
+        let says = |least, asked| {
+            let one = of(least, asked);
+            (one.refused().is_some(), one.late().is_some())
+        };
+        assert_eq!(says(70e-6, 0.0), (false, false));
+        assert_eq!(says(0.02, 0.0), (false, false), "nothing was asked for");
+        assert_eq!(says(1.1e-3, 1e-3), (false, false));
+        assert_eq!(says(0.9e-3, 1e-3), (true, false));
+        assert_eq!(says(1.6e-3, 1e-3), (false, true));
+        assert_eq!(says(85e-3, 80e-3), (false, false));
+        assert_eq!(
+            of(70e-6, 1e-3).refused().unwrap(),
+            "a packet from c1 to s1 and back took 70.0 µs, and the delays are 1.00 ms"
+        );
     }
 }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use krarup_net::Address;
+use krarup_units::Nanos;
 
 use super::cap::Cap;
 use super::host::{Host, Hosts};
-use super::netns::Kind;
+use super::netns::{Kind, Network};
 use super::process::{Ended, Process, StationError};
 use super::ssh::fleet::Fleet;
 use super::ssh::remote::Remote;
@@ -145,6 +146,7 @@ pub fn kinds(spec: &Spec) -> [Kind; 3] {
         letter,
         count: station.map_or(0, |station| spec.counts(station, usual).into_iter().max().unwrap_or(usual)),
         link: station.and_then(|station| station.link),
+        delay: station.map_or(Nanos::ZERO, |station| Nanos::from_seconds(station.delay)),
     };
     let stations = &spec.stations;
     [
@@ -422,6 +424,7 @@ impl Starter {
     /// # Errors
     /// Where one is out of reach.
     pub fn clear(&self) -> Result<(), StationError> {
+        self.hosts.network().map_or(Ok(()), Network::stands)?;
         let Some(fleet) = self.hosts.fleet() else { return Ok(()) };
         fleet.reach(&self.stop)?;
         fleet.machines().iter().try_for_each(|machine| machine.clear())

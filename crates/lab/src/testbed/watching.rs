@@ -8,6 +8,7 @@ use krarup_units::Seconds;
 
 use super::host::Host;
 use super::local::{read, save, unreadable};
+use super::netns::Network;
 use super::process::{Process, StationError};
 use super::ssh::remote::Remote;
 use super::stations::{PATIENCE, Running, Starter};
@@ -64,7 +65,10 @@ impl Watching {
         servers: &[Running],
     ) -> Result<Self, StationError> {
         let Some(fleet) = starter.hosts.fleet() else {
-            return Ok(Self::Here(Monitor::begin(subjects("here", middleware, servers))));
+            let lines = starter.hosts.network().map(Network::lines).unwrap_or_default();
+            let lines = lines.into_iter().map(|(name, process)| Subject { name, process });
+            let subjects = subjects("here", middleware, servers).into_iter().chain(lines).collect();
+            return Ok(Self::Here(Monitor::begin(subjects)));
         };
         let begin = |machine: &Arc<Remote>| {
             let into = folder.join("monitor").join(&machine.name);

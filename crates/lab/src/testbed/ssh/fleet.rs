@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use krarup_units::Nanos;
+
 use super::super::clock::Offset;
 use super::super::host::{Host, Place};
 use super::super::netns::Kind;
@@ -147,6 +149,7 @@ impl Fleet {
                     address: machine.address.clone().unwrap_or_else(|| remote.address.clone()),
                     place: Place::There(remote),
                     link: None,
+                    delay: Nanos::ZERO,
                     cpu: None,
                 });
             }
