@@ -74,6 +74,24 @@ pub struct Environment {
     /// What goes through between hosts; empty where all is on one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<Way>,
+    /// What limits of processor time give; empty where nothing is limited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
+}
+
+/// What a limit of processor time gives on a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// The machine; `here` where there is one.
+    pub machine: String,
+    /// Processors that were asked for.
+    pub asked: f64,
+    /// What a busy loop got by a quota for so many; none where it could not be told.
+    pub plain: Option<f64>,
+    /// The processors for which the quota is written.
+    pub written: f64,
+    /// What a busy loop got by that; none where it could not be told.
+    pub got: Option<f64>,
 }
 
 /// What goes through from one host to another.

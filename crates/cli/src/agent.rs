@@ -57,6 +57,16 @@ enum Job {
         #[arg(long, value_name = "PROCESS=NAME", value_parser = subject)]
         subject: Vec<Subject>,
     },
+    /// Tell what a limit of processor time gives here, by a busy loop of a second or two
+    Calibrate {
+        /// This machine's name
+        machine: String,
+        /// Processors
+        cpu: f64,
+        /// The run's folder
+        #[arg(long, value_name = "DIR")]
+        run: PathBuf,
+    },
     /// Answer each line with the time, in nanoseconds since 1970
     Clock,
     /// Tell a port that is free
@@ -134,6 +144,7 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode, Failure> {
             agent::run(&Order { words, accepts, cpu, run, folder }).map(ExitCode::from)
         }
         Job::Watch { folder, subject } => done(agent::watch(&folder, subject)),
+        Job::Calibrate { machine, cpu, run } => done(agent::calibrate(&machine, cpu, &run)),
         Job::Clock => done(agent::clock()),
         Job::Port { address } => done(agent::port(&address)),
         Job::Ask { address } => done(agent::ask(&address)),

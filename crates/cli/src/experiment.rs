@@ -229,12 +229,13 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
         None => kind_on(&hosts)?,
     };
     eprintln!("servers: {} × {kind}", counts.join(" or "));
-    let starter = Starter {
+    let mut starter = Starter {
         krarup,
         stop: stop.clone(),
         ledger: store.ledger(),
         hosts,
-        caps: Caps::of(spec, &store.ledger()).map_err(|error| station(&error))?,
+        caps: Caps::of(spec),
+        calibrations: Vec::new(),
     };
     let complete = |repetition| {
         let there =
@@ -242,9 +243,17 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
         plan.cells.iter().find(there)
     };
     // Nothing of an earlier machine or program is in results that begin now.
-    if !out.join(ENVIRONMENT).is_file()
-        || (0..spec.repetitions.most()).all(|repetition| complete(repetition).is_none())
-    {
+    let begins = !out.join(ENVIRONMENT).is_file()
+        || (0..spec.repetitions.most()).all(|repetition| complete(repetition).is_none());
+    if !begins {
+        starter.calibrations = trials::calibrations(&trials::json(&out.join(ENVIRONMENT))?);
+    }
+    let known = starter.calibrations.len();
+    starter.calibrate(spec).map_err(|error| ended(&stop, &error))?;
+    for found in &starter.calibrations[known..] {
+        eprintln!("{found}");
+    }
+    if begins {
         let environment = trials::environment(&kind, timestamp(started as u64), &starter, spec)
             .map_err(|error| ended(&stop, &error))?;
         let text = serde_json::to_string_pretty(&environment).expect("an environment is plain data");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use krarup_analysis::anchor::AnchorRun;
 use krarup_analysis::distribution::{QUANTILES, share_of};
-use krarup_analysis::results::{Environment, Way};
+use krarup_analysis::results::{Environment, Limit, Way};
 use krarup_analysis::trial::{
     self, ClientOperation, ClientSide, ClientWindow, Histogram, Levels, Link, Machine, MiddlewareOperation,
     MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station, Times, Trial,
@@ -17,6 +17,7 @@ use krarup_lab::monitor::Watch;
 use krarup_lab::plan::{Plan, anchor_run};
 use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::Store;
+use krarup_lab::testbed::calibrate::Calibration;
 use krarup_lab::testbed::local::{Busy, LinkUse, result_files};
 use krarup_lab::testbed::paths::{RoundTrip, Throughput};
 use krarup_lab::testbed::process::StationError;
@@ -90,6 +91,7 @@ pub(crate) fn environment(
         command_line: std::env::args().collect::<Vec<_>>().join(" "),
         started,
         ways: Vec::new(),
+        limits: starter.calibrations.iter().map(limit).collect(),
     };
     if let Some(fleet) = starter.hosts.fleet() {
         machines(&mut environment, fleet);
@@ -98,6 +100,20 @@ pub(crate) fn environment(
     let way = |one: Throughput| Way { from: one.from, to: one.to, bits_per_second: one.bits_per_second };
     environment.ways = starter.throughputs(most)?.into_iter().map(way).collect();
     Ok(environment)
+}
+
+fn limit(one: &Calibration) -> Limit {
+    let Calibration { machine, asked, plain, written, got } = one.clone();
+    Limit { machine, asked, plain, written, got }
+}
+
+/// What an environment says of the limits of its machines: trials of one directory have the same quotas.
+pub(crate) fn calibrations(environment: &Environment) -> Vec<Calibration> {
+    let known = |one: &Limit| {
+        let Limit { machine, asked, plain, written, got } = one.clone();
+        Calibration { machine, asked, plain, written, got }
+    };
+    environment.limits.iter().map(known).collect()
 }
 
 /// Other machines in place of this one: what they have in common, and each of them.

@@ -152,10 +152,21 @@ fn a_killed_runner_leaves_no_hosts_groups_or_processes_to_the_next() {
     };
     assert!(made() >= 1 && namespaces(number).len() == 4);
     let noted = fs::read_to_string(out.join("processes")).unwrap();
+    // What the quota gives was found out before anything was measured, and holds for all trials of the directory.
+    let limits = || json(&out.join("environment.json"))["limits"].clone();
+    let calibrated = limits();
+    assert_eq!(
+        (&calibrated[0]["machine"], &calibrated[0]["asked"]),
+        (&"here".into(), &0.5.into()),
+        "{calibrated}"
+    );
+    let written = calibrated[0]["written"].as_f64().unwrap();
+    assert!((0.4..=0.625).contains(&written), "{calibrated}");
     let done = files_of(&out);
     assert!(done.len() >= 2, "{done:?}");
     let ended = run(&spec, &out);
-    assert!(ended.errors.contains("4/4 "), "{ended:?}");
+    assert!(ended.errors.contains("4/4 ") && !ended.errors.contains("a busy loop"), "{ended:?}");
+    assert_eq!(limits(), calibrated);
     let all = files_of(&out);
     assert_eq!(all.len(), 4);
     assert!(done.iter().all(|(name, manifest)| all[name] == *manifest), "what was complete is as it was");

@@ -4,7 +4,7 @@
 //! runner ── ssh ──▶ agent hold              makes the run's folder; at the end nothing of the run is left
 //!        ── ssh ──▶ agent run -- memcached  starts it, says so, ends it when told or when the line is dead
 //!        ── ssh ──▶ agent watch             looks at the machine each second
-//!        ── ssh ──▶ agent clock | port | ask | ping | give | take | empty | sink | pour
+//!        ── ssh ──▶ agent calibrate | clock | port | ask | ping | give | take | empty | sink | pour
 //! ```
 //! The line is dead when it is closed (the runner or the connection ended) or when no sign of life came for [`SILENCE`] (the network did). Whatever
 //! descends from an agent carries [`RUN`] in its environment, so that it is found again whatever it did to get away.
@@ -29,6 +29,7 @@ use crate::ledger::Ledger;
 use crate::monitor::{Family, Monitor, Subject, carriers};
 use crate::parcel;
 use crate::stop::Stop;
+use crate::testbed::calibrate::calibrate_here;
 use crate::testbed::cap::Cap;
 use crate::testbed::host::{ask as ask_station, memcached, round_trips};
 
@@ -344,6 +345,16 @@ pub fn watch(into: &Path, subjects: Vec<Subject>) -> io::Result<()> {
     tell_runner(WATCHES);
     next(&heard, &stop, SILENCE);
     monitor.end().write(into)
+}
+
+/// Says what a limit of processor time gives on this machine, as JSON.
+///
+/// # Errors
+/// Where control groups cannot be written.
+pub fn calibrate(machine: &str, cpu: f64, run: &Path) -> io::Result<()> {
+    let ledger = Ledger::at(&run.join(GROUPS));
+    let found = calibrate_here(machine, cpu, &ledger).map_err(io::Error::other)?;
+    say(&serde_json::to_string(&found).expect("plain data"))
 }
 
 /// Answers each line with the time on the wall, in nanoseconds since 1970.

@@ -1,6 +1,6 @@
 //! The report of a sweep: results of the analysis, put into words, tables and figures.
 
-use krarup_analysis::results::{Cell, ProcessLoad, Quantity, Results};
+use krarup_analysis::results::{Cell, Limit, ProcessLoad, Quantity, Results};
 use krarup_analysis::saturation::{Part, Verdict, parts};
 use krarup_analysis::trial::Link;
 use krarup_units::text;
@@ -382,6 +382,20 @@ fn at_limits(results: &Results) -> impl Iterator<Item = (&Verdict, &Cell)> {
     results.verdicts.iter().filter_map(|verdict| Some((verdict, results.cell(&verdict.at)?)))
 }
 
+/// A limit of processor time in words.
+fn limit(limit: &Limit) -> (String, String) {
+    let place = if limit.machine == "here" { String::new() } else { format!(" on {}", limit.machine) };
+    let said = match (limit.plain, limit.got) {
+        (Some(plain), Some(got)) if limit.written != limit.asked => format!(
+            "a busy loop got {got:.3} by a quota for {:.3}, which is set, and {plain:.3} by one for {}",
+            limit.written, limit.asked
+        ),
+        (Some(plain), _) => format!("a busy loop got {plain:.3} by its quota"),
+        (None, _) => "a busy loop could not tell what its quota gives: others had the processors, or there are no more of them".to_owned(),
+    };
+    (format!("cpu = {}{place}", limit.asked), said)
+}
+
 /// Definitions, environment, everything that did not add up.
 fn measurement(results: &Results) -> Section {
     let environment = &results.environment;
@@ -401,6 +415,7 @@ fn measurement(results: &Results) -> Section {
         });
         (format!("{} to {}", way.from, way.to), rate)
     }));
+    properties.extend(environment.limits.iter().map(limit));
     properties.extend(results.round_trips.iter().map(|way| {
         let asked = if way.asked > 0.0 {
             format!(", where the delays are {}", text::duration(way.asked))

@@ -72,6 +72,35 @@ fn write(file: &Path, text: &str) -> Result<(), StationError> {
     fs::write(file, text).map_err(|error| refused(&format!("{}: {error}", file.display())))
 }
 
+/// In how many periods a quota was used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Throttled {
+    /// Periods in which somebody wanted to run.
+    pub periods: u64,
+    /// Those in which nothing was left of the quota.
+    pub used_up: u64,
+}
+
+impl Throttled {
+    /// From a group's own account, which both versions write alike.
+    fn read(stat: &str) -> Self {
+        let of = |name: &str| {
+            let value = stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+            value.unwrap_or(0)
+        };
+        Self { periods: of("nr_periods "), used_up: of("nr_throttled ") }
+    }
+
+    /// The share of the periods between two looks in which the quota was used up; 0 where there was none.
+    pub fn share(before: Self, after: Self) -> f64 {
+        let periods = after.periods.saturating_sub(before.periods);
+        if periods == 0 {
+            return 0.0;
+        }
+        after.used_up.saturating_sub(before.used_up) as f64 / periods as f64
+    }
+}
+
 /// Tells groups of one program apart.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -90,8 +119,12 @@ impl Cap {
         let Some(controller) = controller(&mounts, has_cpu) else {
             return Err(refused("no control group with the controller `cpu` is mounted"));
         };
+        Self::within(&controller, cpu, ledger)
+    }
+
+    fn within(controller: &Controller, cpu: f64, ledger: &Ledger) -> Result<Self, StationError> {
         let name = format!("krarup-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let (Controller::First(place) | Controller::Second(place)) = &controller;
+        let (Controller::First(place) | Controller::Second(place)) = controller;
         let cap = Self { folder: place.join(name) };
         if matches!(controller, Controller::Second(_)) {
             // It may be on already; whether it is shows when the quota is written.
@@ -109,6 +142,11 @@ impl Cap {
             Controller::Second(_) => write(&cap.folder.join("cpu.max"), &format!("{quota} {period}"))?,
         }
         Ok(cap)
+    }
+
+    /// In how many periods the quota was used up so far.
+    pub fn throttled(&self) -> Throttled {
+        Throttled::read(&fs::read_to_string(self.folder.join("cpu.stat")).unwrap_or_default())
     }
 
     /// Takes a process in, with all its threads and whatever it starts from now on.
@@ -168,6 +206,49 @@ mod tests {
         assert_eq!(controller(second, |_| true), Some(Controller::Second(place("/sys/fs/cgroup"))));
         assert_eq!(controller(second, |_| false), None);
         assert_eq!(controller("cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0", |_| true), None);
+    }
+
+    /// Both versions, in folders that are none of the kernel's.
+    #[test]
+    fn a_group_of_either_version_is_written_as_its_kernel_reads_it() {
+        let root = std::env::temp_dir().join(format!("krarup-groups-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let ledger = Ledger::at(&root.join("ledger"));
+        let place = |version: &str| {
+            let place = root.join(version);
+            fs::create_dir_all(&place).unwrap();
+            place
+        };
+        let read = |path: PathBuf| fs::read_to_string(path).unwrap();
+        let (first, second) = (place("first"), place("second"));
+
+        let cap = Cap::within(&Controller::First(first.clone()), 0.32, &ledger).unwrap();
+        cap.hold(17).unwrap();
+        assert_eq!(read(cap.folder.join("cpu.cfs_period_us")), "10000");
+        assert_eq!(read(cap.folder.join("cpu.cfs_quota_us")), "3200");
+        assert_eq!(read(cap.folder.join("cgroup.procs")), "17");
+        assert!(!first.join("cgroup.subtree_control").exists());
+        fs::write(cap.folder.join("cpu.stat"), "nr_periods 100\nnr_throttled 97\nthrottled_time 5\n")
+            .unwrap();
+        assert_eq!(cap.throttled(), Throttled { periods: 100, used_up: 97 });
+
+        let cap = Cap::within(&Controller::Second(second.clone()), 0.05, &ledger).unwrap();
+        cap.hold(18).unwrap();
+        assert_eq!(read(cap.folder.join("cpu.max")), "1000 20000");
+        assert_eq!(read(cap.folder.join("cgroup.procs")), "18");
+        assert_eq!(read(second.join("cgroup.subtree_control")), "+cpu");
+        let before = Throttled { periods: 50, used_up: 10 };
+        fs::write(
+            cap.folder.join("cpu.stat"),
+            "usage_usec 9\nuser_usec 8\nsystem_usec 1\nnr_periods 90\nnr_throttled 40\nthrottled_usec 2\n",
+        )
+        .unwrap();
+        assert_eq!(Throttled::share(before, cap.throttled()), 0.75);
+        assert_eq!(Throttled::share(before, before), 0.0);
+        let noted = read(root.join("ledger"));
+        assert!(noted.contains(&format!("group {}", cap.folder.display())), "{noted}");
+        drop(cap);
+        fs::remove_dir_all(root).unwrap();
     }
 
     /// Whoever spins gets his quota and no more, and nothing is left of it afterwards.

@@ -45,6 +45,8 @@ pub struct Host {
     pub delay: Nanos,
     /// Processors that what runs on it may use; none: all there are.
     pub cpu: Option<f64>,
+    /// Processors for which the quota of a control group is written, so that it gives [`cpu`](Self::cpu).
+    pub quota: Option<f64>,
 }
 
 impl Host {
@@ -57,6 +59,7 @@ impl Host {
             link: None,
             delay: Nanos::ZERO,
             cpu: None,
+            quota: None,
         }
     }
 

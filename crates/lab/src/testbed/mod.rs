@@ -1,5 +1,6 @@
 //! Where stations run.
 
+pub mod calibrate;
 pub mod cap;
 pub mod clock;
 pub mod host;

@@ -139,6 +139,7 @@ impl Network {
                     link: kind.link,
                     delay: kind.delay,
                     cpu: None,
+                    quota: None,
                 });
             }
         }

@@ -8,15 +8,17 @@ use std::time::Duration;
 use krarup_net::Address;
 use krarup_units::Nanos;
 
+use super::calibrate::{Calibration, calibrate_here};
 use super::cap::Cap;
 use super::host::{Host, Hosts};
 use super::netns::{Kind, Network};
 use super::process::{Ended, Process, StationError};
 use super::ssh::fleet::Fleet;
 use super::ssh::remote::Remote;
+use super::watching::machine_name;
 use crate::ledger::Ledger;
 use crate::plan::Cell;
-use crate::spec::{Program, Spec, Station, Testbed};
+use crate::spec::{Program, Spec, Station};
 use crate::stop::Stop;
 
 /// How long a station may take to be ready or to end.
@@ -48,6 +50,8 @@ pub struct Starter {
     pub hosts: Hosts,
     /// Processors that each of a kind may use.
     pub caps: Caps,
+    /// What is known of the quotas that limit them.
+    pub calibrations: Vec<Calibration>,
 }
 
 /// Processors that each client, middleware and server may use; none: all there are.
@@ -62,25 +66,24 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// What a spec asks for. Whether it can be had is tried at once: better now than in the first trial.
-    ///
-    /// # Errors
-    /// Where control groups cannot be written, with what to do.
-    pub fn of(spec: &Spec, ledger: &Ledger) -> Result<Self, StationError> {
+    /// What a spec asks for.
+    pub fn of(spec: &Spec) -> Self {
         let cpu = |station: Option<&Station>| station.and_then(|station| station.cpu);
         let stations = &spec.stations;
-        let caps = Self {
+        Self {
             clients: cpu(Some(&stations.clients)),
             middleware: cpu(stations.middleware.as_ref()),
             servers: cpu(Some(&stations.servers)),
-        };
-        // Another machine's agent tries it there.
-        if let Some(cpu) = caps.clients.or(caps.middleware).or(caps.servers)
-            && spec.testbed != Testbed::Ssh
-        {
-            drop(Cap::new(cpu, ledger)?);
         }
-        Ok(caps)
+    }
+
+    /// For a kind of station.
+    pub fn for_letter(&self, letter: char) -> Option<f64> {
+        match letter {
+            'c' => self.clients,
+            'm' => self.middleware,
+            _ => self.servers,
+        }
     }
 }
 
@@ -159,12 +162,41 @@ pub fn kinds(spec: &Spec) -> [Kind; 3] {
 impl Starter {
     /// The host of a kind and number, from 1.
     pub fn host(&self, letter: char, number: u32) -> Host {
-        let cpu = match letter {
-            'c' => self.caps.clients,
-            'm' => self.caps.middleware,
-            _ => self.caps.servers,
-        };
-        Host { cpu, ..self.hosts.host(letter, number) }
+        let cpu = self.caps.for_letter(letter);
+        let host = self.hosts.host(letter, number);
+        let known = self.calibrations.iter().find(|one| one.is_of(&machine_name(&host), cpu));
+        Host { cpu, quota: known.map(|one| one.written).or(cpu), ..host }
+    }
+
+    /// Finds out what the quotas of a spec give on the machines they are set on, each once, by a busy loop of a second or two; those that are known
+    /// stay as they are. Whether they can be had shows here, too: better now than in the first trial.
+    ///
+    /// # Errors
+    /// Where control groups cannot be written, with what to do.
+    pub fn calibrate(&mut self, spec: &Spec) -> Result<(), StationError> {
+        for Kind { letter, count, .. } in kinds(spec) {
+            let Some(cpu) = self.caps.for_letter(letter) else { continue };
+            for number in 1..=count {
+                let host = self.hosts.host(letter, number);
+                let machine = machine_name(&host);
+                if self.calibrations.iter().any(|one| one.is_of(&machine, Some(cpu))) {
+                    continue;
+                }
+                if self.stop.asked() {
+                    return Err(StationError {
+                        name: "cpu".into(),
+                        why: "stopped on request".into(),
+                        said: Vec::new(),
+                    });
+                }
+                let found = match host.remote() {
+                    Some(remote) => remote.calibrate(cpu)?,
+                    None => calibrate_here(&machine, cpu, &self.ledger)?,
+                };
+                self.calibrations.push(found);
+            }
+        }
+        Ok(())
     }
 
     /// This program, for one of its subcommands.
@@ -353,13 +385,13 @@ impl Starter {
         let line = host.words(words).join(" ");
         if let Some(remote) = host.remote() {
             commands.push(format!("{}: {line}", host.name));
-            return remote.start(name, words, (host.cpu, folder), accepts);
+            return remote.start(name, words, (host.quota, folder), accepts);
         }
         commands.push(line);
         let mut process = Process::start(name, &mut host.command(words))?;
         self.ledger.note(process.id());
-        if let Some(cpu) = host.cpu {
-            process.limit(Cap::new(cpu, &self.ledger)?)?;
+        if let Some(quota) = host.quota {
+            process.limit(Cap::new(quota, &self.ledger)?)?;
         }
         Ok(process)
     }

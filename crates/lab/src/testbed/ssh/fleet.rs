@@ -151,6 +151,7 @@ impl Fleet {
                     link: None,
                     delay: Nanos::ZERO,
                     cpu: None,
+                    quota: None,
                 });
             }
         }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use krarup_net::Address;
 use krarup_units::{Nanos, Seconds};
 
+use super::super::calibrate::Calibration;
 use super::super::clock::{Exchange, Offset};
 use super::super::process::{Drain, Feed, Process, StationError};
 use super::super::stations::PATIENCE;
@@ -358,6 +359,14 @@ impl Remote {
         self.call(&["ask", &address.to_string()], Feed::All(Box::new(io::Cursor::new(said.to_owned()))))
     }
 
+    /// What a limit of processor time gives there.
+    ///
+    /// # Errors
+    /// Where control groups cannot be written there.
+    pub fn calibrate(&self, cpu: f64) -> Result<Calibration, StationError> {
+        self.answer(&["calibrate", &self.name, &cpu.to_string(), "--run", &self.folder()])
+    }
+
     /// How long connections from there take.
     ///
     /// # Errors
@@ -374,11 +383,11 @@ impl Remote {
         &self,
         name: &str,
         program: &[String],
-        (cpu, folder): (Option<f64>, Option<&Path>),
+        (quota, folder): (Option<f64>, Option<&Path>),
         accepts: Option<SocketAddr>,
     ) -> Result<Process, StationError> {
         let options = [
-            ("--cpu", cpu.map(|cpu| cpu.to_string())),
+            ("--cpu", quota.map(|cpu| cpu.to_string())),
             ("--folder", folder.map(|folder| self.path(folder))),
             ("--accepts", accepts.map(|address| address.to_string())),
         ];
