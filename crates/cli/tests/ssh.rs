@@ -1,4 +1,5 @@
-//! An experiment on other machines: several sshd of this one, each with its own port, host key and list of users.
+//! An experiment on other machines: several sshd of this one, each with its own port, host key and list of users; or each in a network namespace, with
+//! an address of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
@@ -9,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use krarup_lab::testbed::netns::inside;
 use rustix::process::Signal;
-use support::process::{Ended, Port, Program};
+use support::process::{Ended, Port, Program, skipped};
 use support::{fresh, until, until_within};
 
 mod support;
@@ -22,12 +24,81 @@ const RUN: Duration = Duration::from_secs(900);
 struct Machines {
     folder: PathBuf,
     all: Vec<Machine>,
+    /// Where they are apart: these go after them.
+    network: Option<Spaces>,
 }
 
 struct Machine {
     address: SocketAddr,
-    _port: Port,
+    _port: Option<Port>,
     daemon: Program,
+}
+
+/// Namespaces that are joined by a bridge: one for each machine, and one for whoever asks them.
+struct Spaces {
+    prefix: String,
+    names: Vec<String>,
+}
+
+fn ip(words: &[&str]) -> bool {
+    let done = Command::new("ip").args(words).stdin(Stdio::null()).stderr(Stdio::null()).status();
+    done.is_ok_and(|status| status.success())
+}
+
+impl Spaces {
+    /// So many machines; none, with the reason printed, where namespaces cannot be made.
+    fn new(machines: usize) -> Option<Self> {
+        let mut all = Self { prefix: format!("krarup-ssh-test-{}", std::process::id()), names: Vec::new() };
+        let switch = all.space("switch")?;
+        assert!(ip(&["-n", &switch, "link", "add", "br0", "type", "bridge"]));
+        assert!(ip(&["-n", &switch, "link", "set", "br0", "up"]));
+        for number in 0..=machines {
+            let (space, port) = (all.space(&number.to_string())?, format!("h{number}"));
+            let address = format!("{}/24", address(number));
+            let pair = ["type", "veth", "peer", "name", &port, "netns", &switch];
+            assert!(ip(&[&["link", "add", "eth0", "netns", &space][..], &pair].concat()));
+            assert!(ip(&["-n", &space, "link", "set", "lo", "up"]));
+            assert!(ip(&["-n", &space, "addr", "add", &address, "dev", "eth0"]));
+            assert!(ip(&["-n", &space, "link", "set", "eth0", "up"]));
+            assert!(ip(&["-n", &switch, "link", "set", &port, "master", "br0", "up"]));
+        }
+        Some(all)
+    }
+
+    fn space(&mut self, name: &str) -> Option<String> {
+        let name = format!("{}-{name}", self.prefix);
+        if !ip(&["netns", "add", &name]) {
+            skipped("no network namespaces here (they need Linux, root and iproute2)");
+            return None;
+        }
+        self.names.push(name.clone());
+        Some(name)
+    }
+
+    /// The namespace of a machine, from 0; that of whoever asks is the one after the last.
+    fn of(&self, machine: usize) -> &str {
+        &self.names[machine + 1]
+    }
+
+    /// A program there. `ip netns exec` would hide control groups from it.
+    fn command(&self, machine: usize, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args([&format!("--net=/run/netns/{}", self.of(machine)), program]);
+        command
+    }
+}
+
+impl Drop for Spaces {
+    fn drop(&mut self) {
+        for name in &self.names {
+            ip(&["netns", "del", name]);
+        }
+    }
+}
+
+/// The address of a machine in a namespace.
+fn address(number: usize) -> String {
+    format!("10.79.0.{}", number + 1)
 }
 
 fn daemon() -> Option<&'static str> {
@@ -45,6 +116,20 @@ fn key(path: &Path) {
 impl Machines {
     /// So many; none, with the reason printed, where no sshd is installed.
     fn start(name: &str, count: usize) -> Option<Self> {
+        Self::start_in(name, count, None)
+    }
+
+    /// The same, each in a namespace of its own.
+    fn start_apart(name: &str, count: usize) -> Option<Self> {
+        // Without a daemon there is nothing to make namespaces for.
+        let network = daemon().and_then(|_| Spaces::new(count));
+        if daemon().is_some() && network.is_none() {
+            return None;
+        }
+        Self::start_in(name, count, network)
+    }
+
+    fn start_in(name: &str, count: usize, network: Option<Spaces>) -> Option<Self> {
         let Some(daemon) = daemon() else {
             eprintln!("skipped: no sshd here (Debian's package openssh-server)");
             return None;
@@ -57,16 +142,25 @@ impl Machines {
         let mut all = Vec::new();
         let mut known = String::new();
         for number in 0..count {
-            let (port, at) = (Port::new(), |what: &str| folder.join(format!("{what}{number}")));
+            let at = |what: &str| folder.join(format!("{what}{number}"));
             key(&at("host"));
-            let address = port.address();
+            let port = network.is_none().then(Port::new);
+            let address = match &port {
+                Some(port) => port.address(),
+                None => SocketAddr::new(address(number).parse().unwrap(), 22),
+            };
             let public = fs::read_to_string(at("host").with_extension("pub")).unwrap();
             let public: Vec<&str> = public.split(' ').take(2).collect();
-            known.push_str(&format!("[127.0.0.1]:{} {}\n", address.port(), public.join(" ")));
+            let name = match address.port() {
+                22 => address.ip().to_string(),
+                port => format!("[{}]:{port}", address.ip()),
+            };
+            known.push_str(&format!("{name} {}\n", public.join(" ")));
             let config = format!(
-                "Port {}\nListenAddress 127.0.0.1\nHostKey {}\nPidFile none\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+                "Port {}\nListenAddress {}\nHostKey {}\nPidFile none\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
                  PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nAcceptEnv none\nLogLevel ERROR\n",
                 address.port(),
+                address.ip(),
                 at("host").display(),
                 folder.join("authorized").display()
             );
@@ -76,11 +170,15 @@ impl Machines {
                 eprintln!("skipped: no folder /run/sshd");
                 return None;
             }
-            let mut command = Command::new(daemon);
+            let mut command = match &network {
+                Some(network) => network.command(number, daemon),
+                None => Command::new(daemon),
+            };
             command.args(["-D", "-e", "-f", at("config").to_str().unwrap()]);
             let daemon = Program::spawn(command);
             until("sshd takes connections", || {
-                TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+                let knock = move || TcpStream::connect_timeout(&address, Duration::from_secs(1));
+                network.as_ref().map_or_else(knock, |network| inside(network.of(count), knock)).is_ok()
             });
             all.push(Machine { address, _port: port, daemon });
         }
@@ -91,13 +189,14 @@ impl Machines {
             folder.join("known").display()
         );
         fs::write(folder.join("ssh.conf"), config).unwrap();
-        Some(Self { folder, all })
+        Some(Self { folder, all, network })
     }
 
     /// An inventory in which the first machine is the clients', the second the middleware's, and all others are the servers'.
     fn inventory(&self) -> String {
         let host = |(number, machine): (usize, &Machine)| {
-            format!("h{number} ansible_host=127.0.0.1 ansible_port={}\n", machine.address.port())
+            let address = machine.address;
+            format!("h{number} ansible_host={} ansible_port={}\n", address.ip(), address.port())
         };
         let hosts: Vec<String> = self.all.iter().enumerate().map(host).collect();
         format!("[clients]\n{}[middleware]\n{}[servers]\n{}", hosts[0], hosts[1], hosts[2..].concat())
@@ -338,6 +437,73 @@ fn a_machine_that_cannot_be_used_is_refused_with_what_to_do() {
         plan(&SPEC.replace("count = 2\n[stations.m", "link = \"1Mbit/s\"\n[stations.m"))
             .contains("has a link")
     );
+}
+
+/// Machines that have nothing in common but a network: each has an address and a loopback of its own, and whoever is told the wrong one of them
+/// reaches nobody. One runs the load, one the proxy, two the servers, and one is where the experiment is started.
+#[test]
+fn an_experiment_goes_over_a_network_to_hosts_that_see_only_each_other() {
+    let Some(machines) = Machines::start_apart("ssh-apart", 4) else { return };
+    let Some(network) = &machines.network else { return };
+    let groups = ["cpu/cpu.cfs_quota_us", "cpu,cpuacct/cpu.cfs_quota_us", "cgroup.controllers"];
+    let limited = groups.iter().any(|name| Path::new("/sys/fs/cgroup").join(name).exists());
+    let mut text = SPEC.replace("program = \"cache\"", "program = \"auto\"").replace("min = 2", "min = 1");
+    if limited {
+        text = text.replace("program = \"proxy\"\n", "program = \"proxy\"\ncpu = 0.4\n");
+    } else {
+        skipped("no control groups here that limit processors");
+    }
+    let (spec, out) = machines.spec(&text);
+    let runner = || {
+        let mut command = network.command(machines.all.len(), env!("CARGO_BIN_EXE_krarup"));
+        command.args(["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        Program::spawn(command)
+    };
+    let ended = finished(runner());
+    assert!(ended.output.contains("read") && ended.output.contains("write"), "{ended:?}");
+    until_within(RUN, "nothing runs there", || machines.processes().is_empty() && machines.runs().is_empty());
+
+    let trial = out.join("trials/workload=read,connections=2/0");
+    let manifest = json(&trial.join("trial.json")).to_string();
+    for (station, machine) in [("m1: ", 1), ("s1: ", 2), ("s2: ", 3)] {
+        let told = manifest.split(station).nth(1).unwrap();
+        assert!(told.split('"').next().unwrap().contains(&address(machine)), "{station} {manifest}");
+    }
+    let talking: Vec<String> = json(&trial.join("paths.json"))
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|path| format!("{} {}", path["from"].as_str().unwrap(), path["to"].as_str().unwrap()))
+        .collect();
+    assert_eq!(talking, ["c1 m1", "c2 m1", "m1 s1", "m1 s2"]);
+    // What was asked went over the servers' links, and not past them.
+    let count = json(&trial.join("clients/1.json"))["overall"]["count"].as_u64().unwrap();
+    let sent = |machine: usize| -> f64 {
+        let links = fs::read_to_string(trial.join(format!("monitor/h{machine}/links.csv"))).unwrap();
+        let names: Vec<&str> = links.lines().next().unwrap().split(',').collect();
+        let at = |name: &str| names.iter().position(|one| one.contains(name)).unwrap();
+        let of = |line: &str| {
+            let fields: Vec<&str> = line.split(',').collect();
+            let value = |name: &str| fields[at(name)].parse::<f64>().unwrap();
+            (fields[at("network")] == "here" && fields[at("link")] == "eth0")
+                .then(|| value("sent_bytes") * value("length"))
+        };
+        links.lines().skip(1).filter_map(of).sum()
+    };
+    assert!(count > 0 && sent(2) > 0.0 && sent(3) > 0.0);
+    let environment = json(&out.join("environment.json"));
+    let ways = environment["ways"].as_array().unwrap();
+    assert!(
+        ways.iter().all(|way| way["bits_per_second"].as_f64().is_some_and(|bits| bits > 1e6)),
+        "{ways:?}"
+    );
+    if limited {
+        let limit = &environment["limits"][0];
+        assert_eq!((&limit["machine"], &limit["asked"]), (&"h1".into(), &0.4.into()), "{environment}");
+        let cpu = json(&trial.join("cpu.json"));
+        let proxy = cpu.as_array().unwrap().iter().find(|one| one["station"] == "middleware").unwrap();
+        assert_eq!(proxy["cores"], 0.4, "{cpu}");
+    }
 }
 
 /// The playbook and the inventory beside it are what Ansible takes, and what we take.
