@@ -360,13 +360,18 @@ impl Broker {
         self.dirty.push(id);
     }
 
-    /// Nothing more is heard of him; he gets what he is owed.
-    pub fn client_dismissed(&mut self, id: ClientId, now: Stamp) {
+    /// Nothing more is heard of him; he gets what he is owed, and a last word if there is one.
+    pub fn client_dismissed(&mut self, id: ClientId, word: Option<&str>, now: Stamp) {
         let dialog = self.dialog(id);
         dialog.quitting = true;
         dialog.stuck = false;
         self.give_up_waiting(id);
         self.spread(now);
+        if let Some(word) = word {
+            self.scratch.clear();
+            reply::line(&mut self.scratch, word);
+            self.answer(id, None, None, Visit::at(now, krarup_record::Operation::Other));
+        }
         self.dirty.push(id);
     }
 
@@ -610,6 +615,10 @@ impl Broker {
     fn refusal(&mut self, id: ClientId, request: &Request<'_>) -> Option<&'static str> {
         if self.draining && matches!(request, Request::Put(_)) {
             return Some("DRAINING");
+        }
+        // Somebody would have to look again and again.
+        if self.shared.is_some() && matches!(request, Request::Await { .. }) {
+            return Some("UNKNOWN_COMMAND");
         }
         let Some(wanted) = &self.settings.secret else { return None };
         if let Request::Login { client, secret } = request {

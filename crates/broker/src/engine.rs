@@ -9,7 +9,8 @@
 //! ```
 
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use krarup_net::board::Board;
 use krarup_net::http;
@@ -24,7 +25,7 @@ use crate::broker::Broker;
 use crate::job::ClientId;
 use crate::journal::{Journal, News};
 use crate::pool::{self, Pool};
-use crate::postgres::{Laid, Owned, Sharing};
+use crate::postgres::{self, Laid, Owned, Sharing};
 use crate::request::Put;
 
 const STOP: Token = Token(1);
@@ -79,6 +80,40 @@ pub struct Settings {
     pub connections: usize,
     /// How long a stop waits for what is in flight.
     pub patience: Nanos,
+    /// It serves one shard of several, to other brokers alone.
+    pub part: Option<Part>,
+}
+
+/// An engine that serves one shard: it ends when it is told to, not by signals, and tells its clients that the shard has moved.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The machine's name for other brokers; none: the address it listens on.
+    pub host: Option<String>,
+    /// How it is told to end.
+    pub ending: Arc<Ending>,
+}
+
+/// Tells an engine on another thread to end.
+#[derive(Debug, Default)]
+pub struct Ending {
+    asked: AtomicBool,
+    waker: OnceLock<Arc<Waker>>,
+}
+
+impl Ending {
+    /// It shall end; what has arrived is still answered.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+        if let Some(waker) = self.waker.get() {
+            // A loop that cannot be woken hears of it at its next pass.
+            let _ = waker.wake();
+        }
+    }
+
+    /// Whether it shall.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
 }
 
 /// What is spoken at a door.
@@ -240,7 +275,9 @@ impl<N: FnMut(Notice)> Engine<N> {
             None => None,
         };
         let options = listen::Options { mode: settings.socket_mode, share: false };
-        let mut inherited = listen::inherited().into_iter();
+        // What we were given is for clients.
+        let inherited = if settings.part.is_none() { listen::inherited() } else { Vec::new() };
+        let mut inherited = inherited.into_iter();
         let wanted = [
             (Some(&settings.listen), Protocol::Beanstalkd),
             (settings.memcached.as_ref(), Protocol::Memcached),
@@ -255,17 +292,34 @@ impl<N: FnMut(Notice)> Engine<N> {
             listener.register(poll.registry(), Token(DOORS + doors.len())).map_err(system)?;
             doors.push((listener, protocol));
         }
+        if let Some(part) = &settings.part {
+            // Nobody else has one.
+            let _ = part.ending.waker.set(Arc::clone(&waker));
+        }
+        let seen = |door: &Listener| -> io::Result<String> {
+            let address = door.address()?.to_string();
+            let host = settings.part.as_ref().and_then(|part| part.host.as_ref());
+            Ok(match (host, address.rsplit_once(':')) {
+                (Some(host), Some((_, port))) => format!("{host}:{port}"),
+                _ => address,
+            })
+        };
         let advertised = match &settings.advertise {
             Some(address) => address.to_string(),
-            None => doors[0].0.address().map_err(system)?.to_string(),
+            None => seen(&doors[0].0).map_err(system)?,
         };
+        let memcached = doors.get(1).map(|(door, _)| seen(door)).transpose().map_err(system)?;
         // A loop that cannot be woken hears the news at its next pass.
         let woken = Arc::clone(&waker);
         let wake = move || _ = woken.wake();
         let (journal, pool) = match store {
             None => (None, None),
             Some(Store::Owned(mut owned)) => {
-                owned.listens_at(advertised);
+                owned.listens_at(advertised, memcached);
+                if settings.part.is_some() {
+                    // Those who are to send requests here shall know at once.
+                    owned.renew(next_id).map_err(|error| postgres::words(&error))?;
+                }
                 (Some(Journal::begin(owned, next_id, clock, wake)?), None)
             }
             Some(Store::Shared(sharing, how)) => (None, Some(Pool::begin(sharing, how, clock, wake)?)),
@@ -309,6 +363,11 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1_024);
         loop {
+            if self.stop_by.is_none()
+                && self.settings.part.as_ref().is_some_and(|part| part.ending.is_asked())
+            {
+                self.begin_to_stop();
+            }
             self.tick();
             if self.finished() {
                 return Ok(());
@@ -694,11 +753,19 @@ impl<N: FnMut(Notice)> Engine<N> {
         if self.signals.stops() == 0 {
             return;
         }
-        let now = self.clock.now();
-        if self.stop_by.is_some() {
-            self.stop_by = Some(now);
+        if self.settings.part.is_some() {
             return;
         }
+        if self.stop_by.is_some() {
+            self.stop_by = Some(self.clock.now());
+            return;
+        }
+        self.begin_to_stop();
+    }
+
+    fn begin_to_stop(&mut self) {
+        let now = self.clock.now();
+        let word = self.settings.part.as_ref().map(|_| "MOVED");
         self.stop_by = Some(now + self.settings.patience);
         // Who has connected is heard.
         self.accept();
@@ -710,7 +777,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                 link.readable = true;
                 self.read(id);
                 if self.links[id as usize].is_some() {
-                    self.broker.client_dismissed(id, now);
+                    self.broker.client_dismissed(id, word, now);
                 }
             }
         }

@@ -153,14 +153,16 @@ impl Journal {
         let mut pens = Vec::new();
         for pen in 0..PENS {
             let (jobs, received) = mpsc::channel();
-            let (place, epoch, told) = (owned.place().clone(), owned.epoch(), told.clone());
-            let begin = move || Pen::begin(place.clone(), epoch, pen as u32);
+            let (place, epoch, shard, told) =
+                (owned.place().clone(), owned.epoch(), owned.shard(), told.clone());
+            let begin = move || Pen::begin(place.clone(), epoch, shard, pen as u32);
             spawn("pen", move || write(pen, received, clock, told, begin))?;
             pens.push(jobs);
         }
         let (reader, wanted) = mpsc::channel();
         let (place, epoch, heads, its) = (owned.place().clone(), owned.epoch(), owned.heads(), told.clone());
-        spawn("reader", move || read(&wanted, &its, || Reader::begin(place.clone(), epoch, heads)))?;
+        let shard = owned.shard();
+        spawn("reader", move || read(&wanted, &its, || Reader::begin(place.clone(), epoch, shard, heads)))?;
         let (keeper, orders) = mpsc::channel();
         let mut keeps = Keeper { session: Steady::new(owned, told), ids: Arc::clone(&ids) };
         let keeping = Some(spawn("keeper", move || keeps.run(&orders))?);

@@ -21,6 +21,8 @@
 //! | [`postgres`] | queues in PostgreSQL: who owns them, what is there, how a batch is written |
 //! | `journal` | threads that write batches, and what came of each told in order |
 //! | [`pool`] | the queue before the database connections, and who takes from it |
+//! | [`shards`] | queues divided among several brokers |
+//! | [`front`] | clients of divided queues, each request sent to the owner that it is for |
 //! | [`relay`] | a broker that waits sends its clients on |
 //! | [`admin`] | what monitoring asks, beside the loop |
 //! | [`engine`] | one event loop: every client on one thread |
@@ -32,6 +34,7 @@ pub mod batches;
 pub mod broker;
 pub mod changes;
 pub mod engine;
+pub mod front;
 pub mod job;
 mod journal;
 pub mod memcached;
@@ -43,6 +46,7 @@ pub mod queues;
 pub mod relay;
 pub mod reply;
 pub mod request;
+pub mod shards;
 pub mod shared;
 pub mod statistics;
 mod tube;

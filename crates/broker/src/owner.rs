@@ -78,6 +78,10 @@ pub(crate) fn carry_out(
             let wish = Reserve { how: How::Pop, most: 1, timeout: Some(timeout) };
             return wait_for(queues, client, wish, now, out, Shape::One("POPPED"));
         }
+        Request::Await { timeout } => {
+            let wish = Reserve { how: How::Look, most: 1, timeout: Some(timeout) };
+            return wait_for(queues, client, wish, now, out, Shape::One("READY"));
+        }
         Request::ReserveJob(id) => match queues.reserve_job(client, id, now) {
             Some(taken) => write_taken(out, &Shape::One("RESERVED"), &[taken]),
             None => say(out, NOT_FOUND),
@@ -271,6 +275,7 @@ pub(crate) fn write_answer(out: &mut Vec<u8>, shape: Shape, answer: &Answer) -> 
         Answer::Taken(taken) => write_taken(out, &shape, taken),
         Answer::TimedOut => say(out, "TIMED_OUT"),
         Answer::DeadlineSoon => say(out, "DEADLINE_SOON"),
+        Answer::Ready(priority, id) => say(out, &format!("READY {priority} {id}")),
     }
 }
 

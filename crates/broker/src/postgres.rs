@@ -8,6 +8,7 @@
 //! [`LEASE`] by the database's own clock; what he writes afterwards goes nowhere.
 
 pub(crate) mod heads;
+pub mod members;
 pub(crate) mod pen;
 pub(crate) mod session;
 mod sharing;
@@ -24,6 +25,7 @@ use postgres::{Client, Config, Error, NoTls, Statement};
 use crate::changes::{KeyRow, Row, Standing, TubeRow};
 use crate::job::{Happened, Id};
 use crate::queues::Resident;
+use crate::shards::Shard;
 
 pub use heads::Counts;
 pub use sharing::Sharing;
@@ -39,12 +41,13 @@ const LIGHT: &str = "SET synchronous_commit = off";
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("postgres/migrations/0001.sql"),
     include_str!("postgres/migrations/0002.sql"),
     include_str!("postgres/migrations/0003.sql"),
     include_str!("postgres/migrations/0004.sql"),
     include_str!("postgres/migrations/0005.sql"),
+    include_str!("postgres/migrations/0006.sql"),
 ];
 /// What makes plans in all sessions that read and write messages.
 const SETTINGS: &str = include_str!("postgres/session.sql");
@@ -53,11 +56,14 @@ const LOAD: &str = include_str!("postgres/load.sql");
 const SWEEP: &str =
     "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming ORDER BY number LIMIT 1000";
 
+const SWEEP_SHARD: &str = "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming \
+                           WHERE krarup.shard_of(tube, $1) = $2 ORDER BY number LIMIT 1000";
+
 /// The two numbers of our advisory locks: ours, and what is locked.
 const MIGRATING: &str = "SELECT pg_advisory_xact_lock(1802658162, 1)";
 const OWN: &str = "SELECT pg_try_advisory_lock(1802658162, 2)";
 /// Waits until an owner before has written what he has begun, and keeps him from beginning more, until the end of the transaction.
-const FENCE: &str = "SET LOCAL lock_timeout = '500ms'; SELECT pg_advisory_xact_lock(1802658162, 3)";
+const FENCE: &str = "SELECT set_config('lock_timeout', '500ms', true), pg_advisory_xact_lock(1802658162, $1)";
 /// Ends other sessions that hold one of our locks.
 const END_HOLDER: &str = include_str!("postgres/end_holder.sql");
 
@@ -141,7 +147,9 @@ pub struct Owned {
     place: Place,
     client: Client,
     sweep: Statement,
+    shard: Shard,
     address: String,
+    memcached: Option<String>,
     epoch: i64,
     process: i32,
     /// Messages of a line that are read at a time.
@@ -197,7 +205,7 @@ impl Owned {
             let owner = client.query_one(
                 "SELECT coalesce(address, ''), process, renewed < clock_timestamp() - make_interval(secs => $1) \
                  AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND objid = 2 \
-                             AND mode = 'ExclusiveLock' AND granted AND pid = process) FROM krarup.owner",
+                             AND mode = 'ExclusiveLock' AND granted AND pid = process) FROM krarup.owner WHERE shard = 0",
                 &[&LEASE.as_secs_f64()],
             )?;
             let address: String = owner.get(0);
@@ -210,11 +218,55 @@ impl Owned {
             }
             thread::sleep(LOOK);
         }
-        let (epoch, process) = succeed(&mut client, address)?;
-        let sweep = client.prepare(SWEEP)?;
+        members::lay_out(&mut client, Shard::WHOLE.of)?;
+        Self::begin(place, client, Shard::WHOLE, (address, None), told.is_some())
+    }
+
+    /// Tries once to become the owner of a shard, as this member of those who share them; none: somebody else is. An owner that is silent for too long is
+    /// ended first.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses; [`Problem::Deposed`]: the queues are no longer divided so.
+    pub fn take_shard(place: Place, shard: Shard, member: i64) -> Result<Option<Self>, Problem> {
+        let mut client = place.connect()?;
+        if !members::join(&mut client, shard.of)? {
+            return Err(Problem::Deposed);
+        }
+        members::end_silent(&mut client, shard)?;
+        if !own(&mut client, shard)? {
+            return Ok(None);
+        }
+        Self::begin(place, client, shard, ("", Some(member)), true).map(Some)
+    }
+
+    fn begin(
+        place: Place,
+        mut client: Client,
+        shard: Shard,
+        (address, member): (&str, Option<i64>),
+        took_over: bool,
+    ) -> Result<Self, Problem> {
+        let (epoch, process) = succeed(&mut client, shard, address, member)?;
+        let sweep = prepare_sweep(&mut client, shard)?;
         client.batch_execute(LIGHT)?;
-        let took_over = told.is_some();
-        Ok(Self { place, client, sweep, address: address.to_owned(), epoch, process, heads: 1, took_over })
+        let address = address.to_owned();
+        Ok(Self {
+            place,
+            client,
+            sweep,
+            shard,
+            address,
+            memcached: None,
+            epoch,
+            process,
+            heads: 1,
+            took_over,
+        })
+    }
+
+    /// Which part of the queues this is.
+    pub fn shard(&self) -> Shard {
+        self.shard
     }
 
     /// Where the queues are.
@@ -239,7 +291,8 @@ impl Owned {
         mut message: impl FnMut(Row),
     ) -> Result<Contents, Problem> {
         self.heads = resident.heads;
-        let alive = heads::Alive::begin(self.place.clone(), self.epoch);
+        let shard = self.shard;
+        let alive = heads::Alive::begin(self.place.clone(), self.epoch, shard);
         let mut contents = Contents::default();
         for row in
             self.client.query("SELECT name, created, most, dead, expires, keeps FROM krarup.tube", &[])?
@@ -252,7 +305,9 @@ impl Owned {
                 expires: row.get::<_, i32>(4) as u32,
                 keeps: row.get::<_, i32>(5) as u32,
             };
-            contents.tubes.push((row.get(0), kept));
+            if shard.has(row.get(0)) {
+                contents.tubes.push((row.get(0), kept));
+            }
         }
         for row in self.client.query("SELECT name FROM krarup.client", &[])? {
             contents.clients.push(row.get(0));
@@ -260,20 +315,23 @@ impl Owned {
         self.client.execute("DELETE FROM krarup.key WHERE until <= clock_timestamp()", &[])?;
         for row in self.client.query("SELECT tube, key, id, until FROM krarup.key ORDER BY until", &[])? {
             let kept = KeyRow { id: row.get::<_, i64>(2) as Id, until: since_1970(row.get(3)) };
-            contents.keys.push((row.get(0), row.get(1), kept));
+            if shard.has(row.get(0)) {
+                contents.keys.push((row.get(0), row.get(1), kept));
+            }
         }
         // Where the queues were shared before, the database gave the numbers.
-        let given = "SELECT greatest(next_id, (SELECT last_value + is_called::int FROM krarup.message_id)) FROM krarup.owner";
-        let next: i64 = self.client.query_one(given, &[])?.get(0);
+        let given = "SELECT greatest(next_id, (SELECT last_value + is_called::int FROM krarup.message_id)) FROM krarup.owner WHERE shard = $1";
+        let next: i64 = self.client.query_one(given, &[&(shard.number as i32)])?.get(0);
         contents.next_id = next as Id;
         let bytes = if self.took_over { resident.bytes.min(READ_AT_ONCE) } else { resident.bytes };
-        contents.counts = heads::look(&mut self.client, bytes, now)?;
+        let (counts, tubes) = heads::look(&mut self.client, shard, bytes, now)?;
+        contents.counts = counts;
         if contents.counts.is_some() {
             let above = "SELECT coalesce(max(id), 0) + 1 FROM krarup.message";
             let above: i64 = self.client.query_one(above, &[])?.get(0);
             contents.next_id = contents.next_id.max(above as Id);
         } else {
-            contents.next_id = contents.next_id.max(self.read_all(&mut message)?);
+            contents.next_id = contents.next_id.max(self.read_all(&tubes, &mut message)?);
         }
         drop(alive);
         self.renew(contents.next_id)?;
@@ -281,12 +339,18 @@ impl Owned {
     }
 
     /// Hands over every message; the first id above all of them.
-    fn read_all(&mut self, message: &mut impl FnMut(Row)) -> Result<Id, Error> {
-        // They would only cost an owner who searches for nothing.
-        self.client.batch_execute(END_SHARING)?;
+    fn read_all(&mut self, tubes: &[Arc<str>], message: &mut impl FnMut(Row)) -> Result<Id, Error> {
         let mut above = 0;
         let mut names = Names::default();
-        let mut rows = self.client.query_raw(LOAD, std::iter::empty::<i32>())?;
+        let tubes: Vec<&str> = tubes.iter().map(|tube| &**tube).collect();
+        let mut rows = if self.shard.is_whole() {
+            // They would only cost an owner who searches for nothing.
+            self.client.batch_execute(END_SHARING)?;
+            self.client.query_raw(LOAD, std::iter::empty::<i32>())?
+        } else {
+            let statement = LOAD.replace("ORDER BY", "WHERE tube = ANY ($1) ORDER BY");
+            self.client.query_raw(&statement, [tubes])?
+        };
         while let Some(row) = rows.next()? {
             let row = read(&row, &mut names);
             above = above.max(row.id + 1);
@@ -318,13 +382,18 @@ impl Owned {
     }
 
     fn set_next_id(&mut self, next_id: Id) -> Result<(), Error> {
-        let statement = "UPDATE krarup.owner SET renewed = clock_timestamp(), next_id = $1, address = $2 WHERE epoch = $3";
-        self.client.execute(statement, &[&(next_id as i64), &self.address, &self.epoch]).map(drop)
+        let statement = "UPDATE krarup.owner SET renewed = clock_timestamp(), next_id = $1, address = $2, memcached = $3 \
+                         WHERE epoch = $4 AND shard = $5";
+        let shard = self.shard.number as i32;
+        self.client
+            .execute(statement, &[&(next_id as i64), &self.address, &self.memcached, &self.epoch, &shard])
+            .map(drop)
     }
 
     /// Where those who wait for their turn send their clients.
-    pub fn listens_at(&mut self, address: String) {
+    pub fn listens_at(&mut self, address: String, memcached: Option<String>) {
         self.address = address;
+        self.memcached = memcached;
     }
 
     /// What applications have laid down, the oldest thousand.
@@ -332,7 +401,12 @@ impl Owned {
     /// # Errors
     /// As [`Self::renew`].
     pub fn sweep(&mut self) -> Result<Vec<Laid>, Error> {
-        let rows = self.client.query(&self.sweep, &[])?;
+        let (of, number) = (self.shard.of as i32, self.shard.number as i32);
+        let rows = if self.shard.is_whole() {
+            self.client.query(&self.sweep, &[])?
+        } else {
+            self.client.query(&self.sweep, &[&of, &number])?
+        };
         let laid = rows.into_iter().map(|row| Laid {
             number: row.get(0),
             tube: row.get(1),
@@ -382,25 +456,27 @@ impl Session for Owned {
 
     fn mend(&mut self) -> Result<(), Problem> {
         let mut client = self.place.connect()?;
-        let epoch: i64 = client.query_one("SELECT epoch FROM krarup.owner", &[])?.get(0);
-        if epoch != self.epoch {
+        let shard = self.shard.number as i32;
+        let epoch: i64 =
+            client.query_one("SELECT epoch FROM krarup.owner WHERE shard = $1", &[&shard])?.get(0);
+        if epoch != self.epoch || (!self.shard.is_whole() && !members::join(&mut client, self.shard.of)?) {
             return Err(Problem::Deposed);
         }
-        if !client.query_one(OWN, &[])?.get::<_, bool>(0) {
+        if !own(&mut client, self.shard)? {
             // The session before has not noticed its end yet: it shall not do anything any more.
             client.execute(
-                "SELECT pg_terminate_backend(process) FROM krarup.owner WHERE process = $1 AND epoch = $2",
-                &[&self.process, &self.epoch],
+                "SELECT pg_terminate_backend(process) FROM krarup.owner WHERE process = $1 AND epoch = $2 AND shard = $3",
+                &[&self.process, &self.epoch, &shard],
             )?;
             return Err(Problem::Database("the lock of the session before is still held".into()));
         }
         let row = client.query_opt(
-            "UPDATE krarup.owner SET address = $1, process = pg_backend_pid(), renewed = clock_timestamp() WHERE epoch = $2 \
-             RETURNING process",
-            &[&self.address, &self.epoch],
+            "UPDATE krarup.owner SET address = $1, process = pg_backend_pid(), renewed = clock_timestamp() \
+             WHERE epoch = $2 AND shard = $3 RETURNING process",
+            &[&self.address, &self.epoch, &shard],
         )?;
         self.process = row.ok_or(Problem::Deposed)?.get(0);
-        self.sweep = client.prepare(SWEEP)?;
+        self.sweep = prepare_sweep(&mut client, self.shard)?;
         client.batch_execute(LIGHT)?;
         self.client = client;
         Ok(())
@@ -412,20 +488,46 @@ pub(crate) fn is_deposed(error: &Error) -> bool {
     error.code().is_some_and(|code| code.code() == "KR001")
 }
 
+/// The second number of the lock of a shard's owner.
+const fn lock_of(shard: Shard) -> i32 {
+    if shard.is_whole() { 2 } else { 1_000 + shard.number as i32 }
+}
+
+/// The second number of the lock that a shard's writers take part in.
+const fn fence_of(shard: Shard) -> i32 {
+    if shard.is_whole() { 3 } else { 2_000 + shard.number as i32 }
+}
+
+/// Whether this session has the lock of a shard's owner from now on.
+fn own(client: &mut Client, shard: Shard) -> Result<bool, Error> {
+    Ok(client.query_one("SELECT pg_try_advisory_lock(1802658162, $1)", &[&lock_of(shard)])?.get(0))
+}
+
+fn prepare_sweep(client: &mut Client, shard: Shard) -> Result<Statement, Error> {
+    client.prepare(if shard.is_whole() { SWEEP } else { SWEEP_SHARD })
+}
+
 /// Becomes the next owner, in the session that holds the lock: its epoch and its process.
-fn succeed(client: &mut Client, address: &str) -> Result<(i64, i32), Error> {
+fn succeed(
+    client: &mut Client,
+    shard: Shard,
+    address: &str,
+    member: Option<i64>,
+) -> Result<(i64, i32), Error> {
+    let fence = fence_of(shard);
     loop {
         // What a broker has begun that hangs does not end by itself, and was never answered.
-        client.execute(END_HOLDER, &[&1_802_658_162_i32, &3_i32])?;
+        client.execute(END_HOLDER, &[&1_802_658_162_i32, &fence])?;
         let mut transaction = client.transaction()?;
-        match transaction.batch_execute(FENCE) {
+        match transaction.query(FENCE, &[&fence]).map(drop) {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => continue,
             result => result?,
         }
         let row = transaction.query_one(
-            "UPDATE krarup.owner SET epoch = epoch + 1, address = $1, process = pg_backend_pid(), renewed = clock_timestamp() \
-             RETURNING epoch, process",
-            &[&address],
+            "UPDATE krarup.owner SET epoch = epoch + 1, address = $1, process = pg_backend_pid(), renewed = clock_timestamp(), \
+                 member = $2, memcached = NULL \
+             WHERE shard = $3 RETURNING epoch, process",
+            &[&address, &member, &(shard.number as i32)],
         )?;
         transaction.commit()?;
         return Ok((row.get(0), row.get(1)));

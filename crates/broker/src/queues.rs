@@ -29,6 +29,7 @@ use krarup_units::{Nanos, Stamp};
 use crate::changes::{Batch, KeyRow, Row, Standing, TubeRow};
 use crate::job::{ClientId, Happened, Id, Job, State, TubeId};
 use crate::request::Put;
+use crate::shards::Shard;
 use crate::tube::{Tubes, URGENT};
 use crate::window::Window;
 
@@ -57,6 +58,8 @@ pub struct Settings {
     pub remember_keys: Nanos,
     /// How much of what waits is here, where a store keeps it; none: all.
     pub resident: Option<Resident>,
+    /// Which part of all queues these are: its ids are given.
+    pub shard: Shard,
 }
 
 /// The name of a tube, and a key in it.
@@ -158,7 +161,7 @@ impl Queues {
             keys: HashMap::new(),
             keys_by_age: VecDeque::new(),
             due: BTreeSet::new(),
-            next_id: 1,
+            next_id: settings.shard.id_from(1),
             next_order: 1,
             used: 0,
             batch: Batch::default(),
@@ -469,7 +472,7 @@ impl Queues {
         now: Stamp,
     ) -> Id {
         let id = self.next_id;
-        self.next_id += 1;
+        self.next_id += Id::from(self.settings.shard.of);
         let delay = Nanos::from_secs(put.delay.into());
         let job = Job {
             tube,
@@ -607,7 +610,7 @@ impl Queues {
     /// A message that was in the store when this owner began.
     pub fn load(&mut self, row: Row, now: Stamp) {
         let tube = self.tubes.find_or_make(&row.tube);
-        self.next_id = self.next_id.max(row.id + 1);
+        self.ids_from(row.id + 1);
         self.expiring |= row.lives_until.is_some();
         let (id, standing) = (row.id, row.standing);
         let job = Job::of(row, tube, State::Pending);
@@ -643,12 +646,12 @@ impl Queues {
         let key = (Arc::from(tube), Arc::from(key));
         self.keys.insert(key.clone(), row);
         self.keys_by_age.push_back((row.until, key));
-        self.next_id = self.next_id.max(row.id + 1);
+        self.ids_from(row.id + 1);
     }
 
     /// Ids below this one have been given before.
     pub fn ids_from(&mut self, first: Id) {
-        self.next_id = self.next_id.max(first);
+        self.next_id = self.next_id.max(self.settings.shard.id_from(first));
     }
 
     fn row(&self, id: Id, state: State) -> Row {

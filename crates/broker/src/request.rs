@@ -41,6 +41,7 @@ pub const EXTRA_VERBS: &[&str] = &[
     "list-tubes-for-me",
     "reserve-batch",
     "delete-batch",
+    "await",
     "ping",
 ];
 
@@ -149,6 +150,7 @@ pub enum Request<'a> {
     ListTubesForMe,
     ReserveBatch { most: u32, timeout: Nanos },
     DeleteBatch(Ids<'a>),
+    Await { timeout: Nanos },
     Ping,
 }
 
@@ -427,6 +429,7 @@ fn extra(line: &[u8]) -> Result<Line<'_>, Wrong> {
             }
         }
         b"delete-batch" => return Ok(Line::Whole(Request::DeleteBatch(words.numbers()?))),
+        b"await" => Request::Await { timeout: Nanos::from_secs(words.small()?.into()) },
         b"ping" => Request::Ping,
         _ => return Err(Wrong::UnknownCommand),
     };

@@ -347,6 +347,7 @@ impl Shared {
             | Request::Ignore(_)
             | Request::ListTubeUsed
             | Request::ListTubesWatched
+            | Request::Await { .. }
             | Request::Quit
             | Request::Ping => unreachable!("it is about the connection alone"),
         };

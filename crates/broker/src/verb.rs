@@ -70,6 +70,7 @@ verbs! {
     PeekTube = "peek-tube" => Peek,
     PeekSender = "peek-sender" => Peek,
     ListTubesForMe = "list-tubes-for-me" => List,
+    Await = "await" => Other,
     Ping = "ping" => Other,
 }
 
@@ -118,6 +119,7 @@ impl Request<'_> {
             Self::PeekTube(_) => Verb::PeekTube,
             Self::PeekSender(_) => Verb::PeekSender,
             Self::ListTubesForMe => Verb::ListTubesForMe,
+            Self::Await { .. } => Verb::Await,
             Self::Ping => Verb::Ping,
         }
     }

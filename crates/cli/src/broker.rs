@@ -9,6 +9,7 @@ use krarup_broker::engine::{self, Notice, Protocol, Store};
 use krarup_broker::postgres::{Owned, Place, Problem, Sharing};
 use krarup_broker::queues::Resident;
 use krarup_broker::relay::Relay;
+use krarup_broker::shards::Shard;
 use krarup_broker::statistics::About;
 use krarup_broker::{Broker, Queues, broker, pool, queues, shared};
 use krarup_net::tls::{Acceptor, Identity};
@@ -21,12 +22,13 @@ use crate::failure::Failure;
 
 mod embedded;
 mod ending;
+mod shards;
 
 /// Keep messages in queues and hand them out, by beanstalkd's protocol: any beanstalkd client works unchanged.
 ///
 /// Says `listening on ADDRESS` on stderr when clients may connect. On SIGUSR1 it accepts no more messages; on SIGINT or SIGTERM
 /// it answers what has arrived, prints its statistics and ends.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct BrokerArgs {
     /// Where clients connect: HOST:PORT or unix:/PATH; port 0 asks the system for a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:11300")]
@@ -50,6 +52,10 @@ pub(crate) struct BrokerArgs {
     /// Who decides over messages in a database: one broker that owns the queues, or the database, asked by any number of brokers
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Owned)]
     mode: Mode,
+    /// Divide the queues into so many shards, in the mode `owned`: each has an owner, and all brokers of this database that are told the same number share
+    /// them evenly and serve all clients
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(krarup_broker::shards::MOST)))]
+    shards: u32,
     /// Database connections in the mode `direct`, each with one request at a time
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pool: u32,
@@ -146,6 +152,9 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         (None, None | Some("memory")) => None,
         (None, Some(url)) => Some(url.to_owned()),
     };
+    if args.shards > 1 {
+        return shards::run(args, url.as_deref(), &clock, largest);
+    }
     let mut listen = args.listen.clone();
     let (queues, store, sharing) = match &url {
         None if args.mode != Mode::Owned => {
@@ -154,7 +163,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         }
         None => {
             eprintln!("messages are kept in memory: none of them survives the end of this process");
-            (Queues::new(args.queues(&clock, false)), None, None)
+            (Queues::new(args.queues(&clock, false, Shard::WHOLE)), None, None)
         }
         Some(url) if args.mode == Mode::Owned => {
             let (queues, owned, place) = owned(args, url, &clock)?;
@@ -170,7 +179,11 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
                 connections: args.pool,
                 remember_keys: Duration::from_secs_f64(args.remember_keys),
             };
-            (Queues::new(args.queues(&clock, false)), Some(Store::Shared(sharing, pool)), Some(settings))
+            (
+                Queues::new(args.queues(&clock, false, Shard::WHOLE)),
+                Some(Store::Shared(sharing, pool)),
+                Some(settings),
+            )
         }
     };
     let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
@@ -201,6 +214,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         admin: args.admin.clone(),
         connections: args.connections as usize,
         patience: Nanos::from_seconds(args.patience),
+        part: None,
     };
     let asks = args.secret.is_some() || args.tls_client_authorities.is_some();
     let mut ended =
@@ -234,13 +248,16 @@ impl BrokerArgs {
         acceptor.map(Some).map_err(|why| Failure::usage(why).hint("certificates and keys are PEM files"))
     }
 
+    /// Each shard has its part of the memory.
     fn resident(&self) -> Resident {
-        Resident { bytes: self.heads.0.min(self.memory.0 / 2), heads: self.read_ahead as usize }
+        let bytes = self.heads.0.min(self.memory.0 / 2) / u64::from(self.shards);
+        Resident { bytes, heads: self.read_ahead as usize }
     }
 
-    fn queues(&self, clock: &Clock, durable: bool) -> queues::Settings {
+    fn queues(&self, clock: &Clock, durable: bool, shard: Shard) -> queues::Settings {
         queues::Settings {
-            memory: self.memory.0,
+            shard,
+            memory: self.memory.0 / u64::from(self.shards),
             durable,
             wall: clock.wall_epoch(),
             remember_keys: Nanos::from_seconds(self.remember_keys),
@@ -267,16 +284,22 @@ fn owned(args: &BrokerArgs, url: &str, clock: &Clock) -> Result<(Queues, Owned, 
         }
     };
     let mut owned = Owned::take(place, &address, waits).map_err(|problem| wrong(&problem))?;
-    let settings = args.queues(clock, true);
+    let queues = load(args, &mut owned, clock).map_err(|problem| wrong(&problem))?;
+    let listen = relay.and_then(|relay: Relay| relay.address.to_string().parse().ok());
+    Ok((queues, owned, listen.unwrap_or_else(|| args.listen.clone())))
+}
+
+/// What an owner finds, and says that it has.
+fn load(args: &BrokerArgs, owned: &mut Owned, clock: &Clock) -> Result<Queues, Problem> {
+    let shard = owned.shard();
+    let settings = args.queues(clock, true, shard);
     let mut queues = Queues::new(settings);
     let begun = clock.now();
     let mut messages = 0;
-    let contents = owned
-        .load(args.resident(), settings.wall + Nanos(begun.0), |row| {
-            queues.load(row, begun);
-            messages += 1;
-        })
-        .map_err(|problem| wrong(&problem))?;
+    let contents = owned.load(args.resident(), settings.wall + Nanos(begun.0), |row| {
+        queues.load(row, begun);
+        messages += 1;
+    })?;
     for (name, row) in contents.tubes {
         queues.load_tube(&name, row);
     }
@@ -297,9 +320,9 @@ fn owned(args: &BrokerArgs, url: &str, clock: &Clock) -> Result<(Queues, Owned, 
         }
     }
     let took = text::duration((clock.now() - begun).as_seconds());
-    eprintln!("{messages} messages were there, {how} in {took}; this is owner number {}", owned.epoch());
-    let listen = relay.and_then(|relay: Relay| relay.address.to_string().parse().ok());
-    Ok((queues, owned, listen.unwrap_or_else(|| args.listen.clone())))
+    let its = if shard.is_whole() { String::new() } else { format!("shard {}: ", shard.number) };
+    eprintln!("{its}{messages} messages were there, {how} in {took}; this is owner number {}", owned.epoch());
+    Ok(queues)
 }
 
 /// Clients that come while another owns the queues are sent on to it.

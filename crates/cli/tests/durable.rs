@@ -23,6 +23,7 @@ mod durable {
     pub(crate) mod cluster;
     pub(crate) mod history;
     pub(crate) mod model;
+    pub(crate) mod shards;
     pub(crate) mod storm;
 }
 mod support;
@@ -110,6 +111,17 @@ fn every_mode_and_store_answers_alike() {
                 );
             });
         }
+        // Two brokers that have two shards of four each.
+        let store = cluster.database("shards");
+        let cluster = &cluster;
+        scope.spawn(move || {
+            let flags = ["--store", &store, "--shards", "4"];
+            let first = with_both_doors(&flags);
+            let second = with_both_doors(&flags);
+            durable::shards::are_shared(cluster, "shards", "2,2");
+            answers_as_it_should(first, "shards");
+            drop(second);
+        });
         // An owner that holds one message of each line.
         let store = cluster.database("heads");
         scope.spawn(move || {
@@ -245,6 +257,16 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_one_owns_the_
     it_is_cut_between_two_batches(&cluster);
     it_is_killed_between_two_batches(&cluster);
     nothing_is_lost_and_nothing_comes_twice(&cluster, "owned");
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_several_own_shards() {
+    let Some(cluster) = Cluster::start("shards") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    durable::shards::a_client_sees_one_broker(&cluster);
+    durable::shards::one_is_killed_and_another_comes(&cluster);
+    durable::shards::one_hangs_and_comes_back(&cluster);
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub(super) fn broker(durable: bool) -> Broker {
         wall: Nanos::from_secs(1_000),
         remember_keys: Nanos::from_secs(60),
         resident: None,
+        shard: crate::shards::Shard::WHOLE,
     };
     let settings =
         Settings { about: About::default(), largest: 1_000, secret: None, processor: || Nanos::ZERO };

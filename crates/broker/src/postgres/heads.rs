@@ -4,6 +4,7 @@
 //! snapshot keeps lie before that place, and are never met again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::SystemTime;
@@ -14,12 +15,14 @@ use postgres::{Client, Error, Row as Line};
 use super::{LEASE, Names, Place, Problem, Session, is_fatal, read, wall};
 use crate::job::Id;
 use crate::queues::{Fetch, Fetched, Line as Of, OVERHEAD};
+use crate::shards::Shard;
 use krarup_units::Nanos;
 
-const INDEXES: &str = include_str!("lines.sql");
+pub(super) const INDEXES: &str = include_str!("lines.sql");
 const COUNT: &str = include_str!("count.sql");
 /// What was held, or was delayed until before then, is ready.
-const READY: &str = "UPDATE krarup.message SET state = 0, due = NULL, holder = NULL WHERE state = 3 OR (state = 1 AND due <= $1)";
+const READY: &str = "UPDATE krarup.message SET state = 0, due = NULL, holder = NULL \
+                     WHERE (state = 3 OR (state = 1 AND due <= $1)) AND ($2::text[] IS NULL OR tube = ANY ($2))";
 const NEXT: &str = include_str!("heads.sql");
 const LOAD: &str = include_str!("load.sql");
 const NUMBERS: [&str; 2] = [
@@ -43,7 +46,8 @@ pub struct Counts {
 
 /// What there is of each line at this time on the wall, and the bytes that all messages would take in memory: in one pass over the table, whose length is what
 /// a takeover waits for. What was held, or was delayed until before then, is ready.
-fn count(client: &mut Client, now: Nanos) -> Result<(Counts, u64), Error> {
+fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(Counts, u64, Vec<Arc<str>>), Error> {
+    let mut tubes: BTreeMap<Arc<str>, bool> = BTreeMap::new();
     let (mut counts, mut bytes, mut late) = (Counts::default(), 0, false);
     let mut names = Names::default();
     let mut lines: BTreeMap<Of, (u64, u64)> = BTreeMap::new();
@@ -51,6 +55,9 @@ fn count(client: &mut Client, now: Nanos) -> Result<(Counts, u64), Error> {
     for row in client.query(COUNT, &[&urgent, &(OVERHEAD as i64), &wall(now)])? {
         let mut name = |column| row.get::<_, Option<&str>>(column).map(|name| names.one(name));
         let (tube, to, sender) = (name(0).expect("not null"), name(1), name(2));
+        if !*tubes.entry(Arc::clone(&tube)).or_insert_with(|| shard.has(&tube)) {
+            continue;
+        }
         let (state, count, urgent) =
             (row.get::<_, i16>(3), row.get::<_, i64>(5) as u64, row.get::<_, i64>(6));
         late |= row.get::<_, bool>(4);
@@ -70,16 +77,19 @@ fn count(client: &mut Client, now: Nanos) -> Result<(Counts, u64), Error> {
         }
     }
     counts.lines = lines.into_iter().map(|(line, (count, urgent))| (line, count, urgent)).collect();
+    let tubes: Vec<Arc<str>> = tubes.into_iter().filter(|(_, its)| *its).map(|(tube, _)| tube).collect();
     if late {
-        client.execute(READY, &[&wall(now)])?;
+        let its: Vec<&str> = tubes.iter().map(|tube| &**tube).collect();
+        client.execute(READY, &[&wall(now), &(!shard.is_whole()).then_some(its)])?;
     }
-    Ok((counts, bytes))
+    Ok((counts, bytes, tubes))
 }
 
 /// A session in which an owner reads: an index that takes long to make keeps nobody from saying that the owner is there.
 pub(crate) struct Reader {
     place: Place,
     epoch: i64,
+    shard: Shard,
     client: Client,
     /// Messages of a line that are read at a time.
     heads: usize,
@@ -90,9 +100,9 @@ impl Reader {
     ///
     /// # Errors
     /// [`Problem::Deposed`] is the last word; after others it can be tried again.
-    pub(crate) fn begin(place: Place, epoch: i64, heads: usize) -> Result<Self, Problem> {
-        let client = open(&place, epoch)?;
-        Ok(Self { place, epoch, client, heads })
+    pub(crate) fn begin(place: Place, epoch: i64, shard: Shard, heads: usize) -> Result<Self, Problem> {
+        let client = open(&place, epoch, shard)?;
+        Ok(Self { place, epoch, shard, client, heads })
     }
 
     /// What the queues want; to be asked while nothing is written.
@@ -110,7 +120,7 @@ impl Session for Reader {
     }
 
     fn mend(&mut self) -> Result<(), Problem> {
-        self.client = open(&self.place, self.epoch)?;
+        self.client = open(&self.place, self.epoch, self.shard)?;
         Ok(())
     }
 }
@@ -119,9 +129,10 @@ impl Session for Reader {
 ///
 /// # Errors
 /// [`Problem::Deposed`] is the last word.
-pub(super) fn open(place: &Place, epoch: i64) -> Result<Client, Problem> {
+pub(super) fn open(place: &Place, epoch: i64, shard: Shard) -> Result<Client, Problem> {
     let mut client = place.connect()?;
-    let now: i64 = client.query_one("SELECT epoch FROM krarup.owner", &[])?.get(0);
+    let statement = "SELECT epoch FROM krarup.owner WHERE shard = $1";
+    let now: i64 = client.query_one(statement, &[&(shard.number as i32)])?.get(0);
     if now == epoch { Ok(client) } else { Err(Problem::Deposed) }
 }
 
@@ -129,7 +140,7 @@ pub(super) fn open(place: &Place, epoch: i64) -> Result<Client, Problem> {
 pub(super) struct Alive(Sender<()>);
 
 impl Alive {
-    pub(super) fn begin(place: Place, epoch: i64) -> Self {
+    pub(super) fn begin(place: Place, epoch: i64, shard: Shard) -> Self {
         let (over, is_over) = mpsc::channel();
         thread::spawn(move || -> Result<(), Error> {
             let mut client = None;
@@ -139,8 +150,8 @@ impl Alive {
                 }
                 let Some(client) = &mut client else { continue };
                 client.execute(
-                    "UPDATE krarup.owner SET renewed = clock_timestamp() WHERE epoch = $1",
-                    &[&epoch],
+                    "UPDATE krarup.owner SET renewed = clock_timestamp() WHERE epoch = $1 AND shard = $2",
+                    &[&epoch, &(shard.number as i32)],
                 )?;
             }
             Ok(())
@@ -214,13 +225,18 @@ fn numbers(
     Ok(Fetched { ids, complete, ..Fetched::default() })
 }
 
-/// What an owner finds: few enough messages to read them all, or their counts.
-pub(super) fn look(client: &mut Client, bytes: u64, now: Nanos) -> Result<Option<Counts>, Problem> {
+/// What an owner finds: few enough messages to read them all, or their counts; and the tubes they are in.
+pub(super) fn look(
+    client: &mut Client,
+    shard: Shard,
+    bytes: u64,
+    now: Nanos,
+) -> Result<(Option<Counts>, Vec<Arc<str>>), Problem> {
     // What would take long to count takes more than may be read.
-    let (counts, all) = count(client, now)?;
+    let (counts, all, tubes) = count(client, shard, now)?;
     if all <= bytes {
-        return Ok(None);
+        return Ok((None, tubes));
     }
     client.batch_execute(INDEXES)?;
-    Ok(Some(counts))
+    Ok((Some(counts), tubes))
 }

@@ -12,9 +12,10 @@ use krarup_units::Nanos;
 use postgres::{Client, Error, Statement};
 
 use super::heads::open;
-use super::{END_HOLDER, Place, Problem, SETTINGS, Session, is_fatal, wall};
+use super::{END_HOLDER, Place, Problem, SETTINGS, Session, fence_of, is_fatal, wall};
 use crate::changes::{Batch, Change, KeyRow, Row, Standing};
 use crate::job::Happened;
+use crate::shards::{self, Shard};
 
 const WRITE: &str = include_str!("write.sql");
 /// Pens have numbers below this one.
@@ -24,6 +25,7 @@ const PENS: i64 = 8;
 pub(crate) struct Pen {
     place: Place,
     epoch: i64,
+    shard: Shard,
     /// The second number of its lock: no other pen of any owner has it.
     lock: i32,
     client: Client,
@@ -35,14 +37,15 @@ impl Pen {
     ///
     /// # Errors
     /// [`Problem::Deposed`] is the last word; after others it can be tried again.
-    pub(crate) fn begin(place: Place, epoch: i64, pen: u32) -> Result<Self, Problem> {
+    pub(crate) fn begin(place: Place, epoch: i64, shard: Shard, pen: u32) -> Result<Self, Problem> {
         // Thirty-one bits are enough for as many owners as there will be.
-        let lock = (epoch * PENS + i64::from(pen)) as i32 & i32::MAX;
-        Self::with_lock(place, epoch, lock)
+        let owner = epoch * i64::from(shards::MOST) + i64::from(shard.number);
+        let lock = (owner * PENS + i64::from(pen)) as i32 & i32::MAX;
+        Self::with_lock(place, epoch, shard, lock)
     }
 
-    fn with_lock(place: Place, epoch: i64, lock: i32) -> Result<Self, Problem> {
-        let mut client = open(&place, epoch)?;
+    fn with_lock(place: Place, epoch: i64, shard: Shard, lock: i32) -> Result<Self, Problem> {
+        let mut client = open(&place, epoch, shard)?;
         if !client.query_one("SELECT pg_try_advisory_lock(1802658163, $1)", &[&lock])?.get::<_, bool>(0) {
             // The session before has not noticed its end yet: it shall not do anything any more.
             client.execute(END_HOLDER, &[&1_802_658_163_i32, &lock])?;
@@ -51,7 +54,7 @@ impl Pen {
         // Planning a batch anew each time took as long as writing it.
         client.batch_execute(SETTINGS)?;
         let write = client.prepare(WRITE)?;
-        Ok(Self { place, epoch, lock, client, write })
+        Ok(Self { place, epoch, shard, lock, client, write })
     }
 
     /// Writes a batch and commits it.
@@ -62,7 +65,7 @@ impl Pen {
     pub(crate) fn write(&mut self, batch: &Batch) -> Result<(), Error> {
         let lists = Lists::of(batch);
         if batch.is_of_messages() {
-            return lists.write(&self.write, self.epoch, |statement, values| {
+            return lists.write(&self.write, (self.epoch, self.shard), |statement, values| {
                 self.client.execute(statement, values).map(drop)
             });
         }
@@ -89,7 +92,7 @@ impl Pen {
             transaction.execute("SELECT krarup.follow_tubes(false)", &[])?;
         }
         // What goes with this batch goes as its tube was told to let it go.
-        lists.write(&self.write, self.epoch, |statement, values| {
+        lists.write(&self.write, (self.epoch, self.shard), |statement, values| {
             transaction.execute(statement, values).map(drop)
         })?;
         for (name, registered) in &batch.clients {
@@ -125,7 +128,7 @@ impl Session for Pen {
     }
 
     fn mend(&mut self) -> Result<(), Problem> {
-        *self = Self::with_lock(self.place.clone(), self.epoch, self.lock)?;
+        *self = Self::with_lock(self.place.clone(), self.epoch, self.shard, self.lock)?;
         Ok(())
     }
 }
@@ -183,7 +186,7 @@ impl<'a> Lists<'a> {
     fn write<E>(
         &self,
         statement: &Statement,
-        epoch: i64,
+        (epoch, shard): (i64, Shard),
         execute: impl FnOnce(&Statement, Values<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let new = &self.new;
@@ -233,6 +236,8 @@ impl<'a> Lists<'a> {
                 &epoch,
                 &flags,
                 &ends,
+                &(shard.number as i32),
+                &fence_of(shard),
             ],
         )
     }

@@ -30,8 +30,7 @@ const LOOK: &str = include_str!("shared/look.sql");
 const LIST: &str = include_str!("shared/list.sql");
 const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5)";
 /// The lock of all who share the queues, and that of this broker: others see by it that he is there.
-const SHARE: &str =
-    "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1)";
+const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout)";
 
 type Columns<'a> = [&'a (dyn ToSql + Sync)];
 
@@ -88,7 +87,8 @@ impl Session {
             client.batch_execute("SET synchronous_commit = on").await?;
         }
         client.batch_execute(SETTINGS).await?;
-        if !client.query_one(SHARE, &[&(number as i32 & i32::MAX)]).await?.get::<_, bool>(0) {
+        let shares = client.query_one(SHARE, &[&(number as i32 & i32::MAX)]).await?;
+        if !shares.get::<_, bool>(0) || !shares.get::<_, bool>(2) {
             return Err(Problem::Deposed);
         }
         Ok(Self {

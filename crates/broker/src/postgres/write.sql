@@ -1,6 +1,6 @@
 -- One batch: each message is in one of the three lists at most, so that their order does not matter.
 WITH fence AS MATERIALIZED (
-    SELECT krarup.still_owner($25) AS holds
+    SELECT krarup.still_owner($25, $28, $29) AS holds
 ), new AS (
     INSERT INTO krarup.message
         (id, tube, state, priority, due, buried, delay, ttr, created, sender, receiver,

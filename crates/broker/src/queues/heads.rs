@@ -213,7 +213,9 @@ impl Queues {
         // Whether what he sought was looked for, and is here if it is anywhere.
         let sought = self.heads.sought.remove(&client) == Some(self.heads.generation);
         match *request {
-            Request::Reserve { .. } | Request::Pop { .. } => self.lacks_any_of_watched(client, 1),
+            Request::Reserve { .. } | Request::Pop { .. } | Request::Await { .. } => {
+                self.lacks_any_of_watched(client, 1)
+            }
             Request::ReserveBatch { most, .. } => {
                 self.lacks_any_of_watched(client, most.min(crate::owner::MOST_AT_ONCE) as usize)
             }

@@ -19,6 +19,8 @@ pub enum How {
     Lease,
     /// It is gone.
     Pop,
+    /// It stays: he only wants to know that it is there.
+    Look,
 }
 
 /// A wish for messages.
@@ -61,15 +63,24 @@ pub enum Answer {
     TimedOut,
     /// A lease of his is about to end.
     DeadlineSoon,
+    /// There is one, of this priority and number; it was there when this was answered.
+    Ready(u32, Id),
 }
 
 impl Queues {
     /// Somebody wants messages. None: he waits, and will find his answer among [`Self::take_answers`].
     pub fn reserve(&mut self, client: ClientId, wish: Reserve, now: Stamp) -> Option<Answer> {
-        self.is_worker(client);
+        if wish.how != How::Look {
+            self.is_worker(client);
+        }
         let mut taken = Vec::new();
         if self.deadline_is_soon(client, now) && !self.holds_any(client) {
             return Some(Answer::DeadlineSoon);
+        }
+        if wish.how == How::Look
+            && let Some(id) = self.best_of(client)
+        {
+            return Some(Answer::Ready(self.jobs[&id].priority, id));
         }
         while taken.len() < wish.most as usize
             && let Some(id) = self.best_of(client)
@@ -111,6 +122,7 @@ impl Queues {
                 let job = self.remove(id);
                 Taken { id, flags, body: job.body, after: self.after() }
             }
+            How::Look => unreachable!("who only looks takes nothing"),
         }
     }
 
@@ -214,6 +226,10 @@ impl Queues {
     /// Gives a message that is in no line to somebody who waits.
     pub(super) fn grant(&mut self, client: ClientId, id: Id, now: Stamp) {
         let how = self.stop_waiting(client).expect("he waits");
+        if how == How::Look {
+            self.answers.push((client, Answer::Ready(self.jobs[&id].priority, id)));
+            return self.make_ready(id, now);
+        }
         self.jobs.get_mut(&id).expect("it is there").state = State::Pending;
         let taken = self.take(client, id, how, now);
         self.answers.push((client, Answer::Taken(vec![taken])));

@@ -15,6 +15,7 @@ fn queues(durable: bool) -> Queues {
         wall: Nanos::from_secs(1_000),
         remember_keys,
         resident: None,
+        shard: Shard::WHOLE,
     })
 }
 
@@ -181,6 +182,44 @@ fn a_kick_takes_those_set_aside_and_only_without_them_those_delayed() {
     assert_eq!(reserve(&mut queues, client, at(0)), Some(id));
     assert_eq!(queues.kick(client, 10, at(0)).0, 1);
     assert_eq!(reserve(&mut queues, client, at(0)), Some(delayed));
+}
+
+#[test]
+fn who_only_looks_is_told_what_there_is_and_takes_nothing() {
+    let mut queues = queues(false);
+    let [looks, waits, puts] = [(); 3].map(|()| queues.open());
+    let look = |timeout| Reserve { how: How::Look, most: 1, timeout };
+    let now = Some(Nanos::ZERO);
+    assert_eq!(queues.reserve(looks, look(now), at(0)), Some(Answer::TimedOut));
+    assert_eq!(queues.reserve(looks, look(None), at(0)), None);
+    assert_eq!(queues.reserve(waits, EVER, at(0)), None);
+    // He is told, and who waits for it has it.
+    let id = put(&mut queues, puts, 7);
+    let mut heard = Vec::new();
+    queues.take_answers(&mut heard);
+    assert_eq!(heard[0], (looks, Answer::Ready(7, id)));
+    assert!(matches!(&heard[1], (client, Answer::Taken(taken)) if *client == waits && taken[0].id == id));
+    let id = put(&mut queues, puts, 8);
+    assert_eq!(queues.reserve(looks, look(now), at(1)), Some(Answer::Ready(8, id)));
+    assert_eq!(queues.view_job(id, at(1)).map(|view| view.happened.reserves), Some(0));
+    // Of a paused tube he is told when the pause is over, and it stays.
+    queues.pause_tube("default", Nanos::from_secs(2), at(1));
+    assert_eq!(queues.reserve(looks, look(None), at(1)), None);
+    queues.tick(at(3));
+    heard.clear();
+    queues.take_answers(&mut heard);
+    assert_eq!(heard, [(looks, Answer::Ready(8, id))]);
+    assert_eq!(queues.totals().ready, 1);
+}
+
+#[test]
+fn an_owner_of_a_shard_gives_its_own_ids_alone() {
+    let settings = queues(false).settings;
+    let mut queues = Queues::new(Settings { shard: Shard { number: 2, of: 4 }, ..settings });
+    let client = queues.open();
+    assert_eq!([1, 2, 3].map(|priority| put(&mut queues, client, priority)), [2, 6, 10]);
+    queues.ids_from(15);
+    assert_eq!(put(&mut queues, client, 4), 18);
 }
 
 #[test]

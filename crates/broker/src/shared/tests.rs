@@ -20,6 +20,7 @@ impl Both {
             wall: Nanos::ZERO,
             remember_keys: Nanos::from_secs(60),
             resident: None,
+            shard: crate::shards::Shard::WHOLE,
         };
         let shared = Shared::new(Settings { gathers, number: 7, memory: 1 << 20 });
         Self { queues: Queues::new(settings), shared }

@@ -32,13 +32,18 @@ pub(crate) struct Storm {
 
 impl Storm {
     pub(crate) fn begin(address: SocketAddr, clients: usize) -> Self {
+        Self::in_tubes(address, clients, 0)
+    }
+
+    /// In so many tubes: each client puts into one of them, and takes from all. None: all in `default`.
+    pub(crate) fn in_tubes(address: SocketAddr, clients: usize, tubes: usize) -> Self {
         // No two clients of the whole test put the same.
         static CLIENTS: AtomicUsize = AtomicUsize::new(0);
         let first = CLIENTS.fetch_add(clients, Ordering::Relaxed);
         let (answered, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let clients = (first..first + clients).map(|number| {
             let (answered, over) = (Arc::clone(&answered), Arc::clone(&over));
-            thread::spawn(move || client(address, number, &answered, &over))
+            thread::spawn(move || client(address, number, tubes, &answered, &over))
         });
         Self { clients: clients.collect(), answered, over }
     }
@@ -61,9 +66,30 @@ impl Storm {
     }
 }
 
-fn client(address: SocketAddr, number: usize, answered: &AtomicUsize, over: &AtomicBool) -> History {
+/// He watches so many tubes; whether his connection stands.
+fn watch(peer: &mut Peer, tubes: usize) -> Result<(), String> {
+    for tube in 0..tubes {
+        peer.send(format!("watch s{tube}\r\n").as_bytes())?;
+        peer.line()?;
+    }
+    Ok(())
+}
+
+fn client(
+    address: SocketAddr,
+    number: usize,
+    tubes: usize,
+    answered: &AtomicUsize,
+    over: &AtomicBool,
+) -> History {
     let mut history = History::default();
     let mut peer = Peer::connect(address);
+    if tubes > 0 {
+        let used = format!("use s{}\r\n", number % tubes);
+        let begun =
+            peer.send(used.as_bytes()).and_then(|()| peer.line()).and_then(|_| watch(&mut peer, tubes));
+        assert!(begun.is_ok());
+    }
     for turn in 0.. {
         if over.load(Ordering::Relaxed) {
             break;
@@ -121,7 +147,13 @@ impl History {
     /// are not, nothing is there twice or came from nowhere, and what is left comes in the order of its ids. For what is held by a broker
     /// that is no more it waits so many seconds.
     pub(crate) fn check(&self, address: SocketAddr, patience: u32) {
+        self.check_tubes(address, patience, 0);
+    }
+
+    /// The same in so many tubes, between which there is no order.
+    pub(crate) fn check_tubes(&self, address: SocketAddr, patience: u32, tubes: usize) {
         let mut peer = Peer::connect(address);
+        watch(&mut peer, tubes).unwrap();
         let mut left = Vec::new();
         let mut last = 0;
         loop {
@@ -132,7 +164,7 @@ impl History {
                 break;
             };
             let id: u64 = rest.split(' ').next().unwrap().parse().unwrap();
-            assert!(id > last || patience > 0, "{id} after {last}");
+            assert!(id > last || patience > 0 || tubes > 0, "{id} after {last}");
             last = id;
             left.push(String::from_utf8(peer.line().unwrap()).unwrap().trim_end().to_owned());
         }

@@ -10,8 +10,10 @@ CREATE INDEX IF NOT EXISTS delayed ON krarup.message (due) WHERE state = 1;
 CREATE INDEX IF NOT EXISTS delayed_in_tube ON krarup.message (tube, due) WHERE state = 1;
 CREATE INDEX IF NOT EXISTS set_aside ON krarup.message (tube, buried) WHERE state = 2;
 SELECT setval('krarup.message_id', greatest(
-    (SELECT next_id FROM krarup.owner), (SELECT last_value + is_called::int FROM krarup.message_id), (SELECT coalesce(max(id), 0) + 1 FROM krarup.message)), false);
+    (SELECT max(next_id) FROM krarup.owner), (SELECT last_value + is_called::int FROM krarup.message_id), (SELECT coalesce(max(id), 0) + 1 FROM krarup.message)), false);
 SELECT setval('krarup.buried_order', greatest(
     (SELECT last_value + is_called::int FROM krarup.buried_order), (SELECT coalesce(max(buried), 0) + 1 FROM krarup.message)), false);
+-- Nobody owns a shard of them.
+UPDATE krarup.layout SET shards = 0;
 DELETE FROM krarup.key WHERE until <= clock_timestamp();
 SELECT krarup.follow_tubes(true);

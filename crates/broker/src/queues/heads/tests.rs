@@ -89,6 +89,7 @@ impl Stored {
             wall: Nanos::from_secs(1_000),
             remember_keys: Nanos::from_secs(60),
             resident,
+            shard: crate::shards::Shard::WHOLE,
         };
         let mut queues = Queues::new(settings);
         for name in ["anna", "bert"] {

@@ -1,0 +1,230 @@
+//! A connection to the owner of a shard, on behalf of one client.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use krarup_net::Address;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::job::Id;
+use crate::queues::DEFAULT_TUBE;
+use crate::shards::{Owner, Owners};
+
+/// How long the owner may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(1);
+/// How often it is looked whether it still is the owner while it is waited for.
+pub(super) const LOOK: Duration = Duration::from_millis(200);
+/// The answer of an owner that hands its shard over: the request was not carried out.
+pub(super) const MOVED: &[u8] = b"MOVED\r\n";
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// The request was not carried out.
+    Moved,
+    /// Nobody knows.
+    Unknown,
+    /// The client has hung up meanwhile.
+    Client,
+}
+
+/// What is spoken with the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spoken {
+    Beanstalkd,
+    Memcached,
+}
+
+pub(super) struct Behind {
+    stream: TcpStream,
+    pub(super) owner: Arc<Owner>,
+    spoken: Spoken,
+    unread: Vec<u8>,
+    /// As the owner knows this connection.
+    pub(super) used: String,
+    pub(super) watched: BTreeSet<String>,
+    pub(super) said: Option<Arc<[u8]>>,
+    /// Messages that the client holds through it.
+    pub(super) held: HashSet<Id>,
+}
+
+impl Behind {
+    pub(super) fn connect(owner: Arc<Owner>, spoken: Spoken) -> io::Result<Self> {
+        let address: Option<&Address> = match spoken {
+            Spoken::Beanstalkd => Some(&owner.address),
+            Spoken::Memcached => owner.memcached.as_ref(),
+        };
+        let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let addresses = address.resolve().map_err(io::Error::other)?;
+        let address = addresses.first().ok_or(io::ErrorKind::NotFound)?;
+        let stream = TcpStream::connect_timeout(address, CONNECT)?;
+        stream.set_nodelay(true)?;
+        let watched = BTreeSet::from([DEFAULT_TUBE.to_owned()]);
+        let (used, held) = (DEFAULT_TUBE.to_owned(), HashSet::new());
+        Ok(Self { stream, owner, spoken, unread: Vec::new(), used, watched, said: None, held })
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Whether no other owner is known.
+    pub(super) fn is_of(&self, owners: &Owners, shard: u32) -> bool {
+        owners.of(shard).is_none_or(|now| now.epoch == self.owner.epoch)
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Lost> {
+        self.stream.write_all(bytes).map_err(|_| Lost::Unknown)
+    }
+
+    /// The next answer, whole. Where the client is given, his hanging up ends the wait.
+    pub(super) fn answer(
+        &mut self,
+        owners: &Owners,
+        shard: u32,
+        client: Option<&TcpStream>,
+    ) -> Result<Vec<u8>, Lost> {
+        loop {
+            if let Some(answer) = self.here() {
+                return if answer == MOVED { Err(Lost::Moved) } else { Ok(answer) };
+            }
+            match wait(&[&self.stream], client, LOOK) {
+                Woken::Client => return Err(Lost::Client),
+                Woken::Nobody if !self.is_of(owners, shard) => return Err(Lost::Unknown),
+                Woken::Nobody => {}
+                Woken::Some => self.read()?,
+            }
+        }
+    }
+
+    /// An answer that is there already.
+    pub(super) fn here(&mut self) -> Option<Vec<u8>> {
+        let length = match self.spoken {
+            Spoken::Beanstalkd => length(&self.unread),
+            Spoken::Memcached => memcached_length(&self.unread),
+        }?;
+        Some(self.unread.drain(..length).collect())
+    }
+
+    /// Reads what has come; to be called when something has.
+    pub(super) fn read(&mut self) -> Result<(), Lost> {
+        let mut buffer = [0; 16 << 10];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Err(Lost::Unknown),
+            Ok(count) => {
+                self.unread.extend_from_slice(&buffer[..count]);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(_) => Err(Lost::Unknown),
+        }
+    }
+}
+
+/// Who had something to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    Nobody,
+    Some,
+    /// The client has hung up.
+    Client,
+}
+
+/// Waits until somebody behind has something to say, or the client hangs up, or the time is over.
+pub(super) fn wait(behind: &[&TcpStream], client: Option<&TcpStream>, most: Duration) -> Woken {
+    let mut ends: Vec<PollFd<'_>> = behind.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
+    if let Some(client) = &client {
+        ends.push(PollFd::new(client, PollFlags::RDHUP));
+    }
+    let limit = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+    if poll(&mut ends, Some(&limit)).is_err() {
+        // Interrupted, at worst: whoever waits looks again.
+        return Woken::Nobody;
+    }
+    let (behind, client) = ends.split_at(behind.len());
+    if client.iter().any(|end| !end.revents().is_empty()) {
+        return Woken::Client;
+    }
+    if behind.iter().any(|end| !end.revents().is_empty()) { Woken::Some } else { Woken::Nobody }
+}
+
+/// The length of the answer at the front, if it is whole.
+fn length(bytes: &[u8]) -> Option<usize> {
+    let line = memchr::memmem::find(bytes, b"\r\n")?;
+    let end = line + 2;
+    let mut words = bytes[..line].split(|byte| *byte == b' ');
+    let word = words.next().unwrap_or_default();
+    let mut number = |skipped: usize| -> Option<usize> {
+        std::str::from_utf8(words.nth(skipped).unwrap_or_default()).ok()?.parse().ok()
+    };
+    let several = |count: usize| (0..count).try_fold(end, |end, _| Some(end + length(bytes.get(end..)?)?));
+    match word {
+        b"RESERVED" | b"POPPED" | b"FOUND" => {
+            let body = number(1)?;
+            (bytes.len() >= end + body + 2).then_some(end + body + 2)
+        }
+        b"OK" => {
+            let data = number(0)?;
+            (bytes.len() >= end + data + 2).then_some(end + data + 2)
+        }
+        b"RESERVED_BATCH" | b"INSERTED_BATCH" => several(number(0)?),
+        _ => Some(end),
+    }
+}
+
+/// The same by memcached's protocol.
+fn memcached_length(bytes: &[u8]) -> Option<usize> {
+    let mut end = 0;
+    loop {
+        let rest = &bytes[end..];
+        let line = memchr::memmem::find(rest, b"\r\n")?;
+        let word = rest[..line].split(|byte| *byte == b' ').next().unwrap_or_default();
+        end += line + 2;
+        match word {
+            b"VALUE" => {
+                let body = std::str::from_utf8(rest[..line].split(|byte| *byte == b' ').nth(3)?).ok()?;
+                end += body.parse::<usize>().ok()? + 2;
+                if bytes.len() < end {
+                    return None;
+                }
+            }
+            b"STAT" => {}
+            _ => return Some(end),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_where_its_last_line_or_body_does() {
+        for answer in [
+            &b"INSERTED 5\r\n"[..],
+            b"RESERVED 5 3\r\na\r\n\r\n",
+            b"OK 4\r\n---\n\r\n",
+            b"RESERVED_BATCH 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 0\r\n\r\n",
+            b"INSERTED_BATCH 2\r\nINSERTED 1\r\nOUT_OF_MEMORY\r\n",
+        ] {
+            assert_eq!(length(&[answer, b"NEXT"].concat()), Some(answer.len()));
+            for cut in 0..answer.len() {
+                assert_eq!(length(&answer[..cut]), None, "{cut} of {answer:?}");
+            }
+        }
+        for answer in [
+            &b"STORED\r\n"[..],
+            b"VALUE a 7 3\r\nEND\r\nEND\r\n",
+            b"STAT a 1\r\nSTAT b 2\r\nEND\r\n",
+            b"END\r\n",
+        ] {
+            assert_eq!(memcached_length(&[answer, b"NEXT"].concat()), Some(answer.len()));
+            for cut in 0..answer.len() {
+                assert_eq!(memcached_length(&answer[..cut]), None, "{cut} of {answer:?}");
+            }
+        }
+    }
+}
