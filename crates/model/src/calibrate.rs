@@ -6,6 +6,7 @@
 //!                  laws      same configuration, same result?      rows, residuals, seed kept
 //! ```
 
+mod curves;
 mod fitting;
 mod records;
 mod rows;

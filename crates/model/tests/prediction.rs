@@ -147,6 +147,38 @@ fn the_form_that_cross_validation_chooses_predicts_as_well() {
     assert!(eight.throughput.0 <= 3.0 && eight.response.0 <= 4.0, "{eight:?}");
 }
 
+/// Writes that a link of the middleware bounds: a server that takes each the same time, behind which the answers wait, too. Three clients nearly fill
+/// it, and the time outside grows with the backlog and then no more.
+#[test]
+fn five_of_sixteen_rows_of_our_own_predict_the_others() {
+    let rows = read_csv(include_str!("data/own_writes.csv"), 1e-3, 1).unwrap();
+    let chosen = [(3, 4), (192, 4), (72, 16), (72, 64), (192, 64)];
+    let uncertain = [(3, 16), (12, 16)];
+    let is_of = |row: &Row, all: &[(u64, u64)]| all.contains(&(row.population, row.workers));
+    let five: Vec<Row> = rows.iter().filter(|row| is_of(row, &chosen)).cloned().collect();
+    let calibration = calibrate(&five, Some(2), 1).unwrap();
+    assert_eq!(calibration.form, Form::Curves);
+    for residual in &calibration.residuals {
+        assert!(residual.throughput.abs() < 0.03 && residual.response.abs() < 0.03, "{residual:?}");
+    }
+    let held_out = rows.iter().filter(|row| !is_of(row, &chosen) && !is_of(row, &uncertain));
+    let (mut xs, mut rs): (Vec<f64>, Vec<f64>) = held_out
+        .map(|row| {
+            let said = calibration.model.solve(row.population as usize, row.workers as usize).unwrap();
+            ((said.throughput / row.throughput - 1.0).abs(), (said.response / row.response - 1.0).abs())
+        })
+        .unzip();
+    assert_eq!(xs.len(), 9);
+    let middle = |errors: &mut Vec<f64>| {
+        errors.sort_by(f64::total_cmp);
+        (errors[errors.len() / 2], errors[errors.len() - 1])
+    };
+    let (x, r) = (middle(&mut xs), middle(&mut rs));
+    println!("median and worst: X {x:?}, R {r:?}");
+    assert!(x.0 <= 0.04 && r.0 <= 0.06, "{x:?} {r:?}");
+    assert!(x.1 <= 0.06 && r.1 <= 0.15, "{x:?} {r:?}");
+}
+
 /// Rows that carry the cores of their machine need nobody to tell them; rows of different machines are not mixed up.
 #[test]
 fn cores_that_rows_carry_are_used() {

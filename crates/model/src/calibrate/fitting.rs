@@ -5,6 +5,7 @@ use krarup_stats::{Bootstrap, Column, Intercept, Regression, Summary, USUAL_LEVE
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
+use super::curves::curves;
 use super::rows::{Row, check_anchors, check_rows};
 use crate::Error;
 use crate::flow::{Curve, FlowAnswer, FlowModel, Surroundings};
@@ -122,14 +123,15 @@ pub struct Predicted {
 
 /// Rows whose laws are off by more than this are reported.
 const LAW_TOLERANCE: f64 = 0.03;
+/// A form that misses a row by more than this, in X or R, with the row in view, has another shape than what was measured.
+const REFUTED: f64 = 0.1;
 /// Repeated configurations may differ by this much.
 const ANCHOR_TOLERANCE: f64 = 0.1;
-/// Points of a measured curve nearer to each other than this (relative) are averaged: the line between them is noise.
-const SAME_BUSY: f64 = 0.15;
 
 /// Calibrates with the best form: each is tried with one row left out at a time, and one that takes more from the rows must be clearly
 /// better than the one before it: by an improvement over the rows left out that chance explains in less than one case of twenty
-/// (Student's t, one-sided). With five rows that is rare, and meant to be: of few rows a richer form mostly learns the noise. The first is the form that knows the cores of a middleware: as `cores` gives them, else
+/// (Student's t, one-sided). With five rows that is rare, and meant to be: of few rows a richer form mostly learns the noise. Where the one before
+/// cannot even say what it was fitted to, it is enough that the richer one can, and is better on average. The first is the form that knows the cores of a middleware: as `cores` gives them, else
 /// as the rows do, else the mean over the usual numbers. Its last two terms are tied to small values and stay there unless rows say
 /// otherwise, so that lines are the same without them; these stand in where there are fewer than five rows.
 ///
@@ -169,14 +171,19 @@ pub fn calibrate_as(rows: &[Row], forms: &[Form], seed: u64) -> Result<Calibrati
     let enough: Vec<Form> = forms.iter().copied().filter(|f| f.least_rows() <= rows.len()).collect();
     let mut scores = Vec::new();
     let mut best: Option<(Form, Vec<LeftOut>)> = None;
+    let mut best_score = f64::INFINITY;
     for form in &enough {
         let errors = left_out(rows, *form);
         let known: Vec<f64> = errors.iter().flatten().map(size).collect();
         let score =
             if known.is_empty() { f64::INFINITY } else { known.iter().sum::<f64>() / known.len() as f64 };
         scores.push((*form, score));
-        if best.as_ref().is_none_or(|(_, before)| clearly_better(&errors, before)) {
-            best = Some((*form, errors));
+        let is_better = best.as_ref().is_none_or(|(before, errors_before)| {
+            let refuted = score < best_score && is_refuted(rows, *before) && !is_refuted(rows, *form);
+            refuted || clearly_better(&errors, errors_before)
+        });
+        if is_better {
+            (best, best_score) = (Some((*form, errors)), score);
         }
     }
     let Some((form, held_out)) = best else {
@@ -201,6 +208,15 @@ pub fn calibrate_as(rows: &[Row], forms: &[Form], seed: u64) -> Result<Calibrati
 /// The size of an error: the mean of those of X and R.
 fn size((x, r): &(f64, f64)) -> f64 {
     (x.abs() + r.abs()) / 2.0
+}
+
+/// Whether a form, fitted to rows, is still far from one of them.
+fn is_refuted(rows: &[Row], form: Form) -> bool {
+    let far = |model: FlowModel| {
+        let errors = rows.iter().map(|row| error(&model, row));
+        errors.into_iter().any(|one| one.map_or(true, |(x, r)| x.abs().max(r.abs()) > REFUTED))
+    };
+    fit(rows, form).map_or(true, far)
 }
 
 /// Whether errors are smaller than those `before`, row by row, by more than chance explains.
@@ -241,19 +257,9 @@ pub fn fit(rows: &[Row], form: Form) -> Result<FlowModel, Error> {
     let points = |of: fn(&Row) -> Seconds| rows.iter().map(|row| (row.busy(), of(row))).collect::<Vec<_>>();
     let holds = points(Row::hold);
     let outsides = points(Row::outside);
-    let squares: Vec<f64> = outsides.iter().map(|p| p.0 * p.0).collect();
-    let [constant, square] = not_negative([&squares], &outsides)?;
-    let outside = Curve::Square { constant, square };
-    let line = |holds: &[(f64, f64)]| {
-        let busy: Vec<f64> = holds.iter().map(|p| p.0).collect();
-        not_negative([&busy], holds)
-    };
+    let outside = square(&outsides)?;
     let hold = match form {
-        Form::Curves => {
-            let [constant, slope] = line(&holds)?;
-            let hold = through(holds, &Curve::Line { constant, slope });
-            return Ok(FlowModel { hold, outside: through(outsides, &outside) });
-        }
+        Form::Curves => return curves(rows, &holds, &outsides),
         Form::Lines => {
             let [constant, slope] = line(&holds)?;
             Curve::Line { constant, slope }
@@ -319,28 +325,17 @@ fn with_cores(
     numbers.iter().enumerate().map(fit).collect()
 }
 
-/// A curve through points: sorted, near ones averaged; beyond the first and the last the trend of all points goes on from there,
-/// not the slope of the last two, which is mostly noise.
-fn through(mut points: Vec<(f64, f64)>, trend: &Curve) -> Curve {
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut groups: Vec<Vec<(f64, f64)>> = Vec::new();
-    for point in points {
-        match groups.last_mut() {
-            Some(group) if point.0 <= group[0].0 * (1.0 + SAME_BUSY) => group.push(point),
-            _ => groups.push(vec![point]),
-        }
-    }
-    let mean = |group: &Vec<(f64, f64)>| {
-        let count = group.len() as f64;
-        let sum = group.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0, sum.1 + p.1));
-        (sum.0 / count, sum.1 / count)
-    };
-    let mut curve: Vec<(f64, f64)> = groups.iter().map(mean).collect();
-    let (first, last) = (curve[0], curve[curve.len() - 1]);
-    let shift = |from: (f64, f64), to: f64| from.1 + trend.at(to, false) - trend.at(from.0, false);
-    curve.insert(0, (0.0, shift(first, 0.0).max(first.1 / 4.0)));
-    curve.extend([1.25, 1.5, 2.0, 3.0, 4.0].map(|times| (times * last.0, shift(last, times * last.0))));
-    Curve::Points(curve)
+/// a and b of the line a + b·n through points.
+pub(super) fn line(points: &[(f64, f64)]) -> Result<[f64; 2], Error> {
+    let busy: Vec<f64> = points.iter().map(|p| p.0).collect();
+    not_negative([&busy], points)
+}
+
+/// z + z₂·n² through points.
+pub(super) fn square(points: &[(f64, f64)]) -> Result<Curve, Error> {
+    let squares: Vec<f64> = points.iter().map(|p| p.0 * p.0).collect();
+    let [constant, square] = not_negative([&squares], points)?;
+    Ok(Curve::Square { constant, square })
 }
 
 /// Least squares of (·, time) on a constant and one column; a slope that would be negative is 0.
