@@ -1,6 +1,7 @@
 //! A whole conversation with the broker, by either protocol: cut anyhow, it is the same conversation, and memory stays within its bound.
 
 use krarup_broker::broker::Settings;
+use krarup_broker::shards::Shard;
 use krarup_broker::statistics::About;
 use krarup_broker::{Broker, Queues, queues};
 use krarup_record::{Recorder, recorder};
@@ -25,6 +26,8 @@ fn converse(memcached: bool, bytes: &[u8], cut: usize) -> Vec<u8> {
         durable: false,
         wall: Nanos::from_secs(1_000),
         remember_keys: Nanos::from_secs(60),
+        resident: None,
+        shard: Shard::WHOLE,
     };
     let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
     let mut broker = Broker::new(settings, Queues::new(bounds), recorder);

@@ -20,6 +20,8 @@ use krarup_units::Nanos;
 
 pub(super) const INDEXES: &str = include_str!("lines.sql");
 const COUNT: &str = include_str!("count.sql");
+/// What would else be sorted on disk, in the belief that there are many lines, is counted in memory.
+const IN_MEMORY: &str = "SET LOCAL work_mem = '64MB'; SET LOCAL enable_sort = off; SET LOCAL jit = off";
 /// What was held, or was delayed until before then, is ready.
 const READY: &str = "UPDATE krarup.message SET state = 0, due = NULL, holder = NULL \
                      WHERE (state = 3 OR (state = 1 AND due <= $1)) AND ($2::text[] IS NULL OR tube = ANY ($2))";
@@ -52,7 +54,11 @@ fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(Counts, u64, 
     let mut names = Names::default();
     let mut lines: BTreeMap<Of, (u64, u64)> = BTreeMap::new();
     let urgent = i64::from(crate::tube::URGENT);
-    for row in client.query(COUNT, &[&urgent, &(OVERHEAD as i64), &wall(now)])? {
+    let mut counting = client.transaction()?;
+    counting.batch_execute(IN_MEMORY)?;
+    let found = counting.query(COUNT, &[&urgent, &(OVERHEAD as i64), &wall(now)])?;
+    counting.commit()?;
+    for row in found {
         let mut name = |column| row.get::<_, Option<&str>>(column).map(|name| names.one(name));
         let (tube, to, sender) = (name(0).expect("not null"), name(1), name(2));
         if !*tubes.entry(Arc::clone(&tube)).or_insert_with(|| shard.has(&tube)) {
