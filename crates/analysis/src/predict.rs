@@ -6,6 +6,7 @@
 
 pub use krarup_model::calibrate::Interval95 as Interval;
 use krarup_model::calibrate::{self, Row};
+use krarup_stats::Ordered;
 use serde::{Deserialize, Serialize};
 
 use crate::results::{Cell, MiddlewareCell, Results};
@@ -173,6 +174,7 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
         cells.iter().filter(|cell| !cell.calibrated && !cell.uncertain).map(PredictedCell::error).collect();
     let (xs, rs): (Vec<f64>, Vec<f64>) = errors.iter().map(|(x, r)| (x.abs(), r.abs())).unzip();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let median = |values| Ordered::new(values).and_then(|ordered| ordered.quantile(0.5)).unwrap_or(f64::NAN);
     let before = &asked[0];
     let what_if = changes.into_iter().zip(&asked[1..]).map(|(what, after)| WhatIf {
         what,
@@ -219,12 +221,6 @@ fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> Row {
         think: cell.think,
         cores: None,
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    if values.len().is_multiple_of(2) { (values[half - 1] + values[half]) / 2.0 } else { values[half] }
 }
 
 /// The places of the rows to calibrate on: low load, the smallest pool saturated, the largest saturated, and between, of which one has

@@ -13,6 +13,7 @@ use krarup_units::{Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
 use crate::folders::holding;
+use crate::form::Form;
 use crate::{experiment, trials};
 
 /// Analyse what was recorded: every request of a run from its rows, or a directory of results from its trials.
@@ -39,23 +40,13 @@ pub(crate) struct AnalyzeArgs {
     /// How long a window is [default: 1s, or as much less as it takes for a run of thirty]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     window: Option<Seconds>,
-    /// Print JSON with full precision, an object for each file of rows in a list
-    #[arg(long, group = "form")]
-    json: bool,
-    /// Print the operations as CSV with full precision
-    #[arg(long, group = "form")]
-    csv: bool,
-    /// Print Markdown
-    #[arg(long, group = "form")]
-    markdown: bool,
-    /// Also write a page with figures into this directory
-    #[arg(long, value_name = "DIR")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
     if args.path.join("spec.toml").is_file() {
-        if args.json || args.csv || args.markdown || args.html.is_some() || args.cuts() {
+        if args.form.is_asked() || args.cuts() {
             return Err(Failure::usage(format!(
                 "{} is a directory of results: its spec says what was measured, and how it is printed is fixed",
                 args.path.display()
@@ -70,21 +61,21 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
         let found = read(&file, args, measured)?;
         all.push((file, found));
     }
-    if args.json {
+    if args.form.json {
         let all: Vec<&Requests> = all.iter().map(|(_, found)| found).collect();
         println!("{}", serde_json::to_string_pretty(&all).expect("an analysis is plain data"));
     }
     for (place, (file, found)) in all.iter().enumerate() {
         let title = format!("The requests in {}", file.display());
         let document = requests::document(found, &title, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
-        if args.csv {
+        if args.form.csv {
             print!("{}", csv::table(&requests::operations(found)));
-        } else if args.markdown {
+        } else if args.form.markdown {
             print!("{}", markdown::document(&document));
-        } else if !args.json {
+        } else if !args.form.json {
             print(found, &title);
         }
-        if let Some(directory) = &args.html {
+        if let Some(directory) = &args.form.html {
             // Several files of rows have a page each.
             let directory =
                 if all.len() == 1 { directory.clone() } else { directory.join((place + 1).to_string()) };

@@ -9,6 +9,7 @@ use krarup_analysis::results::Results;
 use krarup_report::{Page, comparison, csv, markdown, text};
 
 use crate::failure::Failure;
+use crate::form::Form;
 use crate::trials;
 
 /// Compare two directories of results, cell by cell and over all cells, with intervals.
@@ -25,18 +26,8 @@ pub(crate) struct CompareArgs {
     /// What is compared
     #[arg(value_name = "OTHER")]
     other: PathBuf,
-    /// Print JSON with full precision
-    #[arg(long, group = "form")]
-    json: bool,
-    /// Print CSV with full precision
-    #[arg(long, group = "form")]
-    csv: bool,
-    /// Print Markdown
-    #[arg(long, group = "form")]
-    markdown: bool,
-    /// Also write a page with figures into this directory
-    #[arg(long, value_name = "DIR")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
@@ -44,11 +35,11 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let (base_name, other_name) = names(&args.base, &args.other);
     let found = compare((&base_name, &base), (&other_name, &other));
     let document = comparison::document(&found, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
-    if args.json {
+    if args.form.json {
         println!("{}", serde_json::to_string_pretty(&found).expect("a comparison is plain data"));
-    } else if args.csv {
+    } else if args.form.csv {
         print!("{}", csv::table(&comparison::numbers(&found)));
-    } else if args.markdown {
+    } else if args.form.markdown {
         print!("{}", markdown::document(&document));
     } else {
         if !found.cells.is_empty() {
@@ -61,7 +52,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
             println!("note: {}", [&*note.text, &*note.next_step].join(" ").trim_end());
         }
     }
-    if let Some(directory) = &args.html {
+    if let Some(directory) = &args.form.html {
         let unwritable = |error: std::io::Error| Failure::run(error.to_string());
         let page = Page::of(&document).write(directory).map_err(unwritable)?;
         eprintln!("page: {}", page.display());

@@ -20,6 +20,7 @@ mod experiment;
 mod export;
 mod failure;
 mod folders;
+mod form;
 mod load;
 mod memtier;
 mod model;

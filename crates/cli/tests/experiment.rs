@@ -307,6 +307,39 @@ fn results(out: &Path) -> serde_json::Value {
     serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap()
 }
 
+/// Each proxy and each client of the guide, in the place of that of its whole example.
+#[test]
+fn every_example_of_the_guide_to_other_programs_can_be_planned() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/your-own-proxy.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let blocks: Vec<&str> =
+        guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let whole = blocks.iter().find(|block| block.contains("title = ")).unwrap();
+    let middleware = whole.find("[stations.middleware]").unwrap();
+    let clients = whole.find("[stations.clients]").unwrap();
+    let mut programs = Vec::new();
+    for block in &blocks {
+        // The factor that only the whole example knows goes with the middleware that has it.
+        let (own, [before, after]) = if block.contains("title = ") {
+            (*block, ["", ""])
+        } else if block.contains("[stations.middleware]") {
+            (*block, [&whole[..middleware], &whole[clients..]])
+        } else {
+            (*block, [&whole[..clients], ""])
+        };
+        let mut text = format!("{before}{own}{after}");
+        if !text.contains("$connections_to_servers") {
+            text = text.replace("[[factor]]\nname = \"connections_to_servers\"\nlevels = [1, 4]\n", "");
+        }
+        let (spec, _) = place(&format!("experiment-guide-{}", programs.len()), &text);
+        let planned = Program::begin(&["plan", spec.to_str().unwrap()]).ended();
+        assert!(planned.success && planned.output.contains(" cells, "), "{own}\n{planned:?}");
+        let command = own.split("command = [\"").nth(1).unwrap();
+        programs.push(command.split('"').next().unwrap().to_owned());
+    }
+    assert_eq!(programs, ["my-proxy", "nutcracker", "mcrouter", "memcached", "memcaslap"]);
+}
+
 /// The spec of the guide, as it stands there, but shorter.
 #[test]
 fn somebody_elses_proxy_stands_in_the_middle_as_the_guide_says() {

@@ -28,7 +28,7 @@ pub fn spec(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::change::Changes;
-    use crate::plan::Plan;
+    use crate::plan::{Plan, least_time};
     use crate::spec::Spec;
 
     #[test]
@@ -36,6 +36,52 @@ mod tests {
         assert_eq!(spec("asl2018/5.2"), spec("asl2018/5"));
         assert_ne!(spec("asl2018/2.2"), spec("asl2018/2.1"));
         assert_eq!((spec("asl2018/9.1"), spec("nobody")), (None, None));
+    }
+
+    /// What the reports measured: configurations, repetitions of each, and for how long without warm-up; a quick form takes ten minutes at most.
+    #[test]
+    fn the_published_experiments_are_planned_as_they_were_published() {
+        let published = [
+            // Reads and writes with 6 numbers of clients.
+            ("asl2018/2.1", 12, 3, 60.0),
+            ("asl2018/2.2", 12, 3, 60.0),
+            // Reads and writes, 4 sizes of the pool, 7 numbers of clients.
+            ("asl2018/3.1", 56, 3, 60.0),
+            ("asl2018/3.2", 56, 3, 60.0),
+            // Writes alone.
+            ("asl2018/4", 28, 3, 60.0),
+            // Four sizes of a multi-get, sharded and whole.
+            ("asl2018/5", 8, 3, 60.0),
+            // 2^3, for reads and for writes.
+            ("asl2018/6", 16, 3, 60.0),
+            // 4 sizes of the pools, 11 numbers of clients.
+            ("asl2016/1", 44, 3, 90.0),
+            // 3, 5 and 7 servers, each key on one, half and all of them.
+            ("asl2016/2", 9, 3, 90.0),
+            // The same servers, two ways to replicate, three shares of writes.
+            ("asl2016/3", 18, 3, 90.0),
+            ("asl2015/scalability", 48, 3, 30.0),
+            // Half an hour.
+            ("asl2015/stability", 1, 1, 1_800.0),
+        ];
+        let planned = |text: &str| {
+            let spec = Spec::parse(text).unwrap();
+            let plan = Plan::of(&spec);
+            (spec, plan)
+        };
+        for (name, cells, repetitions, seconds) in published {
+            let (spec, plan) = planned(spec(name).unwrap());
+            let has = (plan.cells.len(), spec.repetitions.min, spec.phases.measure);
+            assert_eq!(has, (cells, repetitions, seconds), "{name}");
+            assert!(spec.phases.warm_up > 0.0 && !spec.gates.is_empty(), "{name}");
+        }
+        for (name, text) in SPECS {
+            let mut changes = Changes::of(text).unwrap();
+            changes.quick().unwrap();
+            let (spec, plan) = planned(&changes.source());
+            let time = least_time(&spec, &plan);
+            assert!(time <= 600.0, "{name} --quick takes {time} s");
+        }
     }
 
     #[test]
