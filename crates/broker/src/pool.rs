@@ -298,20 +298,28 @@ impl Shop {
         asked: Vec<Asked>,
         way: &mut Way,
     ) -> Result<(), Over> {
-        let mut unknown: Option<(Stub, Vec<Reply>)> = None;
+        let mut unknown: Option<(Stub, Option<Vec<Reply>>)> = None;
         loop {
             if session.is_none() {
                 *session = Some(self.connect_again().await?);
             }
             let Some(open) = session.as_ref() else { continue };
             if let Some((stub, replies)) = unknown.take() {
-                match open.was_committed(stub).await {
-                    Ok(true) => {
+                let came = match open.was_committed(stub).await {
+                    Ok(true) => match replies.clone() {
+                        Some(replies) => Ok(Some(replies)),
+                        None => open.replies(&asked, stub).await.map(Some),
+                    },
+                    Ok(false) => Ok(None),
+                    Err(error) => Err(error),
+                };
+                match came {
+                    Ok(Some(replies)) => {
                         self.done(stub);
                         self.answer(&asked, replies, way);
                         return Ok(());
                     }
-                    Ok(false) => self.done(stub),
+                    Ok(None) => self.done(stub),
                     Err(error) => {
                         self.lose(&crate::postgres::words(&error));
                         *session = None;

@@ -41,13 +41,14 @@ const LIGHT: &str = "SET synchronous_commit = off";
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("postgres/migrations/0001.sql"),
     include_str!("postgres/migrations/0002.sql"),
     include_str!("postgres/migrations/0003.sql"),
     include_str!("postgres/migrations/0004.sql"),
     include_str!("postgres/migrations/0005.sql"),
     include_str!("postgres/migrations/0006.sql"),
+    include_str!("postgres/migrations/0007.sql"),
 ];
 /// What makes plans in all sessions that read and write messages.
 const SETTINGS: &str = include_str!("postgres/session.sql");
@@ -232,9 +233,14 @@ impl Owned {
         if !members::join(&mut client, shard.of)? {
             return Err(Problem::Deposed);
         }
-        members::end_silent(&mut client, shard)?;
-        if !own(&mut client, shard)? {
-            return Ok(None);
+        // A session that was ended holds its lock a little longer.
+        let mut tries = if members::end_silent(&mut client, shard)? { 20 } else { 1 };
+        while !own(&mut client, shard)? {
+            tries -= 1;
+            if tries == 0 {
+                return Ok(None);
+            }
+            thread::sleep(LOOK / 5);
         }
         Self::begin(place, client, shard, ("", Some(member)), true).map(Some)
     }

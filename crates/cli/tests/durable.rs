@@ -574,6 +574,17 @@ fn the_session_is_cut_at_its_commit(cluster: &Cluster, mode: &str) {
         cluster.commits_wait(&name, false);
         peer.expect(heard.as_bytes()).unwrap_or_else(|why| panic!("{mode}: {said}: {why}"));
     }
+    if mode != "owned" {
+        // A lease is written, too.
+        cluster.commits_wait(&name, true);
+        peer.send(b"reserve\r\n").unwrap();
+        until("it is at its commit", || {
+            cluster.cut(&name, "wait_event = 'SyncRep' AND query NOT LIKE '%sweep%'")
+        });
+        cluster.commits_wait(&name, false);
+        peer.expect(b"RESERVED 3 1\r\nc\r\n").unwrap_or_else(|why| panic!("{mode}: reserve: {why}"));
+        say(&mut peer, "touch 3\r\nrelease 3 1 0\r\n", "TOUCHED\r\nRELEASED\r\n");
+    }
     say(&mut other, "pop\r\npop\r\npop\r\n", "POPPED 3 1\r\nc\r\nPOPPED 1 1\r\na\r\nTIMED_OUT\r\n");
     assert!(broker.stop().success);
 }

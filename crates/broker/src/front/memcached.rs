@@ -138,9 +138,12 @@ impl<'a> Session<'a> {
 
     fn go_by(&mut self, bytes: &[u8], used: usize, swallow: u64, reply: &[u8]) -> Result<usize, End> {
         let there = swallow.min((bytes.len() - used) as u64);
-        for _ in there..swallow {
-            if !matches!(self.client.read(&mut [0]), Ok(1)) {
-                return Err(End);
+        let mut left = swallow - there;
+        let mut buffer = vec![0; READ];
+        while left > 0 {
+            match self.client.read(&mut buffer[..left.min(READ as u64) as usize]) {
+                Ok(count) if count > 0 => left -= count as u64,
+                _ => return Err(End),
             }
         }
         self.out.extend_from_slice(reply);

@@ -149,16 +149,18 @@ impl<'a> Session<'a> {
     fn go_by(&mut self, there: &[u8], count: Option<u64>) -> Result<(), End> {
         let mut last = there.last().copied();
         let mut left = count;
+        let mut buffer = vec![0; READ];
         while left != Some(0) {
-            let mut one = [0];
-            // Nobody is in a hurry to hear that this was wrong.
-            if !matches!(self.client.read(&mut one), Ok(1)) {
-                return Err(End);
-            }
+            // What comes behind the end of a line is the next request.
+            let most = left.map_or(1, |left| left.min(READ as u64) as usize);
+            let count = match self.client.read(&mut buffer[..most]) {
+                Ok(count) if count > 0 => count,
+                _ => return Err(End),
+            };
             match &mut left {
-                Some(left) => *left -= 1,
-                None if last == Some(b'\r') && one[0] == b'\n' => return Ok(()),
-                None => last = Some(one[0]),
+                Some(left) => *left -= count as u64,
+                None if last == Some(b'\r') && buffer[0] == b'\n' => return Ok(()),
+                None => last = Some(buffer[0]),
             }
         }
         Ok(())

@@ -203,17 +203,17 @@ pub(super) fn lay_out(client: &mut Client, shards: u32) -> Result<(), Error> {
     transaction.commit()
 }
 
-/// Ends the session of a shard's owner that has been silent for too long.
-pub(super) fn end_silent(client: &mut Client, shard: Shard) -> Result<(), Error> {
-    client
+/// Ends the session of a shard's owner that has been silent for too long; whether there was one.
+pub(super) fn end_silent(client: &mut Client, shard: Shard) -> Result<bool, Error> {
+    let ended = client
         .execute(
             "SELECT pg_terminate_backend(process) FROM krarup.owner \
              WHERE shard = $1 AND renewed < clock_timestamp() - make_interval(secs => $2) \
                AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND objid = $3::int4::oid \
                            AND mode = 'ExclusiveLock' AND granted AND pid = process)",
             &[&(shard.number as i32), &LEASE.as_secs_f64(), &lock_of(shard)],
-        )
-        .map(drop)
+        )?;
+    Ok(ended > 0)
 }
 
 #[cfg(test)]

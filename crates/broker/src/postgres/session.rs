@@ -1,12 +1,15 @@
 //! One connection to queues that nobody owns: wishes as the columns of prepared statements, rows as their answers.
 //!
 //! ```text
-//! BEGIN; one statement for all wishes of a kind ──▶ their answers
-//! COMMIT                                        ──▶ they may be told
+//! one statement for all wishes of a kind, committed at once ──▶ their answers, which may be told
+//!
+//! BEGIN; one statement ──▶ their answers                       where they could not be had again
+//! COMMIT               ──▶ they may be told
 //! ```
 //!
-//! The statement also writes one row that names the transaction. Where the connection breaks between the two, the next one looks
-//! whether that row is there: then the answers that are already here are true, otherwise nothing has happened.
+//! The statement also writes one row that names the transaction. Where the connection breaks, the next one looks whether that row is there: then everything has
+//! happened, otherwise nothing. The answers to puts, deletes and leases are in that row, or follow from it; others, whose messages are gone when they are told, are
+//! heard before their commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +31,12 @@ const FINISH: &str = include_str!("shared/finish.sql");
 const MOVE: &str = include_str!("shared/move.sql");
 const LOOK: &str = include_str!("shared/look.sql");
 const LIST: &str = include_str!("shared/list.sql");
+/// What the row of a transaction tells of its answers.
+const KEPT: &str = "SELECT place, 0::smallint, id, 0, NULL::bytea FROM krarup.outcome, unnest(places, ids) AS kept (place, id) \
+                    WHERE broker = $1 AND serial = $2";
+const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, message.body, message.flags \
+                           FROM krarup.outcome, unnest(places, ids) AS kept (place, id) JOIN krarup.message ON message.id = kept.id \
+                           WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
 const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5)";
 /// The lock of all who share the queues, and that of this broker: others see by it that he is there.
 const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout)";
@@ -39,8 +48,8 @@ type Columns<'a> = [&'a (dyn ToSql + Sync)];
 pub(crate) enum Trouble {
     /// The connection broke before anything could have been committed.
     Broken(String),
-    /// The connection broke, and the transaction of this serial may have been committed; then these are the answers.
-    Unknown(Vec<Reply>),
+    /// The connection broke, and the transaction of this serial may have been committed; then these are the answers, or those that its row tells.
+    Unknown(Option<Vec<Reply>>),
     /// The database refuses; whether it may be asked the same again later.
     Refused { why: String, passes: bool },
 }
@@ -111,6 +120,23 @@ impl Session {
         Ok(self.client.execute(statement, &[&stub.broker, &stub.serial]).await? == 0)
     }
 
+    /// The answers of a transaction that was committed, by its row.
+    pub(crate) async fn replies(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+        let mut takers: Vec<i64> = Vec::new();
+        for one in asked {
+            if let Wish::Take { taker, .. } = one.wish {
+                takers.push(taker);
+            }
+        }
+        let rows = if takers.is_empty() {
+            self.client.query(KEPT, &[&stub.broker, &stub.serial]).await?
+        } else {
+            // A lease that has ended meanwhile was nobody's.
+            self.client.query(KEPT_LEASES, &[&stub.broker, &stub.serial, &takers]).await?
+        };
+        Ok(lines(asked.len(), rows))
+    }
+
     /// Carries out wishes of one kind, all or none; their answers in order.
     pub(crate) async fn carry_out(
         &self,
@@ -125,8 +151,18 @@ impl Session {
             Kind::List => read(self.list(asked).await),
             Kind::Sweep => read(self.sweep(asked, stub, clearing).await),
             Kind::Once if reads_only(&asked[0].wish) => read(self.once(&asked[0].wish).await),
+            Kind::Put => self.at_once(self.put(asked, stub).await),
+            Kind::Finish => self.at_once(self.finish(asked, stub).await),
+            Kind::Take if asked.iter().all(|one| matches!(one.wish, Wish::Take { pops: false, .. })) => {
+                self.at_once(self.take(asked, stub).await)
+            }
             _ => self.transaction(asked, stub, remember).await,
         }
+    }
+
+    /// What came of a statement that was a transaction of its own.
+    fn at_once(&self, came: Result<Vec<Reply>, Error>) -> Result<Vec<Reply>, Trouble> {
+        came.map_err(|error| if self.is_over(&error) { Trouble::Unknown(None) } else { self.trouble(&error) })
     }
 
     async fn transaction(
@@ -137,10 +173,8 @@ impl Session {
     ) -> Result<Vec<Reply>, Trouble> {
         let statement = async {
             match asked[0].wish.kind() {
-                Kind::Put => self.put(asked, stub).await,
                 Kind::Send => self.send(asked, stub, remember).await,
                 Kind::Take => self.take(asked, stub).await,
-                Kind::Finish => self.finish(asked, stub).await,
                 Kind::Move => self.moves(asked, stub).await,
                 _ => {
                     let statement = "INSERT INTO krarup.outcome VALUES ($1, $2)";
@@ -153,7 +187,7 @@ impl Session {
         let replies = match (begun, answered) {
             (Ok(()), Ok(replies)) => replies,
             // Without its beginning the statement was a transaction of its own.
-            (Err(_), Ok(replies)) => return Err(Trouble::Unknown(replies)),
+            (Err(_), Ok(replies)) => return Err(Trouble::Unknown(Some(replies))),
             (_, Err(error)) => {
                 let trouble = self.trouble(&error);
                 return Err(match self.client.batch_execute("ROLLBACK").await {
@@ -164,7 +198,7 @@ impl Session {
         };
         match self.client.batch_execute("COMMIT").await {
             Ok(()) => Ok(replies),
-            Err(error) if self.is_over(&error) => Err(Trouble::Unknown(replies)),
+            Err(error) if self.is_over(&error) => Err(Trouble::Unknown(Some(replies))),
             Err(error) => Err(self.trouble(&error)),
         }
     }

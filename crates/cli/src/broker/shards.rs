@@ -30,7 +30,7 @@ const RELOAD: Token = Token(2);
 /// How often it is looked who is there.
 const LOOK: Duration = Duration::from_millis(100);
 /// How soon a shard that could not be served is tried again.
-const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// A shard that this broker serves, or is about to.
 struct Serving {

@@ -4,6 +4,6 @@ WITH gone AS (
     WHERE message.id = wish.id AND (state <> 3 OR message.holder = wish.holder OR due <= clock_timestamp())
     RETURNING place, message.id
 ), done AS (
-    INSERT INTO krarup.outcome SELECT $1, $2 FROM gone LIMIT 1
+    INSERT INTO krarup.outcome SELECT $1, $2, array_agg(place), array_agg(id) FROM gone HAVING count(*) > 0
 )
 SELECT place, 0::smallint, id, 0, NULL::bytea FROM gone

@@ -4,7 +4,7 @@ WITH wish AS MATERIALIZED (
                 $10::bigint[], $11::bigint[])
          WITH ORDINALITY AS wish (tube, sender, priority, delay, seconds, ttr, body, flags, lives, place)
 ), done AS (
-    INSERT INTO krarup.outcome VALUES ($1, $2)
+    INSERT INTO krarup.outcome SELECT $1, $2, array_agg(place ORDER BY place), array_agg(id ORDER BY place) FROM wish
 ), new AS (
     INSERT INTO krarup.message
     SELECT id, tube, CASE WHEN seconds > 0 THEN 1 ELSE 0 END, priority,

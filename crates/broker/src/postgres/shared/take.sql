@@ -5,6 +5,6 @@ WITH taken AS MATERIALIZED (
          LATERAL krarup.take(kind, string_to_array(names, ' '), client, wanted, taker, most, pops) AS taken
 ), done AS (
     -- Where nothing was taken there is nothing to commit.
-    INSERT INTO krarup.outcome SELECT $1, $2 FROM taken WHERE word = 0 LIMIT 1
+    INSERT INTO krarup.outcome SELECT $1, $2, array_agg(place), array_agg(id) FROM taken WHERE word = 0 HAVING count(*) > 0
 )
 SELECT place, word, id, coalesce(ttr, 0), body, coalesce(flags, 0) FROM taken
