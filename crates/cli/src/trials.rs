@@ -19,7 +19,7 @@ use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::Store;
 use krarup_lab::testbed::calibrate::Calibration;
 use krarup_lab::testbed::local::{Busy, LinkUse, result_files};
-use krarup_lab::testbed::paths::{RoundTrip, Throughput};
+use krarup_lab::testbed::paths::{Lateness, RoundTrip, Throughput};
 use krarup_lab::testbed::process::StationError;
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Starter};
@@ -160,6 +160,8 @@ fn trial(
     let links: Vec<LinkUse> = if links.is_file() { json(&links)? } else { Vec::new() };
     let ways = folder.join("paths.json");
     let ways: Vec<RoundTrip> = if ways.is_file() { json(&ways)? } else { Vec::new() };
+    let delays = folder.join("delays.json");
+    let delays: Vec<Lateness> = if delays.is_file() { json(&delays)? } else { Vec::new() };
     let mut proxies = Vec::new();
     for number in 1.. {
         let records = folder.join("middleware").join(number.to_string());
@@ -204,18 +206,18 @@ fn trial(
         links: links.iter().map(link).collect(),
         ways: ways.iter().map(way).collect(),
         factors: Vec::new(),
-        machine: machine(folder, &ways)?,
+        machine: machine(folder, ways.iter().find_map(RoundTrip::late).or_else(|| late(&delays)))?,
     })
 }
 
 /// What the machine did meanwhile; none where nobody looked.
-fn machine(folder: &Path, ways: &[RoundTrip]) -> Result<Option<Machine>, Failure> {
+fn machine(folder: &Path, late: Option<String>) -> Result<Option<Machine>, Failure> {
     let file = folder.join("monitor").join("watch.json");
     if !file.is_file() {
         return Ok(None);
     }
     let watch: Watch = json(&file)?;
-    let disturbed = watch.disturbed().or_else(|| ways.iter().find_map(RoundTrip::late));
+    let disturbed = watch.disturbed().or(late);
     let Watch { cores, own, foreign, kernel, steal, run_queue, switches, lost, .. } = watch;
     Ok(Some(Machine { cores, own, foreign, kernel, steal, run_queue, switches, lost, disturbed }))
 }
@@ -239,6 +241,11 @@ fn station(name: &str) -> Station {
 fn process(busy: &Busy) -> ProcessCpu {
     let station = station(&busy.station);
     ProcessCpu { station, name: busy.name.clone(), busy: busy.seconds, cores: busy.cores }
+}
+
+/// Which delay line was late, and by how much.
+fn late(delays: &[Lateness]) -> Option<String> {
+    delays.iter().find_map(Lateness::disturbed)
 }
 
 fn way(way: &RoundTrip) -> trial::RoundTrip {

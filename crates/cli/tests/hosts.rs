@@ -284,6 +284,13 @@ fn delays_are_kept_and_their_lines_are_taken_away_again() {
         // Never less; how much more is the machine's doing.
         assert!(of("least") >= THERE_AND_BACK && of("median") >= of("least"), "{path}");
     }
+    let delays = json(&out.join("trials/all/0/delays.json"));
+    let delays = delays.as_array().unwrap();
+    assert_eq!(
+        delays.iter().map(|one| one["host"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["c1", "c2", "s1"]
+    );
+    assert!(delays.iter().all(|one| one["late"].as_f64().unwrap() >= 0.0), "{delays:?}");
     let results = json(&out.join("results.json"));
     let cell = &results["cells"][0];
     assert!(cell["response"]["mean"]["value"].as_f64().unwrap() >= THERE_AND_BACK, "{cell}");

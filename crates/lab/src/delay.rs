@@ -10,12 +10,12 @@
 //! and sums them where they leave the machine, which they never do here.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use krarup_units::{Nanos, Stamp};
+use krarup_units::{Nanos, Seconds, Stamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, read, write};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
@@ -32,6 +32,10 @@ const LONGEST: usize = (64 << 10) + 256;
 const SPARE: usize = 1_024;
 /// What a line says when it stands.
 pub const STANDS: &str = "krarup delay line: stands";
+/// What it says once a second while frames pass: how many so far, and how many seconds late they were, all together.
+pub const PASSED: &str = "krarup delay line: passed ";
+/// How often.
+const TELLING: Nanos = Nanos::from_secs(1);
 
 /// Frames under way, the oldest first.
 #[derive(Debug)]
@@ -61,11 +65,11 @@ impl Line {
         self.waiting.push_back((now + self.delay, kept));
     }
 
-    /// Passes on every frame that is due, in the order in which they came.
-    pub fn pass(&mut self, now: Stamp, mut onward: impl FnMut(&[u8])) {
+    /// Passes on every frame that is due, in the order in which they came; `onward` is told how late each is, too.
+    pub fn pass(&mut self, now: Stamp, mut onward: impl FnMut(&[u8], Nanos)) {
         while self.waiting.front().is_some_and(|(due, _)| *due <= now) {
-            let Some((_, mut frame)) = self.waiting.pop_front() else { return };
-            onward(&frame);
+            let Some((due, mut frame)) = self.waiting.pop_front() else { return };
+            onward(&frame, now - due);
             self.bytes -= frame.len();
             frame.clear();
             if self.spare.len() < SPARE {
@@ -77,6 +81,33 @@ impl Line {
     /// How long until the next one is due; none where none is under way.
     pub fn wait(&self, now: Stamp) -> Option<Nanos> {
         self.waiting.front().map(|(due, _)| Nanos(due.0.saturating_sub(now.0)))
+    }
+}
+
+/// What has passed a line so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Frames.
+    pub frames: u64,
+    /// How late they were, all together, in seconds.
+    pub late: Seconds,
+}
+
+impl Tally {
+    fn count(&mut self, late: Nanos) {
+        self.frames += 1;
+        self.late += late.as_seconds();
+    }
+
+    /// As [`PASSED`] tells it.
+    pub fn told(self) -> String {
+        format!("{} {:.6}", self.frames, self.late)
+    }
+
+    /// The same, read; none where it is something else.
+    pub fn read(text: &str) -> Option<Self> {
+        let (frames, late) = text.trim().split_once(' ')?;
+        Some(Self { frames: frames.parse().ok()?, late: late.parse().ok()? })
     }
 }
 
@@ -119,6 +150,7 @@ pub fn run(delay: Nanos, host: &str, switch: &str, name: &str) -> io::Result<()>
     let begun = Instant::now();
     let now = || Stamp(begun.elapsed().as_nanos() as u64);
     let (mut line, mut buffer) = (Line::new(delay), vec![0; LONGEST]);
+    let (mut tally, mut told, mut told_at) = (Tally::default(), Tally::default(), now());
     loop {
         for _ in 0..TURN {
             if line.is_full() {
@@ -129,15 +161,26 @@ pub fn run(delay: Nanos, host: &str, switch: &str, name: &str) -> io::Result<()>
                 None => break,
             }
         }
-        line.pass(now(), |frame| send(&far, frame));
+        let mut onward = |frame: &[u8], late: Nanos| {
+            send(&far, frame);
+            tally.count(late);
+        };
+        line.pass(now(), &mut onward);
         for _ in 0..TURN {
             match next(&far, &mut buffer)? {
                 Some(frame) => send(&near, frame),
                 None => break,
             }
         }
-        line.pass(now(), |frame| send(&far, frame));
-        let wait = line.wait(now()).map(|wait| Timespec {
+        line.pass(now(), &mut onward);
+        let at = now();
+        if tally != told && at - told_at >= TELLING {
+            // Where nobody hears it, it goes on all the same: whoever comes next ends it.
+            let _ = io::stderr().write_all(format!("{PASSED}{}\n", tally.told()).as_bytes());
+            (told, told_at) = (tally, at);
+        }
+        let telling = (tally != told).then_some(TELLING);
+        let wait = line.wait(at).into_iter().chain(telling).min().map(|wait| Timespec {
             tv_sec: (wait.0 / 1_000_000_000) as i64,
             tv_nsec: (wait.0 % 1_000_000_000) as i64,
         });
@@ -163,7 +206,10 @@ mod tests {
 
     fn passed(line: &mut Line, now: u64) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
-        line.pass(Stamp(now), |frame| all.push(frame.to_vec()));
+        line.pass(Stamp(now), |frame, late| {
+            assert!(late < Nanos::from_secs(1));
+            all.push(frame.to_vec());
+        });
         all
     }
 
@@ -180,6 +226,17 @@ mod tests {
         assert_eq!(line.wait(Stamp(503_700)), Some(Nanos::ZERO), "it is late by 700 ns");
         assert_eq!(passed(&mut line, 503_700), [b"two"]);
         assert_eq!((line.bytes, line.wait(Stamp(503_700))), (0, None));
+    }
+
+    #[test]
+    fn what_has_passed_is_counted_with_how_late_it_was() {
+        let (mut line, mut tally) = (Line::new(DELAY), Tally::default());
+        line.take(b"one", Stamp(0));
+        line.take(b"two", Stamp(250_000));
+        line.pass(Stamp(750_000), |_, late| tally.count(late));
+        assert_eq!(tally, Tally { frames: 2, late: 0.00025 });
+        assert_eq!(Tally::read(&tally.told()), Some(tally));
+        assert_eq!((Tally::read("many"), Tally::read("2 late")), (None, None));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::netns::Network;
-use super::paths::RoundTrip;
+use super::paths::{Lateness, RoundTrip};
 use super::process::StationError;
 use super::ssh::fleet::Fleet;
 use super::stations::{Loads, PATIENCE, Running, SERVERS, Starter, words};
@@ -188,6 +188,8 @@ impl<'a> Local<'a> {
         }
         let sent = || starter.hosts.network().map(Network::sent).transpose().map(Option::unwrap_or_default);
         let sent_before = sent()?;
+        let passed = || starter.hosts.network().map(Network::passed).unwrap_or_default();
+        let passed_before = passed();
         let clock =
             |client: u32| clocks.get(&machine_name(&starter.host('c', client))).copied().unwrap_or_default();
         let together = (clients.count > 1).then(|| wall_now() + Nanos::from(lead));
@@ -246,6 +248,12 @@ impl<'a> Local<'a> {
             seconds: measure + cool_down,
         });
         save(&folder.join("links.json"), &links.collect::<Vec<_>>())?;
+        let delays = passed_before.iter().zip(passed());
+        let delays = delays.map(|((host, before), (_, after))| Lateness::between(host, *before, after));
+        let delays: Vec<Lateness> = delays.collect();
+        if !delays.is_empty() {
+            save(&folder.join("delays.json"), &delays)?;
+        }
         let mut spent_by = busy(&middleware, &servers.running);
         end(&mut middleware)?;
         starter.collect(folder)?;
@@ -276,7 +284,9 @@ impl<'a> Local<'a> {
             .collect();
         let watch = &seen.watch;
         outcome.failed = apart(&begun).or_else(|| loads.iter().find_map(|load| refused(spec, load, watch)));
-        outcome.disturbed = seen.disturbed.or_else(|| paths.iter().find_map(RoundTrip::late));
+        let late = || paths.iter().find_map(RoundTrip::late);
+        outcome.disturbed =
+            seen.disturbed.or_else(late).or_else(|| delays.iter().find_map(Lateness::disturbed));
         Ok(())
     }
 }

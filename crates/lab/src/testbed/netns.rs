@@ -24,7 +24,7 @@ use serde::Deserialize;
 use super::host::{Host, Place};
 use super::process::{Process, StationError};
 use super::stations::PATIENCE;
-use crate::delay;
+use crate::delay::{self, Tally};
 use crate::ledger::Ledger;
 use crate::stop::Stop;
 
@@ -181,6 +181,13 @@ impl Network {
     pub fn lines(&self) -> Vec<(String, u32)> {
         let lines = self.lines.lock().expect(UNBROKEN);
         lines.iter().map(|line| (line.name().to_owned(), line.id())).collect()
+    }
+
+    /// What has passed each delay line so far, by its host.
+    pub fn passed(&self) -> Vec<(&Host, Tally)> {
+        let mut lines = self.lines.lock().expect(UNBROKEN);
+        let hosts = self.hosts.iter().filter(|host| host.delay > Nanos::ZERO);
+        hosts.zip(lines.iter_mut()).map(|(host, line)| (host, line.passed().unwrap_or_default())).collect()
     }
 
     /// Makes sure that all delay lines still stand.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::host::Host;
 use super::process::StationError;
 use super::stations::{Running, Starter};
+use crate::delay::Tally;
 
 /// Connections by which a round trip is told.
 const ROUND_TRIPS: u32 = 11;
@@ -59,6 +60,40 @@ impl RoundTrip {
         (self.asked > 0.0 && self.least > limit).then(|| {
             let (least, asked) = (text::duration(self.least), text::duration(self.asked));
             format!("the machine was disturbed: no packet from {} to {} and back took less than {least}, and the delays are {asked}", self.from, self.to)
+        })
+    }
+}
+
+/// What a delay line did while a trial was measured; `delays.json` is a list of these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Whose line: `c1`.
+    pub host: String,
+    /// For how long it was asked to keep what its host sends, in seconds.
+    pub delay: Seconds,
+    /// Frames that passed; a frame is up to 64 KiB.
+    pub frames: u64,
+    /// How late they were on average, in seconds.
+    pub late: Seconds,
+}
+
+/// Fewer frames tell nothing.
+const FRAMES: u64 = 100;
+
+impl Lateness {
+    /// The difference of two tallies.
+    pub fn between(host: &Host, before: Tally, after: Tally) -> Self {
+        let frames = after.frames.saturating_sub(before.frames);
+        let late = (after.late - before.late).max(0.0) / frames.max(1) as f64;
+        Self { host: host.name.clone(), delay: host.delay.as_seconds(), frames, late }
+    }
+
+    /// Why the delay was not what was asked for: the line did not get a processor when it needed one.
+    pub fn disturbed(&self) -> Option<String> {
+        let limit = (self.delay * LATE).max(LATE_AT_LEAST / 2.0);
+        (self.frames >= FRAMES && self.late > limit).then(|| {
+            let (late, delay) = (text::duration(self.late), text::duration(self.delay));
+            format!("the machine was disturbed: what {} sent was late by {late} on average, beside a delay of {delay}", self.host)
         })
     }
 }
@@ -198,6 +233,21 @@ impl Starter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_late_on_average_was_disturbed() {
+        let host = Host { name: "c1".into(), delay: Nanos::from_millis(5), ..Host::here() };
+        let of = |frames: u64, late: Seconds| {
+            let before = Tally { frames: 10, late: 1.0 };
+            Lateness::between(&host, before, Tally { frames: 10 + frames, late: 1.0 + late })
+        };
+        assert!((of(1_000, 0.4).late - 0.0004).abs() < 1e-12);
+        assert_eq!((of(1_000, 0.4).disturbed(), of(10, 1.0).disturbed(), of(0, 0.0).late), (None, None, 0.0));
+        assert_eq!(
+            of(1_000, 0.8).disturbed().unwrap(),
+            "the machine was disturbed: what c1 sent was late by 800 µs on average, beside a delay of 5.00 ms"
+        );
+    }
 
     #[test]
     fn a_way_is_compared_with_the_delays_that_were_asked_for() {

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::cap::Cap;
 use super::host::Host;
 use crate::agent;
+use crate::delay::{PASSED, Tally};
 use crate::stop::Stop;
 
 /// How often a waiting one looks whether it shall stop.
@@ -107,6 +108,8 @@ pub struct Process {
     there: Option<u32>,
     /// Processor time that an agent told.
     cpu: Option<Seconds>,
+    /// What a delay line told last.
+    passed: Option<Tally>,
 }
 
 impl Process {
@@ -183,6 +186,7 @@ impl Process {
             governor,
             there: None,
             cpu: None,
+            passed: None,
         })
     }
 
@@ -362,6 +366,12 @@ impl Process {
         Ended { status, stdout, cpu: self.cpu }
     }
 
+    /// What has passed it so far, where it is a delay line: as of its last word.
+    pub fn passed(&mut self) -> Option<Tally> {
+        self.listen();
+        self.passed
+    }
+
     /// Takes in what it has said, without waiting.
     fn listen(&mut self) {
         while let Ok(line) = self.talk.try_recv() {
@@ -372,6 +382,10 @@ impl Process {
     fn keep(&mut self, line: String) {
         if let Some(spent) = line.strip_prefix(agent::SPENT) {
             self.cpu = spent.trim().parse().ok();
+            return;
+        }
+        if let Some(passed) = line.strip_prefix(PASSED) {
+            self.passed = Tally::read(passed).or(self.passed);
             return;
         }
         if self.said.len() == LAST_LINES {
