@@ -149,8 +149,8 @@ fn serve(client: TcpStream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
     let spawned = thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
         let owners = Arc::clone(&its.owners);
         match its.protocol {
-            Protocol::Beanstalkd => session::Session::new(client, &its.settings, &owners).run(),
-            Protocol::Memcached => memcached::Session::new(client, &its.settings, &owners).run(),
+            Protocol::Beanstalkd => session::Session::new(client, &its.settings, &owners, &its.over).run(),
+            Protocol::Memcached => memcached::Session::new(client, &its.settings, &owners, &its.over).run(),
         }
         its.clients().remove(&number);
     });

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ pub(super) struct Session<'a> {
     client: TcpStream,
     settings: &'a Settings,
     owners: &'a Owners,
+    /// Whether this broker ends: then nobody waits for a shard to have an owner again.
+    over: &'a AtomicBool,
     shards: u32,
     /// The request by which he has said the secret.
     said: Option<Vec<u8>>,
@@ -51,12 +54,18 @@ impl To {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(client: TcpStream, settings: &'a Settings, owners: &'a Owners) -> Self {
+    pub(super) fn new(
+        client: TcpStream,
+        settings: &'a Settings,
+        owners: &'a Owners,
+        over: &'a AtomicBool,
+    ) -> Self {
         let shards = owners.shards();
         Self {
             client,
             settings,
             owners,
+            over,
             shards,
             said: None,
             behind: (0..shards).map(|_| None).collect(),
@@ -284,6 +293,9 @@ impl<'a> Session<'a> {
         let end = Instant::now() + PATIENCE;
         loop {
             let Some(mut behind) = self.find(shard)? else {
+                if self.over.load(Ordering::Relaxed) {
+                    return Err(End);
+                }
                 if Instant::now() >= end {
                     return Ok(UNREACHED.to_vec());
                 }

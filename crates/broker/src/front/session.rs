@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,8 @@ pub(super) struct Session<'a> {
     pub(super) client: TcpStream,
     pub(super) settings: &'a Settings,
     pub(super) owners: &'a Owners,
+    /// Whether this broker ends: then nobody waits for a shard to have an owner again.
+    over: &'a AtomicBool,
     pub(super) shards: u32,
     pub(super) used: String,
     pub(super) watched: Vec<String>,
@@ -48,13 +51,19 @@ enum Next {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(client: TcpStream, settings: &'a Settings, owners: &'a Owners) -> Self {
+    pub(super) fn new(
+        client: TcpStream,
+        settings: &'a Settings,
+        owners: &'a Owners,
+        over: &'a AtomicBool,
+    ) -> Self {
         let shards = owners.shards();
         let none = || (0..shards).map(|_| None).collect::<Vec<_>>();
         Self {
             client,
             settings,
             owners,
+            over,
             shards,
             used: DEFAULT_TUBE.into(),
             watched: vec![DEFAULT_TUBE.into()],
@@ -343,6 +352,9 @@ impl<'a> Session<'a> {
         let end = Instant::now() + PATIENCE;
         loop {
             let Some(mut behind) = self.find(shard)? else {
+                if self.over.load(Ordering::Relaxed) {
+                    return Err(End);
+                }
                 if Instant::now() >= end {
                     answers.resize(lines.len(), b"INTERNAL_ERROR\r\n".to_vec());
                     return Ok(answers);
