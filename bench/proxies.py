@@ -114,6 +114,15 @@ def cache(binary):
     return Station([binary, "cache", "--listen", f"127.0.0.1:{port}", "-m", "256"], port)
 
 
+def multiplexer(binary, servers):
+    """A proxy that understands nothing and measures nothing, for one server (--floor)."""
+    port = free_port()
+    program = pathlib.Path(binary).parent / "examples/multiplexer"
+    if not program.exists():
+        sys.exit(f"error: {program} is not there\n  hint: cargo build --release -p krarup-proxy --example multiplexer")
+    return Station([str(program), f"127.0.0.1:{port}", f"127.0.0.1:{servers[0].port}"], port)
+
+
 def twemproxy(servers, folder):
     port = free_port()
     lines = ["bench:", f"  listen: 127.0.0.1:{port}", "  hash: fnv1a_64", "  distribution: ketama", "  servers:"]
@@ -186,7 +195,7 @@ def main():
     arguments.add_argument("--threads", type=int, metavar="W", help="also measure our engine of threads with W workers")
     arguments.add_argument("--memcached-proxy", metavar="PROGRAM", help="also measure this memcached's own proxy")
     arguments.add_argument("--rate", type=float, metavar="N", help="N requests a second (paced, whoever is slow) instead of a closed loop")
-    arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself: what the system calls cost")
+    arguments.add_argument("--floor", action="store_true", help="also measure a server that answers by itself, and a proxy that understands nothing: what the system calls cost")
     options = arguments.parse_args()
     everything = {}
     open_loop = f" --rate {options.rate:.0f}" if options.rate else ""
@@ -195,6 +204,7 @@ def main():
         if options.only not in name:
             continue
         others = ["threads"] * bool(options.threads) + ["memcached"] * bool(options.memcached_proxy) + ["floor"] * options.floor
+        others += ["multiplexer"] * (options.floor and count == 1)
         runs = {side: [] for side in ["krarup", "twemproxy", *others]}
         with tempfile.TemporaryDirectory() as folder:
             # memcached gives up root before it reads its file.
@@ -215,6 +225,8 @@ def main():
                     sides["memcached"] = memcached_proxy(options.memcached_proxy, backends["memcached"], folder)
                 if options.floor:
                     sides["floor"] = cache(options.binary)
+                    if count == 1:
+                        sides["multiplexer"] = multiplexer(options.binary, backends["multiplexer"])
                 stations += sides.values()
                 for proxy in sides.values():
                     load(options.binary, proxy.port, flags, ["--populate-only"])

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
 use mio::net::{TcpStream, UnixStream};
@@ -43,6 +44,12 @@ impl Moved {
 pub struct Conn {
     stream: Stream,
     tls: Option<Box<Tls>>,
+}
+
+impl AsRawFd for Conn {
+    fn as_raw_fd(&self) -> RawFd {
+        self.stream.socket().as_raw_fd()
+    }
 }
 
 impl Conn {

@@ -3,7 +3,7 @@
 //! A system call costs the same for one request as for ten, and so does waking up. While servers work on what they were asked,
 //! the loop need not be woken by each client that asks for more: it waits for the next answer, then reads every client that has
 //! become ready, writes each server once, and each client once. It is what Nagle's algorithm does with small packets
-//! (RFC 896): what is under way clocks what follows. With nothing under way nothing is held, so that an idle proxy
+//! (RFC 896): what is under way clocks what follows. With little under way nothing is held, so that an idle proxy
 //! adds no delay; and there is no timer whose end would have to be waited for.
 //!
 //! A request that is held could at best have stood in the server's queue earlier, behind what the server is working on. Where servers are
@@ -15,6 +15,9 @@ use krarup_units::{Nanos, Stamp};
 /// A hold never lasts longer than this, even when the servers fall silent. A timer that runs out after the next tick of the system's
 /// clock costs nothing to set; one before it does, and in a virtual machine dearly.
 const LIMIT: Nanos = Nanos::from_millis(5);
+/// With fewer requests under way than this nothing is held: a client that asked alone would wait for another's answer, and next to
+/// nothing is saved.
+const FEW: usize = 4;
 /// The time without, after a hold that was too long, is at most so many times (as a power of two) that hold.
 const DOUBLINGS: u32 = 8;
 
@@ -37,7 +40,7 @@ impl Hold {
 
     /// How long the servers alone may be listened to at most, where `in_flight` requests are with them; none: not now.
     pub(crate) fn begins(&self, in_flight: usize, now: Stamp) -> Option<Nanos> {
-        (in_flight > 0 && self.longest > Nanos::ZERO && now >= self.not_before).then_some(LIMIT)
+        (in_flight >= FEW && self.longest > Nanos::ZERO && now >= self.not_before).then_some(LIMIT)
     }
 
     /// A hold that ended at `now` took so long.
@@ -58,10 +61,10 @@ mod tests {
     const LONGEST: Nanos = Nanos::from_micros(200);
 
     #[test]
-    fn nothing_is_held_where_nothing_is_under_way_or_it_was_turned_off() {
+    fn nothing_is_held_where_little_is_under_way_or_it_was_turned_off() {
         let hold = Hold::new(LONGEST);
-        assert_eq!(hold.begins(0, Stamp(1_000)), None);
-        assert_eq!(hold.begins(1, Stamp(1_000)), Some(LIMIT));
+        assert_eq!((hold.begins(0, Stamp(1_000)), hold.begins(FEW - 1, Stamp(1_000))), (None, None));
+        assert_eq!(hold.begins(FEW, Stamp(1_000)), Some(LIMIT));
         assert_eq!(Hold::new(Nanos::ZERO).begins(100, Stamp(1_000)), None);
     }
 
@@ -71,7 +74,7 @@ mod tests {
         for pass in 1..1_000 {
             let now = Stamp(pass * 200_000);
             hold.ended(LONGEST, now);
-            assert!(hold.begins(1, now).is_some());
+            assert!(hold.begins(FEW, now).is_some());
         }
     }
 
@@ -80,7 +83,7 @@ mod tests {
         let mut hold = Hold::new(LONGEST);
         let (mut now, mut held) = (Stamp(1), Nanos::ZERO);
         while now < Stamp(10_000_000_000) {
-            if hold.begins(5, now).is_some() {
+            if hold.begins(FEW, now).is_some() {
                 now = now + each;
                 held += each;
                 hold.ended(each, now);
@@ -104,18 +107,18 @@ mod tests {
     fn one_long_hold_is_soon_forgotten() {
         let mut hold = Hold::new(LONGEST);
         hold.ended(Nanos::from_millis(1), Stamp(5_000_000));
-        assert_eq!(hold.begins(1, Stamp(6_999_999)), None);
-        assert!(hold.begins(1, Stamp(7_000_000)).is_some());
+        assert_eq!(hold.begins(FEW, Stamp(6_999_999)), None);
+        assert!(hold.begins(FEW, Stamp(7_000_000)).is_some());
         hold.ended(LONGEST, Stamp(7_200_000));
         hold.ended(Nanos::from_millis(1), Stamp(9_000_000));
-        assert!(hold.begins(1, Stamp(11_000_000)).is_some(), "the count begins again");
+        assert!(hold.begins(FEW, Stamp(11_000_000)).is_some(), "the count begins again");
     }
 
     #[test]
     fn silent_servers_are_waited_for_once_and_not_again_for_a_second() {
         let mut hold = Hold::new(LONGEST);
         hold.ended(LIMIT, Stamp(5_000_000));
-        assert_eq!(hold.begins(1, Stamp(1_000_000_000)), None);
-        assert!(hold.begins(1, Stamp(1_300_000_000)).is_some());
+        assert_eq!(hold.begins(FEW, Stamp(1_000_000_000)), None);
+        assert!(hold.begins(FEW, Stamp(1_300_000_000)).is_some());
     }
 }

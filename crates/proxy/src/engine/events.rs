@@ -10,14 +10,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use krarup_net::datagram::Datagrams;
-use krarup_net::mio::unix::SourceFd;
-use krarup_net::mio::{Interest, Poll, Token, Waker};
+use krarup_net::mio::{Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, http, listen};
 use krarup_units::{Nanos, Stamp};
@@ -41,14 +39,14 @@ mod servers;
 mod writing;
 
 use crew::{Books, Crew, Order, Place};
-use looking::Looks;
+use looking::{Alarm, Answers, Looks};
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
 /// Monitoring wants numbers, or there are news from outside.
 const ASKED: Token = Token(3);
-/// A server's connection is ready.
-const SERVERS_READY: Token = Token(4);
+/// Something is due.
+const ALARM: Token = Token(4);
 /// Tokens of listening sockets begin here, those of servers behind them, then those of clients.
 const LISTENERS: usize = 16;
 const SERVERS: usize = 1 << 16;
@@ -183,8 +181,9 @@ struct Engine<N> {
     clock: Clock,
     notice: N,
     poll: Poll,
-    /// The servers' connections alone; ready in `poll` when one of them is.
-    server_poll: Poll,
+    /// Rings in `poll` when something is due.
+    alarm: Alarm,
+    answers: Answers,
     signals: Option<Signals>,
     /// Its place among several.
     crew: Option<Place>,
@@ -383,9 +382,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         crew: Option<Place>,
     ) -> io::Result<Self> {
         let Resolved { config, numbers } = resolved.clone();
-        let server_poll = Poll::new()?;
-        let servers_ready = server_poll.as_raw_fd();
-        poll.registry().register(&mut SourceFd(&servers_ready), SERVERS_READY, Interest::READABLE)?;
+        let (alarm, answers) = (Alarm::register(&poll)?, Answers::new()?);
         let now = clock.now();
         let addresses = config.addresses().into_iter();
         let first = addresses.map(|address| ServerLink::to(address, &numbers, now)).collect();
@@ -398,7 +395,8 @@ impl<N: FnMut(Notice)> Engine<N> {
             clock,
             notice,
             poll,
-            server_poll,
+            alarm,
+            answers,
             signals: None,
             crew,
             entrances_made: 0,
@@ -491,19 +489,11 @@ impl<N: FnMut(Notice)> Engine<N> {
             let mut accept = false;
             let mut reload = false;
             let mut woken = false;
-            for event in &looks.answers {
-                let server = event.token().0 - SERVERS;
-                let link = &mut self.servers[server];
-                link.writable |= event.is_writable();
-                let end_near = event.is_read_closed() || event.is_error();
-                if event.is_writable()
-                    && let Some(conn) = &mut link.conn
-                    && conn.is_waiting()
-                {
-                    // Where it fails, reading will find out.
-                    let _ = conn.flush();
+            let servers = SERVERS..CLIENTS;
+            for event in looks.answers.iter().chain(&looks.events) {
+                if servers.contains(&event.token().0) {
+                    self.hear_server(event);
                 }
-                self.server_ready(server, end_near);
             }
             for event in &looks.events {
                 match event.token() {
@@ -511,8 +501,9 @@ impl<N: FnMut(Notice)> Engine<N> {
                     RELOAD => reload = self.signals.as_mut().is_some_and(|signals| signals.reloads() > 0),
                     // It is answered below.
                     ASKED => woken = true,
-                    SERVERS_READY => {}
+                    ALARM => {}
                     Token(token) if token < SERVERS => accept = true,
+                    Token(token) if token < CLIENTS => {}
                     Token(token) => {
                         let id = (token - CLIENTS) as u32;
                         if let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) {

@@ -1,49 +1,82 @@
 //! Whom the loop waits for: the servers alone while they work (see [`Hold`](crate::hold::Hold)), else anybody.
 //!
-//! The servers' poll stands in the loop's as one more source, edge-triggered: that a server is ready is told once. So it is remembered
-//! until the servers have been looked at, and the loop does not sleep before.
+//! Servers are registered twice: in the loop's poll as everybody is, and for reading in a poll of their own. What came was told by
+//! both, so one of them tells of a server that has nothing more to read: such an event is no reason to read.
+//!
+//! No wait has a limit of its own: a limit sets a timer before each wait and takes it back after, and in a virtual machine both may leave the
+//! guest. An [`Alarm`] is set once, and rings early rather than being set again for later.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use krarup_net::mio::{Events, Poll};
-use krarup_units::Nanos;
+use krarup_net::mio::unix::SourceFd;
+use krarup_net::mio::{Events, Interest, Poll, Token};
+use krarup_net::{Conn, Timer};
+use krarup_units::{Nanos, Stamp};
 
-use super::{Engine, Notice, SERVERS_READY};
+use super::{ALARM, Engine, FEW_LANES, Link, Notice};
 
-/// What was found ready, and what is known of what was not looked at.
+/// What was found ready.
 pub(super) struct Looks {
-    /// Of anybody but the servers.
+    /// Of everybody.
     pub(super) events: Events,
-    /// Of the servers.
+    /// Of the servers, where they were listened to alone.
     pub(super) answers: Events,
     /// Whether the last pass did not look at the clients.
     skipped: bool,
-    /// Whether a server is ready that has not been looked at.
-    servers_told: bool,
 }
 
 impl Looks {
     pub(super) fn new() -> Self {
-        Self {
-            events: Events::with_capacity(1_024),
-            answers: Events::with_capacity(256),
-            skipped: false,
-            servers_told: false,
+        Self { events: Events::with_capacity(1_024), answers: Events::with_capacity(256), skipped: false }
+    }
+}
+
+/// Rings at the latest when it was asked to.
+#[derive(Debug)]
+pub(super) struct Alarm {
+    timer: Timer,
+    rings: Option<Stamp>,
+}
+
+impl Alarm {
+    pub(super) fn register(poll: &Poll) -> io::Result<Self> {
+        Ok(Self { timer: Timer::register(poll.registry(), ALARM)?, rings: None })
+    }
+
+    /// Rings at `due` or, where that was asked for before, earlier.
+    pub(super) fn by(&mut self, due: Stamp, now: Stamp) -> io::Result<()> {
+        if self.rings.is_none_or(|rings| rings > due) {
+            self.timer.set(Nanos(due.0.saturating_sub(now.0)))?;
+            self.rings = Some(due);
+        }
+        Ok(())
+    }
+
+    /// Takes note of it where it has rung.
+    fn heard(&mut self, events: &Events) {
+        if events.iter().any(|event| event.token() == ALARM) {
+            self.rings = None;
         }
     }
+}
 
-    fn at_servers(&mut self, poll: &mut Poll, wait: Duration) -> io::Result<()> {
-        uninterrupted(poll.poll(&mut self.answers, Some(wait)))?;
-        // As many as there is room for: there may be more.
-        self.servers_told = self.answers.iter().count() == self.answers.capacity();
-        Ok(())
+/// The servers by themselves.
+pub(super) struct Answers {
+    poll: Poll,
+    alarm: Alarm,
+}
+
+impl Answers {
+    pub(super) fn new() -> io::Result<Self> {
+        let poll = Poll::new()?;
+        Ok(Self { alarm: Alarm::register(&poll)?, poll })
     }
 
-    fn at_all(&mut self, poll: &mut Poll, wait: Option<Duration>) -> io::Result<()> {
-        uninterrupted(poll.poll(&mut self.events, wait))?;
-        self.servers_told |= self.events.iter().any(|event| event.token() == SERVERS_READY);
-        Ok(())
+    /// Listens to a server's connection too, until it is closed.
+    pub(super) fn listen_to(&self, conn: &Conn, token: Token) -> io::Result<()> {
+        self.poll.registry().register(&mut SourceFd(&conn.as_raw_fd()), token, Interest::READABLE)
     }
 }
 
@@ -55,22 +88,39 @@ impl<N: FnMut(Notice)> Engine<N> {
         let wait = self.wait();
         let (in_flight, before) = (self.core.in_flight(), self.clock.now());
         let hold = self.hold.begins(in_flight, before).filter(|_| wait != Some(Duration::ZERO));
-        let Some(limit) = hold.map(Nanos::as_duration) else {
+        let Some(limit) = hold.filter(|_| self.can_write_to_servers()) else {
+            looks.skipped = false;
             let waited = std::mem::take(&mut self.partly);
             self.write_clients(waited);
-            looks.at_all(&mut self.poll, if looks.servers_told { Some(Duration::ZERO) } else { wait })?;
-            return if looks.servers_told {
-                looks.at_servers(&mut self.server_poll, Duration::ZERO)
-            } else {
-                Ok(())
-            };
+            return self.at_all(looks, wait, before);
         };
-        looks.at_servers(&mut self.server_poll, wait.map_or(limit, |wait| wait.min(limit)))?;
+        let due = before + wait.map_or(limit, |wait| limit.min(Nanos(wait.as_nanos() as u64)));
+        self.answers.alarm.by(due, before)?;
+        uninterrupted(self.answers.poll.poll(&mut looks.answers, None))?;
+        self.answers.alarm.heard(&looks.answers);
         let now = self.clock.now();
         self.hold.ended(Nanos(now.0 - before.0), now);
         // Where every client waits for its answer, none is likely to have asked again.
         looks.skipped = !looks.skipped && in_flight >= self.core.clients() && !looks.answers.is_empty();
-        if looks.skipped { Ok(()) } else { looks.at_all(&mut self.poll, Some(Duration::ZERO)) }
+        if looks.skipped { Ok(()) } else { self.at_all(looks, Some(Duration::ZERO), now) }
+    }
+
+    fn at_all(&mut self, looks: &mut Looks, wait: Option<Duration>, now: Stamp) -> io::Result<()> {
+        let limit = wait.filter(Duration::is_zero);
+        if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
+            self.alarm.by(now + Nanos(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)), now)?;
+        }
+        uninterrupted(self.poll.poll(&mut looks.events, limit))?;
+        self.alarm.heard(&looks.events);
+        Ok(())
+    }
+
+    /// Whether no server has to make room before more can be sent to it: of that they do not tell those who listen for answers alone.
+    fn can_write_to_servers(&self) -> bool {
+        self.servers.all().take(self.servers.first.len() + FEW_LANES).all(|(_, link)| {
+            link.state != Link::Connected
+                || link.writable && link.conn.as_ref().is_none_or(|conn| !conn.is_waiting())
+        })
     }
 }
 
@@ -84,50 +134,39 @@ fn uninterrupted(waited: io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::os::fd::AsRawFd;
-
-    use krarup_net::mio::net::UnixStream;
-    use krarup_net::mio::unix::SourceFd;
-    use krarup_net::mio::{Interest, Token};
+    use krarup_net::Clock;
 
     use super::*;
 
-    /// A poll of all with that of the servers in it, a server that can be read, and the server's own end.
-    fn polls() -> (Poll, Poll, UnixStream, UnixStream) {
-        let (all, servers) = (Poll::new().unwrap(), Poll::new().unwrap());
-        let number = servers.as_raw_fd();
-        all.registry().register(&mut SourceFd(&number), SERVERS_READY, Interest::READABLE).unwrap();
-        let (mut here, there) = UnixStream::pair().unwrap();
-        servers.registry().register(&mut here, Token(7), Interest::READABLE).unwrap();
-        (all, servers, here, there)
+    #[test]
+    fn an_alarm_is_not_set_again_for_later_and_rings_once() {
+        let mut poll = Poll::new().unwrap();
+        let mut events = Events::with_capacity(4);
+        let mut alarm = Alarm::register(&poll).unwrap();
+        let clock = Clock::start();
+        let begun = clock.now();
+        alarm.by(begun + Nanos::from_secs(3_600), begun).unwrap();
+        alarm.by(begun + Nanos::from_millis(1), begun).unwrap();
+        alarm.by(begun + Nanos::from_secs(60), begun).unwrap();
+        assert_eq!(alarm.rings, Some(begun + Nanos::from_millis(1)));
+        poll.poll(&mut events, None).unwrap();
+        assert!(clock.now() >= begun + Nanos::from_millis(1));
+        alarm.heard(&events);
+        assert_eq!(alarm.rings, None);
+        poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+        assert!(events.is_empty(), "it rings once");
     }
 
     #[test]
-    fn a_server_that_was_told_to_be_ready_is_remembered_until_it_is_looked_at() {
-        let (mut all, mut servers, _here, mut there) = polls();
-        let mut looks = Looks::new();
-        there.write_all(b"END\r\n").unwrap();
-        looks.at_all(&mut all, None).unwrap();
-        assert!(looks.servers_told);
-        // It is told once. Whoever slept now would sleep for ever.
-        looks.at_all(&mut all, Some(Duration::ZERO)).unwrap();
-        assert!(looks.events.is_empty() && looks.servers_told);
-        looks.at_servers(&mut servers, Duration::ZERO).unwrap();
-        let tokens: Vec<_> = looks.answers.iter().map(krarup_net::mio::event::Event::token).collect();
-        assert_eq!((tokens, looks.servers_told), (vec![Token(7)], false));
-    }
-
-    #[test]
-    fn what_comes_after_the_servers_were_looked_at_is_told_again() {
-        let (mut all, mut servers, _here, mut there) = polls();
-        let mut looks = Looks::new();
-        for _ in 0..3 {
-            there.write_all(b"END\r\n").unwrap();
-            looks.at_all(&mut all, None).unwrap();
-            assert!(looks.servers_told);
-            looks.at_servers(&mut servers, Duration::ZERO).unwrap();
-            assert!(!looks.answers.is_empty() && !looks.servers_told);
+    fn an_alarm_for_what_is_due_already_rings_at_once() {
+        let mut poll = Poll::new().unwrap();
+        let mut events = Events::with_capacity(4);
+        let mut alarm = Alarm::register(&poll).unwrap();
+        for now in [Stamp(10), Stamp(5)] {
+            alarm.by(Stamp(5), now).unwrap();
+            poll.poll(&mut events, None).unwrap();
+            alarm.heard(&events);
+            assert_eq!(alarm.rings, None);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Connections to servers: made, read, lost, kept up, and given up.
 
 use krarup_net::mio::Token;
+use krarup_net::mio::event::Event;
 use krarup_net::{Conn, Moved};
 use krarup_record::Outcome;
 use krarup_units::{Nanos, Stamp};
@@ -25,17 +26,18 @@ impl<N: FnMut(Notice)> Engine<N> {
         let token = Token(SERVERS + server);
         let address = &link.address;
         let begun = match address.file() {
-            Some(path) => Conn::connect_file(path, self.server_poll.registry(), token),
+            Some(path) => Conn::connect_file(path, self.poll.registry(), token),
             None if link.addresses.is_empty() => {
                 return self.lose(server, "its name has no address", Outcome::ServerLost);
             }
             None => {
                 let number = link.addresses[link.turn % link.addresses.len()];
                 link.turn += 1;
-                Conn::connect(number, self.server_poll.registry(), token)
+                Conn::connect(number, self.poll.registry(), token)
             }
         };
         let begun = begun.and_then(|mut conn| {
+            self.answers.listen_to(&conn, token)?;
             if self.config.edge.keep_alive > Nanos::ZERO {
                 let _ = conn.keep_alive(self.config.edge.keep_alive);
             }
@@ -70,6 +72,26 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.servers[server].state = Link::Waiting(now + self.core.reconnect_delay(server));
         if tell {
             (self.notice)(Notice::ServerDown(self.servers[server].address.to_string(), why.to_owned()));
+        }
+    }
+
+    /// A server's connection has become ready.
+    pub(super) fn hear_server(&mut self, event: &Event) {
+        let server = event.token().0 - SERVERS;
+        let link = &mut self.servers[server];
+        link.writable |= event.is_writable();
+        if event.is_writable()
+            && let Some(conn) = &mut link.conn
+            && conn.is_waiting()
+        {
+            // Where it fails, reading will find out.
+            let _ = conn.flush();
+        }
+        let end_near = event.is_read_closed() || event.is_error();
+        if end_near || event.is_readable() || matches!(link.state, Link::Connecting(_)) {
+            self.server_ready(server, end_near);
+        } else if link_has_output(&self.core, server) {
+            self.write_server(server);
         }
     }
 
