@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -64,9 +65,8 @@ flags = ["--ratio", "0:1", "--connections", "4"]
 fn spaces() -> bool {
     let probe = format!("krarup-probe-{}-{:?}", std::process::id(), std::thread::current().id());
     let probe: String = probe.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
-    let ip = |words: &[&str]| {
-        std::process::Command::new("ip").args(words).output().is_ok_and(|output| output.status.success())
-    };
+    let ip =
+        |words: &[&str]| Command::new("ip").args(words).output().is_ok_and(|output| output.status.success());
     let can = ip(&["netns", "add", &probe]) && ip(&["netns", "del", &probe]);
     if !can {
         skipped("no network namespaces here (they need Linux, root and iproute2)");
@@ -193,12 +193,12 @@ fn files_of(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn hosts_need_no_root_where_users_may_have_namespaces() {
     const NOBODY: u32 = 65_534;
     let as_nobody = |program: &str| {
-        let mut command = std::process::Command::new("setpriv");
+        let mut command = Command::new("setpriv");
         command.args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}"), "--clear-groups", program]);
         command
     };
     let root = rustix::process::geteuid().is_root();
-    let mut probe = if root { as_nobody("unshare") } else { std::process::Command::new("unshare") };
+    let mut probe = if root { as_nobody("unshare") } else { Command::new("unshare") };
     if !probe.args(["-Urnm", "true"]).output().is_ok_and(|output| output.status.success()) {
         println!("skipped: users may not have namespaces here");
         return;
@@ -217,7 +217,7 @@ fn hosts_need_no_root_where_users_may_have_namespaces() {
             return;
         }
     }
-    let mut command = if root { as_nobody(krarup) } else { std::process::Command::new(krarup) };
+    let mut command = if root { as_nobody(krarup) } else { Command::new(krarup) };
     command.args(["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     let ended = Program::spawn(command).ended_within(Duration::from_secs(120));
     assert!(ended.success, "{ended:?}");
@@ -273,8 +273,12 @@ fn delays_are_kept_and_their_lines_are_taken_away_again() {
     let number = killed.id();
     killed.ended();
     assert_eq!(lines(number).len(), 3, "two clients, a server");
+    // Whoever was started in a namespace and is not noted, because the runner was killed before it could, goes with it.
+    let space = format!("--net=/run/netns/krarup-{number}-s1");
+    let mut unknown = Command::new("nsenter").args([&space, "sleep", "600"]).spawn().unwrap();
     let ended = run(&spec, &out);
     assert!(lines(number).is_empty() && namespaces(number).is_empty(), "{ended:?}");
+    assert!(!unknown.wait().unwrap().success(), "it was killed");
     let paths = json(&out.join("trials/all/0/paths.json"));
     let paths = paths.as_array().unwrap();
     assert_eq!(paths.len(), 2, "{paths:?}");

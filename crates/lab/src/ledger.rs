@@ -72,7 +72,7 @@ impl Ledger {
                 continue;
             }
             if process == SPACE {
-                ended += usize::from(netns::remove(noted));
+                ended += netns::empty(noted) + usize::from(netns::remove(noted));
                 continue;
             }
             let (Ok(process), Ok(noted)) = (process.parse::<u32>(), noted.parse::<u64>()) else { continue };
