@@ -31,6 +31,7 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need --optional chromium chromium
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
 	$(CARGO) test --workspace --quiet --no-fail-fast
+	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target) --quiet
 
 test-clients: ## real clients in Python, Go, Node, Java and PHP, and libmemcached's tools, through the proxy and of the broker; builds what they need
 	@scripts/need memcached memcached
@@ -47,6 +48,7 @@ test-oracles: ## the solvers against GNU Octave's queueing package
 check: ## format, lints with warnings as errors, documentation without dead links
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 bench: ## benchmarks; figures with their commands go to docs/journal

@@ -49,7 +49,9 @@ struct World {
 impl World {
     fn new(pool: u8, more: u8) -> Self {
         let bit = |place: u8| pool >> place & 1 == 1;
-        let mut text = String::from("servers = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nmax_value = 600\npipeline = 1\nretry_budget = 1.0\n");
+        let mut text = String::from(
+            "servers = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nmax_value = 600\npipeline = 1\nretry_budget = 1.0\n",
+        );
         let mut add = |wanted: bool, line: &str| {
             if wanted {
                 text.push_str(line);
