@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +27,6 @@ pub(super) enum Lost {
     Moved,
     /// Nobody knows.
     Unknown,
-    /// The client has hung up meanwhile.
-    Client,
 }
 
 /// What is spoken with the owner.
@@ -43,6 +41,8 @@ pub(super) struct Behind {
     pub(super) owner: Arc<Owner>,
     spoken: Spoken,
     unread: Vec<u8>,
+    /// Whether the owner was told that no more will be asked by it.
+    pub(super) ended: bool,
     /// As the owner knows this connection.
     pub(super) used: String,
     pub(super) watched: BTreeSet<String>,
@@ -64,7 +64,7 @@ impl Behind {
         stream.set_nodelay(true)?;
         let watched = BTreeSet::from([DEFAULT_TUBE.to_owned()]);
         let (used, held) = (DEFAULT_TUBE.to_owned(), HashSet::new());
-        Ok(Self { stream, owner, spoken, unread: Vec::new(), used, watched, said: None, held })
+        Ok(Self { stream, owner, spoken, unread: Vec::new(), ended: false, used, watched, said: None, held })
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -80,19 +80,25 @@ impl Behind {
         self.stream.write_all(bytes).map_err(|_| Lost::Unknown)
     }
 
-    /// The next answer, whole. Where the client is given, his hanging up ends the wait.
+    /// The next answer, whole. Where the client is given and hangs up, the owner hears the end too: then it waits no longer, and says
+    /// what it has given already, which is not to be lost.
     pub(super) fn answer(
         &mut self,
         owners: &Owners,
         shard: u32,
-        client: Option<&TcpStream>,
+        mut client: Option<&TcpStream>,
     ) -> Result<Vec<u8>, Lost> {
         loop {
             if let Some(answer) = self.here() {
                 return if answer == MOVED { Err(Lost::Moved) } else { Ok(answer) };
             }
             match wait(&[&self.stream], client, LOOK) {
-                Woken::Client => return Err(Lost::Client),
+                Woken::Client => {
+                    // Where it is broken already, reading finds out.
+                    let _ = self.stream.shutdown(Shutdown::Write);
+                    self.ended = true;
+                    client = None;
+                }
                 Woken::Nobody if !self.is_of(owners, shard) => return Err(Lost::Unknown),
                 Woken::Nobody => {}
                 Woken::Some => self.read()?,

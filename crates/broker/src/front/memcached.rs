@@ -17,6 +17,8 @@ use crate::shards::{Owners, shard_of};
 
 /// How soon to look again for an owner.
 const AGAIN: Duration = Duration::from_millis(10);
+/// An answer that takes longer than this was waited for.
+const LONG: Duration = Duration::from_secs(1);
 /// What one read may bring.
 const READ: usize = 64 << 10;
 const UNREACHED: &[u8] = b"SERVER_ERROR nobody owns this queue now\r\n";
@@ -85,7 +87,11 @@ impl<'a> Session<'a> {
                 match self.next(&bytes[done..]) {
                     Ok(0) => break,
                     Ok(count) => done += count,
-                    Err(End) => return,
+                    Err(End) => {
+                        // What was answered before is told.
+                        let _ = self.flush();
+                        return;
+                    }
                 }
             }
             bytes.drain(..done);
@@ -254,7 +260,9 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let answer = self.answer(to.shard, line, to.again, to.waits)?;
-        if let Some((queue, opens)) = &to.opens {
+        // What was refused has opened nothing, and closed nothing.
+        let refused = answer.starts_with(b"CLIENT_ERROR") || answer.starts_with(b"SERVER_ERROR");
+        if let Some((queue, opens)) = to.opens.as_ref().filter(|_| !refused) {
             self.open.remove(queue);
             if *opens && answer.starts_with(b"VALUE ") {
                 self.open.insert(queue.clone());
@@ -290,30 +298,31 @@ impl<'a> Session<'a> {
     }
 
     fn answer(&mut self, shard: u32, line: &[u8], again: bool, waits: bool) -> Result<Vec<u8>, End> {
-        let end = Instant::now() + PATIENCE;
+        let mut end = Instant::now() + PATIENCE;
         loop {
-            let Some(mut behind) = self.find(shard)? else {
-                if self.over.load(Ordering::Relaxed) {
-                    return Err(End);
+            if let Some(mut behind) = self.find(shard)? {
+                let begun = Instant::now();
+                let client = waits.then_some(&self.client);
+                let came = behind.send(line).and_then(|()| behind.answer(self.owners, shard, client));
+                if begun.elapsed() > LONG {
+                    // He waited for a message until now, and for an owner only from now on.
+                    end = Instant::now() + PATIENCE;
                 }
-                if Instant::now() >= end {
-                    return Ok(UNREACHED.to_vec());
+                match came {
+                    Ok(answer) => {
+                        self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
+                        return Ok(answer);
+                    }
+                    Err(_) if self.holds_of(shard) => return Err(End),
+                    Err(Lost::Moved) => {}
+                    Err(Lost::Unknown) if again => {}
+                    Err(Lost::Unknown) => return Err(End),
                 }
-                thread::sleep(AGAIN);
-                continue;
-            };
-            let client = waits.then_some(&self.client);
-            let came = behind.send(line).and_then(|()| behind.answer(self.owners, shard, client));
-            match came {
-                Ok(answer) => {
-                    self.behind[shard as usize] = Some(behind);
-                    return Ok(answer);
-                }
-                Err(Lost::Client) => return Err(End),
-                Err(_) if self.holds_of(shard) => return Err(End),
-                Err(Lost::Moved) => {}
-                Err(Lost::Unknown) if again => {}
-                Err(Lost::Unknown) => return Err(End),
+            } else if self.over.load(Ordering::Relaxed) {
+                return Err(End);
+            }
+            if Instant::now() >= end {
+                return Ok(UNREACHED.to_vec());
             }
             thread::sleep(AGAIN);
         }

@@ -21,6 +21,8 @@ pub(super) struct End;
 
 /// How soon to look again for an owner.
 const AGAIN: Duration = Duration::from_millis(10);
+/// An answer that takes longer than this was waited for.
+const LONG: Duration = Duration::from_secs(1);
 /// Puts that are sent on together at most.
 const TOGETHER: usize = 256;
 /// What one read may bring.
@@ -42,6 +44,8 @@ pub(super) struct Session<'a> {
     pub(super) looking: Vec<Option<(Behind, bool)>>,
     pub(super) out: Vec<u8>,
     quits: bool,
+    /// Whether he was seen to hang up while he waited for a message.
+    pub(super) hung_up: bool,
 }
 
 /// What there is to do with the bytes at the front.
@@ -72,6 +76,7 @@ impl<'a> Session<'a> {
             looking: (0..shards).map(|_| None).collect(),
             out: Vec::new(),
             quits: false,
+            hung_up: false,
         }
     }
 
@@ -85,7 +90,11 @@ impl<'a> Session<'a> {
                 match self.next(&bytes[done..]) {
                     Ok(Next::Done(count)) => done += count,
                     Ok(Next::More) => break,
-                    Err(End) => return,
+                    Err(End) => {
+                        // What was answered before is told.
+                        let _ = self.flush();
+                        return;
+                    }
                 }
             }
             bytes.drain(..done.min(bytes.len()));
@@ -330,14 +339,9 @@ impl<'a> Session<'a> {
         Ok(self.answers(shard, &[line], again, false)?.pop().unwrap_or_default())
     }
 
-    /// The same to a request that may take long; none: the client has hung up meanwhile.
-    pub(super) fn answer_in_time(
-        &mut self,
-        shard: u32,
-        line: &[u8],
-        again: bool,
-    ) -> Result<Option<Vec<u8>>, End> {
-        Ok(self.answers(shard, &[line], again, true)?.pop())
+    /// The same to a request that may take long, unless the client hangs up meanwhile.
+    pub(super) fn answer_in_time(&mut self, shard: u32, line: &[u8], again: bool) -> Result<Vec<u8>, End> {
+        Ok(self.answers(shard, &[line], again, true)?.pop().unwrap_or_default())
     }
 
     /// Sends requests to the owner of a shard until each has its answer.
@@ -349,31 +353,40 @@ impl<'a> Session<'a> {
         watching: bool,
     ) -> Result<Vec<Vec<u8>>, End> {
         let mut answers: Vec<Vec<u8>> = Vec::with_capacity(lines.len());
-        let end = Instant::now() + PATIENCE;
+        let mut end = Instant::now() + PATIENCE;
         loop {
-            let Some(mut behind) = self.find(shard)? else {
-                if self.over.load(Ordering::Relaxed) {
-                    return Err(End);
+            let found = self.find(shard);
+            let ends = match found {
+                Ok(Some(mut behind)) => {
+                    let begun = Instant::now();
+                    let came = self.exchange(&mut behind, shard, lines, &mut answers, watching);
+                    if begun.elapsed() > LONG {
+                        // He waited for a message until now, and for an owner only from now on.
+                        end = Instant::now() + PATIENCE;
+                    }
+                    match came {
+                        Ok(()) => {
+                            self.hung_up |= behind.ended;
+                            self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
+                            return Ok(answers);
+                        }
+                        // What he held there is his no more, and he must hear of it.
+                        Err(_) if !behind.held.is_empty() => true,
+                        Err(Lost::Moved) => false,
+                        Err(Lost::Unknown) => !again,
+                    }
                 }
-                if Instant::now() >= end {
-                    answers.resize(lines.len(), b"INTERNAL_ERROR\r\n".to_vec());
-                    return Ok(answers);
-                }
-                thread::sleep(AGAIN);
-                continue;
+                Ok(None) => self.over.load(Ordering::Relaxed),
+                Err(End) => true,
             };
-            let came = self.exchange(&mut behind, shard, lines, &mut answers, watching);
-            match came {
-                Ok(()) => {
-                    self.behind[shard as usize] = Some(behind);
-                    return Ok(answers);
-                }
-                Err(Lost::Client) => return Ok(answers),
-                // What he held there is his no more, and he must hear of it.
-                Err(_) if !behind.held.is_empty() => return Err(End),
-                Err(Lost::Moved) => {}
-                Err(Lost::Unknown) if again => {}
-                Err(Lost::Unknown) => return Err(End),
+            if ends {
+                // He hears what is known.
+                answers.iter().for_each(|answer| self.out.extend_from_slice(answer));
+                return Err(End);
+            }
+            if Instant::now() >= end {
+                answers.resize(lines.len(), b"INTERNAL_ERROR\r\n".to_vec());
+                return Ok(answers);
             }
             thread::sleep(AGAIN);
         }

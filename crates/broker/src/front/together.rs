@@ -52,14 +52,12 @@ impl Session<'_> {
             // Whole seconds, and never less than are left.
             let seconds = left.map_or(LONG, |left| left.as_millis().div_ceil(1_000) as u64);
             let answer = self.answer_in_time(shard, &line(how, most, seconds), how != How::Pop)?;
-            match answer {
-                None => reply::line(&mut self.out, "TIMED_OUT"),
-                // An owner that ends tells those who wait that nothing came.
-                Some(answer) if answer == b"TIMED_OUT\r\n" && end.is_none_or(|end| Instant::now() < end) => {
-                    continue;
-                }
-                Some(answer) => self.out.extend_from_slice(&answer),
+            // An owner that ends tells those who wait that nothing came.
+            let early = answer == b"TIMED_OUT\r\n" && end.is_none_or(|end| Instant::now() < end);
+            if early && !self.hung_up {
+                continue;
             }
+            self.out.extend_from_slice(&answer);
             return Ok(());
         }
     }

@@ -1,5 +1,7 @@
 //! Queues divided into shards, of several brokers: what was answered is true whoever goes, comes or hangs.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -135,7 +137,7 @@ pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
     say(&mut here, "pop\r\nreserve-with-timeout 1\r\n", "TIMED_OUT\r\nTIMED_OUT\r\n");
     let all: Vec<String> = ids.iter().map(u64::to_string).collect();
     say(&mut here, &format!("delete-batch {} 1\r\n", all.join(" ")), &format!("DELETED {TUBES}\r\n"));
-    // A lease of one shard that nears its end is told to who waits in others.
+    // What is given back, and what comes with a lease of one second, is found wherever it is.
     let id = put(&mut there, 3, 1);
     say(&mut here, "reserve\r\n", &format!("RESERVED {id} 1\r\nx\r\n"));
     say(&mut here, &format!("release {id} 1 0\r\n"), "RELEASED\r\n");
@@ -181,6 +183,15 @@ pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
     (0..TUBES).for_each(|tube| _ = put(&mut there, tube, 1));
     assert_eq!(sum(&mut there, "total-jobs"), before + TUBES as u64);
     assert_eq!(sum(&mut here, "current-jobs-ready"), TUBES as u64);
+    // Who says his last with a request is answered, and what is taken for him is told to him.
+    for (tube, broker) in (0..TUBES).zip([&a, &b].into_iter().cycle()) {
+        let asked = format!("watch s{tube}\r\nignore default\r\npop\r\npop 3600\r\n");
+        let told = last_words(broker, &asked);
+        let popped = told.strip_prefix("WATCHING 2\r\nWATCHING 1\r\nPOPPED ");
+        let popped = popped.and_then(|rest| rest.split_once(" 1\r\n"));
+        assert_eq!(popped.map(|(_, rest)| rest), Some("x\r\nTIMED_OUT\r\n"), "{told}");
+    }
+    assert_eq!(sum(&mut here, "current-jobs-ready"), 0);
     // What is garbage here is garbage there.
     say(&mut here, "nonsense\r\nput 1 0 60 3\r\nlonger\r\nping\r\n", "UNKNOWN_COMMAND\r\nEXPECTED_CRLF\r\n");
     assert!(a.stop().success && b.stop().success);
@@ -190,6 +201,16 @@ fn put(peer: &mut Peer, tube: usize, priority: u32) -> u64 {
     peer.send(format!("put-in-tube s{tube} {priority} 0 60 1\r\nx\r\n").as_bytes()).unwrap();
     let line = String::from_utf8(peer.line().unwrap()).unwrap();
     line.trim_end().strip_prefix("INSERTED ").unwrap().parse().unwrap()
+}
+
+/// What a client is answered who hangs up on his side once he has asked.
+fn last_words(broker: &Program, asked: &str) -> String {
+    let mut stream = TcpStream::connect(broker.address()).unwrap();
+    stream.write_all(asked.as_bytes()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut told = String::new();
+    stream.read_to_string(&mut told).unwrap();
+    told
 }
 
 fn sum(peer: &mut Peer, name: &str) -> u64 {

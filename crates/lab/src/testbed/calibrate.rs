@@ -158,9 +158,11 @@ fn spin(cap: &Cap, count: usize, ledger: &Ledger) -> Result<Measured, StationErr
             why: format!("`sh` cannot be started: {error}"),
             said: Vec::new(),
         })?;
-        ledger.note(child.id());
-        cap.hold(child.id())?;
+        // It ends with the others, also where it cannot be held.
+        let number = child.id();
         loops.0.push(child);
+        ledger.note(number);
+        cap.hold(number)?;
     }
     let (begun, before, used) = (Instant::now(), cap.throttled(), loops.used());
     std::thread::sleep(SHORT);
