@@ -730,8 +730,10 @@ impl Queues {
         if self.expiry(id).is_some_and(|end| end <= now) {
             return self.expire(id);
         }
-        if let Some(client) = self.who_waits_for(id) {
-            return self.grant(client, id, now);
+        while let Some(client) = self.who_waits_for(id) {
+            if self.grant(client, id, now) {
+                return;
+            }
         }
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.state = State::Ready;

@@ -223,16 +223,17 @@ impl Queues {
         waiting.find(|client| !tube.holds_for(self.client(*client).name.as_ref()))
     }
 
-    /// Gives a message that is in no line to somebody who waits.
-    pub(super) fn grant(&mut self, client: ClientId, id: Id, now: Stamp) {
+    /// Gives a message that is in no line to somebody who waits; whether he has taken it, and not only looked.
+    pub(super) fn grant(&mut self, client: ClientId, id: Id, now: Stamp) -> bool {
         let how = self.stop_waiting(client).expect("he waits");
         if how == How::Look {
             self.answers.push((client, Answer::Ready(self.jobs[&id].priority, id)));
-            return self.make_ready(id, now);
+            return false;
         }
         self.jobs.get_mut(&id).expect("it is there").state = State::Pending;
         let taken = self.take(client, id, how, now);
         self.answers.push((client, Answer::Taken(vec![taken])));
+        true
     }
 
     /// A tube is open again: those who wait for it are served in turn.
@@ -243,7 +244,9 @@ impl Queues {
             match self.tubes.get(tube).first_for(name.as_ref()) {
                 First::Is((_, id)) => {
                     self.unlist(id);
-                    self.grant(client, id, now);
+                    if !self.grant(client, id, now) {
+                        self.make_ready(id, now);
+                    }
                 }
                 First::Beyond(_) => self.read_ready(tube, name.as_ref(), 1),
                 First::Nothing => {}

@@ -185,6 +185,21 @@ fn a_kick_takes_those_set_aside_and_only_without_them_those_delayed() {
 }
 
 #[test]
+fn any_number_may_look() {
+    let mut queues = queues(false);
+    let looking: Vec<ClientId> = (0..100_000).map(|_| queues.open()).collect();
+    for &client in &looking {
+        let look = Reserve { how: How::Look, most: 1, timeout: None };
+        assert_eq!(queues.reserve(client, look, at(0)), None);
+    }
+    let puts = queues.open();
+    let id = put(&mut queues, puts, 7);
+    let mut heard = Vec::new();
+    queues.take_answers(&mut heard);
+    assert!(heard.into_iter().eq(looking.into_iter().map(|client| (client, Answer::Ready(7, id)))));
+}
+
+#[test]
 fn who_only_looks_is_told_what_there_is_and_takes_nothing() {
     let mut queues = queues(false);
     let [looks, waits, puts] = [(); 3].map(|()| queues.open());
