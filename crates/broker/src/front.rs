@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use krarup_net::{Address, listen};
 
+use crate::door;
 use crate::engine::Protocol;
 use crate::shards::Owners;
 
@@ -98,7 +99,14 @@ impl Front {
         let its = Arc::clone(&inner);
         let thread = thread::Builder::new()
             .name("front".into())
-            .spawn(move || accept(&listener, &its))
+            .spawn(move || {
+                door::each(&listener, &its.over, |client, number| {
+                    if its.clients().len() < its.settings.connections {
+                        // Whoever cannot be served finds his connection closed.
+                        let _ = serve(client, number, &its);
+                    }
+                });
+            })
             .map_err(|error| format!("no thread can be had: {error}"))?;
         Ok(Self { address, inner, thread: Some(thread) })
     }
@@ -121,23 +129,6 @@ impl Front {
                 return left;
             }
             thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-fn accept(listener: &TcpListener, inner: &Arc<Inner>) {
-    for (number, client) in (0..).zip(listener.incoming()) {
-        if inner.over.load(Ordering::SeqCst) {
-            return;
-        }
-        let Ok(client) = client else {
-            // Out of descriptors, most likely: others must close first.
-            thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        if inner.clients().len() < inner.settings.connections {
-            // Whoever cannot be served finds his connection closed.
-            let _ = serve(client, number, inner);
         }
     }
 }

@@ -22,6 +22,7 @@
 //! | `journal` | threads that write batches, and what came of each told in order |
 //! | [`pool`] | the queue before the database connections, and who takes from it |
 //! | [`shards`] | queues divided among several brokers |
+//! | `door` | clients who come to a thread that waits for them |
 //! | [`front`] | clients of divided queues, each request sent to the owner that it is for |
 //! | [`relay`] | a broker that waits sends its clients on |
 //! | [`admin`] | what monitoring asks, beside the loop |
@@ -33,6 +34,7 @@ pub mod admin;
 pub mod batches;
 pub mod broker;
 pub mod changes;
+mod door;
 pub mod engine;
 pub mod front;
 pub mod job;

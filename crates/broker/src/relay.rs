@@ -19,6 +19,8 @@ use std::time::Duration;
 
 use krarup_net::{Address, listen};
 
+use crate::door;
+
 /// How long the owner may take to accept a client.
 const CONNECT: Duration = Duration::from_secs(1);
 /// Clients that are sent on at once; each costs two threads.
@@ -60,7 +62,14 @@ impl Relay {
         let its = Arc::clone(&inner);
         let thread = thread::Builder::new()
             .name("relay".into())
-            .spawn(move || accept(&listener, &its))
+            .spawn(move || {
+                door::each(&listener, &its.over, |client, number| {
+                    if lock(&its.clients).len() < MOST {
+                        // Whoever cannot be sent on finds his connection closed.
+                        let _ = send_on(client, number, &its);
+                    }
+                });
+            })
             .map_err(|error| format!("no thread can be had: {error}"))?;
         Ok(Self { address, inner, thread: Some(thread) })
     }
@@ -83,23 +92,6 @@ impl Drop for Relay {
         }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-    }
-}
-
-fn accept(listener: &TcpListener, inner: &Arc<Inner>) {
-    for (number, client) in (0..).zip(listener.incoming()) {
-        if inner.over.load(Ordering::SeqCst) {
-            return;
-        }
-        let Ok(client) = client else {
-            // Out of descriptors, most likely: others must close first.
-            thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        if lock(&inner.clients).len() < MOST {
-            // Whoever cannot be sent on finds his connection closed.
-            let _ = send_on(client, number, inner);
         }
     }
 }

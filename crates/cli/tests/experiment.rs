@@ -5,11 +5,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::process::Signal;
-use support::fresh;
-use support::process::{Ended, Program, skipped};
+use support::experiment::{LONG, begin, place, run};
+use support::process::{Program, skipped};
 
 mod support;
 
@@ -40,28 +39,6 @@ flags = ["--workers", "2"]
 program = "load"
 flags = ["$workload", "--connections", "$connections"]
 "#;
-
-/// A trial on a disturbed machine is run again: on one that is always disturbed an experiment takes twice as long, or more.
-const LONG: Duration = Duration::from_secs(600);
-
-/// A folder of its own with the spec in it.
-fn place(name: &str, spec: &str) -> (PathBuf, PathBuf) {
-    let folder = fresh(name);
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("small.toml"), spec).unwrap();
-    let out = folder.join("results");
-    (folder.join("small.toml"), out)
-}
-
-fn begin(spec: &Path, out: &Path) -> Program {
-    Program::begin(&["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()])
-}
-
-fn run(spec: &Path, out: &Path) -> Ended {
-    let ended = begin(spec, out).ended_within(LONG);
-    assert!(ended.success, "{ended:?}");
-    ended
-}
 
 /// What is in each complete trial's folder: name and bytes of its manifest and its load.
 fn trials(out: &Path) -> BTreeMap<PathBuf, [Vec<u8>; 2]> {

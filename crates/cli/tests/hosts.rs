@@ -9,37 +9,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use support::fresh;
-use support::process::{Ended, Program, skipped};
+use support::experiment::{begin, json, place, run};
+use support::process::{Program, skipped};
 
 mod support;
-
-/// A trial on a disturbed machine is run again: on one that is always disturbed an experiment takes twice as long, or more.
-const LONG: Duration = Duration::from_secs(600);
-
-/// A folder of its own with the spec in it.
-fn place(name: &str, spec: &str) -> (PathBuf, PathBuf) {
-    let folder = fresh(name);
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("small.toml"), spec).unwrap();
-    let out = folder.join("results");
-    (folder.join("small.toml"), out)
-}
-
-fn begin(spec: &Path, out: &Path) -> Program {
-    Program::begin(&["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()])
-}
-
-fn run(spec: &Path, out: &Path) -> Ended {
-    let ended = begin(spec, out).ended_within(LONG);
-    assert!(ended.success, "{ended:?}");
-    ended
-}
-
-fn json(path: &Path) -> serde_json::Value {
-    serde_json::from_slice(&fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
-        .unwrap()
-}
 
 /// Two clients before one server whose link carries 8 Mbit/s: 4096-byte values in packets with their headers.
 const LINKED: &str = r#"

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use krarup_lab::testbed::netns::inside;
 use rustix::process::Signal;
+use support::experiment::{begin, json};
 use support::process::{Ended, Port, Program, skipped};
 use support::{fresh, until, until_within};
 
@@ -261,15 +262,6 @@ program = "load"
 count = 2
 flags = ["$workload", "--connections", "$connections"]
 "#;
-
-fn begin(spec: &Path, out: &Path) -> Program {
-    Program::begin(&["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()])
-}
-
-fn json(path: &Path) -> serde_json::Value {
-    serde_json::from_slice(&fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
-        .unwrap()
-}
 
 fn finished(program: Program) -> Ended {
     let ended = program.ended_within(RUN);

@@ -8,6 +8,7 @@
 
 pub(crate) mod account;
 pub(crate) mod conversation;
+pub(crate) mod experiment;
 pub(crate) mod malformed;
 pub(crate) mod peer;
 pub(crate) mod process;
