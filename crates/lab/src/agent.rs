@@ -15,7 +15,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -167,6 +167,20 @@ fn tell_runner(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
+/// Passes on what a program tells, in whole lines: a program writes a line in pieces, and ours would come between them. What is returned ends when
+/// nobody can tell any more.
+fn pass_on(told: ChildStderr) -> Receiver<()> {
+    let (over, ended) = channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(told).split(b'\n');
+        while let Some(Ok(line)) = lines.next() {
+            tell_runner(&String::from_utf8_lossy(&line));
+        }
+        drop(over);
+    });
+    ended
+}
+
 /// Makes the run's folder, says what machine this is, waits for the end, and leaves nothing of the run behind: no process, no control group, no folder.
 ///
 /// # Errors
@@ -258,12 +272,18 @@ pub fn run(order: &Order) -> io::Result<u8> {
         Some(Ok(cap)) => Some(cap),
         None => None,
     };
-    let child = Command::new(program).args(words).stdin(Stdio::null()).process_group(0).spawn();
+    let child = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn();
     let mut child = match child {
         Ok(child) => child,
         Err(error) => return refused(&format!("`{program}` cannot be started: {error}")),
     };
     let process = child.id();
+    let told = child.stderr.take().map(pass_on);
     if let Some(Err(error)) = cap.as_ref().map(|cap| cap.hold(process)) {
         let _ = child.kill();
         let _ = child.wait();
@@ -285,6 +305,10 @@ pub fn run(order: &Order) -> io::Result<u8> {
     if let Some(group) = pid(process) {
         // Whoever it left behind in its group.
         let _ = kill_process_group(group, Signal::KILL);
+    }
+    if let Some(told) = told {
+        // Somebody who left its group may hold it open.
+        let _ = told.recv_timeout(GRACE);
     }
     tell_runner(&format!("{SPENT}{:.3}", children_cpu()));
     let status = status?;
