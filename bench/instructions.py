@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Instructions that krarup proxy executes for one request, outside the kernel: a figure that noise does not move.
 
-    cargo build --release && bench/instructions.py
+    cargo build --release && cargo build --release -p krarup-proxy --example core && bench/instructions.py
 
 Runs the proxy under valgrind's callgrind twice, with few and with many requests; the difference is what requests
-cost, whatever the start did. Needs valgrind and memcached.
+cost, whatever the start did. Then the same for its core alone, without sockets, where the figure is the same every
+time. Needs valgrind and memcached.
 """
 
 import argparse
 import json
 import pathlib
 import re
+import subprocess
 import tempfile
 
 from proxies import ROOT, Station, free_port, load, memcached
@@ -36,8 +38,24 @@ def instructions(binary, flags, seconds, folder):
     finally:
         proxy.stop()
         server.stop()
-    counted = re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)
-    return int(counted.group(1)), result["account"]["answered"]
+    return counted(out), result["account"]["answered"]
+
+
+def counted(out):
+    return int(re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE).group(1))
+
+
+def of_the_core(binary, workload, folder):
+    """Instructions of a request in the core, by the example `core`."""
+    out = pathlib.Path(folder) / "callgrind.out"
+    example = str(pathlib.Path(binary).parent / "examples/core")
+    few, many = 20_000, 120_000
+    counts = []
+    for requests in (few, many):
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", example, workload, str(requests)]
+        subprocess.run(command, check=True, capture_output=True)
+        counts.append(counted(out))
+    return (counts[1] - counts[0]) / (many - few)
 
 
 def main():
@@ -48,6 +66,8 @@ def main():
         for name, flags in WORKLOADS:
             few, many = (instructions(options.binary, flags, seconds, folder) for seconds in (0.5, 4))
             print(f"{name:44} {(many[0] - few[0]) / (many[1] - few[1]):8.0f} instructions a request", flush=True)
+        for workload in ("get", "set", "multiget"):
+            print(f"{'the core alone, ' + workload:44} {of_the_core(options.binary, workload, folder):8.0f} instructions a request", flush=True)
 
 
 if __name__ == "__main__":

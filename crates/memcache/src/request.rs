@@ -99,6 +99,8 @@ pub struct Retrieve<'a> {
 pub struct Keys<'a> {
     text: &'a [u8],
     count: usize,
+    /// Whether there is one blank before each and nothing else.
+    plain: bool,
 }
 
 /// The six commands that bring a value.
@@ -303,8 +305,18 @@ impl<'a> Keys<'a> {
         text::words(self.text)
     }
 
+    /// The keys as they stand in their line, a blank before each, where there is nothing else: what a server can be sent as it is.
+    #[inline]
+    pub fn plain(&self) -> Option<&'a [u8]> {
+        self.plain.then_some(self.text)
+    }
+
     /// The first key.
+    #[inline]
     pub fn first(&self) -> &'a [u8] {
+        if self.plain && self.count == 1 {
+            return &self.text[1..];
+        }
         self.iter().next().expect("a retrieval has a key")
     }
 }

@@ -22,6 +22,15 @@ pub fn retrieve<'k>(
     out.extend_from_slice(b"\r\n");
 }
 
+/// `get k1 k2 …` for keys as a client wrote them, each behind a blank (see [`Keys::plain`](crate::request::Keys::plain)).
+#[inline]
+pub fn get_plain(out: &mut Vec<u8>, keys: &[u8]) {
+    out.reserve(b"get\r\n".len() + keys.len());
+    out.extend_from_slice(b"get");
+    out.extend_from_slice(keys);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// A storage request with its value: its own bytes where a server may be sent them.
 pub fn store(out: &mut Vec<u8>, request: &Store<'_>) {
     match request.verbatim {

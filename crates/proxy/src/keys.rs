@@ -1,5 +1,7 @@
 //! The keys of one retrieval: as the client wrote them, as servers see them, and who was asked for each.
 
+use krarup_memcache::request::Keys;
+
 /// Keys in the client's order, in one piece of memory that serves one request after another.
 #[derive(Debug, Default)]
 pub(crate) struct KeyList {
@@ -41,13 +43,32 @@ impl<'a> Iterator for Spoken<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
+        let key = self.peek()?;
+        self.at += 1;
+        Some(key)
+    }
+}
+
+impl<'a> Spoken<'a> {
+    /// The next key, which stays the next.
+    #[inline]
+    fn peek(&mut self) -> Option<&'a [u8]> {
         while let Some(span) = self.list.spans.get(self.at) {
-            self.at += 1;
             if span.part == self.part {
                 return Some(self.list.cut(span.sent));
             }
+            self.at += 1;
         }
         None
+    }
+
+    /// The length of the next key where `line` begins with it and a blank; then it is gone.
+    #[inline]
+    pub(crate) fn begins(&mut self, line: &[u8]) -> Option<usize> {
+        let key = self.peek()?;
+        let begins = line.get(key.len()) == Some(&b' ') && line.starts_with(key);
+        self.at += usize::from(begins);
+        begins.then_some(key.len())
     }
 }
 
@@ -80,12 +101,28 @@ impl KeyList {
         self.spans.push(Span { asked, sent, pool: pool as u16, part: NO_PART });
     }
 
-    /// Appends a key that servers see as the client wrote it, and that this part looks for.
-    pub(crate) fn push_for(&mut self, key: &[u8], pool: usize, part: u16) {
-        self.push(key, pool, 0, b"");
-        if let Some(span) = self.spans.last_mut() {
-            span.part = part;
+    /// Takes keys that servers see as the client wrote them, and that the first part looks for. There are no others in the list.
+    pub(crate) fn take(&mut self, keys: &Keys<'_>, pool: usize) {
+        debug_assert!(self.spans.is_empty(), "they stand in it one behind the other");
+        match keys.plain() {
+            Some(text) => self.bytes.extend_from_slice(text),
+            None => keys.iter().for_each(|key| {
+                self.bytes.push(b' ');
+                self.bytes.extend_from_slice(key);
+            }),
         }
+        let mut end = 0;
+        self.spans.extend(keys.iter().map(|key| {
+            let at = (end + 1, end + 1 + key.len() as u32);
+            end = at.1;
+            Span { asked: at, sent: at, pool: pool as u16, part: 0 }
+        }));
+    }
+
+    /// Keys that were [taken](Self::take), a blank before each.
+    pub(crate) fn run(&self, places: std::ops::Range<usize>) -> &[u8] {
+        let (first, last) = (self.spans[places.start], self.spans[places.end - 1]);
+        self.cut((first.asked.0 - 1, last.asked.1))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -126,6 +163,8 @@ impl KeyList {
 
 #[cfg(test)]
 mod tests {
+    use krarup_memcache::{Limits, Parsed, Request, request};
+
     use super::*;
 
     #[test]
@@ -143,5 +182,39 @@ mod tests {
         keys.assign(2, 0);
         assert_eq!(keys.of(0).collect::<Vec<_>>(), [&b"2"[..], b"u/3"]);
         assert_eq!((keys.count_of(0), keys.count_of(NO_PART)), (2, 1));
+    }
+
+    #[test]
+    fn keys_that_are_taken_stand_one_behind_the_other_however_they_came() {
+        for line in ["get a bc def\r\n", "get  a bc   def \r\n"] {
+            let parsed = request::parse(line.as_bytes(), &Limits::default());
+            let Parsed::Complete { message: Request::Retrieve(retrieve), .. } = parsed else {
+                panic!("{line}")
+            };
+            let mut keys = KeyList::default();
+            keys.take(&retrieve.keys, 3);
+            let taken: Vec<_> = keys.iter().map(|key| (key.asked, key.sent, key.pool, key.part)).collect();
+            assert_eq!(taken, [&b"a"[..], b"bc", b"def"].map(|key| (key, key, 3, 0)), "{line}");
+            assert_eq!(
+                (keys.run(0..2), keys.run(1..3), keys.run(2..3)),
+                (&b" a bc"[..], &b" bc def"[..], &b" def"[..])
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_begins_with_the_next_key_or_says_nothing() {
+        let mut keys = KeyList::default();
+        for (part, key) in ["a", "ab", "c", "d"].into_iter().enumerate() {
+            keys.push(key.as_bytes(), 0, 0, b"");
+            keys.assign(part, u16::from(key == "c"));
+        }
+        let mut spoken = keys.of(0);
+        assert_eq!(spoken.begins(b"ab 0 1\r\n"), None, "it is not its turn");
+        assert_eq!(spoken.begins(b"a"), None, "there may be more of it");
+        assert_eq!(spoken.begins(b"a 0 1\r\n"), Some(1));
+        assert_eq!(spoken.begins(b"a 0 1\r\n"), None, "it was heard");
+        assert!(spoken.any(|key| key == b"d"), "those between were not found");
+        assert_eq!(spoken.begins(b"d 0 1\r\n"), None);
     }
 }

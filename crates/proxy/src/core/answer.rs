@@ -60,7 +60,7 @@ impl Core {
                 return distrust("an answer before its question");
             }
             let mut asked = self.asked_of(front);
-            match response::parse_asked(rest, front.expect, |key| asked.is_next(key)) {
+            match response::parse_asked(rest, front.expect, &mut asked) {
                 Parsed::Complete { message, used: length } => {
                     if front.exchange == NOBODY && message.class == Class::ClientError {
                         return distrust("it wants a login, which `edge.server_login` names");

@@ -434,11 +434,10 @@ impl Core {
         self.pools[entry].reads_one();
         if count > 1 {
             // What comes back is compared with them.
-            let keys = &mut self.exchanges[number].keys;
-            retrieve.keys.iter().for_each(|key| keys.push_for(key, entry, 0));
+            self.exchanges[number].keys.take(&retrieve.keys, entry);
         }
         if count > 1 && self.pools[entry].spec.multi_get == MultiGet::Sharded {
-            return self.retrieve_sharded(number, entry, retrieve);
+            return self.retrieve_sharded(number, entry, count);
         }
         let mut holders = std::mem::take(&mut self.holders);
         self.pools[entry].holders(key, &mut holders);
@@ -446,8 +445,9 @@ impl Core {
             None => self.nobody_is_up(number, 0, &holders),
             Some(server) => {
                 let expect = Expect::Values { keys: count as u32, unique: false };
-                self.ask(server, number, 0, false, expect, &mut |out| {
-                    write::retrieve(out, Retrieval::Get, 0, retrieve.keys.iter());
+                self.ask(server, number, 0, false, expect, &mut |out| match retrieve.keys.plain() {
+                    Some(keys) => write::get_plain(out, keys),
+                    None => write::retrieve(out, Retrieval::Get, 0, retrieve.keys.iter()),
                 });
             }
         }
@@ -455,23 +455,23 @@ impl Core {
     }
 
     /// An even share of the keys for every server of a pool that holds them all.
-    fn retrieve_sharded(&mut self, number: u32, pool: usize, retrieve: &Retrieve<'_>) {
+    fn retrieve_sharded(&mut self, number: u32, pool: usize, count: usize) {
         self.exchanges[number].merge.begin(How::InOrder);
         let mut runs = std::mem::take(&mut self.runs);
         runs.clear();
-        self.pools[pool].even(retrieve.keys.len(), |server, keys| runs.push((server, keys)));
-        let mut keys = retrieve.keys.iter();
+        self.pools[pool].even(count, |server, keys| runs.push((server, keys)));
+        let mut keys = std::mem::take(&mut self.exchanges[number].keys);
         let mut before = 0;
         for (part, &(server, length)) in runs.iter().enumerate() {
-            for place in before..before + length {
-                self.exchanges[number].keys.assign(place, part as u16);
-            }
+            let run = before..before + length;
+            run.clone().for_each(|place| keys.assign(place, part as u16));
             before += length;
             let expect = Expect::Values { keys: length as u32, unique: false };
             self.ask(server, number, part as u16, false, expect, &mut |out| {
-                write::retrieve(out, Retrieval::Get, 0, keys.by_ref().take(length));
+                write::get_plain(out, keys.run(run.clone()));
             });
         }
+        self.exchanges[number].keys = keys;
         if runs.is_empty() {
             let holders = self.pools[pool].spec.servers.clone();
             self.nobody_is_up(number, 0, &holders);

@@ -3,7 +3,7 @@
 //! An answer too few or too many is often followed by others of the kind that is expected; that they speak of other keys is what tells
 //! them apart, before anybody is given what belongs to somebody else.
 
-use krarup_memcache::{Class, Reply};
+use krarup_memcache::{Class, Reply, response};
 
 use crate::exchange::{Exchange, Stage};
 use crate::keys::Spoken;
@@ -41,16 +41,6 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Whether the next value may be that of `key`.
-    #[inline]
-    pub(super) fn is_next(&mut self, key: &[u8]) -> bool {
-        match self {
-            Self::One(trace_of_key) => trace(key) == *trace_of_key,
-            Self::InOrder(keys) => keys.any(|asked| asked == key),
-            Self::Anything | Self::Meta(..) => true,
-        }
-    }
-
     /// Whether what a meta answer repeats is what was said.
     pub(super) fn is_answered_by(&self, reply: &Reply<'_>) -> bool {
         let Self::Meta(key, opaque) = *self else { return true };
@@ -63,5 +53,24 @@ impl<'a> Asked<'a> {
             b'k' => trace(word) == key || encoded(),
             _ => true,
         })
+    }
+}
+
+impl response::Asked for Asked<'_> {
+    #[inline]
+    fn is_next(&mut self, key: &[u8]) -> bool {
+        match self {
+            Self::One(trace_of_key) => trace(key) == *trace_of_key,
+            Self::InOrder(keys) => keys.any(|asked| asked == key),
+            Self::Anything | Self::Meta(..) => true,
+        }
+    }
+
+    #[inline]
+    fn begins(&mut self, line: &[u8]) -> Option<usize> {
+        match self {
+            Self::InOrder(keys) => keys.begins(line),
+            Self::One(_) | Self::Anything | Self::Meta(..) => None,
+        }
     }
 }
