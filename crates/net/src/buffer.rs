@@ -1,6 +1,7 @@
 //! Bytes that have come but are not understood yet, and bytes that wait to leave.
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -136,6 +137,11 @@ impl Lent {
         (to <= self.whole.len()).then_some(Self { to, ..self })
     }
 
+    /// The memory, where nobody else has a piece of it.
+    pub fn into_whole(mut self) -> Option<Arc<Vec<u8>>> {
+        Arc::get_mut(&mut self.whole).is_some().then_some(self.whole)
+    }
+
     /// All of the memory that it is a piece of.
     pub fn whole(&self) -> &Arc<Vec<u8>> {
         &self.whole
@@ -164,10 +170,48 @@ impl Outbox {
 
     /// Appends a piece without copying it.
     pub fn lend(&mut self, piece: Lent) {
-        if piece.from < piece.to {
-            self.lent_bytes += piece.to - piece.from;
-            self.lent.push_back((self.bytes.len(), piece));
+        if piece.from == piece.to {
+            return;
         }
+        self.lent_bytes += piece.to - piece.from;
+        match self.lent.back_mut() {
+            Some((place, last))
+                if *place == self.bytes.len()
+                    && last.to == piece.from
+                    && Arc::ptr_eq(&last.whole, &piece.whole) =>
+            {
+                last.to = piece.to;
+            }
+            _ => self.lent.push_back((self.bytes.len(), piece)),
+        }
+    }
+
+    /// Whether all that has not left lies together, so that [`Self::unsent`] is all of it.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.lent.is_empty()
+    }
+
+    /// The first of the pieces that have not left, in order, as many as there is room for; how many, and how many bytes they have.
+    pub fn pieces<'a>(&'a self, into: &mut [IoSlice<'a>]) -> (usize, usize) {
+        let (mut count, mut bytes, mut at) = (0, 0, self.sent);
+        let mut add = |piece: &'a [u8]| {
+            let fits = piece.is_empty() || count < into.len();
+            if fits && !piece.is_empty() {
+                into[count] = IoSlice::new(piece);
+                count += 1;
+                bytes += piece.len();
+            }
+            fits
+        };
+        for (place, piece) in &self.lent {
+            if !add(&self.bytes[at..*place]) || !add(piece.bytes()) {
+                return (count, bytes);
+            }
+            at = *place;
+        }
+        add(&self.bytes[at..]);
+        (count, bytes)
     }
 
     /// What is to be sent next: all that has not left, unless something lent stands between.
@@ -206,6 +250,12 @@ impl Outbox {
 
     /// The first `count` unsent bytes have left.
     pub fn advance(&mut self, count: usize) {
+        self.advance_and(count, |_| {});
+    }
+
+    /// The same; `gone` hears of each piece that was lent and has left.
+    #[inline]
+    pub fn advance_and(&mut self, count: usize, mut gone: impl FnMut(Lent)) {
         assert!(count <= self.len(), "more bytes sent than there were");
         let mut left = count;
         while let Some((place, piece)) = self.lent.front_mut() {
@@ -223,7 +273,9 @@ impl Outbox {
             if piece.from < piece.to {
                 break;
             }
-            self.lent.pop_front();
+            if let Some((_, piece)) = self.lent.pop_front() {
+                gone(piece);
+            }
         }
         self.sent += left;
         if self.sent == self.bytes.len() && self.lent.is_empty() {
@@ -358,6 +410,13 @@ mod tests {
                     }
                     _ => {
                         let mut to_go = size;
+                        let mut pieces = [IoSlice::new(&[]); 3];
+                        let (count, bytes) = outbox.pieces(&mut pieces);
+                        let together: Vec<u8> = pieces[..count].iter().flat_map(|piece| piece.iter().copied()).collect();
+                        prop_assert_eq!(together.len(), bytes);
+                        prop_assert!(bytes > 0 || outbox.is_empty());
+                        prop_assert!(count == pieces.len() || bytes == outbox.len());
+                        prop_assert!(plain.range(..bytes).eq(&together));
                         while to_go > 0 && !outbox.is_empty() {
                             let unsent = outbox.unsent();
                             let count = unsent.len().min(to_go);

@@ -1,6 +1,6 @@
 //! A connection that never blocks.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
@@ -9,8 +9,12 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::SockRef;
 
+use crate::buffer::Outbox;
 use crate::stream::Stream;
 use crate::tls::{Acceptor, Connector, Tls};
+
+/// How many pieces one write takes at most.
+const PIECES: usize = 32;
 
 /// What came of one attempt to move bytes.
 #[derive(Debug)]
@@ -157,6 +161,23 @@ impl Conn {
             match self.stream.write(bytes) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 result => return Moved::from(result),
+            }
+        }
+    }
+
+    /// Writes once from what waits in `out`, which is not empty; how many bytes it was offered, and what came of it.
+    #[inline]
+    pub fn write_from(&mut self, out: &Outbox) -> (usize, Moved) {
+        if out.is_whole() || self.tls.is_some() {
+            let bytes = out.unsent();
+            return (bytes.len(), self.write(bytes));
+        }
+        let mut pieces = [IoSlice::new(&[]); PIECES];
+        let (count, bytes) = out.pieces(&mut pieces);
+        loop {
+            match self.stream.write_vectored(&pieces[..count]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => return (bytes, Moved::from(result)),
             }
         }
     }

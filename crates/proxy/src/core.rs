@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
-use krarup_net::Lent;
+use krarup_net::{Lent, Outbox};
 use krarup_record::{Operation, Outcome, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
 
@@ -32,6 +32,7 @@ use crate::pool::Pool;
 use crate::route::{self, Routes};
 use crate::server::Server;
 use crate::slow::Slowest;
+use crate::spares::Spares;
 use crate::topology::Topology;
 
 mod answer;
@@ -190,6 +191,8 @@ pub struct Core {
     lent: Option<Arc<Vec<u8>>>,
     /// The value that stands behind the line of the request that is being asked, where it is not copied.
     value: Option<Lent>,
+    /// Memory for the next replies of several parts.
+    spares: Spares,
     /// How many loops' books these are, and what the others have at work.
     loops: usize,
     besides: crew::Besides,
@@ -244,6 +247,7 @@ impl Core {
             inquiries: Vec::new(),
             lent: None,
             value: None,
+            spares: Spares::default(),
             loops: 1,
             besides: crew::Besides::default(),
         }
@@ -442,10 +446,19 @@ impl Core {
         }
     }
 
+    /// All that waits to be written to this client.
+    pub fn client_outbox(&self, id: u32) -> &Outbox {
+        &self.clients[id].out
+    }
+
     /// The first `count` bytes of the output were written by `after`.
     pub fn client_written(&mut self, id: u32, count: usize, after: Stamp) {
-        let out = &mut self.clients[id].out;
-        out.advance(count);
+        let (out, spares) = (&mut self.clients[id].out, &mut self.spares);
+        out.advance_and(count, |piece| {
+            if let Some(memory) = piece.into_whole() {
+                spares.put(memory);
+            }
+        });
         out.shrink(CLIENT_KEEP);
         self.settle(id, after);
         self.pump(after);

@@ -8,6 +8,7 @@ use krarup_units::Stamp;
 use crate::arena::NOBODY;
 use crate::keys::KeyList;
 use crate::merge::Merge;
+use crate::spares::{KEEP, Spares};
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,9 +175,6 @@ impl Part {
     }
 }
 
-/// Memory kept for the next request.
-const KEEP: usize = 16 << 10;
-
 impl Exchange {
     /// Begins with a new request of `client`, whose last byte came at `received`.
     pub(crate) fn begin(&mut self, client: u32, entry: usize, operation: Operation, received: Stamp) {
@@ -220,13 +218,13 @@ impl Exchange {
 
     /// Puts away what the request needed, and gives back the memory of an unusually large one: its place may not be
     /// used again for long.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, spares: &mut Spares) {
         if self.request.capacity() > KEEP {
             self.request = Vec::new();
         }
         self.request.clear();
         self.lent = None;
         self.keys.clear(KEEP);
-        self.merge.end();
+        self.merge.end(spares);
     }
 }

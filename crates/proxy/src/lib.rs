@@ -14,6 +14,7 @@
 //! | `merge` | how the answers of several servers become one |
 //! | `exchange` `arena` | one request on its way; places that are used again |
 //! | [`slow`] | the slowest requests of each second |
+//! | `spares` | memory of replies that were put together, for the next ones |
 //! | [`stats`] | what `stats` answers |
 //! | [`summary`] | what the proxy says of its whole run |
 //! | [`edge`] | how the outside is met: who, how long, how much |
@@ -47,6 +48,7 @@ mod pool;
 mod route;
 mod server;
 pub mod slow;
+mod spares;
 pub mod stats;
 pub mod summary;
 pub mod topology;

@@ -7,6 +7,7 @@ use krarup_net::{Lent, Outbox};
 
 use crate::core::LARGE;
 use crate::keys::KeyList;
+use crate::spares::{KEEP, Spares};
 
 /// What the answer to the client is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,7 @@ pub(crate) struct Merge {
     how: How,
     /// All bytes that may still be needed, in the order they came.
     bytes: Vec<u8>,
+    shell: Shell,
     pieces: Vec<Piece>,
     hits: u32,
     disagreed: bool,
@@ -63,16 +65,18 @@ pub(crate) struct Merged {
     pub(crate) disagreed: bool,
 }
 
-/// Memory kept for the next request.
-const KEEP: usize = 16 << 10;
+/// Shorter pieces of it are copied all the same.
+const SEVERAL: usize = 1 << 10;
+/// What is put together of several parts and has so many bytes leaves as it lies there; less is copied once more, to leave with other replies.
+const LENT: usize = 16 << 10;
 
 impl Merge {
     /// Forgets the last request's answers, and gives back the memory of unusually large ones.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, spares: &mut Spares) {
         self.pieces.clear();
         // All of it: what is left of a block that shrinks stands in the way of the next large one.
         if self.bytes.capacity() > KEEP {
-            self.bytes = Vec::new();
+            spares.put(self.shell.fill(&mut self.bytes));
         }
     }
 
@@ -107,7 +111,14 @@ impl Merge {
     }
 
     /// A server has answered its part; parts are numbered from zero in the order of the request.
-    pub(crate) fn add(&mut self, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
+    pub(crate) fn add(&mut self, part: u16, reply: &Reply<'_>, memory: Memory<'_>, spares: &mut Spares) {
+        if self.bytes.is_empty()
+            && self.bytes.capacity() < reply.bytes.len()
+            && matches!(self.how, How::InOrder | How::ByKey)
+            && let Some(spare) = spares.take()
+        {
+            self.bytes = self.shell.empty(spare);
+        }
         match self.how {
             How::InOrder if reply.class == Class::Values => {
                 self.hits += reply.hits;
@@ -200,7 +211,7 @@ impl Merge {
         if let How::Enough(enough) = self.how {
             self.disagreed = self.pieces.windows(2).any(|pair| pair[0].class != pair[1].class);
             if let Some(piece) = self.pieces.iter().find(|piece| self.alike(piece) >= usize::from(enough)) {
-                piece.put(&self.bytes, out);
+                piece.put(&Copied::Few(&self.bytes), out);
                 return Merged { class: piece.class, hits: 0, disagreed: self.disagreed };
             }
         }
@@ -215,8 +226,9 @@ impl Merge {
             .expect("a request has at least one answer");
         if self.how == How::InOrder && !worst.class.is_error() {
             self.pieces.sort_by_key(|piece| piece.part);
+            let copied = Copied::of(&mut self.bytes, &mut self.shell);
             for piece in &self.pieces {
-                piece.put(&self.bytes, out);
+                piece.put(&copied, out);
             }
             out.tail().extend_from_slice(b"END\r\n");
             return Merged { class: Class::Values, hits: self.hits, disagreed: false };
@@ -225,7 +237,7 @@ impl Merge {
             let hits = self.by_key(keys, out);
             return Merged { class: Class::Values, hits, disagreed: false };
         }
-        worst.put(&self.bytes, out);
+        worst.put(&Copied::Few(&self.bytes), out);
         let hits = if worst.class == Class::Values { self.hits } else { 0 };
         Merged { class: worst.class, hits, disagreed: self.disagreed }
     }
@@ -237,19 +249,20 @@ impl Merge {
     fn by_key(&mut self, keys: &KeyList, out: &mut Outbox) -> u32 {
         // From here on a piece's start moves on from value to value.
         self.pieces.sort_by_key(|piece| piece.part);
+        let copied = Copied::of(&mut self.bytes, &mut self.shell);
         let mut hits = 0;
         for key in keys.iter() {
             let Ok(place) = self.pieces.binary_search_by_key(&key.part, |piece| piece.part) else { continue };
             let piece = &mut self.pieces[place];
-            let bytes = &piece.lent.as_ref().map_or(&self.bytes[..], Lent::bytes)[piece.start..piece.end];
+            let bytes = &piece.bytes(&copied)[piece.start..piece.end];
             let next = Reply { class: piece.class, hits: 0, bytes }.values().next();
             if let Some(value) = next.filter(|value| value.key == key.sent) {
                 let length = value.block.len();
                 if key.sent == key.asked {
-                    put(value.block, piece.lent.as_ref(), out);
+                    piece.put_some(value.block, &copied, out);
                 } else {
                     write::value_line(out.tail(), key.asked, value.flags, value.unique, value.data.len());
-                    put(value.data, piece.lent.as_ref(), out);
+                    piece.put_some(value.data, &copied, out);
                     out.tail().extend_from_slice(b"\r\n");
                 }
                 hits += 1;
@@ -261,19 +274,68 @@ impl Merge {
     }
 }
 
-impl Piece {
-    /// Appends it to `out`; `bytes` are those that were copied.
-    fn put(&self, bytes: &[u8], out: &mut Outbox) {
-        let bytes = self.lent.as_ref().map_or(bytes, Lent::bytes);
-        put(&bytes[self.start..self.end], self.lent.as_ref(), out);
+/// What spare memory came in, kept while it is filled: it will be lent in it again.
+#[derive(Debug, Default)]
+struct Shell(Option<Arc<Vec<u8>>>);
+
+impl Shell {
+    fn empty(&mut self, mut spare: Arc<Vec<u8>>) -> Vec<u8> {
+        let bytes = Arc::get_mut(&mut spare).map(std::mem::take);
+        self.0 = Some(spare);
+        bytes.unwrap_or_default()
+    }
+
+    fn fill(&mut self, bytes: &mut Vec<u8>) -> Arc<Vec<u8>> {
+        let mut shell = self.0.take().unwrap_or_default();
+        match Arc::get_mut(&mut shell) {
+            Some(inside) => std::mem::swap(inside, bytes),
+            None => return Arc::new(std::mem::take(bytes)),
+        }
+        shell
     }
 }
 
-/// Appends bytes, lent where they are large and lie in lent memory.
-fn put(bytes: &[u8], lent: Option<&Lent>, out: &mut Outbox) {
-    match lent.filter(|_| bytes.len() >= LARGE).and_then(|lent| Lent::of(lent.whole(), bytes)) {
-        Some(piece) => out.lend(piece),
-        None => out.tail().extend_from_slice(bytes),
+/// The bytes of answers that were copied.
+enum Copied<'a> {
+    /// Copied once more where they leave.
+    Few(&'a [u8]),
+    /// Left where they are, and lent from there.
+    Many(Arc<Vec<u8>>),
+}
+
+impl<'a> Copied<'a> {
+    /// Takes them where they are many.
+    fn of(bytes: &'a mut Vec<u8>, shell: &mut Shell) -> Self {
+        if bytes.len() < LENT { Self::Few(bytes) } else { Self::Many(shell.fill(bytes)) }
+    }
+}
+
+impl Piece {
+    /// The bytes that it is a piece of.
+    fn bytes<'a>(&'a self, copied: &'a Copied<'_>) -> &'a [u8] {
+        match (&self.lent, copied) {
+            (Some(lent), _) => lent.bytes(),
+            (None, Copied::Few(bytes)) => bytes,
+            (None, Copied::Many(whole)) => whole,
+        }
+    }
+
+    /// Appends it to `out`.
+    fn put(&self, copied: &Copied<'_>, out: &mut Outbox) {
+        self.put_some(&self.bytes(copied)[self.start..self.end], copied, out);
+    }
+
+    /// Appends some of its bytes, lent where that is worth it.
+    fn put_some(&self, bytes: &[u8], copied: &Copied<'_>, out: &mut Outbox) {
+        let (whole, least) = match (&self.lent, copied) {
+            (Some(lent), _) => (Some(lent.whole()), LARGE),
+            (None, Copied::Few(_)) => (None, LARGE),
+            (None, Copied::Many(whole)) => (Some(whole), SEVERAL),
+        };
+        match whole.filter(|_| bytes.len() >= least).and_then(|whole| Lent::of(whole, bytes)) {
+            Some(piece) => out.lend(piece),
+            None => out.tail().extend_from_slice(bytes),
+        }
     }
 }
 
@@ -307,7 +369,7 @@ mod tests {
         let mut merge = Merge::default();
         merge.begin(how);
         for &(part, text) in answers {
-            merge.add(part, &reply(text, expect), None);
+            merge.add(part, &reply(text, expect), None, &mut Spares::default());
         }
         let mut out = Outbox::default();
         let merged = merge.render(&KeyList::default(), &mut out);

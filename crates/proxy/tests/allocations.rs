@@ -54,6 +54,32 @@ impl World {
         self.core.client_written(self.client, reply.len(), now);
     }
 
+    /// Nine values that make up more than is copied twice.
+    fn large_round(&mut self, values: &Values) {
+        let now = self.tick();
+        self.core.client_bytes(self.client, b"get a a a a a a a a a\r\n", now, now);
+        for server in 0..self.servers {
+            let output = self.core.server_output(server);
+            if output.is_empty() {
+                continue;
+            }
+            let keys = output.iter().filter(|&&byte| byte == b'a').count();
+            let (answer, length) = (&values.0[keys], output.len());
+            let now = self.tick();
+            self.core.server_written(server, length, now);
+            let now = self.tick();
+            assert_eq!(self.core.server_bytes(server, answer, now), Ok(answer.len()));
+        }
+        let (mut written, now) = (0, self.tick());
+        while !self.core.client_output(self.client).is_empty() {
+            let output = self.core.client_output(self.client);
+            assert!(values.0[9][written..].starts_with(output));
+            written += output.len();
+            self.core.client_written(self.client, output.len(), now);
+        }
+        assert_eq!(written, values.0[9].len());
+    }
+
     fn round(&mut self) {
         const VALUE: &[u8] = b"VALUE a 0 1\r\nx\r\nEND\r\n";
         self.ask(b"get a\r\n", |_| VALUE, VALUE);
@@ -75,6 +101,16 @@ impl World {
             found,
             b"VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
         );
+    }
+}
+
+/// Answers with so many values of 4,096 bytes, and their end.
+struct Values([Vec<u8>; 10]);
+
+impl Values {
+    fn new() -> Self {
+        let value = [&b"VALUE a 0 4096\r\n"[..], &[b'x'; 4_096], b"\r\n"].concat();
+        Self(std::array::from_fn(|count| [&value.repeat(count)[..], b"END\r\n"].concat()))
     }
 }
 
@@ -107,5 +143,16 @@ fn a_warm_proxy_allocates_nothing_for_a_request() {
         ("distribution = \"ketama\"", 3),
     ] {
         assert_eq!(allocations(config, servers), 0, "{config:?} before {servers} servers");
+    }
+}
+
+#[test]
+fn a_reply_of_many_values_is_put_together_in_memory_that_was_there() {
+    let values = Values::new();
+    for config in ["multi_get = \"sharded\"", "distribution = \"ketama\""] {
+        let mut world = World::new(config, 3);
+        (0..100).for_each(|_| world.large_round(&values));
+        let counted = allocation_counter::measure(|| (0..1_000).for_each(|_| world.large_round(&values)));
+        assert_eq!(counted.count_total, 0, "{config}");
     }
 }

@@ -1,6 +1,7 @@
 //! What servers say: each answer goes to the request it belongs to, or the connection is trusted no more.
 
 use krarup_memcache::{Class, Parsed, Reply, response};
+use krarup_net::Outbox;
 use krarup_record::{Operation, Outcome, ServerVisit};
 use krarup_units::{Nanos, Stamp};
 
@@ -30,6 +31,11 @@ impl Core {
     /// Requests that wait to be written to this server, as many as lie together.
     pub fn server_output(&self, server: usize) -> &[u8] {
         self.servers[server].out.unsent()
+    }
+
+    /// All that waits to be written to this server.
+    pub fn server_outbox(&self, server: usize) -> &Outbox {
+        &self.servers[server].out
     }
 
     /// The first `count` bytes of the output left in a write begun at `before`.
@@ -256,7 +262,7 @@ impl Core {
         if pending.follows {
             exchange.merge.follow(pending.part, reply);
         } else {
-            exchange.merge.add(pending.part, reply, self.lent.as_ref());
+            exchange.merge.add(pending.part, reply, self.lent.as_ref(), &mut self.spares);
         }
         let copies = std::mem::take(&mut exchange.copies);
         // What is gone at the first goes at the others too.

@@ -187,6 +187,7 @@ impl Core {
 
     /// Does what is due at `now`: reads that have taken long are sent to a second holder.
     pub fn tick(&mut self, now: Stamp) {
+        self.spares.tick(now);
         while let Some(&Reverse((due, number, generation))) = self.hedges.peek()
             && due <= now
         {

@@ -211,9 +211,9 @@ impl Core {
         let exchange = &mut self.exchanges[number];
         if exchange.parts[usize::from(part)].asks_for_flags && reply.class == Class::MetaValue {
             let bytes = meta::without_flags(reply);
-            return exchange.merge.add(part, &Reply { bytes: &bytes, ..*reply }, None);
+            return exchange.merge.add(part, &Reply { bytes: &bytes, ..*reply }, None, &mut self.spares);
         }
-        exchange.merge.add(part, reply, self.lent.as_ref());
+        exchange.merge.add(part, reply, self.lent.as_ref(), &mut self.spares);
     }
 
     /// A server says that the client has won. Unless it is the key's first holder, that one gives this out, once; whether it has yet

@@ -155,7 +155,7 @@ impl Core {
     pub(super) fn free_if_forgotten(&mut self, number: u32) {
         let exchange = &mut self.exchanges[number];
         if exchange.stage == Stage::Left && exchange.owed == 0 {
-            exchange.end();
+            exchange.end(&mut self.spares);
             self.exchanges.give_back(number);
         }
     }

@@ -68,9 +68,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Some(conn) = &mut link.conn else { return };
         while link.writable && !self.core.server_output(server).is_empty() {
             let before = self.clock.now();
-            let output = self.core.server_output(server);
-            let length = output.len();
-            match conn.write(output) {
+            let (length, moved) = conn.write_from(self.core.server_outbox(server));
+            match moved {
                 Moved::Some(count) => {
                     self.core.server_written(server, count, before);
                     // A short write means that the kernel has no more room; it will say when it has.
@@ -102,9 +101,8 @@ impl<N: FnMut(Notice)> Engine<N> {
     pub(super) fn write_client(&mut self, id: u32) {
         let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
         while link.writable && !self.core.client_output(id).is_empty() {
-            let output = self.core.client_output(id);
-            let length = output.len();
-            match link.conn.write(output) {
+            let (length, moved) = link.conn.write_from(self.core.client_outbox(id));
+            match moved {
                 Moved::Some(count) => {
                     link.writable = count == length;
                     self.core.client_written(id, count, self.clock.now());

@@ -157,15 +157,16 @@ impl Courier {
     }
 
     fn send(&mut self, server: usize) {
-        let Some(line) = &self.servers[server].line else { return };
-        let output = self.core.server_output(server);
-        if output.is_empty() {
-            return;
-        }
-        let (before, length) = (self.clock.now(), output.len());
-        match line.send(output) {
-            Ok(()) => self.core.server_written(server, length, before),
-            Err(error) => self.lose(server, &plain(&error), Outcome::ServerLost),
+        // What is lent lies in pieces.
+        while let Some(line) = &self.servers[server].line
+            && !self.core.server_outbox(server).is_empty()
+        {
+            let output = self.core.server_output(server);
+            let (before, length) = (self.clock.now(), output.len());
+            match line.send(output) {
+                Ok(()) => self.core.server_written(server, length, before),
+                Err(error) => self.lose(server, &plain(&error), Outcome::ServerLost),
+            }
         }
     }
 
@@ -173,11 +174,12 @@ impl Courier {
     fn reply(&mut self, queue: &Queue) -> bool {
         let mut done = Vec::new();
         for (&id, seat) in &self.clients {
-            let output = self.core.client_output(id);
             let mut heard = true;
-            if !output.is_empty() {
+            while !self.core.client_outbox(id).is_empty() {
+                let output = self.core.client_output(id);
                 let length = output.len();
-                heard = seat.voice.say(output, self.config.timeout).is_ok();
+                // Who does not hear one piece gets none of the others.
+                heard = heard && seat.voice.say(output, self.config.timeout).is_ok();
                 self.core.client_written(id, length, self.clock.now());
             }
             if self.core.client_idle(id) {
