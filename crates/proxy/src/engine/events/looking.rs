@@ -140,7 +140,9 @@ fn uninterrupted(waited: io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use krarup_net::Clock;
+    use std::io::Write;
+
+    use krarup_net::{Clock, Moved};
 
     use super::*;
 
@@ -161,6 +163,40 @@ mod tests {
         assert_eq!(alarm.rings, None);
         poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
         assert!(events.is_empty(), "it rings once");
+    }
+
+    /// Both polls tell of an answer; whoever comes second finds nothing to read, and an alarm of an earlier hold is no answer.
+    #[test]
+    fn a_server_is_heard_by_both_polls_and_read_once() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut all = Poll::new().unwrap();
+        let mut answers = Answers::new().unwrap();
+        let token = Token(super::super::SERVERS);
+        let mut conn = Conn::connect(listener.local_addr().unwrap(), all.registry(), token).unwrap();
+        answers.listen_to(&conn, token).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.write_all(b"END\r\n").unwrap();
+        let mut events = Events::with_capacity(4);
+        let told = |events: &Events| events.iter().any(|event| event.token() == token && event.is_readable());
+        while !told(&events) {
+            answers.poll.poll(&mut events, None).unwrap();
+        }
+        events.clear();
+        while !told(&events) {
+            all.poll(&mut events, None).unwrap();
+        }
+        let mut room = [0; 64];
+        assert!(matches!(conn.read(&mut room), Moved::Some(5)));
+        assert!(matches!(conn.read(&mut room), Moved::None), "for the second of them there is nothing left");
+
+        let clock = Clock::start();
+        let begun = clock.now();
+        answers.alarm.by(begun, begun).unwrap();
+        answers.alarm.by(begun + Nanos::from_secs(60), begun).unwrap();
+        answers.poll.poll(&mut events, None).unwrap();
+        assert!(events.iter().all(|event| event.token() == ALARM), "it rings early, and nobody has answered");
+        answers.alarm.heard(&events);
+        assert_eq!(answers.alarm.rings, None, "the next hold sets it anew");
     }
 
     #[test]
