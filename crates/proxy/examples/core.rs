@@ -7,6 +7,8 @@
 //! Its one argument more is the workload: `get` (sixteen at once, 64 B, one server), `set` (the same), `multiget` (nine keys of 64 B,
 //! sharded over three servers). `bench/instructions.py` takes the difference of two counts.
 
+#![allow(clippy::print_stdout, reason = "its output is its purpose")]
+
 use std::fmt::Write as _;
 
 use krarup_proxy::{Config, Core};
