@@ -3,7 +3,8 @@
 
 Every side is driven over TCP with 200-byte bodies, in turn, round after round, 300,000 messages waiting (beanstalkd too). The pool is pgbench with 20
 connections, of which as many are used as there are clients, and prepared statements: an INSERT, an UPDATE that leases by SKIP LOCKED and a DELETE, a commit
-each, without any server in between; so it is better off than a real one. fsync and synchronous_commit are on. All databases are in one cluster.
+each, without any server in between; so it is better off than a real one. The same behind a server is the mode `direct`: "over direct" compares with that. Beside requests
+per second stands the processor time that a request takes from the server and from all of PostgreSQL's processes, which tells more on a machine that does other things, too. fsync and synchronous_commit are on. All databases are in one cluster.
 
     cargo build --release -p krarup && cargo build --release -p krarup-broker --example drive
     bench/broker.py [--rounds 3] [--seconds 5] [--parts jobs,five,held,slow] [--held 180] [--realtime] [--json FILE]
@@ -109,15 +110,35 @@ class Cluster:
         self.database("pool")
         subprocess.run(self.psql("pool", POOL_SCHEMA.format(body=flags.body, waiting=flags.waiting)), check=True)
 
+    def cpu(self):
+        """Seconds of processor time of all its processes so far, those that are over included."""
+        root = pathlib.Path(self.data, "postmaster.pid").read_text().split()[0]
+        total = 0
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if stat.parent.name == root:
+                total += sum(int(ticks) for ticks in fields[11:15])
+            elif fields[1] == root:
+                total += int(fields[11]) + int(fields[12])
+        return total / os.sysconf("SC_CLK_TCK")
+
     def pgbench(self, clients, seconds, body):
         script = pathlib.Path(self.folder) / "round.sql"
         script.write_text(POOL_ROUND.format(body=body))
         command = [self.programs / "pgbench", "-h", self.folder, "-U", "krarup", "-n", "-M", "prepared", "-c", str(min(clients, POOL)), "-j", "1", "-T", str(seconds), "-f", str(script), "pool"]
+        before = self.cpu()
         said = subprocess.run([str(word) for word in [*SCHEDULED, *command]], capture_output=True, text=True).stdout
-        rounds = next((float(line.split()[2]) for line in said.splitlines() if line.startswith("tps")), None)
-        if rounds is None:
+        # Its sessions are counted with the server when they are over.
+        time.sleep(0.2)
+        spent = self.cpu() - before
+        found = {line.split(" ")[0]: line for line in said.splitlines() if line.startswith(("tps", "number of transactions actually"))}
+        if len(found) != 2:
             sys.exit("error: pgbench gave no figure")
-        return {"requests_per_second": 3 * rounds}
+        done = 3 * int(found["number"].split(": ")[1].split("/")[0])
+        return {"requests_per_second": 3 * float(found["tps"].split()[2]), "database_us": 1e6 * spent / done}
 
 
 def drive(port, clients, seconds, body, waiting=0, mix="jobs"):
@@ -126,6 +147,15 @@ def drive(port, clients, seconds, body, waiting=0, mix="jobs"):
     if done.returncode != 0:
         sys.exit(f"error: {done.stderr.strip()}")
     return json.loads(done.stdout)
+
+
+def drive_and_account(server, cluster, clients, seconds, body):
+    """The same, with the processor time that a request takes from the server and from the database."""
+    before, database_before = server.cpu(), cluster.cpu()
+    run = drive(server.port, clients, seconds, body)
+    run["server_us"] = 1e6 * (server.cpu() - before) / run["requests"]
+    run["database_us"] = 1e6 * (cluster.cpu() - database_before) / run["requests"]
+    return run
 
 
 def broker(mode, store):
@@ -188,18 +218,30 @@ def beside_the_pool(title, flags, cluster, sides, clients):
             for count in clients:
                 pool[count].append(cluster.pgbench(count, flags.seconds, flags.body))
                 for name, server in sides.items():
-                    found[name][count].append(drive(server.port, count, flags.seconds, flags.body))
+                    found[name][count].append(drive_and_account(server, cluster, count, flags.seconds, flags.body))
     finally:
         for server in sides.values():
             server.stop()
     print(f"{title}; medians of {flags.rounds} rounds, {flags.waiting:,} waiting\n")
-    print("| server | clients | requests/s | over the pool | put p50 ms | put p99 ms |\n|---|---|---|---|---|---|")
+    with_database = {f"krarup, {mode}" for mode in MODES}
+    # The pool as a server of ours would have it: one statement per request over a pool of 20, behind the same protocol.
+    served = found.get("krarup, direct")
+
+    def over(runs, bases):
+        return statistics.median(one["requests_per_second"] / base["requests_per_second"] for one, base in zip(runs, bases))
+
+    print("| server | clients | requests/s | over the pool | over direct | server µs | database µs | put p50 ms | put p99 ms |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for count, runs in pool.items():
-        print(f"| a pool of {POOL}, one statement per request | {count} | {middle(runs):,.0f} | 1 | | |")
+        beside = f"{over(runs, served[count]):.2f}" if served else ""
+        database = f"{middle(runs, 'database_us'):.0f}"
+        print(f"| a pool of {POOL}, one statement per request | {count} | {middle(runs):,.0f} | 1 | {beside} | | {database} | | |")
     for name, by_count in found.items():
         for count, runs in by_count.items():
-            over = statistics.median(one["requests_per_second"] / base["requests_per_second"] for one, base in zip(runs, pool[count]))
-            print(f"| {name} | {count} | {middle(runs):,.0f} | {over:.2f} | {middle(runs, 'put_p50_ms'):.2f} | {middle(runs, 'put_p99_ms'):.2f} |")
+            beside = f"{over(runs, served[count]):.2f}" if served else ""
+            spent = [f"{middle(runs, 'server_us'):.0f}", f"{middle(runs, 'database_us'):.0f}" if name in with_database else ""]
+            times = [f"{middle(runs, 'put_p50_ms'):.2f}", f"{middle(runs, 'put_p99_ms'):.2f}"]
+            print("|", " | ".join([name, str(count), f"{middle(runs):,.0f}", f"{over(runs, pool[count]):.2f}", beside, *spent, *times]), "|")
     print(flush=True)
     return {"pool": pool, "servers": found}
 

@@ -150,7 +150,7 @@ fn drive(address: SocketAddr, clients: usize, length: Duration, mix: Mix, body: 
         ask(client, mix, body, &mut out);
     }
     let mut events = Events::with_capacity(1_024);
-    let (mut requests, mut times) = (0_u64, Vec::new());
+    let (mut all_requests, mut requests, mut times) = (0_u64, 0_u64, Vec::new());
     let mut room = vec![0; 64 << 10];
     while begun.elapsed() < WARM_UP + length {
         poll.poll(&mut events, Some(Duration::from_millis(100))).unwrap();
@@ -159,9 +159,14 @@ fn drive(address: SocketAddr, clients: usize, length: Duration, mix: Mix, body: 
             while let Ok(count) = client.stream.read(&mut room) {
                 assert!(count > 0, "the server closed the connection");
                 client.inbox.extend_from_slice(&room[..count]);
+                // Nothing is left: the next answer will be announced.
+                if count < room.len() {
+                    break;
+                }
             }
             while take_answer(client) {
                 let now = Instant::now();
+                all_requests += 1;
                 if now - begun >= WARM_UP {
                     requests += 1;
                     if client.step.is_multiple_of(mix.length()) {
@@ -179,7 +184,7 @@ fn drive(address: SocketAddr, clients: usize, length: Duration, mix: Mix, body: 
         times.get((times.len() as f64 * share) as usize).map_or(0.0, |time| time.as_secs_f64() * 1e3)
     };
     println!(
-        "{{\"requests_per_second\": {:.0}, \"put_p50_ms\": {:.3}, \"put_p99_ms\": {:.3}}}",
+        "{{\"requests_per_second\": {:.0}, \"requests\": {all_requests}, \"put_p50_ms\": {:.3}, \"put_p99_ms\": {:.3}}}",
         requests as f64 / measured,
         quantile(0.5),
         quantile(0.99),

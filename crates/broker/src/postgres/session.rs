@@ -25,9 +25,12 @@ use crate::queues::{JobView, Totals};
 use crate::wish::{Asked, Kind, Line, Look, Move, Once, Reply, TubeFacts, Which, Wish, Word};
 
 const PUT: &str = include_str!("shared/put.sql");
+const PUT_ONE: &str = include_str!("shared/put_one.sql");
 const SEND: &str = include_str!("shared/send.sql");
 const TAKE: &str = include_str!("shared/take.sql");
+const TAKE_ONE: &str = include_str!("shared/take_one.sql");
 const FINISH: &str = include_str!("shared/finish.sql");
+const FINISH_ONE: &str = include_str!("shared/finish_one.sql");
 const MOVE: &str = include_str!("shared/move.sql");
 const LOOK: &str = include_str!("shared/look.sql");
 const LIST: &str = include_str!("shared/list.sql");
@@ -71,9 +74,12 @@ pub(crate) struct Clearing {
 pub(crate) struct Session {
     client: Client,
     put: Statement,
+    put_one: Statement,
     send: Statement,
     take: Statement,
+    take_one: Statement,
     finish: Statement,
+    finish_one: Statement,
     r#move: Statement,
     look: Statement,
     list: Statement,
@@ -102,9 +108,12 @@ impl Session {
         }
         Ok(Self {
             put: client.prepare(PUT).await?,
+            put_one: client.prepare(PUT_ONE).await?,
             send: client.prepare(SEND).await?,
             take: client.prepare(TAKE).await?,
+            take_one: client.prepare(TAKE_ONE).await?,
             finish: client.prepare(FINISH).await?,
+            finish_one: client.prepare(FINISH_ONE).await?,
             r#move: client.prepare(MOVE).await?,
             look: client.prepare(LOOK).await?,
             list: client.prepare(LIST).await?,
@@ -220,7 +229,25 @@ impl Session {
 
     // ---- the kinds ----------------------------------------------------------------------------------------
 
+    // Lists of one are as long to take apart as the work itself: what comes alone has a statement of its own.
+
     async fn put(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+        if let [Asked { wish: Wish::New(new), .. }] = asked {
+            let columns: &Columns<'_> = &[
+                &stub.broker,
+                &stub.serial,
+                &&*new.tube,
+                &new.sender.as_deref(),
+                &i64::from(new.priority),
+                &(new.delay as i32),
+                &i64::from(new.delay),
+                &(new.ttr as i32),
+                &&*new.body,
+                &i64::from(new.flags),
+                &new.lives.map(i64::from),
+            ];
+            return Ok(lines(1, self.client.query(&self.put_one, columns).await?));
+        }
         let new = News::of(asked);
         let columns: &Columns<'_> = &[
             &stub.broker,
@@ -261,6 +288,14 @@ impl Session {
     }
 
     async fn take(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+        if let [one] = asked
+            && let Wish::Take { which: Which::Tubes(tubes), client: None, taker, most: 1, pops: false } =
+                &one.wish
+            && let [tube] = &tubes[..]
+        {
+            let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &&**tube, taker];
+            return Ok(lines(1, self.client.query(&self.take_one, columns).await?));
+        }
         let (mut kinds, mut names, mut clients) = (Vec::new(), Vec::new(), Vec::new());
         let (mut wanted, mut takers, mut most, mut pops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for one in asked {
@@ -286,6 +321,10 @@ impl Session {
     }
 
     async fn finish(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+        if let [Asked { wish: Wish::Finish { id, taker }, .. }] = asked {
+            let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &number(*id), taker];
+            return Ok(lines(1, self.client.query(&self.finish_one, columns).await?));
+        }
         let wish = |one: &Asked| match one.wish {
             Wish::Finish { id, taker } => Some((number(id), taker)),
             _ => None,

@@ -1,0 +1,14 @@
+-- As take.sql, of the first message that is for anybody in one tube, and leased.
+WITH taken AS (
+    UPDATE krarup.message
+    SET state = 3, due = clock_timestamp() + make_interval(secs => ttr), holder = $4::bigint, buried = NULL, reserves = reserves + 1
+    WHERE id = (
+        SELECT id FROM krarup.message
+        WHERE tube = $3::text AND receiver IS NULL AND state = 0
+          AND NOT EXISTS (SELECT FROM krarup.pause WHERE pause.tube = $3 AND until > clock_timestamp())
+        ORDER BY priority, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING id, ttr, body, flags
+), done AS (
+    INSERT INTO krarup.outcome SELECT $1::bigint, $2::bigint, ARRAY[1::bigint], ARRAY[id] FROM taken
+)
+SELECT 1::bigint, 0::smallint, id, ttr, body, flags FROM taken
