@@ -29,6 +29,7 @@ const PUT_ONE: &str = include_str!("shared/put_one.sql");
 const SEND: &str = include_str!("shared/send.sql");
 const TAKE: &str = include_str!("shared/take.sql");
 const TAKE_ONE: &str = include_str!("shared/take_one.sql");
+const TAKE_MANY: &str = include_str!("shared/take_many.sql");
 const FINISH: &str = include_str!("shared/finish.sql");
 const FINISH_ONE: &str = include_str!("shared/finish_one.sql");
 const MOVE: &str = include_str!("shared/move.sql");
@@ -78,6 +79,7 @@ pub(crate) struct Session {
     send: Statement,
     take: Statement,
     take_one: Statement,
+    take_many: Statement,
     finish: Statement,
     finish_one: Statement,
     r#move: Statement,
@@ -112,6 +114,7 @@ impl Session {
             send: client.prepare(SEND).await?,
             take: client.prepare(TAKE).await?,
             take_one: client.prepare(TAKE_ONE).await?,
+            take_many: client.prepare(TAKE_MANY).await?,
             finish: client.prepare(FINISH).await?,
             finish_one: client.prepare(FINISH_ONE).await?,
             r#move: client.prepare(MOVE).await?,
@@ -288,13 +291,16 @@ impl Session {
     }
 
     async fn take(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
-        if let [one] = asked
-            && let Wish::Take { which: Which::Tubes(tubes), client: None, taker, most: 1, pops: false } =
-                &one.wish
-            && let [tube] = &tubes[..]
-        {
-            let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &&**tube, taker];
-            return Ok(lines(1, self.client.query(&self.take_one, columns).await?));
+        let plain: Option<Vec<(&str, i64)>> =
+            asked.iter().map(|one| leases_first_of_one_tube(&one.wish)).collect();
+        if let Some(plain) = plain {
+            if let [(tube, taker)] = &plain[..] {
+                let columns: &Columns<'_> = &[&stub.broker, &stub.serial, tube, taker];
+                return Ok(lines(1, self.client.query(&self.take_one, columns).await?));
+            }
+            let (tubes, takers): (Vec<&str>, Vec<i64>) = plain.into_iter().unzip();
+            let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &tubes, &takers];
+            return Ok(lines(asked.len(), self.client.query(&self.take_many, columns).await?));
         }
         let (mut kinds, mut names, mut clients) = (Vec::new(), Vec::new(), Vec::new());
         let (mut wanted, mut takers, mut most, mut pops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -485,6 +491,16 @@ impl Session {
 }
 
 const REGISTER: &str = "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING";
+
+/// Of which tube, and for whom: the common case, in which nobody has a name and nothing is compared.
+fn leases_first_of_one_tube(wish: &Wish) -> Option<(&str, i64)> {
+    match wish {
+        Wish::Take { which: Which::Tubes(tubes), client: None, taker, most: 1, pops: false } => {
+            <&[_; 1]>::try_from(&tubes[..]).ok().map(|[tube]| (&**tube, *taker))
+        }
+        _ => None,
+    }
+}
 
 fn reads_only(wish: &Wish) -> bool {
     matches!(
