@@ -1,20 +1,21 @@
 //! Clients who come to a thread that waits for them.
 
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Hands each client over with his number, until one comes after it is `over`.
-pub(crate) fn each(listener: &TcpListener, over: &AtomicBool, mut serve: impl FnMut(TcpStream, u64)) {
-    for (number, client) in (0..).zip(listener.incoming()) {
-        if over.load(Ordering::SeqCst) {
-            return;
-        }
-        match client {
-            Ok(client) => serve(client, number),
+use krarup_net::blocking::{Bell, accept};
+use krarup_net::{Listener, Stream};
+
+/// Hands each client over with his number, until the bell has rung and nobody waits any more.
+pub(crate) fn each(listener: &Listener, over: &Bell, mut serve: impl FnMut(Stream, u64)) {
+    let mut number = 0;
+    loop {
+        match accept(listener, over) {
+            Ok(Some(client)) => serve(client, number),
+            Ok(None) => return,
             // Out of descriptors, most likely: others must close first.
             Err(_) => thread::sleep(Duration::from_millis(50)),
         }
+        number += 1;
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use krarup_net::board::Board;
@@ -96,14 +96,24 @@ pub struct Part {
 /// Tells an engine on another thread to end.
 #[derive(Debug, Default)]
 pub struct Ending {
-    asked: AtomicBool,
+    /// How often it was asked to.
+    asked: AtomicU8,
     waker: OnceLock<Arc<Waker>>,
 }
 
 impl Ending {
     /// It shall end; what has arrived is still answered.
     pub fn ask(&self) {
-        self.asked.store(true, Ordering::SeqCst);
+        self.say(1);
+    }
+
+    /// It shall end at once.
+    pub fn hurry(&self) {
+        self.say(2);
+    }
+
+    fn say(&self, asked: u8) {
+        self.asked.fetch_max(asked, Ordering::SeqCst);
         if let Some(waker) = self.waker.get() {
             // A loop that cannot be woken hears of it at its next pass.
             let _ = waker.wake();
@@ -112,7 +122,12 @@ impl Ending {
 
     /// Whether it shall.
     pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::SeqCst)
+        self.asked.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether it shall at once.
+    pub fn is_hurried(&self) -> bool {
+        self.asked.load(Ordering::SeqCst) > 1
     }
 }
 
@@ -363,10 +378,16 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1_024);
         loop {
-            if self.stop_by.is_none()
-                && self.settings.part.as_ref().is_some_and(|part| part.ending.is_asked())
+            if let Some(part) = &self.settings.part
+                && part.ending.is_asked()
             {
-                self.begin_to_stop();
+                let hurried = part.ending.is_hurried();
+                if self.stop_by.is_none() {
+                    self.begin_to_stop();
+                }
+                if hurried {
+                    self.stop_by = self.stop_by.min(Some(self.clock.now()));
+                }
             }
             self.tick();
             if self.finished() {

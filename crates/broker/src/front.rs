@@ -13,6 +13,7 @@
 //! | `together` | requests that are for several: waiting in tubes of different shards, lists, sums |
 //! | `memcached` | memcached's protocol |
 //! | `behind` | a connection to an owner |
+//! | `patience` | how long an owner is waited for, and what becomes of a request whose owner is lost |
 //!
 //! A session keeps what its client uses, watches and is called, and tells it to an owner before the first request that needs it. **When a shard
 //! moves**, its owner says so in place of an answer, and the request is sent to the next one. When an owner is lost it is so as well, unless nobody knows whether
@@ -20,19 +21,21 @@
 
 mod behind;
 mod memcached;
+mod patience;
 mod session;
 mod together;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use krarup_net::{Address, listen};
+use krarup_net::blocking::{Bell, Guest, Handle};
+use krarup_net::tls::Acceptor;
+use krarup_net::{Address, Listener, Stream};
+use krarup_units::Nanos;
 
 use crate::door;
 use crate::engine::Protocol;
@@ -40,8 +43,10 @@ use crate::shards::Owners;
 
 /// Memory for the stack of a client's thread.
 const STACK: usize = 512 << 10;
-/// How long a request waits for its shard to have an owner.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A client that vanished without a word is noticed after this time.
+const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
+/// How long the threads of clients that are given up may take to end: none waits for anything any more.
+const LAST: Duration = Duration::from_secs(5);
 
 /// How clients are served.
 #[derive(Clone, Debug)]
@@ -52,55 +57,86 @@ pub struct Settings {
     pub secret: Option<String>,
     /// How many clients may be connected at once.
     pub connections: usize,
+    /// Greets clients, who then speak TLS; none: in plain text.
+    pub tls: Option<Acceptor>,
 }
 
-/// Serves clients until it goes.
+/// Serves clients until it goes; then neither its door nor a thread of a client is left.
 #[derive(Debug)]
 pub struct Front {
     /// Where clients connect.
-    pub address: SocketAddr,
+    pub address: Address,
     inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What the threads of all clients share.
 #[derive(Debug)]
 struct Inner {
     settings: Settings,
     owners: Arc<Owners>,
     protocol: Protocol,
-    over: AtomicBool,
-    clients: Mutex<HashMap<u64, TcpStream>>,
+    phase: AtomicU8,
+    bell: Bell,
+    clients: Mutex<HashMap<u64, Handle>>,
+    gone: Condvar,
 }
 
+/// How far it is; each comes after the one before.
+const SERVES: u8 = 0;
+/// What has arrived is still answered.
+const ENDS: u8 = 1;
+/// Nobody is waited for.
+const ABANDONED: u8 = 2;
+
 impl Inner {
+    fn new(protocol: Protocol, settings: Settings, owners: Arc<Owners>) -> io::Result<Self> {
+        Ok(Self {
+            settings,
+            owners,
+            protocol,
+            phase: AtomicU8::new(SERVES),
+            bell: Bell::new()?,
+            clients: Mutex::default(),
+            gone: Condvar::new(),
+        })
+    }
+
     /// What another thread has left is as good as what it was.
-    fn clients(&self) -> MutexGuard<'_, HashMap<u64, TcpStream>> {
+    fn clients(&self) -> MutexGuard<'_, HashMap<u64, Handle>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this broker ends: then nobody waits for a shard to have an owner again.
+    fn is_over(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) >= ENDS
+    }
+
+    /// Whether clients are given up.
+    fn is_abandoned(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) >= ABANDONED
     }
 }
 
 impl Front {
-    /// Begins to accept clients.
+    /// Begins to accept clients at a door.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// The system refuses.
     pub fn begin(
-        address: &Address,
+        listener: Listener,
         protocol: Protocol,
         settings: Settings,
         owners: Arc<Owners>,
     ) -> Result<Self, String> {
-        let listener = TcpListener::from(OwnedFd::from(listen::listen(address)?));
-        let told = |error: io::Error| format!("{address} cannot be listened on: {error}");
-        listener.set_nonblocking(false).map_err(told)?;
-        let address = listener.local_addr().map_err(told)?;
-        let clients = Mutex::new(HashMap::new());
-        let inner = Arc::new(Inner { settings, owners, protocol, over: AtomicBool::new(false), clients });
+        let told = |error: io::Error| format!("clients cannot be accepted: {error}");
+        let address = listener.address().map_err(told)?;
+        let inner = Arc::new(Inner::new(protocol, settings, owners).map_err(told)?);
         let its = Arc::clone(&inner);
         let thread = thread::Builder::new()
             .name("front".into())
             .spawn(move || {
-                door::each(&listener, &its.over, |client, number| {
+                door::each(&listener, &its.bell, |client, number| {
                     if its.clients().len() < its.settings.connections {
                         // Whoever cannot be served finds his connection closed.
                         let _ = serve(client, number, &its);
@@ -111,39 +147,45 @@ impl Front {
         Ok(Self { address, inner, thread: Some(thread) })
     }
 
-    /// No more clients are accepted, and nothing more is heard of those that are there; waits so long for them to have their answers. How many had not.
-    pub fn end(mut self, patience: Duration) -> usize {
-        let end = Instant::now() + patience;
-        self.inner.over.store(true, Ordering::SeqCst);
-        // It waits for a client: this is the last one.
-        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+    /// No more clients are accepted, and nothing more is heard of those that are there; what they have asked is answered.
+    pub fn close(&mut self) {
+        self.inner.phase.fetch_max(ENDS, Ordering::SeqCst);
+        self.inner.bell.ring();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        for client in self.inner.clients().values() {
-            let _ = client.shutdown(Shutdown::Read);
-        }
-        loop {
-            let left = self.inner.clients().len();
-            if left == 0 || Instant::now() >= end {
-                return left;
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        self.inner.clients().values().for_each(Handle::deafen);
+    }
+
+    /// How many clients are there.
+    pub fn clients(&self) -> usize {
+        self.inner.clients().len()
     }
 }
 
-fn serve(client: TcpStream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
-    client.set_nodelay(true)?;
-    inner.clients().insert(number, client.try_clone()?);
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.inner.phase.fetch_max(ABANDONED, Ordering::SeqCst);
+        self.close();
+        let clients = self.inner.clients();
+        clients.values().for_each(Handle::close);
+        let _ = self.inner.gone.wait_timeout_while(clients, LAST, |clients| !clients.is_empty());
+    }
+}
+
+fn serve(client: Stream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
+    let client = Guest::accepted(client, inner.settings.tls.as_ref())?;
+    // Whose socket does not know it does without.
+    let _ = client.keep_alive(KEEP_ALIVE);
+    inner.clients().insert(number, client.handle()?);
     let its = Arc::clone(inner);
     let spawned = thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
-        let owners = Arc::clone(&its.owners);
         match its.protocol {
-            Protocol::Beanstalkd => session::Session::new(client, &its.settings, &owners, &its.over).run(),
-            Protocol::Memcached => memcached::Session::new(client, &its.settings, &owners, &its.over).run(),
+            Protocol::Beanstalkd => session::Session::new(client, &its).run(),
+            Protocol::Memcached => memcached::Session::new(client, &its).run(),
         }
         its.clients().remove(&number);
+        its.gone.notify_all();
     });
     if let Err(error) = spawned {
         inner.clients().remove(&number);
@@ -151,3 +193,6 @@ fn serve(client: TcpStream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,14 +10,14 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use krarup_net::{Address, listen};
+use krarup_net::blocking::Bell;
+use krarup_net::{Address, Listener, Stream, listen};
 
 use crate::door;
 
@@ -35,9 +35,9 @@ pub struct Relay {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
-    over: AtomicBool,
+    over: Bell,
     owner: Mutex<Option<Address>>,
     /// Both ends of each client that is being sent on.
     clients: Mutex<HashMap<u64, [TcpStream; 2]>>,
@@ -54,24 +54,27 @@ impl Relay {
     /// # Errors
     /// The address cannot be listened on.
     pub fn begin(address: &Address) -> Result<Self, String> {
-        let listener = TcpListener::from(OwnedFd::from(listen::listen(address)?));
         let told = |error: io::Error| format!("{address} cannot be listened on: {error}");
-        listener.set_nonblocking(false).map_err(told)?;
-        let address = listener.local_addr().map_err(told)?;
-        let inner = Arc::new(Inner::default());
+        let listener = listen::listen(address)?;
+        let place = listener.local_addr().map_err(told)?;
+        let listener = Listener::Tcp(listener);
+        let over = Bell::new().map_err(told)?;
+        let inner = Arc::new(Inner { over, owner: Mutex::default(), clients: Mutex::default() });
         let its = Arc::clone(&inner);
         let thread = thread::Builder::new()
             .name("relay".into())
             .spawn(move || {
                 door::each(&listener, &its.over, |client, number| {
-                    if lock(&its.clients).len() < MOST {
+                    if let Stream::Tcp(client) = client
+                        && lock(&its.clients).len() < MOST
+                    {
                         // Whoever cannot be sent on finds his connection closed.
-                        let _ = send_on(client, number, &its);
+                        let _ = send_on(OwnedFd::from(client).into(), number, &its);
                     }
                 });
             })
             .map_err(|error| format!("no thread can be had: {error}"))?;
-        Ok(Self { address, inner, thread: Some(thread) })
+        Ok(Self { address: place, inner, thread: Some(thread) })
     }
 
     /// Who owns the queues from now on; none: nobody knows.
@@ -82,16 +85,14 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.inner.over.store(true, Ordering::SeqCst);
-        // It waits for a client: this is the last one.
-        let _ = TcpStream::connect_timeout(&self.address, CONNECT);
+        self.inner.over.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
         for ends in lock(&self.inner.clients).values() {
             for end in ends {
                 let _ = end.shutdown(Shutdown::Both);
             }
-        }
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
         }
     }
 }
@@ -101,6 +102,7 @@ fn send_on(client: TcpStream, number: u64, inner: &Arc<Inner>) -> io::Result<()>
     let addresses = owner.and_then(|owner| owner.resolve().ok()).unwrap_or_default();
     let address = addresses.first().ok_or(io::ErrorKind::NotFound)?;
     let server = TcpStream::connect_timeout(address, CONNECT)?;
+    client.set_nonblocking(false)?;
     for end in [&client, &server] {
         end.set_nodelay(true)?;
     }
@@ -130,6 +132,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream) {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::net::TcpListener;
 
     use super::*;
 

@@ -265,6 +265,10 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_several_own_s
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
     };
     durable::shards::a_client_sees_one_broker(&cluster);
+    durable::shards::who_holds_something_hears_that_its_time_is_nearly_over(&cluster);
+    durable::shards::a_get_waits_wherever_its_shard_moves(&cluster);
+    durable::shards::who_is_asked_to_stop_twice_hurries(&cluster);
+    durable::shards::clients_come_by_every_door(&cluster);
     durable::shards::one_is_killed_and_another_comes(&cluster);
     durable::shards::one_hangs_and_comes_back(&cluster);
 }

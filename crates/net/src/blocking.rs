@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -10,7 +10,10 @@ use krarup_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::stream::Stream;
+use crate::conn::{Conn, Moved};
+use crate::listen;
+use crate::stream::{Listener, Stream};
+use crate::tls::Acceptor;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -110,6 +113,141 @@ impl Voice {
     }
 }
 
+/// A client, for the thread that serves him alone: over TCP or through a file, encrypted or not.
+#[derive(Debug)]
+pub struct Guest {
+    conn: Conn,
+}
+
+impl Guest {
+    /// Who has just connected; with an acceptor he speaks TLS, and is greeted when he is first listened to.
+    ///
+    /// # Errors
+    /// From the system, or the library.
+    pub fn accepted(stream: Stream, acceptor: Option<&Acceptor>) -> io::Result<Self> {
+        let mut conn = Conn::alone(stream)?;
+        if let Some(acceptor) = acceptor {
+            conn.encrypt_accepted(acceptor)?;
+        }
+        Ok(Self { conn })
+    }
+
+    /// A vanished client is noticed after about this time.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn keep_alive(&self, idle: Nanos) -> io::Result<()> {
+        self.conn.keep_alive(idle)
+    }
+
+    /// Waits for bytes; none means that no more will come.
+    ///
+    /// # Errors
+    /// From the system, or where his bytes are not what was agreed.
+    pub fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.conn.read(room) {
+                Moved::Some(count) => return Ok(count),
+                Moved::Closed => return Ok(0),
+                Moved::Failed(error) => return Err(error),
+                Moved::None if self.conn.is_waiting() => {
+                    self.wait(PollFlags::IN | PollFlags::OUT)?;
+                    self.conn.flush()?;
+                }
+                Moved::None => self.wait(PollFlags::IN)?,
+            }
+        }
+    }
+
+    /// Says all of `bytes`, however long he takes to read.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn say(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.conn.write(bytes) {
+                Moved::Some(count) => bytes = &bytes[count..],
+                Moved::None => self.wait(PollFlags::OUT)?,
+                Moved::Closed => return Err(ErrorKind::WriteZero.into()),
+                Moved::Failed(error) => return Err(error),
+            }
+        }
+        while !self.conn.flush()? {
+            self.wait(PollFlags::OUT)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing more is said: he reads what is under way, then the end.
+    pub fn finish(&mut self) {
+        self.conn.finish();
+    }
+
+    /// By which another thread can end it.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn handle(&self) -> io::Result<Handle> {
+        Ok(Handle { socket: self.conn.stream().socket().try_clone()? })
+    }
+
+    fn wait(&self, wanted: PollFlags) -> io::Result<()> {
+        match poll(&mut [PollFd::new(self, wanted)], None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Guest {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.conn.stream().as_fd()
+    }
+}
+
+/// Ends a guest whom another thread serves.
+#[derive(Debug)]
+pub struct Handle {
+    socket: Socket,
+}
+
+impl Handle {
+    /// Nothing more is heard of him.
+    pub fn deafen(&self) {
+        let _ = self.socket.shutdown(Shutdown::Read);
+    }
+
+    /// Nothing more is said or heard.
+    pub fn close(&self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// Waits for the next client; none: the bell has rung, and nobody waits any more.
+///
+/// # Errors
+/// The system gives no more sockets.
+pub fn accept(listener: &Listener, bell: &Bell) -> io::Result<Option<Stream>> {
+    loop {
+        match listener.accept() {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if bell.has_rung()? {
+                    return Ok(None);
+                }
+            }
+            Err(error) if listen::is_of_one(&error) => continue,
+            Err(_) if bell.has_rung()? => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let mut wanted = [PollFd::new(listener, PollFlags::IN), PollFd::new(&bell.clapper, PollFlags::IN)];
+        match poll(&mut wanted, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Wakes a thread that waits for its lines.
 #[derive(Debug)]
 pub struct Bell {
@@ -133,6 +271,11 @@ impl Bell {
     pub fn ring(&self) {
         // Full: it has been rung often enough.
         let _ = (&self.rope).write(&[1]);
+    }
+
+    /// Whether it has been rung and not been heard.
+    fn has_rung(&self) -> io::Result<bool> {
+        Ok(poll(&mut [PollFd::new(&self.clapper, PollFlags::IN)], Some(&timespec(Nanos::ZERO)))? > 0)
     }
 
     /// It has been heard.
@@ -192,5 +335,37 @@ mod tests {
         assert_eq!(wait(&[(7, &line)], &bell, second).unwrap(), [7]);
         assert_eq!(line.receive(&mut heard).unwrap(), 5);
         assert_eq!(wait(&[(7, &line)], &bell, Nanos::from_millis(1)).unwrap(), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn guests_come_through_either_door_until_the_bell_has_rung() {
+        let folder = std::env::temp_dir().join(format!("krarup-guests-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = crate::Address::of_file(&folder.join("door.sock"));
+        for address in ["127.0.0.1:0".parse().unwrap(), file] {
+            let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
+            let bell = Bell::new().unwrap();
+            let second = Nanos::from_secs(1);
+            let line = match listener.address().unwrap() {
+                address if address.file().is_some() => {
+                    Line::connect_file(address.file().unwrap(), second).unwrap()
+                }
+                address => Line::connect(address.resolve().unwrap()[0], second, second).unwrap(),
+            };
+            bell.ring();
+            // Who has connected is served.
+            let mut guest = Guest::accepted(accept(&listener, &bell).unwrap().unwrap(), None).unwrap();
+            assert!(accept(&listener, &bell).unwrap().is_none());
+            line.send(b"hello").unwrap();
+            let mut heard = [0; 9];
+            assert_eq!(guest.receive(&mut heard).unwrap(), 5);
+            guest.say(b"welcome").unwrap();
+            assert_eq!(line.receive(&mut heard).unwrap(), 7);
+            guest.handle().unwrap().deafen();
+            assert_eq!(guest.receive(&mut heard).unwrap(), 0);
+            guest.say(b"farewell").unwrap();
+            guest.finish();
+            assert_eq!((line.receive(&mut heard).unwrap(), line.receive(&mut heard).unwrap()), (8, 0));
+        }
     }
 }

@@ -81,13 +81,23 @@ impl Conn {
         Self::register(Stream::Unix(UnixStream::connect(path)?), registry, token)
     }
 
-    fn register(mut stream: Stream, registry: &Registry, token: Token) -> io::Result<Self> {
+    fn register(stream: Stream, registry: &Registry, token: Token) -> io::Result<Self> {
+        let mut conn = Self::alone(stream)?;
+        registry.register(conn.stream.source(), token, Interest::READABLE | Interest::WRITABLE)?;
+        Ok(conn)
+    }
+
+    /// For a thread that waits for it by itself.
+    pub(crate) fn alone(stream: Stream) -> io::Result<Self> {
         if let Stream::Tcp(stream) = &stream {
             // Replies are written whole: waiting to fill a packet would only add delay.
             stream.set_nodelay(true)?;
         }
-        registry.register(stream.source(), token, Interest::READABLE | Interest::WRITABLE)?;
         Ok(Self { stream, tls: None })
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// Encrypts everything from now on; the other side is to greet first.

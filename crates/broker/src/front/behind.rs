@@ -4,17 +4,28 @@ use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use krarup_net::Address;
+use krarup_net::blocking::Guest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{SockRef, TcpKeepalive};
 
+use super::Inner;
 use crate::job::Id;
 use crate::queues::DEFAULT_TUBE;
 use crate::shards::{Owner, Owners};
 
 /// How long the owner may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(1);
+/// How long it may take nothing of what is sent to it: then it hangs, and the connection counts as ended.
+const SEND: Duration = Duration::from_secs(10);
+/// An owner's machine that vanished without a word is noticed after this time.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// From so many messages on that the client may hold it is asked which of them he does.
+const MANY: usize = 1_000;
+/// Of so many at a time.
+const ASKED_AT_ONCE: usize = 100;
 /// How often it is looked whether it still is the owner while it is waited for.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 /// The answer of an owner that hands its shard over: the request was not carried out.
@@ -47,8 +58,10 @@ pub(super) struct Behind {
     pub(super) used: String,
     pub(super) watched: BTreeSet<String>,
     pub(super) said: Option<Arc<[u8]>>,
-    /// Messages that the client holds through it.
+    /// Messages that the client holds through it, and some whose time has run out.
     pub(super) held: HashSet<Id>,
+    /// With how many of them it is asked next which they are.
+    many: usize,
 }
 
 impl Behind {
@@ -62,9 +75,23 @@ impl Behind {
         let address = addresses.first().ok_or(io::ErrorKind::NotFound)?;
         let stream = TcpStream::connect_timeout(address, CONNECT)?;
         stream.set_nodelay(true)?;
+        // Whoever waits for it looks now and then whether it still is the owner.
+        stream.set_nonblocking(true)?;
+        SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
         let watched = BTreeSet::from([DEFAULT_TUBE.to_owned()]);
         let (used, held) = (DEFAULT_TUBE.to_owned(), HashSet::new());
-        Ok(Self { stream, owner, spoken, unread: Vec::new(), ended: false, used, watched, said: None, held })
+        Ok(Self {
+            stream,
+            owner,
+            spoken,
+            unread: Vec::new(),
+            ended: false,
+            used,
+            watched,
+            said: None,
+            held,
+            many: MANY,
+        })
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -76,17 +103,45 @@ impl Behind {
         owners.of(shard).is_none_or(|now| now.epoch == self.owner.epoch)
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Lost> {
-        self.stream.write_all(bytes).map_err(|_| Lost::Unknown)
+    /// Sends it all, unless the owner hangs, or another is known to be it.
+    pub(super) fn send(&mut self, front: &Inner, shard: u32, bytes: &[u8]) -> Result<(), Lost> {
+        self.send_within(front, shard, bytes, SEND)
+    }
+
+    pub(super) fn send_within(
+        &mut self,
+        front: &Inner,
+        shard: u32,
+        mut bytes: &[u8],
+        most: Duration,
+    ) -> Result<(), Lost> {
+        let mut end = Instant::now() + most;
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    end = Instant::now() + most;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if Instant::now() >= end || !self.is_of(&front.owners, shard) || front.is_abandoned() {
+                        return Err(Lost::Unknown);
+                    }
+                    wait_for(&mut [PollFd::new(&self.stream, PollFlags::OUT)], LOOK.min(most));
+                }
+                Err(_) => return Err(Lost::Unknown),
+            }
+        }
+        Ok(())
     }
 
     /// The next answer, whole. Where the client is given and hangs up, the owner hears the end too: then it waits no longer, and says
     /// what it has given already, which is not to be lost.
     pub(super) fn answer(
         &mut self,
-        owners: &Owners,
+        front: &Inner,
         shard: u32,
-        mut client: Option<&TcpStream>,
+        mut client: Option<&Guest>,
     ) -> Result<Vec<u8>, Lost> {
         loop {
             if let Some(answer) = self.here() {
@@ -99,11 +154,33 @@ impl Behind {
                     self.ended = true;
                     client = None;
                 }
-                Woken::Nobody if !self.is_of(owners, shard) => return Err(Lost::Unknown),
+                Woken::Nobody if !self.is_of(&front.owners, shard) || front.is_abandoned() => {
+                    return Err(Lost::Unknown);
+                }
                 Woken::Nobody => {}
                 Woken::Some => self.read()?,
             }
         }
+    }
+
+    /// Forgets messages that he may hold and does not, so that there are never many more than he does: which time has run out only the owner knows.
+    pub(super) fn forget(&mut self, front: &Inner, shard: u32) -> Result<(), Lost> {
+        if self.held.len() < self.many || self.ended {
+            return Ok(());
+        }
+        let held: Vec<Id> = self.held.iter().copied().collect();
+        for some in held.chunks(ASKED_AT_ONCE) {
+            let asked: String = some.iter().map(|id| format!("stats-job {id}\r\n")).collect();
+            self.send(front, shard, asked.as_bytes())?;
+            for id in some {
+                let answer = self.answer(front, shard, None)?;
+                if memchr::memmem::find(&answer, b"\nstate: reserved\n").is_none() {
+                    self.held.remove(id);
+                }
+            }
+        }
+        self.many = MANY.max(2 * self.held.len());
+        Ok(())
     }
 
     /// An answer that is there already.
@@ -124,7 +201,9 @@ impl Behind {
                 self.unread.extend_from_slice(&buffer[..count]);
                 Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
+                Ok(())
+            }
             Err(_) => Err(Lost::Unknown),
         }
     }
@@ -140,14 +219,12 @@ pub(super) enum Woken {
 }
 
 /// Waits until somebody behind has something to say, or the client hangs up, or the time is over.
-pub(super) fn wait(behind: &[&TcpStream], client: Option<&TcpStream>, most: Duration) -> Woken {
+pub(super) fn wait(behind: &[&TcpStream], client: Option<&Guest>, most: Duration) -> Woken {
     let mut ends: Vec<PollFd<'_>> = behind.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
     if let Some(client) = &client {
         ends.push(PollFd::new(client, PollFlags::RDHUP));
     }
-    let limit = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
-    if poll(&mut ends, Some(&limit)).is_err() {
-        // Interrupted, at worst: whoever waits looks again.
+    if !wait_for(&mut ends, most) {
         return Woken::Nobody;
     }
     let (behind, client) = ends.split_at(behind.len());
@@ -155,6 +232,12 @@ pub(super) fn wait(behind: &[&TcpStream], client: Option<&TcpStream>, most: Dura
         return Woken::Client;
     }
     if behind.iter().any(|end| !end.revents().is_empty()) { Woken::Some } else { Woken::Nobody }
+}
+
+/// Whether one of them is ready in time. Interrupted it is not, at worst: whoever waits looks again.
+fn wait_for(ends: &mut [PollFd<'_>], most: Duration) -> bool {
+    let limit = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+    poll(ends, Some(&limit)).is_ok_and(|ready| ready > 0)
 }
 
 /// The length of the answer at the front, if it is whole.

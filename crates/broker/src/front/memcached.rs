@@ -1,34 +1,26 @@
 //! One client of memcached's protocol: the name of a queue, which stands where a key stands, says which shard a request is for.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use krarup_memcache::request::{Refusal, Request};
+use krarup_memcache::request::{Refusal, Request, Retrieve};
+use krarup_net::blocking::Guest;
 
-use super::behind::{Behind, Lost, Spoken};
+use super::Inner;
+use super::behind::{Behind, Spoken};
+use super::patience::{Tried, lose, until_answered};
 use super::session::End;
-use super::{PATIENCE, Settings};
-use crate::memcached::{self, Asked, ONE_KEY, Take};
-use crate::shards::{Owners, shard_of};
+use crate::memcached::{self, Asked, ONE_KEY, Take, Wish};
+use crate::shards::shard_of;
 
-/// How soon to look again for an owner.
-const AGAIN: Duration = Duration::from_millis(10);
-/// An answer that takes longer than this was waited for.
-const LONG: Duration = Duration::from_secs(1);
 /// What one read may bring.
 const READ: usize = 64 << 10;
 const UNREACHED: &[u8] = b"SERVER_ERROR nobody owns this queue now\r\n";
 
 pub(super) struct Session<'a> {
-    client: TcpStream,
-    settings: &'a Settings,
-    owners: &'a Owners,
-    /// Whether this broker ends: then nobody waits for a shard to have an owner again.
-    over: &'a AtomicBool,
+    client: Guest,
+    front: &'a Inner,
     shards: u32,
     /// The request by which he has said the secret.
     said: Option<Vec<u8>>,
@@ -37,6 +29,8 @@ pub(super) struct Session<'a> {
     open: BTreeSet<String>,
     out: Vec<u8>,
     quits: bool,
+    /// Whether he was seen to hang up while he waited for a message.
+    hung_up: bool,
 }
 
 /// For whom a request is, and what else is to be known of it.
@@ -44,75 +38,102 @@ struct To {
     shard: u32,
     again: bool,
     answers: bool,
-    waits: bool,
+    waits: Option<Waits>,
     /// What is open then, or no longer.
     opens: Option<(String, bool)>,
 }
 
 impl To {
     fn one(shard: u32) -> Self {
-        Self { shard, again: false, answers: true, waits: false, opens: None }
+        Self { shard, again: false, answers: true, waits: None, opens: None }
+    }
+}
+
+/// A `get` that waits for a message.
+struct Waits {
+    length: Duration,
+    /// Its key, by which the message is told.
+    key: Vec<u8>,
+    /// What is asked of the next owner, up to the time: the rest of it is no more to be done.
+    rest: String,
+    /// Whether that may be carried out twice.
+    again: bool,
+}
+
+impl Waits {
+    fn of(retrieve: &Retrieve<'_>, key: &[u8], wish: &Wish<'_>) -> Option<Self> {
+        let command = if retrieve.command.with_unique() { "gets" } else { "get" };
+        let again = wish.take == Some(Take::Open);
+        let open = if again { "/open" } else { "" };
+        (wish.wait.0 > 0).then(|| Self {
+            length: wish.wait.as_duration(),
+            key: key.to_vec(),
+            rest: format!("{command} {}{open}/t=", wish.queue),
+            again,
+        })
+    }
+
+    /// The answer with the key as he has written it.
+    fn told(&self, answer: Vec<u8>) -> Vec<u8> {
+        let Some(value) = answer.strip_prefix(b"VALUE ") else { return answer };
+        let end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
+        [b"VALUE ", &self.key[..], &value[end..]].concat()
     }
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(
-        client: TcpStream,
-        settings: &'a Settings,
-        owners: &'a Owners,
-        over: &'a AtomicBool,
-    ) -> Self {
-        let shards = owners.shards();
+    pub(super) fn new(client: Guest, front: &'a Inner) -> Self {
+        let shards = front.owners.shards();
         Self {
             client,
-            settings,
-            owners,
-            over,
+            front,
             shards,
             said: None,
             behind: (0..shards).map(|_| None).collect(),
             open: BTreeSet::new(),
             out: Vec::new(),
             quits: false,
+            hung_up: false,
         }
     }
 
     /// Serves him until he goes.
     pub(super) fn run(mut self) {
+        // What was answered before is told in any case.
+        let _ = self.serve();
+        let _ = self.flush();
+        self.client.finish();
+    }
+
+    fn serve(&mut self) -> Result<(), End> {
         let mut bytes = Vec::new();
         let mut buffer = vec![0; READ];
-        loop {
+        while !self.quits {
             let mut done = 0;
             while !self.quits && done < bytes.len() {
-                match self.next(&bytes[done..]) {
-                    Ok(0) => break,
-                    Ok(count) => done += count,
-                    Err(End) => {
-                        // What was answered before is told.
-                        let _ = self.flush();
-                        return;
-                    }
+                match self.next(&bytes[done..])? {
+                    0 => break,
+                    count => done += count,
                 }
             }
             bytes.drain(..done);
-            if self.flush().is_err() || self.quits {
-                return;
-            }
-            match self.client.read(&mut buffer) {
-                Ok(0) | Err(_) => return,
-                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            self.flush()?;
+            if !self.quits {
+                let count = self.client.receive(&mut buffer).ok().filter(|count| *count > 0).ok_or(End)?;
+                bytes.extend_from_slice(&buffer[..count]);
             }
         }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), End> {
         let out = std::mem::take(&mut self.out);
-        self.client.write_all(&out).map_err(|_| End)
+        self.client.say(&out).map_err(|_| End)
     }
 
     /// Carries out the request at the front; how many bytes are done with.
     fn next(&mut self, bytes: &[u8]) -> Result<usize, End> {
-        match memcached::parse(bytes, self.settings.largest) {
+        match memcached::parse(bytes, self.front.settings.largest) {
             Asked::Incomplete(_) => Ok(0),
             Asked::Request(Request::Quit, used) => {
                 self.quits = true;
@@ -156,7 +177,7 @@ impl<'a> Session<'a> {
         let mut left = swallow - there;
         let mut buffer = vec![0; READ];
         while left > 0 {
-            match self.client.read(&mut buffer[..left.min(READ as u64) as usize]) {
+            match self.client.receive(&mut buffer[..left.min(READ as u64) as usize]) {
                 Ok(count) if count > 0 => left -= count as u64,
                 _ => return Err(End),
             }
@@ -168,7 +189,7 @@ impl<'a> Session<'a> {
     fn carry_out(&mut self, request: &Request<'_>, line: &[u8]) -> Result<(), End> {
         let answers = !request.noreply();
         let to = match request {
-            Request::Store(store) if self.settings.secret.is_some() && self.said.is_none() => {
+            Request::Store(store) if self.front.settings.secret.is_some() && self.said.is_none() => {
                 return self.log_in(line, store.noreply);
             }
             Request::Store(store) => memcached::letter(store.key)
@@ -184,9 +205,15 @@ impl<'a> Session<'a> {
                     let opens = (first.take == Some(Take::Open)).then_some(true);
                     let opens =
                         opens.or(first.end.map(|_| false)).map(|opens| (first.queue.to_owned(), opens));
-                    let reads = first.take == Some(Take::Peek);
-                    let waits = first.wait.0 > 0;
-                    Ok(To { again: reads, waits, opens, ..To::one(shard_of(first.queue, self.shards)) })
+                    // What a lost owner may have opened comes back.
+                    let again = match first.take {
+                        Some(Take::Peek) => true,
+                        Some(Take::Open) => first.end.is_none(),
+                        _ => false,
+                    };
+                    let key = retrieve.keys.iter().next().unwrap_or_default();
+                    let waits = Waits::of(retrieve, key, first);
+                    Ok(To { again, waits, opens, ..To::one(shard_of(first.queue, self.shards)) })
                 })
             }
             Request::Delete { key, .. } => {
@@ -210,7 +237,7 @@ impl<'a> Session<'a> {
     fn log_in(&mut self, line: &[u8], noreply: bool) -> Result<(), End> {
         // The owner must answer in any case.
         let asked = if noreply { without_noreply(line) } else { line.to_vec() };
-        let answer = self.answer(0, &asked, true, false)?;
+        let answer = self.answer(0, &asked, true)?;
         if answer == b"STORED\r\n" {
             self.said = Some(asked);
         }
@@ -223,7 +250,7 @@ impl<'a> Session<'a> {
     fn stats(&mut self, line: &[u8]) -> Result<(), End> {
         let mut all: Vec<(String, String)> = Vec::new();
         for shard in 0..self.shards {
-            let answer = self.answer(shard, line, true, false)?;
+            let answer = self.answer(shard, line, true)?;
             let text = String::from_utf8_lossy(&answer).into_owned();
             for (key, value) in text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' ')) {
                 let known = all.iter_mut().find(|(other, _)| other == key);
@@ -247,19 +274,19 @@ impl<'a> Session<'a> {
     }
 
     fn send(&mut self, to: &To, line: &[u8]) -> Result<(), End> {
-        if to.waits {
-            self.flush()?;
-        }
         if !to.answers {
             // Nobody is promised anything.
             if let Some(mut behind) = self.find(to.shard)?
-                && behind.send(line).is_ok()
+                && behind.send(self.front, to.shard, line).is_ok()
             {
                 self.behind[to.shard as usize] = Some(behind);
             }
             return Ok(());
         }
-        let answer = self.answer(to.shard, line, to.again, to.waits)?;
+        let answer = match &to.waits {
+            Some(waits) => self.wait(to, line, waits)?,
+            None => self.answer(to.shard, line, to.again)?,
+        };
         // What was refused has opened nothing, and closed nothing.
         let refused = answer.starts_with(b"CLIENT_ERROR") || answer.starts_with(b"SERVER_ERROR");
         if let Some((queue, opens)) = to.opens.as_ref().filter(|_| !refused) {
@@ -272,6 +299,35 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Waits for a message, at one owner after the other where his shard moves.
+    fn wait(&mut self, to: &To, line: &[u8], waits: &Waits) -> Result<Vec<u8>, End> {
+        self.flush()?;
+        let end = Instant::now() + waits.length;
+        let (mut line, mut again) = (Cow::Borrowed(line), to.again);
+        loop {
+            let answer = self.answer_in_time(to.shard, &line, again)?;
+            let left = end.saturating_duration_since(Instant::now());
+            if let Some(answer) = answer {
+                let nothing = answer == b"END\r\n";
+                if let Some((queue, _)) = to.opens.as_ref().filter(|_| nothing) {
+                    // What was open of it is so no more.
+                    self.open.remove(queue);
+                }
+                // An owner that ends tells those who wait that nothing came. Who has something open may be told so by any, when its time is nearly over.
+                if !nothing || left.is_zero() || self.hung_up || self.holds_of(to.shard) {
+                    return Ok(waits.told(answer));
+                }
+            } else if !again {
+                // It was not carried out, and is asked as it was.
+                continue;
+            }
+            // Whole milliseconds, and never fewer than are left.
+            let left = left.as_micros().div_ceil(1_000);
+            line = format!("{}{left}\r\n", waits.rest).into_bytes().into();
+            again = waits.again;
+        }
+    }
+
     /// Whether he has a message of a shard open.
     fn holds_of(&self, shard: u32) -> bool {
         self.open.iter().any(|queue| shard_of(queue, self.shards) == shard)
@@ -279,17 +335,18 @@ impl<'a> Session<'a> {
 
     fn find(&mut self, shard: u32) -> Result<Option<Behind>, End> {
         if let Some(behind) = self.behind[shard as usize].take() {
-            if behind.is_of(self.owners, shard) {
+            if behind.is_of(&self.front.owners, shard) {
                 return Ok(Some(behind));
             }
             if self.holds_of(shard) {
                 return Err(End);
             }
         }
-        let Some(owner) = self.owners.of(shard) else { return Ok(None) };
+        let Some(owner) = self.front.owners.of(shard) else { return Ok(None) };
         let Ok(mut behind) = Behind::connect(owner, Spoken::Memcached) else { return Ok(None) };
         if let Some(said) = &self.said {
-            let answered = behind.send(said).and_then(|()| behind.answer(self.owners, shard, None));
+            let answered =
+                behind.send(self.front, shard, said).and_then(|()| behind.answer(self.front, shard, None));
             if answered.is_err() {
                 return Ok(None);
             }
@@ -297,34 +354,40 @@ impl<'a> Session<'a> {
         Ok(Some(behind))
     }
 
-    fn answer(&mut self, shard: u32, line: &[u8], again: bool, waits: bool) -> Result<Vec<u8>, End> {
-        let mut end = Instant::now() + PATIENCE;
-        loop {
-            if let Some(mut behind) = self.find(shard)? {
-                let begun = Instant::now();
-                let client = waits.then_some(&self.client);
-                let came = behind.send(line).and_then(|()| behind.answer(self.owners, shard, client));
-                if begun.elapsed() > LONG {
-                    // He waited for a message until now, and for an owner only from now on.
-                    end = Instant::now() + PATIENCE;
-                }
-                match came {
-                    Ok(answer) => {
-                        self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
-                        return Ok(answer);
-                    }
-                    Err(_) if self.holds_of(shard) => return Err(End),
-                    Err(Lost::Moved) => {}
-                    Err(Lost::Unknown) if again => {}
-                    Err(Lost::Unknown) => return Err(End),
-                }
-            } else if self.over.load(Ordering::Relaxed) {
-                return Err(End);
+    /// The answer to one request; `again`: it may be carried out twice.
+    fn answer(&mut self, shard: u32, line: &[u8], again: bool) -> Result<Vec<u8>, End> {
+        let front = self.front;
+        let came = until_answered(front, || self.exchange(shard, line, again, false))?;
+        Ok(came.unwrap_or_else(|| UNREACHED.to_vec()))
+    }
+
+    /// The same to a request that may take long, unless the client hangs up meanwhile; none: it is to be asked again for what is left of its time.
+    fn answer_in_time(&mut self, shard: u32, line: &[u8], again: bool) -> Result<Option<Vec<u8>>, End> {
+        let front = self.front;
+        let came = until_answered(front, || {
+            let tried = self.exchange(shard, line, again, true)?;
+            Ok(tried.once())
+        })?;
+        Ok(came.unwrap_or_else(|| Some(UNREACHED.to_vec())))
+    }
+
+    fn exchange(
+        &mut self,
+        shard: u32,
+        line: &[u8],
+        again: bool,
+        watching: bool,
+    ) -> Result<Tried<Vec<u8>>, End> {
+        let front = self.front;
+        let Some(mut behind) = self.find(shard)? else { return Ok(Tried::Nobody) };
+        let client = watching.then_some(&self.client);
+        match behind.send(front, shard, line).and_then(|()| behind.answer(front, shard, client)) {
+            Ok(answer) => {
+                self.hung_up |= behind.ended;
+                self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
+                Ok(Tried::Answered(answer))
             }
-            if Instant::now() >= end {
-                return Ok(UNREACHED.to_vec());
-            }
-            thread::sleep(AGAIN);
+            Err(lost) => lose(lost, self.holds_of(shard), again),
         }
     }
 }

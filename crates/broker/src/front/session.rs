@@ -1,39 +1,32 @@
 //! One client of beanstalkd's protocol: which shard each of his requests is for.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
+use krarup_net::blocking::Guest;
+
+use super::Inner;
 use super::behind::{Behind, Lost, Spoken};
-use super::{PATIENCE, Settings};
+use super::patience::{Tried, lose, until_answered};
 use crate::job::Id;
 use crate::queues::{DEFAULT_TUBE, How};
 use crate::reply;
 use crate::request::{self, Ids, Parsed, Request};
-use crate::shards::{Owners, shard_of};
+use crate::shards::shard_of;
 
 /// The client's connection ends.
+#[derive(Debug)]
 pub(super) struct End;
 
-/// How soon to look again for an owner.
-const AGAIN: Duration = Duration::from_millis(10);
-/// An answer that takes longer than this was waited for.
-const LONG: Duration = Duration::from_secs(1);
 /// Puts that are sent on together at most.
 const TOGETHER: usize = 256;
 /// What one read may bring.
 const READ: usize = 64 << 10;
+const UNREACHED: &[u8] = b"INTERNAL_ERROR\r\n";
 
 pub(super) struct Session<'a> {
-    pub(super) client: TcpStream,
-    pub(super) settings: &'a Settings,
-    pub(super) owners: &'a Owners,
-    /// Whether this broker ends: then nobody waits for a shard to have an owner again.
-    over: &'a AtomicBool,
+    pub(super) client: Guest,
+    pub(super) front: &'a Inner,
     pub(super) shards: u32,
     pub(super) used: String,
     pub(super) watched: Vec<String>,
@@ -55,19 +48,12 @@ enum Next {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(
-        client: TcpStream,
-        settings: &'a Settings,
-        owners: &'a Owners,
-        over: &'a AtomicBool,
-    ) -> Self {
-        let shards = owners.shards();
+    pub(super) fn new(client: Guest, front: &'a Inner) -> Self {
+        let shards = front.owners.shards();
         let none = || (0..shards).map(|_| None).collect::<Vec<_>>();
         Self {
             client,
-            settings,
-            owners,
-            over,
+            front,
             shards,
             used: DEFAULT_TUBE.into(),
             watched: vec![DEFAULT_TUBE.into()],
@@ -82,42 +68,42 @@ impl<'a> Session<'a> {
 
     /// Serves him until he goes.
     pub(super) fn run(mut self) {
+        // What was answered before is told in any case.
+        let _ = self.serve();
+        let _ = self.flush();
+        self.client.finish();
+    }
+
+    fn serve(&mut self) -> Result<(), End> {
         let mut bytes = Vec::new();
         let mut buffer = vec![0; READ];
-        loop {
+        while !self.quits {
             let mut done = 0;
-            while !self.quits {
-                match self.next(&bytes[done..]) {
-                    Ok(Next::Done(count)) => done += count,
-                    Ok(Next::More) => break,
-                    Err(End) => {
-                        // What was answered before is told.
-                        let _ = self.flush();
-                        return;
-                    }
-                }
+            while !self.quits
+                && let Next::Done(count) = self.next(&bytes[done..])?
+            {
+                done += count;
             }
             bytes.drain(..done.min(bytes.len()));
-            if self.flush().is_err() || self.quits {
-                return;
-            }
-            match self.client.read(&mut buffer) {
-                Ok(0) | Err(_) => return,
-                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            self.flush()?;
+            if !self.quits {
+                let count = self.client.receive(&mut buffer).ok().filter(|count| *count > 0).ok_or(End)?;
+                bytes.extend_from_slice(&buffer[..count]);
             }
         }
+        Ok(())
     }
 
     pub(super) fn flush(&mut self) -> Result<(), End> {
         let out = std::mem::take(&mut self.out);
-        self.client.write_all(&out).map_err(|_| End)
+        self.client.say(&out).map_err(|_| End)
     }
 
     fn next(&mut self, bytes: &[u8]) -> Result<Next, End> {
         if bytes.is_empty() {
             return Ok(Next::More);
         }
-        match request::parse(bytes, self.settings.largest) {
+        match request::parse(bytes, self.front.settings.largest) {
             Parsed::Incomplete { .. } => Ok(Next::More),
             Parsed::Endless => {
                 self.go_by(bytes, None)?;
@@ -147,7 +133,7 @@ impl<'a> Session<'a> {
                 // Those behind it that are for the same shard go with it.
                 while lines.len() < TOGETHER
                     && let Parsed::Complete { request: Request::Put(put), used } =
-                        request::parse(&bytes[end..], self.settings.largest)
+                        request::parse(&bytes[end..], self.front.settings.largest)
                     && shard_of(put.tube.unwrap_or(&self.used), self.shards) == shard
                 {
                     lines.push(&bytes[end..end + used]);
@@ -171,7 +157,7 @@ impl<'a> Session<'a> {
         while left != Some(0) {
             // What comes behind the end of a line is the next request.
             let most = left.map_or(1, |left| left.min(READ as u64) as usize);
-            let count = match self.client.read(&mut buffer[..most]) {
+            let count = match self.client.receive(&mut buffer[..most]) {
                 Ok(count) if count > 0 => count,
                 _ => return Err(End),
             };
@@ -185,7 +171,7 @@ impl<'a> Session<'a> {
     }
 
     fn is_admitted(&self) -> bool {
-        self.settings.secret.is_none() || self.said.is_some()
+        self.front.settings.secret.is_none() || self.said.is_some()
     }
 
     fn carry_out(&mut self, request: &Request<'_>, line: &[u8]) -> Result<(), End> {
@@ -329,66 +315,68 @@ impl<'a> Session<'a> {
 
     /// Requests to one shard, whose answers are told to the client.
     pub(super) fn ask(&mut self, shard: u32, lines: &[&[u8]], again: bool) -> Result<(), End> {
-        let answers = self.answers(shard, lines, again, false)?;
+        let answers = self.answers(shard, lines, again)?;
         answers.iter().for_each(|answer| self.out.extend_from_slice(answer));
         Ok(())
     }
 
     /// The answer to one request; `again`: it may be carried out twice.
     pub(super) fn answer(&mut self, shard: u32, line: &[u8], again: bool) -> Result<Vec<u8>, End> {
-        Ok(self.answers(shard, &[line], again, false)?.pop().unwrap_or_default())
+        Ok(self.answers(shard, &[line], again)?.pop().unwrap_or_default())
     }
 
-    /// The same to a request that may take long, unless the client hangs up meanwhile.
-    pub(super) fn answer_in_time(&mut self, shard: u32, line: &[u8], again: bool) -> Result<Vec<u8>, End> {
-        Ok(self.answers(shard, &[line], again, true)?.pop().unwrap_or_default())
+    /// The same to a request that may take long, unless the client hangs up meanwhile; none: it is to be asked again for what is left of its time.
+    pub(super) fn answer_in_time(
+        &mut self,
+        shard: u32,
+        line: &[u8],
+        again: bool,
+    ) -> Result<Option<Vec<u8>>, End> {
+        let front = self.front;
+        let mut answers = Vec::new();
+        let came = until_answered(front, || {
+            let tried = self.try_once(shard, &[line], &mut answers, again, true)?;
+            Ok(tried.once())
+        })?;
+        Ok(match came {
+            Some(None) => None,
+            Some(Some(())) => answers.pop(),
+            None => Some(UNREACHED.to_vec()),
+        })
     }
 
     /// Sends requests to the owner of a shard until each has its answer.
-    fn answers(
-        &mut self,
-        shard: u32,
-        lines: &[&[u8]],
-        again: bool,
-        watching: bool,
-    ) -> Result<Vec<Vec<u8>>, End> {
+    fn answers(&mut self, shard: u32, lines: &[&[u8]], again: bool) -> Result<Vec<Vec<u8>>, End> {
+        let front = self.front;
         let mut answers: Vec<Vec<u8>> = Vec::with_capacity(lines.len());
-        let mut end = Instant::now() + PATIENCE;
-        loop {
-            let found = self.find(shard);
-            let ends = match found {
-                Ok(Some(mut behind)) => {
-                    let begun = Instant::now();
-                    let came = self.exchange(&mut behind, shard, lines, &mut answers, watching);
-                    if begun.elapsed() > LONG {
-                        // He waited for a message until now, and for an owner only from now on.
-                        end = Instant::now() + PATIENCE;
-                    }
-                    match came {
-                        Ok(()) => {
-                            self.hung_up |= behind.ended;
-                            self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
-                            return Ok(answers);
-                        }
-                        // What he held there is his no more, and he must hear of it.
-                        Err(_) if !behind.held.is_empty() => true,
-                        Err(Lost::Moved) => false,
-                        Err(Lost::Unknown) => !again,
-                    }
-                }
-                Ok(None) => self.over.load(Ordering::Relaxed),
-                Err(End) => true,
-            };
-            if ends {
+        match until_answered(front, || self.try_once(shard, lines, &mut answers, again, false)) {
+            Ok(Some(())) => {}
+            Ok(None) => answers.resize(lines.len(), UNREACHED.to_vec()),
+            Err(End) => {
                 // He hears what is known.
                 answers.iter().for_each(|answer| self.out.extend_from_slice(answer));
                 return Err(End);
             }
-            if Instant::now() >= end {
-                answers.resize(lines.len(), b"INTERNAL_ERROR\r\n".to_vec());
-                return Ok(answers);
+        }
+        Ok(answers)
+    }
+
+    fn try_once(
+        &mut self,
+        shard: u32,
+        lines: &[&[u8]],
+        answers: &mut Vec<Vec<u8>>,
+        again: bool,
+        watching: bool,
+    ) -> Result<Tried<()>, End> {
+        let Some(mut behind) = self.find(shard)? else { return Ok(Tried::Nobody) };
+        match self.exchange(&mut behind, shard, lines, answers, watching) {
+            Ok(()) => {
+                self.hung_up |= behind.ended;
+                self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
+                Ok(Tried::Answered(()))
             }
-            thread::sleep(AGAIN);
+            Err(lost) => lose(lost, !behind.held.is_empty(), again),
         }
     }
 
@@ -403,23 +391,23 @@ impl<'a> Session<'a> {
         let mut sent = Vec::new();
         let told = self.tell(behind, shard, &mut sent);
         lines[answers.len()..].iter().for_each(|line| sent.extend_from_slice(line));
-        behind.send(&sent)?;
+        behind.send(self.front, shard, &sent)?;
         for _ in 0..told {
-            behind.answer(self.owners, shard, None)?;
+            behind.answer(self.front, shard, None)?;
         }
         while answers.len() < lines.len() {
             let client = watching.then_some(&self.client);
-            let answer = behind.answer(self.owners, shard, client)?;
+            let answer = behind.answer(self.front, shard, client)?;
             note(behind, lines[answers.len()], &answer);
             answers.push(answer);
         }
-        Ok(())
+        behind.forget(self.front, shard)
     }
 
     /// The connection to the owner of a shard; none: there is none now.
     fn find(&mut self, shard: u32) -> Result<Option<Behind>, End> {
         if let Some(behind) = self.behind[shard as usize].take() {
-            if behind.is_of(self.owners, shard) {
+            if behind.is_of(&self.front.owners, shard) {
                 return Ok(Some(behind));
             }
             if !behind.held.is_empty() {
@@ -430,7 +418,7 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn connect(&self, shard: u32) -> Option<Behind> {
-        Behind::connect(self.owners.of(shard)?, Spoken::Beanstalkd).ok()
+        Behind::connect(self.front.owners.of(shard)?, Spoken::Beanstalkd).ok()
     }
 
     /// Appends what an owner does not know of this client yet; how many answers that makes.
@@ -452,10 +440,7 @@ impl<'a> Session<'a> {
             say(format!("use {used}\r\n").as_bytes());
             behind.used = used.into();
         }
-        let mut wanted: BTreeSet<String> = self.watched.iter().filter(|tube| is_its(tube)).cloned().collect();
-        if wanted.is_empty() {
-            wanted.insert(DEFAULT_TUBE.into());
-        }
+        let wanted = self.watched_at(shard);
         if behind.watched != wanted {
             for tube in wanted.difference(&behind.watched) {
                 say(format!("watch {tube}\r\n").as_bytes());
@@ -468,11 +453,21 @@ impl<'a> Session<'a> {
         count
     }
 
+    /// What its owner is to take him for watching: one tube at least, of which it has none perhaps.
+    pub(super) fn watched_at(&self, shard: u32) -> BTreeSet<String> {
+        let its = self.watched.iter().filter(|tube| shard_of(tube, self.shards) == shard);
+        let wanted: BTreeSet<String> = its.cloned().collect();
+        if wanted.is_empty() { BTreeSet::from([DEFAULT_TUBE.to_owned()]) } else { wanted }
+    }
+
     /// Whether he holds messages of a shard.
     pub(super) fn holds_of(&self, shard: u32) -> bool {
         self.behind[shard as usize].as_ref().is_some_and(|behind| !behind.held.is_empty())
     }
 }
+
+/// Requests about a message that he holds.
+const ENDING: [&[u8]; 4] = [b"delete ", b"release ", b"bury ", b"touch "];
 
 /// What he holds from then on.
 fn note(behind: &mut Behind, line: &[u8], answer: &[u8]) {
@@ -492,6 +487,10 @@ fn note(behind: &mut Behind, line: &[u8], answer: &[u8]) {
             }
         }
         b"DELETED" | b"RELEASED" | b"BURIED" => _ = behind.held.remove(&second(line)),
+        // His time for it had run out.
+        b"NOT_FOUND" if ENDING.iter().any(|verb| line.starts_with(verb)) => {
+            behind.held.remove(&second(line));
+        }
         _ => {}
     }
 }

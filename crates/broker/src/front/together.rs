@@ -25,7 +25,9 @@ impl Session<'_> {
     /// Messages out of the tubes that are watched, whatever shards they are of.
     pub(super) fn reserve(&mut self, how: How, most: Option<u32>, timeout: Option<Nanos>) -> Result<(), End> {
         let end = timeout.map(|timeout| Instant::now() + timeout.as_duration());
-        let shards: BTreeSet<u32> = self.watched.iter().map(|tube| shard_of(tube, self.shards)).collect();
+        let mut shards: BTreeSet<u32> = self.watched.iter().map(|tube| shard_of(tube, self.shards)).collect();
+        // Who holds something must hear in time that he will not hold it for long, wherever it is.
+        shards.extend((0..self.shards).filter(|shard| self.holds_of(*shard)));
         if timeout != Some(Nanos::ZERO) {
             self.flush()?;
         }
@@ -51,7 +53,8 @@ impl Session<'_> {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             // Whole seconds, and never less than are left.
             let seconds = left.map_or(LONG, |left| left.as_millis().div_ceil(1_000) as u64);
-            let answer = self.answer_in_time(shard, &line(how, most, seconds), how != How::Pop)?;
+            let asked = line(how, most, seconds);
+            let Some(answer) = self.answer_in_time(shard, &asked, how != How::Pop)? else { continue };
             // An owner that ends tells those who wait that nothing came.
             let early = answer == b"TIMED_OUT\r\n" && end.is_none_or(|end| Instant::now() < end);
             if early && !self.hung_up {
@@ -112,7 +115,7 @@ impl Session<'_> {
         for &shard in shards {
             let place = shard as usize;
             let there = self.looking[place].take().filter(|(behind, asked)| {
-                behind.is_of(self.owners, shard) && (!asked || self.is_told(behind, shard))
+                behind.is_of(&self.front.owners, shard) && (!asked || self.is_told(behind, shard))
             });
             let Some((mut behind, asked)) = there.or_else(|| Some((self.connect(shard)?, false))) else {
                 continue;
@@ -121,8 +124,8 @@ impl Session<'_> {
                 let mut sent = Vec::new();
                 let told = self.tell(&mut behind, shard, &mut sent);
                 sent.extend_from_slice(format!("await {LONG}\r\n").as_bytes());
-                let heard = behind.send(&sent).and_then(|()| {
-                    (0..told).try_for_each(|_| behind.answer(self.owners, shard, None).map(drop))
+                let heard = behind.send(self.front, shard, &sent).and_then(|()| {
+                    (0..told).try_for_each(|_| behind.answer(self.front, shard, None).map(drop))
                 });
                 if heard.is_err() {
                     continue;
@@ -134,14 +137,12 @@ impl Session<'_> {
 
     /// Whether an owner knows everything of this client.
     fn is_told(&self, behind: &super::behind::Behind, shard: u32) -> bool {
-        let its = |tube: &&String| shard_of(tube, self.shards) == shard;
-        let wanted: BTreeSet<&String> = self.watched.iter().filter(its).collect();
-        behind.watched.iter().collect::<BTreeSet<_>>() == wanted
+        behind.watched == self.watched_at(shard)
     }
 
     /// Waits until there may be something; false: the client has hung up.
     fn wait_for_any(&mut self, shards: &[u32], end: Option<Instant>) -> bool {
-        // Who holds something must hear in time that he will not hold it for long; and an owner may be no more.
+        // Who holds something is told by its owner, when he asks; and an owner may be no more.
         let holds = shards.iter().any(|shard| self.holds_of(*shard));
         let looks = shards.iter().all(|shard| self.looking[*shard as usize].is_some());
         let most = if holds || !looks { LOOK } else { LOOK * 5 };

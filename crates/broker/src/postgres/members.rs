@@ -8,7 +8,7 @@ use std::thread;
 use postgres::{Client, Error};
 
 use super::heads::INDEXES;
-use super::{LEASE, LOOK, OWN, Place, Problem, lock_of, migrate};
+use super::{END_HOLDER, LEASE, LOOK, OWN, Place, Problem, lock_of, migrate};
 use crate::shards::{Owner, Shard};
 
 /// A shard, as the table of owners has it.
@@ -67,20 +67,15 @@ impl Member {
         }
         let number =
             client.query_one("INSERT INTO krarup.member DEFAULT VALUES RETURNING number", &[])?.get(0);
-        let mut member = Self { place, client, shards, number };
-        member.say_so()?;
-        Ok(member)
+        while !say_so(&mut client, number)? {
+            thread::sleep(LOOK);
+        }
+        Ok(Self { place, client, shards, number })
     }
 
     /// Its number among all that ever were.
     pub fn number(&self) -> i64 {
         self.number
-    }
-
-    fn say_so(&mut self) -> Result<(), Error> {
-        self.client.batch_execute(super::LIGHT)?;
-        let statement = "SELECT pg_advisory_lock(1802658168, $1)";
-        self.client.execute(statement, &[&(self.number as i32 & i32::MAX)]).map(drop)
     }
 
     /// Says that this member is there, and looks who else is.
@@ -93,8 +88,10 @@ impl Member {
             if !join(&mut client, self.shards)? {
                 return Err(Problem::Deposed);
             }
+            if !say_so(&mut client, self.number)? {
+                return Err(Problem::Database("the lock of the session before is still held".into()));
+            }
             self.client = client;
-            self.say_so()?;
         }
         let mut seen = Seen::default();
         let lease = LEASE.as_secs_f64();
@@ -129,6 +126,17 @@ impl Member {
         }
         Ok(seen)
     }
+}
+
+/// The lock by which a member is known to be there; none but its own session before, whose end the server has not noticed yet, can have it: that one ends.
+fn say_so(client: &mut Client, number: i64) -> Result<bool, Error> {
+    client.batch_execute(super::LIGHT)?;
+    let number = number as i32 & i32::MAX;
+    let has: bool = client.query_one("SELECT pg_try_advisory_lock(1802658168, $1)", &[&number])?.get(0);
+    if !has {
+        client.execute(END_HOLDER, &[&1_802_658_168_i32, &number])?;
+    }
+    Ok(has)
 }
 
 /// What a member does next.

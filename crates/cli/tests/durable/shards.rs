@@ -1,7 +1,10 @@
 //! Queues divided into shards, of several brokers: what was answered is true whoever goes, comes or hangs.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -11,7 +14,7 @@ use crate::durable::storm::Storm;
 use crate::say;
 use crate::support::peer::Peer;
 use crate::support::process::Program;
-use crate::support::until;
+use crate::support::{file, fresh, until};
 
 /// How long it may take until others serve, on a machine that does much else; alone it takes two seconds at most.
 const TAKEOVER: Duration = Duration::from_secs(30);
@@ -195,6 +198,177 @@ pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
     // What is garbage here is garbage there.
     say(&mut here, "nonsense\r\nput 1 0 60 3\r\nlonger\r\nping\r\n", "UNKNOWN_COMMAND\r\nEXPECTED_CRLF\r\n");
     assert!(a.stop().success && b.stop().success);
+}
+
+/// Whoever holds something hears in time that he will not hold it for long, whichever shards it is of and he watches.
+pub(crate) fn who_holds_something_hears_that_its_time_is_nearly_over(cluster: &Cluster) {
+    let name = "shards_deadline";
+    let store = cluster.database(name);
+    let [a, b] = [(); 2].map(|()| member(&store));
+    are_shared(cluster, name, "3,3");
+    // One tube of another shard, or several: the client waits differently.
+    for (broker, others) in [(&a, 1..2), (&b, 1..TUBES)] {
+        let mut peer = broker.connect();
+        say(&mut peer, "watch s0\r\nignore default\r\n", "WATCHING 2\r\nWATCHING 1\r\n");
+        peer.send(b"put-in-tube s0 1 0 2 1\r\nx\r\n").unwrap();
+        let inserted = String::from_utf8(peer.line().unwrap()).unwrap();
+        let id = inserted.trim_end().strip_prefix("INSERTED ").unwrap().to_owned();
+        let reserved = format!("RESERVED {id} 1\r\n");
+        say(&mut peer, "reserve\r\n", &format!("{reserved}x\r\n"));
+        for tube in others.clone() {
+            peer.send(format!("watch s{tube}\r\n").as_bytes()).unwrap();
+            peer.line().unwrap();
+        }
+        // A machine that does much else may be late with the word: then the message comes back, and it is held again.
+        let told = (0..20).any(|_| {
+            peer.send(b"reserve\r\n").unwrap();
+            let told = String::from_utf8(peer.line().unwrap()).unwrap();
+            assert!(told == "DEADLINE_SOON\r\n" || told == reserved, "{told}");
+            told == "DEADLINE_SOON\r\n" || peer.expect(b"x\r\n").is_err()
+        });
+        assert!(told, "it never hears of it");
+        // The same where he watches nothing of the shard that he holds it of.
+        let last = others.clone().last().unwrap();
+        let told = (0..20).any(|_| {
+            say(&mut peer, "touch 0\r\n", "NOT_FOUND\r\n");
+            peer.send(format!("delete {id}\r\n").as_bytes()).unwrap();
+            peer.line().unwrap();
+            peer.send(b"watch s0\r\nput-in-tube s0 1 0 2 1\r\nx\r\nreserve\r\n").unwrap();
+            let heard: Vec<String> =
+                (0..4).map(|_| String::from_utf8(peer.line().unwrap()).unwrap()).collect();
+            assert!(heard[2].starts_with("RESERVED "), "{heard:?}");
+            peer.send(b"ignore s0\r\nreserve-with-timeout 4\r\n").unwrap();
+            assert_eq!(peer.line().unwrap(), format!("WATCHING {last}\r\n").as_bytes());
+            peer.line().unwrap() == b"DEADLINE_SOON\r\n"
+        });
+        assert!(told, "it never hears of it");
+        peer.send(b"watch s0\r\n").unwrap();
+        peer.line().unwrap();
+        peer.finish();
+        peer.rest();
+        let mut sweeper = broker.connect();
+        say(&mut sweeper, "delete-tube s0\r\n", "");
+        sweeper.line().unwrap();
+    }
+    assert!(a.stop().success && b.stop().success);
+}
+
+/// Who waits for a message by memcached's protocol goes on where its shard moves to.
+pub(crate) fn a_get_waits_wherever_its_shard_moves(cluster: &Cluster) {
+    let name = "shards_get";
+    let store = cluster.database(name);
+    let flags = ["--store", &store, "--shards", "6"];
+    let (first, door) = crate::with_both_doors(&flags);
+    are_shared(cluster, name, "6");
+    let mut waiting: Vec<Peer> = (0..TUBES).map(|_| Peer::connect(door)).collect();
+    for (tube, peer) in waiting.iter_mut().enumerate() {
+        peer.send(format!("get s{tube}/t=600000\r\n").as_bytes()).unwrap();
+    }
+    let mut peer = first.connect();
+    until("they wait", || sum(&mut peer, "current-waiting") == TUBES as u64);
+    // Half of the shards move to it, and all of them back.
+    let second = member(&store);
+    are_shared(cluster, name, "3,3");
+    assert!(second.stop().success);
+    are_shared(cluster, name, "6");
+    for (tube, peer) in waiting.iter_mut().enumerate() {
+        assert_eq!(peer.pending(), b"");
+        let mut putter = first.connect();
+        put(&mut putter, tube, 1);
+        peer.expect(format!("VALUE s{tube}/t=600000 0 1\r\nx\r\nEND\r\n").as_bytes()).unwrap();
+    }
+    assert!(first.stop().success);
+}
+
+/// Asked once it waits for answers that do not come; asked twice it does not.
+pub(crate) fn who_is_asked_to_stop_twice_hurries(cluster: &Cluster) {
+    let name = "shards_hurry";
+    let store = cluster.database(name);
+    let mut broker = Program::krarup(&[
+        "broker",
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        &store,
+        "--shards",
+        "2",
+        "--patience",
+        "1h",
+    ]);
+    are_shared(cluster, name, "2");
+    let mut peer = broker.connect();
+    put(&mut peer, 0, 1);
+    cluster.commits_wait(name, true);
+    peer.send(b"put-in-tube s0 1 0 60 1\r\nx\r\n").unwrap();
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'krarup broker' \
+                 AND datname = current_database() AND wait_event = 'SyncRep'";
+    until("the put waits for its commit", || cluster.sql(name, waits) != "0");
+    broker.interrupt();
+    broker.says_text("stopping");
+    broker.interrupt();
+    let ended = broker.ended();
+    cluster.commits_wait(name, false);
+    assert!(ended.success && ended.errors.contains("did not have their answers"), "{ended:?}");
+}
+
+fn certificate(name: &str) -> String {
+    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Through a file and by TLS, and what was measured is kept.
+pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
+    let name = "shards_doors";
+    let store = cluster.database(name);
+    let (proxied, key) = (certificate("proxy.pem"), certificate("proxy.key"));
+    let folder = fresh("shards-doors");
+    fs::create_dir_all(&folder).unwrap();
+    let (socket, rows) = (folder.join("broker.sock"), folder.join("rows.parquet"));
+    let flags = ["--store", &store, "--shards", "3", "--tls-certificate", &proxied, "--tls-key", &key];
+    let rows_flags = ["--rows", rows.to_str().unwrap(), "--stats-dir", folder.to_str().unwrap()];
+    let (encrypted, door) = crate::with_both_doors(&[&flags[..], &rows_flags].concat());
+    let listen = format!("unix:{}", socket.display());
+    let mut local = Program::begin(&[
+        "broker",
+        "--listen",
+        &listen,
+        "--socket-mode",
+        "0600",
+        "--store",
+        &store,
+        "--shards",
+        "3",
+    ]);
+    local.says_text("listening on unix:");
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    are_shared(cluster, name, "1,2");
+    // The proxy is the client of a server that speaks TLS.
+    let config = format!("[edge]\nserver_tls = {{ authorities = {:?} }}\n", certificate("authority.pem"));
+    let config = file("shards-tls", &config);
+    let door = door.to_string();
+    let proxy =
+        Program::krarup(&["proxy", "--listen", "127.0.0.1:0", "--servers", &door, "--config", &config]);
+    let mut peer = proxy.connect();
+    let value = "v".repeat(60_000);
+    let mut through_file = UnixStream::connect(&socket).unwrap();
+    for tube in 0..TUBES {
+        say(&mut peer, &format!("set s{tube} 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+        through_file.write_all(format!("watch s{tube}\r\n").as_bytes()).unwrap();
+    }
+    through_file.write_all(format!("{}quit\r\n", "pop 30\r\n".repeat(TUBES)).as_bytes()).unwrap();
+    let mut heard = String::new();
+    through_file.read_to_string(&mut heard).unwrap();
+    assert_eq!(heard.matches(&format!(" {}\r\n{value}\r\n", value.len())).count(), TUBES);
+    // Plain bytes are no greeting.
+    let mut plain = encrypted.connect();
+    plain.send(b"ping\r\n").unwrap();
+    assert!(!plain.rest().starts_with(b"PONG"));
+    assert!(proxy.stop().success && local.stop().success);
+    assert!(!socket.exists());
+    let ended = encrypted.stop();
+    assert!(ended.success && ended.errors.contains(" rows in "), "{ended:?}");
+    for kept in ["rows.parquet", "windows.csv"] {
+        assert!(fs::metadata(folder.join(kept)).unwrap().len() > 0);
+    }
 }
 
 fn put(peer: &mut Peer, tube: usize, priority: u32) -> u64 {
