@@ -47,7 +47,7 @@ struct Serving {
 
 /// What every shard's engine is made from.
 struct Plan {
-    args: Arc<BrokerArgs>,
+    args: BrokerArgs,
     place: Place,
     member: i64,
     clock: Clock,
@@ -100,7 +100,8 @@ pub(super) fn run(args: &BrokerArgs, url: Option<&str>, clock: &Clock, largest: 
         tell(Notice::Listening(front.address.clone(), *protocol), false);
     }
     let number = member.number();
-    let plan = Plan { args: Arc::new(args.clone()), place, member: number, clock: *clock, largest, secret };
+    let plan = Plan { args: args.clone(), place, member: number, clock: *clock, largest, secret };
+    let plan = Arc::new(plan);
     if args.tls_certificate.is_some() && !among(args).is_local() {
         eprintln!(
             "warning: brokers speak to each other in plain text at {}, and ask there for the secret alone: keep those ports in a network of your own",
@@ -230,7 +231,7 @@ impl Lookout {
 /// Takes shards and hands them over, until a stop is asked for.
 fn share(
     lookout: &mut Lookout,
-    plan: &Plan,
+    plan: &Arc<Plan>,
     owners: &Arc<Owners>,
     (serving, records): (&mut Vec<Serving>, &mut Records),
     mut stops: impl FnMut() -> bool,
@@ -279,11 +280,10 @@ fn share(
                 return Err(Failure::run("the queues have been divided otherwise")
                     .hint("start all brokers of this database with the same --shards"));
             }
-            Some(Err(problem)) => {
-                if !std::mem::replace(&mut lost, true) {
-                    tell(Notice::Lost(problem.to_string()), false);
-                }
+            Some(Err(problem)) if !std::mem::replace(&mut lost, true) => {
+                tell(Notice::Lost(problem.to_string()), false);
             }
+            Some(Err(_)) => {}
         }
         if stops() {
             return Ok(());
@@ -291,47 +291,34 @@ fn share(
     }
 }
 
-fn begin(plan: &Plan, shard: u32, rows: Option<Lane>) -> Result<Serving, String> {
+fn begin(plan: &Arc<Plan>, shard: u32, rows: Option<Lane>) -> Result<Serving, String> {
     let ending = Arc::new(Ending::default());
-    let (args, place, secret) = (Arc::clone(&plan.args), plan.place.clone(), plan.secret.clone());
-    let (member, clock, largest, its) = (plan.member, plan.clock, plan.largest, Arc::clone(&ending));
+    let (its_plan, its) = (Arc::clone(plan), Arc::clone(&ending));
     let thread = thread::Builder::new()
         .name(format!("shard {shard}"))
-        .spawn(move || {
-            serve(
-                &args,
-                place,
-                Shard { number: shard, of: args.shards },
-                member,
-                clock,
-                (largest, secret),
-                rows,
-                its,
-            )
-        })
+        .spawn(move || serve(&its_plan, Shard { number: shard, of: its_plan.args.shards }, rows, its))
         .map_err(|error| format!("no thread can be had: {error}"))?;
     Ok(Serving { shard, ending, thread })
 }
 
 /// Serves a shard until it is told to end, or somebody else owns it; none: somebody else did from the beginning.
 fn serve(
-    args: &BrokerArgs,
-    place: Place,
+    plan: &Plan,
     shard: Shard,
-    member: i64,
-    clock: Clock,
-    (largest, secret): (u32, Option<String>),
     rows: Option<Lane>,
     ending: Arc<Ending>,
 ) -> Result<Option<Box<Ended>>, String> {
+    let Plan { args, place, member, clock, largest, secret } = plan;
     let told = |problem: Problem| problem.to_string();
-    let Some(mut owned) = Owned::take_shard(place, shard, member).map_err(told)? else { return Ok(None) };
-    let queues = load(args, &mut owned, &clock).map_err(told)?;
+    let Some(mut owned) = Owned::take_shard(place.clone(), shard, *member).map_err(told)? else {
+        return Ok(None);
+    };
+    let queues = load(args, &mut owned, clock).map_err(told)?;
     let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
     let settings = broker::Settings {
-        about: about(&clock, largest, Mode::Owned.name()),
-        largest,
-        secret,
+        about: about(clock, *largest, Mode::Owned.name()),
+        largest: *largest,
+        secret: secret.clone(),
         processor: krarup_net::cpu::process,
     };
     let mut broker = Broker::new(settings, queues, recorder);
@@ -359,7 +346,8 @@ fn serve(
         Notice::Deposed => eprintln!("shard {number}: another broker has taken it over"),
         notice => tell(notice, true),
     };
-    engine::run(settings, broker, Some(Store::Owned(owned)), clock, notice).map(|ended| Some(Box::new(ended)))
+    engine::run(settings, broker, Some(Store::Owned(owned)), *clock, notice)
+        .map(|ended| Some(Box::new(ended)))
 }
 
 /// Where other brokers reach the shards of this one, at ports that the system chooses: at the address of `--listen`; where that is a file, at
