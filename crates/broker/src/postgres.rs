@@ -354,7 +354,7 @@ impl Owned {
             self.client.batch_execute(END_SHARING)?;
             self.client.query_raw(LOAD, std::iter::empty::<i32>())?
         } else {
-            let statement = LOAD.replace("ORDER BY", "WHERE tube = ANY ($1) ORDER BY");
+            let statement = LOAD.replace("ORDER BY", &format!("WHERE {} ORDER BY", heads::OF_TUBES));
             self.client.query_raw(&statement, [tubes])?
         };
         while let Some(row) = rows.next()? {

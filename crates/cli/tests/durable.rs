@@ -269,6 +269,7 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_several_own_s
     durable::shards::a_get_waits_wherever_its_shard_moves(&cluster);
     durable::shards::who_is_asked_to_stop_twice_hurries(&cluster);
     durable::shards::clients_come_by_every_door(&cluster);
+    durable::shards::each_counts_its_own(&cluster);
     durable::shards::one_is_killed_and_another_comes(&cluster);
     durable::shards::one_hangs_and_comes_back(&cluster);
 }

@@ -3,7 +3,7 @@
 //! Each line has an index, made when the first is cut, and is read on from where the last reading ended: rows that are gone and that somebody's
 //! snapshot keeps lie before that place, and are never met again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
@@ -20,11 +20,18 @@ use krarup_units::Nanos;
 
 pub(super) const INDEXES: &str = include_str!("lines.sql");
 const COUNT: &str = include_str!("count.sql");
+const TUBES: &str = include_str!("tubes.sql");
+/// Messages of some tubes alone, by the lines' indexes where those find them sooner than the whole table is read.
+pub(super) const OF_TUBES: &str = "tube = ANY ($1) AND ((state = 0 AND receiver IS NULL) OR (state = 0 AND receiver IS NOT NULL) \
+                                   OR state = 1 OR state = 2 OR state = 3)";
 /// What would else be sorted on disk, in the belief that there are many lines, is counted in memory.
 const IN_MEMORY: &str = "SET LOCAL work_mem = '64MB'; SET LOCAL enable_sort = off; SET LOCAL jit = off";
 /// What was held, or was delayed until before then, is ready.
 const READY: &str = "UPDATE krarup.message SET state = 0, due = NULL, holder = NULL \
-                     WHERE (state = 3 OR (state = 1 AND due <= $1)) AND ($2::text[] IS NULL OR tube = ANY ($2))";
+                     WHERE (state = 3 OR (state = 1 AND due <= $1))";
+/// Names are found in an index, however small the table is.
+const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off";
+const EITHER: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on";
 const NEXT: &str = include_str!("heads.sql");
 const LOAD: &str = include_str!("load.sql");
 const NUMBERS: [&str; 2] = [
@@ -46,24 +53,34 @@ pub struct Counts {
     pub messages: u64,
 }
 
-/// What there is of each line at this time on the wall, and the bytes that all messages would take in memory: in one pass over the table, whose length is what
-/// a takeover waits for. What was held, or was delayed until before then, is ready.
+/// What there is of each line at this time on the wall, and the bytes that all messages would take in memory: what a takeover waits for.
+/// All queues are counted in one pass over the table, and a shard by its own messages. What was held, or was delayed until before then, is ready.
 fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(Counts, u64, Vec<Arc<str>>), Error> {
-    let mut tubes: BTreeMap<Arc<str>, bool> = BTreeMap::new();
+    let mut tubes: BTreeSet<Arc<str>> = BTreeSet::new();
     let (mut counts, mut bytes, mut late) = (Counts::default(), 0, false);
     let mut names = Names::default();
     let mut lines: BTreeMap<Of, (u64, u64)> = BTreeMap::new();
     let urgent = i64::from(crate::tube::URGENT);
     let mut counting = client.transaction()?;
     counting.batch_execute(IN_MEMORY)?;
-    let found = counting.query(COUNT, &[&urgent, &(OVERHEAD as i64), &wall(now)])?;
+    let (overhead, now) = (OVERHEAD as i64, wall(now));
+    let mut its: Vec<String> = Vec::new();
+    let found = if shard.is_whole() {
+        counting.query(COUNT, &[&urgent, &overhead, &now])?
+    } else {
+        counting.batch_execute(BY_INDEX)?;
+        let found = counting.query(TUBES, &[&(shard.of as i32), &(shard.number as i32)])?;
+        its.extend(found.iter().map(|row| row.get::<_, String>(0)));
+        counting.batch_execute(EITHER)?;
+        let condition = OF_TUBES.replace("$1", "$4");
+        let statement = COUNT.replace("krarup.message)", &format!("krarup.message WHERE {condition})"));
+        counting.query(&statement, &[&urgent, &overhead, &now, &its])?
+    };
     counting.commit()?;
     for row in found {
         let mut name = |column| row.get::<_, Option<&str>>(column).map(|name| names.one(name));
         let (tube, to, sender) = (name(0).expect("not null"), name(1), name(2));
-        if !*tubes.entry(Arc::clone(&tube)).or_insert_with(|| shard.has(&tube)) {
-            continue;
-        }
+        tubes.insert(Arc::clone(&tube));
         let (state, count, urgent) =
             (row.get::<_, i16>(3), row.get::<_, i64>(5) as u64, row.get::<_, i64>(6));
         late |= row.get::<_, bool>(4);
@@ -83,12 +100,13 @@ fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(Counts, u64, 
         }
     }
     counts.lines = lines.into_iter().map(|(line, (count, urgent))| (line, count, urgent)).collect();
-    let tubes: Vec<Arc<str>> = tubes.into_iter().filter(|(_, its)| *its).map(|(tube, _)| tube).collect();
-    if late {
-        let its: Vec<&str> = tubes.iter().map(|tube| &**tube).collect();
-        client.execute(READY, &[&wall(now), &(!shard.is_whole()).then_some(its)])?;
+    if late && shard.is_whole() {
+        client.execute(READY, &[&now])?;
+    } else if late {
+        let statement = format!("{READY} AND {}", OF_TUBES.replace("$1", "$2"));
+        client.execute(&statement, &[&now, &its])?;
     }
-    Ok((counts, bytes, tubes))
+    Ok((counts, bytes, tubes.into_iter().collect()))
 }
 
 /// A session in which an owner reads: an index that takes long to make keeps nobody from saying that the owner is there.

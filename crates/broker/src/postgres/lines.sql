@@ -5,3 +5,4 @@ CREATE INDEX IF NOT EXISTS sent_to_all ON krarup.message (sender, id) WHERE stat
 CREATE INDEX IF NOT EXISTS sent_to_one ON krarup.message (sender, receiver, id) WHERE state = 0 AND receiver IS NOT NULL;
 CREATE INDEX IF NOT EXISTS delayed_in_tube ON krarup.message (tube, due) WHERE state = 1;
 CREATE INDEX IF NOT EXISTS set_aside ON krarup.message (tube, buried) WHERE state = 2;
+CREATE INDEX IF NOT EXISTS held_in_tube ON krarup.message (tube) WHERE state = 3;

@@ -280,6 +280,66 @@ pub(crate) fn a_get_waits_wherever_its_shard_moves(cluster: &Cluster) {
     assert!(first.stop().success);
 }
 
+/// Each owner finds the messages of its own shard, whatever they wait for.
+pub(crate) fn each_counts_its_own(cluster: &Cluster) {
+    let name = "shards_count";
+    let store = cluster.database(name);
+    let flags = [
+        "broker",
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        &store,
+        "--shards",
+        "6",
+        "--heads",
+        "0B",
+        "--read-ahead",
+        "1",
+    ];
+    let first = Program::krarup(&flags);
+    are_shared(cluster, name, "6");
+    let mut peer = first.connect();
+    say(&mut peer, "register anna\r\nlogin anna\r\n", "REGISTERED\r\nLOGGED_IN\r\n");
+    for tube in 0..TUBES {
+        put(&mut peer, tube, 1);
+        peer.send(format!("use s{tube}\r\nput 1 1000 60 1\r\nd\r\nput-to anna 1 0 60 1\r\na\r\n").as_bytes())
+            .unwrap();
+        for word in ["USING ", "INSERTED ", "INSERTED "] {
+            assert!(String::from_utf8(peer.line().unwrap()).unwrap().starts_with(word));
+        }
+        let id = put(&mut peer, tube, 0);
+        say(&mut peer, &format!("watch s{tube}\r\n"), "WATCHING 2\r\n");
+        say(
+            &mut peer,
+            &format!("reserve-with-timeout 0\r\nbury {id} 1\r\n"),
+            &format!("RESERVED {id} 1\r\nx\r\nBURIED\r\n"),
+        );
+        say(&mut peer, &format!("ignore s{tube}\r\n"), "WATCHING 1\r\n");
+    }
+    assert!(first.stop().success);
+    // As brokers without an owner leave it.
+    cluster.sql(
+        name,
+        "UPDATE krarup.message SET state = 3 WHERE tube < 's5' AND state = 0 AND receiver IS NULL",
+    );
+    let mut second = Program::begin(&flags);
+    let found: usize = (0..6)
+        .map(|_| {
+            second.says(|line| {
+                let (_, rest) = line.strip_prefix("shard ")?.split_once(": ")?;
+                rest.split_once(" messages were there")?.0.parse::<usize>().ok()
+            })
+        })
+        .sum();
+    assert_eq!(found, 4 * TUBES);
+    are_shared(cluster, name, "6");
+    let left = "SELECT string_agg(state || ':' || many, ' ' ORDER BY state) FROM \
+                (SELECT state, count(*) AS many FROM krarup.message GROUP BY state) AS states";
+    assert_eq!(cluster.sql(name, left), format!("0:{} 1:{TUBES} 2:{TUBES}", 2 * TUBES));
+    assert!(second.stop().success);
+}
+
 /// Asked once it waits for answers that do not come; asked twice it does not.
 pub(crate) fn who_is_asked_to_stop_twice_hurries(cluster: &Cluster) {
     let name = "shards_hurry";
