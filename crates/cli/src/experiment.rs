@@ -260,7 +260,7 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
         store.write(ENVIRONMENT, text.as_bytes()).map_err(unwritable)?;
     }
     let mut testbed = Local::new(spec, starter);
-    let progress = Telling::begin(&plan);
+    let progress = Telling::begin();
     let ended =
         campaign::run(spec, &plan, &store, &mut testbed, &stop, &now, &mut |event| progress.tell(event));
     progress.end();
@@ -362,8 +362,7 @@ fn analyse(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<Res
     let mut trials = trials::read(spec, plan, store)?;
     let anchor = spec.anchor.as_ref().and_then(|anchor| {
         let cell = plan.anchor(spec)?;
-        let about: Vec<String> = cell.levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
-        anchor::judge(&about.join(", "), anchor.get_ref().within, trials::anchors(spec, plan, store))
+        anchor::judge(&cell.name(), anchor.get_ref().within, trials::anchors(spec, plan, store))
     });
     if let Some(anchor) = &anchor {
         trials.retain(|trial| !anchor.left_out.contains(&trial.repetition));
@@ -455,19 +454,18 @@ fn run_in_words(repetition: u32) -> String {
 }
 
 /// Tells how far it is: a bar on a terminal, else lines.
-struct Telling<'a> {
-    plan: &'a Plan,
+struct Telling {
     bar: ProgressBar,
     begun: Instant,
 }
 
-impl<'a> Telling<'a> {
-    fn begin(plan: &'a Plan) -> Self {
+impl Telling {
+    fn begin() -> Self {
         let bar = ProgressBar::new(0);
         bar.set_style(
             ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").expect("the template is valid"),
         );
-        Self { plan, bar, begun: Instant::now() }
+        Self { bar, begun: Instant::now() }
     }
 
     fn tell(&self, event: &Event<'_>) {
@@ -475,12 +473,8 @@ impl<'a> Telling<'a> {
             Event::Begins(due, progress) => {
                 let again =
                     if due.attempt > 0 { format!(", attempt {}", due.attempt + 1) } else { String::new() };
-                let levels: Vec<String> =
-                    due.cell.levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
-                self.line(
-                    *progress,
-                    &format!("{}, {}{again}", levels.join(", "), run_in_words(due.repetition)),
-                );
+                let what = format!("{}, {}{again}", due.cell.name(), run_in_words(due.repetition));
+                self.line(*progress, &what);
             }
             Event::Skipped(..) => {}
             Event::Complete(_, manifest, progress) => {
@@ -493,7 +487,7 @@ impl<'a> Telling<'a> {
             Event::Failed(due, why, again) => {
                 let next = if *again { "; trying again" } else { "; given up" };
                 self.bar.suspend(|| {
-                    eprintln!("{}, {}: {why}{next}", self.plan.label(due.cell), run_in_words(due.repetition));
+                    eprintln!("{}, {}: {why}{next}", due.cell.name(), run_in_words(due.repetition));
                 });
             }
         }

@@ -269,7 +269,9 @@ fn failure(error: &LoadError) -> Failure {
         LoadError::Unreachable { .. } => {
             failure.hint("is a server listening there? `memcached -l 127.0.0.1 -p 11211` starts one, so does `krarup cache`")
         }
-        LoadError::Populate { .. } => failure.hint("look at the server's memory limit (-m) and largest item (-I)"),
+        LoadError::Populate { .. } => failure.hint(
+            "look at the server's memory limit (-m) and largest item (-I), and at what a proxy before it answers to a `set`",
+        ),
         LoadError::TooLate { .. } => failure.hint(
             "give --start-at a later instant: the clients have to be connected by then, and clocks of other machines may differ",
         ),

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::process::Signal;
 use support::experiment::{LONG, begin, place, run};
@@ -269,8 +270,6 @@ fn clients_of_another_program_are_read_and_reported_like_ours() {
     assert!(refused.errors.contains("{seconds}"), "{refused:?}");
 }
 
-/// Everything that makes an experiment more than a sweep, in one: stations counted by a factor, clients that begin together, a cool-down, the
-/// middleware's own configuration, an anchor, a design of two levels and a model that predicts what it has not seen.
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -284,9 +283,8 @@ fn results(out: &Path) -> serde_json::Value {
     serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap()
 }
 
-/// Each proxy and each client of the guide, in the place of that of its whole example.
-#[test]
-fn every_example_of_the_guide_to_other_programs_can_be_planned() {
+/// The guide's examples: the program of each, and a whole spec with it in the place of the whole example's.
+fn examples() -> Vec<(String, String)> {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/your-own-proxy.md");
     let guide = fs::read_to_string(guide).unwrap();
     let blocks: Vec<&str> =
@@ -294,39 +292,50 @@ fn every_example_of_the_guide_to_other_programs_can_be_planned() {
     let whole = blocks.iter().find(|block| block.contains("title = ")).unwrap();
     let middleware = whole.find("[stations.middleware]").unwrap();
     let clients = whole.find("[stations.clients]").unwrap();
-    let mut programs = Vec::new();
-    for block in &blocks {
+    let example = |block: &&str| {
         // The factor that only the whole example knows goes with the middleware that has it.
-        let (own, [before, after]) = if block.contains("title = ") {
-            (*block, ["", ""])
+        let [before, after] = if block.contains("title = ") {
+            ["", ""]
         } else if block.contains("[stations.middleware]") {
-            (*block, [&whole[..middleware], &whole[clients..]])
+            [&whole[..middleware], &whole[clients..]]
         } else {
-            (*block, [&whole[..clients], ""])
+            [&whole[..clients], ""]
         };
-        let mut text = format!("{before}{own}{after}");
+        let mut text = format!("{before}{block}{after}");
         if !text.contains("$connections_to_servers") {
             text = text.replace("[[factor]]\nname = \"connections_to_servers\"\nlevels = [1, 4]\n", "");
         }
+        let program = block.split("command = [\"").nth(1).unwrap().split('"').next().unwrap();
+        (program.to_owned(), text)
+    };
+    blocks.iter().map(example).collect()
+}
+
+#[test]
+fn every_example_of_the_guide_to_other_programs_can_be_planned() {
+    let mut programs = Vec::new();
+    for (program, text) in examples() {
         let (spec, _) = place(&format!("experiment-guide-{}", programs.len()), &text);
         let planned = Program::begin(&["plan", spec.to_str().unwrap()]).ended();
-        assert!(planned.success && planned.output.contains(" cells, "), "{own}\n{planned:?}");
-        let command = own.split("command = [\"").nth(1).unwrap();
-        programs.push(command.split('"').next().unwrap().to_owned());
+        assert!(planned.success && planned.output.contains(" cells, "), "{text}\n{planned:?}");
+        programs.push(program);
     }
     assert_eq!(programs, ["my-proxy", "nutcracker", "mcrouter", "memcached", "memcaslap"]);
 }
 
-/// The spec of the guide, as it stands there, but shorter.
-#[test]
-fn somebody_elses_proxy_stands_in_the_middle_as_the_guide_says() {
-    if !is_installed("nutcracker") {
-        return;
+/// Whether the installed memcached was built with its proxy.
+fn memcached_has_its_proxy() -> bool {
+    let help = || Command::new("memcached").arg("-h").output().unwrap().stdout;
+    let has = is_installed("memcached") && String::from_utf8_lossy(&help()).contains("proxy_config");
+    if !has {
+        skipped("no memcached that was built with its proxy");
     }
-    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/your-own-proxy.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let mut blocks = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let mut spec = blocks.find(|block| block.contains("title = ")).unwrap().to_owned();
+    has
+}
+
+/// The specs of the guide, as they stand there, but shorter.
+fn stands_in_the_middle(program: &str, cells: usize) {
+    let (_, mut spec) = examples().into_iter().find(|(of, _)| of == program).unwrap();
     for (long, short) in [
         ("repetitions = { min = 3 }", "repetitions = { min = 1 }"),
         ("warm_up = \"1s\", measure = \"5s\"", "warm_up = \"50ms\", measure = \"150ms\""),
@@ -337,15 +346,66 @@ fn somebody_elses_proxy_stands_in_the_middle_as_the_guide_says() {
         assert!(spec.contains(long), "{long}");
         spec = spec.replace(long, short);
     }
-    let (spec, out) = place("experiment-nutcracker", &spec);
+    let (spec, out) = place(&format!("experiment-{program}"), &spec);
     let ended = run(&spec, &out);
     let results = results(&out);
-    let cells = results["cells"].as_array().unwrap();
-    assert!(cells.len() == 2 && ended.output.contains("connections_to_servers 4"), "{ended:?}");
-    for cell in cells {
+    let all = results["cells"].as_array().unwrap();
+    assert_eq!(all.len(), cells, "{ended:?}");
+    for cell in all {
         assert!(cell["completed"].as_u64().unwrap() > 0 && cell["errors"] == 0, "{cell}");
         assert!(cell["middleware"].is_null(), "nobody asked it for its stamps");
     }
+    assert!(out.join("report.html").is_file());
+}
+
+#[test]
+fn twemproxy_stands_in_the_middle_as_the_guide_says() {
+    if is_installed("nutcracker") {
+        stands_in_the_middle("nutcracker", 2);
+    }
+}
+
+#[test]
+fn memcacheds_own_proxy_stands_in_the_middle_as_the_guide_says() {
+    if memcached_has_its_proxy() {
+        stands_in_the_middle("memcached", 1);
+    }
+}
+
+#[test]
+fn mcrouter_stands_in_the_middle_as_the_guide_says() {
+    if is_installed("mcrouter") {
+        stands_in_the_middle("mcrouter", 1);
+    }
+}
+
+/// The whole example of the guide to experiments: its words are those of memtier_benchmark 2.
+#[test]
+fn memtier_makes_the_load_and_is_read() {
+    if !is_installed("memtier_benchmark") {
+        return;
+    }
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/experiment.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let clients = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let clients = clients.into_iter().find(|block| block.contains("memtier_benchmark")).unwrap();
+    let before = &SPEC[..SPEC.find("[stations.clients]").unwrap()];
+    let spec = format!("{before}{}", clients.replace("$clients", "$connections"))
+        .replace("levels = [{ name = \"read\", words = [\"--ratio\", \"0:1\"] }, { name = \"write\", words = [\"--ratio\", \"1:0\"] }]",
+            "levels = [{ name = \"mixed\", words = [\"--ratio=1:9\"] }]")
+        .replace("repetitions = { min = 2 }", "repetitions = { min = 1 }\nretries = 0")
+        .replace("warm_up = \"50ms\", ", "warm_up = 0, ")
+        .replace("levels = [1, 3]", "levels = [3]")
+        .replace("\"--keys\", \"200\", \"--verify\"", "\"--keys\", \"10000\", \"--key-prefix\", \"memtier-\"");
+    let (spec, out) = place("experiment-memtier", &spec);
+    run(&spec, &out);
+    let cell = &results(&out)["cells"][0];
+    assert_eq!(cell["hit_ratio"], 1.0, "{cell}");
+    let (rate, response) = (&cell["throughput"]["value"], &cell["response"]["mean"]["value"]);
+    // Three connections that sleep nowhere: N = X R.
+    let under_way = rate.as_f64().unwrap() * response.as_f64().unwrap();
+    assert!((0.8..1.2).contains(&(under_way / 3.0)), "{cell}");
+    assert!(cell["response"]["p99"]["value"].as_f64().unwrap() > 0.0, "{cell}");
 }
 
 /// Two of them, which cannot be told when to begin: each is begun at the same instant.
@@ -378,6 +438,8 @@ fn memaslap_makes_the_load_and_is_read() {
     assert_eq!(waits, 2, "{trial}");
 }
 
+/// Everything that makes an experiment more than a sweep, in one: stations counted by a factor, clients that begin together, a cool-down, the
+/// middleware's own configuration, an anchor, a design of two levels and a model that predicts what it has not seen.
 #[test]
 fn a_design_with_an_anchor_and_a_model_is_reported_whole() {
     let spec = r#"

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::Signal;
-use support::experiment::{begin, json, place, run};
+use rustix::process::{Pid, Signal, kill_process};
+use support::experiment::{LONG, begin, json, place, run};
 use support::process::{Program, skipped};
 
 mod support;
@@ -279,12 +279,49 @@ fn delays_are_kept_and_their_lines_are_taken_away_again() {
     );
 }
 
-/// The delay lines of a runner's namespaces that still run.
-fn lines(of: u32) -> Vec<String> {
+/// The delay lines of a runner's namespaces that still run: their process numbers and their words.
+fn lines(of: u32) -> Vec<(i32, String)> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let line = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).ok();
-    let words = processes.filter_map(line).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-    words
-        .filter(|words| words.contains(" agent delay ") && words.contains(&format!("krarup-{of}-")))
+    let line = |entry: fs::DirEntry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let words = fs::read(entry.path().join("cmdline")).ok()?;
+        Some((number, String::from_utf8_lossy(&words).replace('\0', " ")))
+    };
+    processes
+        .filter_map(line)
+        .filter(|(_, words)| words.contains(" agent delay ") && words.contains(&format!("krarup-{of}-")))
         .collect()
+}
+
+/// A host that was cut off spoils the trial, whatever the load generators say of it, and not those that come after it.
+#[test]
+fn a_trial_whose_delay_line_ends_has_failed_and_is_tried_again_with_another() {
+    if !(spaces() && taps()) {
+        return;
+    }
+    let spec = delayed().replace("measure = \"1s\"", "measure = \"3s\"");
+    let (spec, out) = place("hosts-cut-off", &spec);
+    let runner = begin(&spec, &out);
+    let measured = out.join("unfinished/paths.json");
+    while !measured.exists() {
+        std::thread::yield_now();
+    }
+    let all = lines(runner.id());
+    let (number, _) = all.iter().find(|(_, words)| words.contains("-s1 ")).unwrap();
+    kill_process(Pid::from_raw(*number).unwrap(), Signal::KILL).unwrap();
+    let number = runner.id();
+    let ended = runner.ended_within(LONG);
+    assert!(ended.success, "{ended:?}");
+    let failed = json(&out.join("failed/all/0-0/trial.json"));
+    let why = failed["failed"].as_str().unwrap();
+    assert!(why.starts_with("delay line of s1: has ended, and its host was cut off"), "{why}");
+    let complete = json(&out.join("trials/all/0/trial.json"));
+    assert_eq!(
+        (&complete["failed"], complete["attempt"].as_u64() >= Some(1)),
+        (&serde_json::Value::Null, true)
+    );
+    assert_eq!(json(&out.join("results.json"))["cells"][0]["errors"], 0);
+    let least = json(&out.join("trials/all/0/paths.json"))[0]["least"].as_f64().unwrap();
+    assert!(least >= THERE_AND_BACK, "the new line keeps what is sent as long: {least}");
+    assert!(lines(number).is_empty() && namespaces(number).is_empty());
 }

@@ -153,7 +153,7 @@ pub fn run(
             } else {
                 let tried = Trying { spec, store, stop, now, identity };
                 let found = tried.run(cell, run, testbed, &mut progress, tell)?;
-                found.map_err(|why| ended.given_up.push((plan.label(cell), run, why))).ok()
+                found.map_err(|why| ended.given_up.push((cell.name(), run, why))).ok()
             };
             if let Some(manifest) = manifest {
                 ended.complete += 1;

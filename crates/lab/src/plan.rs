@@ -173,6 +173,13 @@ pub fn with_anchors<'a>(
 }
 
 impl Cell {
+    /// What it is called where the population is told like any other factor: `workload read, clients 4`.
+    pub fn name(&self) -> String {
+        let levels = self.levels.iter().map(|(name, level)| format!("{name} {level}"));
+        let name = levels.collect::<Vec<_>>().join(", ");
+        if name.is_empty() { "the only cell".into() } else { name }
+    }
+
     /// The level of a factor.
     pub fn level(&self, factor: &str) -> Option<&LevelName> {
         self.levels.iter().find(|(name, _)| name == factor).map(|(_, level)| level)

@@ -202,7 +202,7 @@ const SECTIONS: &[Section] = &[
                 "command",
                 "list of words",
                 "",
-                "any other program: `{host}` and `{port}` are where it is told to listen, `{servers}` whom it is told to ask (`{server1}`, `{server2}` … one of them)",
+                "any other program: `{host}` and `{port}` are where it is told to listen, `{servers}` whom it is told to ask (`{server1}`, `{server2}` … one of them, `{server1.host}` and `{server1.port}` its parts)",
             ],
             ["addresses", "list of texts", "", "those that run already, as `HOST:PORT`"],
             [

@@ -188,7 +188,10 @@ fn what_fails_is_tried_again_and_kept_with_its_reason() {
     let ended = run(&spec, &folder, &mut Made { fails, ..Made::new(&stop) }).unwrap();
     assert_eq!(ended.complete, 5);
     let [(cell, repetition, why)] = &ended.given_up[..] else { panic!("{ended:?}") };
-    assert_eq!((cell.as_str(), *repetition, why.as_str()), ("write", 0, "no luck in attempt 2"));
+    assert_eq!(
+        (cell.as_str(), *repetition, why.as_str()),
+        ("workload write, clients 2", 0, "no luck in attempt 2")
+    );
     let failures = Store::at(&folder).failures();
     assert_eq!(failures.len(), 2 + 3);
     assert!(failures.iter().all(|(place, manifest)| {

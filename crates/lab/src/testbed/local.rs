@@ -414,7 +414,10 @@ const POPULATING: Duration = Duration::from_secs(600);
 impl Testbed for Local<'_> {
     fn run(&mut self, due: &Due<'_>, folder: &Path) -> Outcome {
         let mut outcome = Outcome::default();
-        if let Err(error) = self.trial(due.cell, folder, &mut outcome) {
+        let ended = self.trial(due.cell, folder, &mut outcome);
+        // What stations say of a host that was cut off is only what came of it.
+        let stands = self.starter.hosts.network().map_or(Ok(()), Network::stands);
+        if let Err(error) = stands.and(ended) {
             outcome.failed = Some(error.to_string());
             // What was written up to then may tell why.
             let _ = self.starter.collect(folder);

@@ -113,27 +113,7 @@ impl Network {
                 let address = format!("10.77.{place}.{number}");
                 let space = network.space(format!("{prefix}-{name}"), ledger)?;
                 ip(&["-n", &space, "link", "set", "lo", "up"])?;
-                if kind.delay > Nanos::ZERO {
-                    let line = line(kind.delay, [&space, &switch, &name], (krarup, ledger, stop))?;
-                    network.lines.get_mut().expect(UNBROKEN).push(line);
-                } else {
-                    ip(&[
-                        "link", "add", "eth0", "netns", &space, "type", "veth", "peer", "name", &name,
-                        "netns", &switch,
-                    ])?;
-                }
-                ip(&["-n", &space, "addr", "add", &format!("{address}/16"), "dev", "eth0"])?;
-                ip(&["-n", &space, "link", "set", "eth0", "up"])?;
-                ip(&["-n", &switch, "link", "set", &name, "master", "br0", "up"])?;
-                if let Some(link) = kind.link {
-                    let rate = format!("{}bit", link.round());
-                    let shape = [
-                        "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", "16kb",
-                        "latency", "50ms",
-                    ];
-                    run("ip", &[&["netns", "exec", &space, "tc"][..], &shape].concat())?;
-                }
-                network.hosts.push(Host {
+                let host = Host {
                     name,
                     address,
                     place: Place::Space(space),
@@ -141,7 +121,13 @@ impl Network {
                     delay: kind.delay,
                     cpu: None,
                     quota: None,
-                });
+                };
+                network.lines.get_mut().expect(UNBROKEN).extend(join(
+                    &host,
+                    &switch,
+                    (krarup, ledger, stop),
+                )?);
+                network.hosts.push(host);
             }
         }
         Ok(network)
@@ -198,9 +184,26 @@ impl Network {
     pub fn stands(&self) -> Result<(), StationError> {
         let mut lines = self.lines.lock().expect(UNBROKEN);
         match lines.iter_mut().find_map(|line| line.has_ended().then_some(line)) {
-            Some(line) => Err(line.error("has ended, and its host is cut off; run again".into())),
+            Some(line) => Err(line.error("has ended, and its host was cut off".into())),
             None => Ok(()),
         }
+    }
+
+    /// Joins hosts whose delay lines have ended to the others again, as at the beginning.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn mend(&self, krarup: &Path, ledger: &Ledger, stop: &Stop) -> Result<(), StationError> {
+        let mut lines = self.lines.lock().expect(UNBROKEN);
+        let hosts = self.hosts.iter().filter(|host| host.delay > Nanos::ZERO);
+        for (host, line) in hosts.zip(lines.iter_mut()) {
+            if line.has_ended()
+                && let Some(anew) = join(host, &self.spaces[0], (krarup, ledger, stop))?
+            {
+                *line = anew;
+            }
+        }
+        Ok(())
     }
 
     /// The host of this kind and number, from 1.
@@ -223,6 +226,32 @@ impl Drop for Network {
 
 /// Nobody panics while it holds the list of delay lines.
 const UNBROKEN: &str = "the list of delay lines is whole";
+
+/// Joins a host to the switch, with its address and what stands before its link; the answer is its delay line, where it has one.
+fn join(
+    host: &Host,
+    switch: &str,
+    (krarup, ledger, stop): (&Path, &Ledger, &Stop),
+) -> Result<Option<Process>, StationError> {
+    let Host { name, address, place: Place::Space(space), .. } = host else { return Ok(None) };
+    let line = if host.delay > Nanos::ZERO {
+        Some(line(host.delay, [space, switch, name], (krarup, ledger, stop))?)
+    } else {
+        let words = ["link", "add", "eth0", "netns", space, "type", "veth", "peer", "name", name];
+        ip(&[&words[..], &["netns", switch]].concat())?;
+        None
+    };
+    ip(&["-n", space, "addr", "add", &format!("{address}/16"), "dev", "eth0"])?;
+    ip(&["-n", space, "link", "set", "eth0", "up"])?;
+    ip(&["-n", switch, "link", "set", name, "master", "br0", "up"])?;
+    if let Some(link) = host.link {
+        let rate = format!("{}bit", link.round());
+        let shape =
+            ["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", "16kb", "latency", "50ms"];
+        run("ip", &[&["netns", "exec", space, "tc"][..], &shape].concat())?;
+    }
+    Ok(line)
+}
 
 /// A delay line between two namespaces, which stands. It is noted in the ledger.
 fn line(

@@ -217,14 +217,14 @@ impl Starter {
         let words = self.krarup(from, &["agent", "pour", &sink.address.to_string()]);
         let mut pour =
             self.start(&format!("transfer from {}", from.name), from, &words, (None, None), commands)?;
-        let poured = pour.finish(POURING, &self.stop, |_| {})?;
+        let poured = pour.finish(POURING, &self.stop, || Ok(()))?;
         let process = sink.process.as_mut().expect("it was started here");
         if !poured.status.success() {
             return Err(
                 pour.error(format!("cannot reach {} at {} ({})", to.name, sink.address, poured.status))
             );
         }
-        let counted = process.finish(POURING, &self.stop, |_| {})?;
+        let counted = process.finish(POURING, &self.stop, || Ok(()))?;
         let bits_per_second = serde_json::from_slice(&counted.stdout).unwrap_or(None);
         Ok(Throughput { from: from.name.clone(), to: to.name.clone(), bits_per_second })
     }

@@ -276,6 +276,7 @@ impl Process {
         while host.connect(address, Duration::from_millis(200)).is_err() {
             self.listen();
             if let Ok(Some(status)) = self.child.try_wait() {
+                self.hear_out();
                 return Err(self.error(format!("ended before it was ready ({status})")));
             }
             if stop.asked() {
@@ -289,21 +290,20 @@ impl Process {
         Ok(())
     }
 
-    /// Waits for it to end by itself; calls `said` with each line it says meanwhile.
+    /// Waits for it to end by itself, as long as it makes sense: `sense` says so, or why not.
     ///
     /// # Errors
-    /// When the time is over or a stop was asked for; then it has been ended.
+    /// When the time is over, it makes no sense any more or a stop was asked for; then it has been ended.
     pub fn finish(
         &mut self,
         within: Duration,
         stop: &Stop,
-        mut said: impl FnMut(&str),
+        sense: impl Fn() -> Result<(), StationError>,
     ) -> Result<Ended, StationError> {
         let until = Instant::now() + within;
         loop {
             match self.talk.recv_timeout(LOOK) {
                 Ok(line) => {
-                    said(&line);
                     self.keep(line);
                     continue;
                 }
@@ -319,6 +319,10 @@ impl Process {
             if stop.asked() {
                 let _ = self.stop(Duration::from_secs(2));
                 return Err(self.error("stopped on request".into()));
+            }
+            if let Err(error) = sense() {
+                let _ = self.stop(Duration::from_secs(2));
+                return Err(error);
             }
             if Instant::now() >= until {
                 let _ = self.stop(Duration::from_secs(2));
@@ -356,10 +360,8 @@ impl Process {
     fn collect(&mut self, status: ExitStatus) -> Ended {
         self.ended = Some(status);
         if self.governor.is_some() {
-            // The agent's last line says what was spent; with the program its talk ends.
-            while let Ok(line) = self.talk.recv_timeout(LAST_WORD) {
-                self.keep(line);
-            }
+            // The agent's last line says what was spent.
+            self.hear_out();
         }
         self.listen();
         let stdout = self.stdout.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
@@ -370,6 +372,13 @@ impl Process {
     pub fn passed(&mut self) -> Option<Tally> {
         self.listen();
         self.passed
+    }
+
+    /// Takes in what one that has ended still said: with the program its talk ends, unless somebody inherited it.
+    fn hear_out(&mut self) {
+        while let Ok(line) = self.talk.recv_timeout(LAST_WORD) {
+            self.keep(line);
+        }
     }
 
     /// Takes in what it has said, without waiting.
@@ -453,14 +462,24 @@ mod tests {
         let stop = Stop::default();
         stop.ask();
         let mut process = shell("trap 'exit 0' TERM; while :; do sleep 0.01; done");
-        assert!(process.finish(LONG, &stop, |_| {}).unwrap_err().to_string().contains("stopped on request"));
+        let stopped = process.finish(LONG, &stop, || Ok(())).unwrap_err();
+        assert!(stopped.to_string().contains("stopped on request"));
     }
 
     #[test]
-    fn what_a_station_says_is_passed_on_while_it_works() {
-        let mut lines = Vec::new();
+    fn nobody_waits_for_what_makes_no_sense_any_more() {
+        let mut process = shell("trap 'exit 0' TERM; while :; do sleep 0.01; done");
+        let why = || StationError { name: "network".into(), why: "is gone".into(), said: Vec::new() };
+        let error = process.finish(LONG, &Stop::default(), || Err(why())).unwrap_err();
+        assert_eq!(error.to_string(), "network: is gone");
+        assert!(process.has_ended());
+    }
+
+    #[test]
+    fn what_a_station_writes_is_kept_and_so_are_its_last_words() {
         let mut process = shell("echo one >&2; echo two >&2; echo out");
-        let ended = process.finish(LONG, &Stop::default(), |line| lines.push(line.to_owned())).unwrap();
-        assert_eq!((lines, ended.stdout), (vec!["one".to_owned(), "two".to_owned()], b"out\n".to_vec()));
+        let ended = process.finish(LONG, &Stop::default(), || Ok(())).unwrap();
+        assert_eq!(ended.stdout, b"out\n");
+        assert_eq!(process.error("why".into()).said, ["one", "two"]);
     }
 }

@@ -341,9 +341,11 @@ impl Starter {
             let words = told(&host, words, number as usize);
             all.push(self.start(&format!("{name} {number}"), &host, &words, (loads.out, None), commands)?);
         }
+        // Whoever asks somebody who was cut off would wait for a long time.
+        let stands = || self.hosts.network().map_or(Ok(()), Network::stands);
         let mut ends = Vec::new();
         for process in &mut all {
-            let ended = process.finish(PATIENCE + loads.within, &self.stop, |_| {})?;
+            let ended = process.finish(PATIENCE + loads.within, &self.stop, stands)?;
             if !ended.status.success() {
                 return Err(process.error(format!("failed ({})", ended.status)));
             }
@@ -456,7 +458,9 @@ impl Starter {
     /// # Errors
     /// Where one is out of reach.
     pub fn clear(&self) -> Result<(), StationError> {
-        self.hosts.network().map_or(Ok(()), Network::stands)?;
+        if let Some(network) = self.hosts.network() {
+            network.mend(&self.krarup, &self.ledger, &self.stop)?;
+        }
         let Some(fleet) = self.hosts.fleet() else { return Ok(()) };
         fleet.reach(&self.stop)?;
         fleet.machines().iter().try_for_each(|machine| machine.clear())
@@ -522,12 +526,14 @@ fn running(address: Address) -> Running {
     Running { host: Host::here(), address, process: None }
 }
 
-/// A word with `{servers}` and `{server1}`, `{server2}` … replaced by all of them and by one.
+/// A word with `{servers}` replaced by all of them, `{server1}`, `{server2}` … by one, and `{server1.host}` and `{server1.port}` by its parts.
 fn told_of(word: &str, servers: &[Address]) -> String {
     let all = word.replace("{servers}", &joined(servers));
-    (1..)
-        .zip(servers)
-        .fold(all, |word, (number, server)| word.replace(&format!("{{server{number}}}"), &server.to_string()))
+    (1..).zip(servers).fold(all, |word, (number, server)| {
+        word.replace(&format!("{{server{number}}}"), &server.to_string())
+            .replace(&format!("{{server{number}.host}}"), &server.host)
+            .replace(&format!("{{server{number}.port}}"), &server.port.to_string())
+    })
 }
 
 fn joined(addresses: &[Address]) -> String {

@@ -151,7 +151,7 @@ impl Line {
     ) -> Result<Ended, StationError> {
         let mut process =
             Process::start_with(&self.name, &mut self.command(Role::Guest, words), feed, drain)?;
-        let ended = process.finish(within, stop, |_| {})?;
+        let ended = process.finish(within, stop, || Ok(()))?;
         if ended.status.success() {
             return Ok(ended);
         }
