@@ -91,12 +91,9 @@ fn workers_beyond(trial: &Trial) -> Option<Warning> {
 
 /// What the machine did meanwhile that was not the experiment.
 fn machine(trial: &Trial) -> Vec<Warning> {
-    let Some(machine) = &trial.machine else { return Vec::new() };
-    let disturbed = machine.disturbed.iter().map(|why| Warning::Disturbed { why: why.clone() });
-    let lost = machine
-        .lost
-        .iter()
-        .map(|(link, packets)| Warning::PacketsLost { link: link.clone(), packets: *packets });
+    let disturbed = trial.disturbed.iter().map(|why| Warning::Disturbed { why: why.clone() });
+    let lost = trial.machine.iter().flat_map(|machine| &machine.lost);
+    let lost = lost.map(|(link, packets)| Warning::PacketsLost { link: link.clone(), packets: *packets });
     disturbed.chain(lost).collect()
 }
 
@@ -123,9 +120,11 @@ fn unsteady(trial: &Trial) -> Option<Warning> {
 
 #[cfg(test)]
 mod tests {
+    use krarup_record::watch::Watch;
+
     use super::*;
     use crate::sweep::tests::steady_trial;
-    use crate::trial::{Machine, ServerSide};
+    use crate::trial::ServerSide;
 
     #[test]
     fn a_run_that_adds_up_has_no_warning() {
@@ -168,11 +167,9 @@ mod tests {
     #[test]
     fn what_others_did_to_the_machine_is_told() {
         let mut trial = steady_trial("read", 16, 20_000.0);
-        trial.machine = Some(Machine {
-            disturbed: Some("the machine was disturbed: other programs took 30 % of the processors".into()),
-            lost: vec![("here eth0".into(), 1_200)],
-            ..Machine::default()
-        });
+        trial.disturbed =
+            Some("the machine was disturbed: other programs took 30 % of the processors".into());
+        trial.machine = Some(Watch { lost: vec![("here eth0".into(), 1_200)], ..Watch::default() });
         let said: Vec<String> = check(&trial).iter().map(ToString::to_string).collect();
         assert_eq!(
             said,

@@ -1,5 +1,6 @@
 //! What a set of trials amounts to, as written to `results.json`.
 
+use krarup_record::watch::Watch;
 use krarup_stats::{Interval, Summary, USUAL_LEVEL};
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use crate::distribution::Shape;
 use crate::predict::Prediction;
 use crate::relative::Relative;
 use crate::saturation::Verdict;
-use crate::trial::{ClientWindow, Histogram, Levels, Link, Machine, MiddlewareWindow, RoundTrip, Station};
+use crate::trial::{ClientWindow, Histogram, Levels, Link, MiddlewareWindow, RoundTrip, Station};
 use crate::warning::Concern;
 
 /// Everything a report is made from.
@@ -182,7 +183,7 @@ pub struct Cell {
     pub quantiles: Vec<Seconds>,
     /// The machine, the mean over the repetitions in which it was watched.
     #[serde(default)]
-    pub machine: Option<Machine>,
+    pub machine: Option<Watch>,
     /// Each operation apart, where there is more than one.
     #[serde(default)]
     pub operations: Vec<OperationCell>,

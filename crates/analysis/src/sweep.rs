@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use krarup_record::watch::Watch;
 use krarup_stats::StatsError;
 
 use crate::distribution::QUANTILES;
@@ -9,9 +10,7 @@ use crate::results::{
     Cell, Environment, MiddlewareCell, OperationCell, OperationInside, ProcessLoad, Quantity, Repetition,
     Results, Run, ServerShare, TimeQuantities,
 };
-use crate::trial::{
-    Histogram, Levels, Link, Machine, MiddlewareOperation, MiddlewareSide, RoundTrip, Times, Trial,
-};
+use crate::trial::{Histogram, Levels, Link, MiddlewareOperation, MiddlewareSide, RoundTrip, Times, Trial};
 use crate::warning::{Concern, Warning};
 use crate::{configurations, demands, design, distribution, laws, saturation, steadiness};
 
@@ -415,21 +414,9 @@ fn quantiles(trials: &[&Trial]) -> Vec<f64> {
 }
 
 /// The mean over the runs in which the machine was watched.
-fn machine(trials: &[&Trial]) -> Option<Machine> {
-    let watched: Vec<&Machine> = trials.iter().filter_map(|trial| trial.machine.as_ref()).collect();
-    let mean =
-        |of: fn(&Machine) -> f64| watched.iter().map(|one| of(one)).sum::<f64>() / watched.len() as f64;
-    Some(Machine {
-        cores: watched.first()?.cores,
-        own: mean(|one| one.own),
-        foreign: mean(|one| one.foreign),
-        kernel: mean(|one| one.kernel),
-        steal: mean(|one| one.steal),
-        run_queue: mean(|one| one.run_queue),
-        switches: mean(|one| one.switches),
-        lost: watched.iter().flat_map(|one| one.lost.clone()).collect(),
-        disturbed: watched.iter().find_map(|one| one.disturbed.clone()),
-    })
+fn machine(trials: &[&Trial]) -> Option<Watch> {
+    let watched: Vec<&Watch> = trials.iter().filter_map(|trial| trial.machine.as_ref()).collect();
+    Watch::mean(&watched)
 }
 
 fn servers(trials: &[&Trial]) -> Vec<ServerShare> {
@@ -532,6 +519,7 @@ pub(crate) mod tests {
             ways: Vec::new(),
             factors: Vec::new(),
             machine: None,
+            disturbed: None,
         }
     }
 

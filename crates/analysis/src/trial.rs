@@ -2,6 +2,7 @@
 //!
 //! Everything belongs to the same measured span, warm-up and cool-down cut away by whoever fills this in.
 
+use krarup_record::watch::Watch;
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +45,10 @@ pub struct Trial {
     pub factors: Vec<(String, String)>,
     /// The machine meanwhile, where it was watched.
     #[serde(default)]
-    pub machine: Option<Machine>,
+    pub machine: Option<Watch>,
+    /// Why its figures may be others' doing; none where nobody was in the way.
+    #[serde(default)]
+    pub disturbed: Option<String>,
 }
 
 /// A host's link, and what went over it.
@@ -80,29 +84,6 @@ pub struct RoundTrip {
     pub median: Seconds,
     /// What delays that were asked for make of it; 0 where none were.
     pub asked: Seconds,
-}
-
-/// What a machine did while a run was measured. Processors kept busy are means over the time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
-    /// Processors it has.
-    pub cores: u32,
-    /// Kept busy by the experiment's own programs.
-    pub own: f64,
-    /// Kept busy by other programs.
-    pub foreign: f64,
-    /// Kept busy by the kernel's own threads and interrupts.
-    pub kernel: f64,
-    /// Taken away by the machine's host.
-    pub steal: f64,
-    /// Threads that ran or were ready to.
-    pub run_queue: f64,
-    /// Changes of threads per second.
-    pub switches: f64,
-    /// Packets that links threw away, with the link's name.
-    pub lost: Vec<(String, u64)>,
-    /// Why the run is marked as disturbed; none where it is not.
-    pub disturbed: Option<String>,
 }
 
 /// Mean and percentiles of one kind of time.

@@ -8,18 +8,17 @@ use krarup_analysis::anchor::AnchorRun;
 use krarup_analysis::distribution::{QUANTILES, share_of};
 use krarup_analysis::results::{Environment, Limit, Way};
 use krarup_analysis::trial::{
-    self, ClientOperation, ClientSide, ClientWindow, Histogram, Levels, Link, Machine, MiddlewareOperation,
+    self, ClientOperation, ClientSide, ClientWindow, Histogram, Levels, Link, MiddlewareOperation,
     MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station, Times, Trial,
 };
 use krarup_lab::agent::Facts;
 use krarup_lab::host::Host;
-use krarup_lab::monitor::Watch;
 use krarup_lab::plan::{Plan, anchor_run};
 use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::Store;
 use krarup_lab::testbed::calibrate::Calibration;
 use krarup_lab::testbed::local::{Busy, LinkUse, result_files};
-use krarup_lab::testbed::paths::{Lateness, RoundTrip, Throughput};
+use krarup_lab::testbed::paths::{RoundTrip, Throughput};
 use krarup_lab::testbed::process::StationError;
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Starter};
@@ -28,6 +27,7 @@ use krarup_load::result::OperationResult;
 use krarup_load::schedule::Arrivals;
 use krarup_proxy::{Summary, summary};
 use krarup_record::file::log;
+use krarup_record::watch::Watch;
 use krarup_record::{Distribution, Quantity};
 use krarup_units::{Bytes, Nanos};
 use serde::de::DeserializeOwned;
@@ -40,12 +40,13 @@ pub(crate) fn read(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Trial>
     for cell in &plan.cells {
         for repetition in 0..spec.repetitions.most() {
             let identity = cell.identity(spec, repetition);
-            if let Some((folder, _)) = store.complete(cell, repetition, &identity) {
+            if let Some((folder, manifest)) = store.complete(cell, repetition, &identity) {
                 let clients = cell.count(&spec.stations.clients, 1);
                 let cool_down = spec.phases.cool_down > 0.0;
                 let mut trial = trial(&folder, clients, plan.label(cell), repetition, cool_down)?;
                 let level = |(name, level): &(String, LevelName)| (name.clone(), level.0.clone());
                 trial.factors = cell.levels.iter().map(level).collect();
+                trial.disturbed = manifest.disturbed;
                 trials.push(trial);
             }
         }
@@ -160,8 +161,6 @@ fn trial(
     let links: Vec<LinkUse> = if links.is_file() { json(&links)? } else { Vec::new() };
     let ways = folder.join("paths.json");
     let ways: Vec<RoundTrip> = if ways.is_file() { json(&ways)? } else { Vec::new() };
-    let delays = folder.join("delays.json");
-    let delays: Vec<Lateness> = if delays.is_file() { json(&delays)? } else { Vec::new() };
     let mut proxies = Vec::new();
     for number in 1.. {
         let records = folder.join("middleware").join(number.to_string());
@@ -206,20 +205,15 @@ fn trial(
         links: links.iter().map(link).collect(),
         ways: ways.iter().map(way).collect(),
         factors: Vec::new(),
-        machine: machine(folder, ways.iter().find_map(RoundTrip::late).or_else(|| late(&delays)))?,
+        machine: machine(folder)?,
+        disturbed: None,
     })
 }
 
 /// What the machine did meanwhile; none where nobody looked.
-fn machine(folder: &Path, late: Option<String>) -> Result<Option<Machine>, Failure> {
+fn machine(folder: &Path) -> Result<Option<Watch>, Failure> {
     let file = folder.join("monitor").join("watch.json");
-    if !file.is_file() {
-        return Ok(None);
-    }
-    let watch: Watch = json(&file)?;
-    let disturbed = watch.disturbed().or(late);
-    let Watch { cores, own, foreign, kernel, steal, run_queue, switches, lost, .. } = watch;
-    Ok(Some(Machine { cores, own, foreign, kernel, steal, run_queue, switches, lost, disturbed }))
+    if file.is_file() { json(&file).map(Some) } else { Ok(None) }
 }
 
 /// Quantiles of all response times; none where one of the generators did not write its distribution.
@@ -241,11 +235,6 @@ fn station(name: &str) -> Station {
 fn process(busy: &Busy) -> ProcessCpu {
     let station = station(&busy.station);
     ProcessCpu { station, name: busy.name.clone(), busy: busy.seconds, cores: busy.cores }
-}
-
-/// Which delay line was late, and by how much.
-fn late(delays: &[Lateness]) -> Option<String> {
-    delays.iter().find_map(Lateness::disturbed)
 }
 
 fn way(way: &RoundTrip) -> trial::RoundTrip {

@@ -20,6 +20,7 @@
 //! | [`histogram`] | how the four times are distributed, to three digits |
 //! | [`holds`] | the curve T(n): how long a worker is held while n are busy |
 //! | [`recorder`] | all of it behind one call per request |
+//! | [`watch`] | what the machine did meanwhile |
 //! | [`schema`] | every column of every file, defined once |
 //! | [`exposition`] | numbers as Prometheus reads them |
 //! | [`file`](mod@file) | the files: each has a writer and a reader that give back the same |
@@ -36,6 +37,7 @@ pub mod schema;
 pub mod stamps;
 pub mod tally;
 pub mod visit;
+pub mod watch;
 pub mod window;
 
 pub use histogram::{Distribution, Histograms, Quantity};

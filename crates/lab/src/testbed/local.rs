@@ -10,6 +10,7 @@ use krarup_load::memtier::convert::{self, Told};
 use krarup_load::memtier::read::read as read_memtier;
 use krarup_load::schedule::Arrivals;
 use krarup_net::Address;
+use krarup_record::watch::Watch;
 use krarup_units::{Nanos, Seconds, text};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,6 @@ use crate::agent::wall as wall_now;
 use crate::campaign::{Due, Outcome, Testbed};
 use crate::gate::Watched;
 use crate::host::children_cpu;
-use crate::monitor::Watch;
 use crate::plan::Cell;
 use crate::spec::{Phases, Program, Spec};
 

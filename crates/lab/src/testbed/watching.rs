@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use krarup_record::watch::Watch;
 use krarup_units::Seconds;
 
 use super::host::Host;
@@ -12,7 +13,7 @@ use super::netns::Network;
 use super::process::{Process, StationError};
 use super::ssh::remote::Remote;
 use super::stations::{PATIENCE, Running, Starter};
-use crate::monitor::{Monitor, Seen, Spent, Subject, Watch};
+use crate::monitor::{Monitor, Seen, Spent, Subject};
 
 /// A process: the machine it runs on, and its number there.
 pub(super) type Place = (String, u32);
