@@ -153,12 +153,28 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         String::new()
     };
     println!(
-        "{} cells, {} trials{more}, about {}",
-        plan.cells.len(),
-        count(trials as f64),
-        duration(least_time(&spec, &plan))
+        "{}, {}{more}, about {}",
+        counted(plan.cells.len(), "cell"),
+        counted(trials, "trial"),
+        wait(least_time(&spec, &plan))
     );
     Ok(())
+}
+
+/// `1 cell`, `12 cells`.
+fn counted(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count(number as f64))
+}
+
+/// How long somebody has to wait: in minutes, or in hours, where seconds say nothing any more.
+fn wait(seconds: Seconds) -> String {
+    let minutes = (seconds / 60.0).round() as u64;
+    match minutes {
+        0 | 1 => duration(seconds),
+        2..60 => format!("{minutes} min"),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
+    }
 }
 
 /// The cells and their levels.
@@ -496,7 +512,11 @@ impl Telling {
     fn line(&self, progress: Progress, what: &str) {
         let Progress { done, all, run } = progress;
         let left = self.begun.elapsed().as_secs_f64() / (run.max(1) as f64) * (all - done) as f64;
-        let left = if run < 2 { String::new() } else { format!(", {left:.0} s left") };
+        let left = match left {
+            _ if run < 2 => String::new(),
+            _ if left < 90.0 => format!(", {left:.0} s left"),
+            _ => format!(", {} left", wait(left)),
+        };
         if self.bar.is_hidden() {
             eprintln!("{}/{all} {what}{left}", done + 1);
         } else {
