@@ -3,10 +3,10 @@
 
 Every side is driven over TCP with 200-byte bodies, in turn, round after round, 300,000 messages waiting (beanstalkd too). The pool is pgbench with 20
 connections, of which as many are used as there are clients, and prepared statements: an INSERT, an UPDATE that leases by SKIP LOCKED and a DELETE, a commit
-each, without any server in between; so it is better off than a real one. The same behind a server is the mode `direct`: "over direct" compares with that. Beside requests
-per second stands the processor time that a request takes from the server and from all of PostgreSQL's processes, which tells more on a machine that does other things, too. fsync and synchronous_commit are on. All databases are in one cluster.
+each, without any server in between; so it is better off than a real one. The served pool is the same statements behind the same protocol as everybody else (the example `pool`).
+Beside requests per second stands the processor time that a request takes from the server and from all of PostgreSQL's processes, which tells more on a machine that does other things, too. fsync and synchronous_commit are on. All databases are in one cluster.
 
-    cargo build --release -p krarup && cargo build --release -p krarup-broker --example drive
+    cargo build --release -p krarup && cargo build --release -p krarup-broker --example drive --example pool
     bench/broker.py [--rounds 3] [--seconds 5] [--parts jobs,five,held,slow] [--held 180] [--realtime] [--json FILE]
 
 jobs: put, reserve, delete. five: send, pop, peek, peek by sender, list, which only krarup has. held: jobs while somebody else holds a snapshot, over those of a
@@ -32,6 +32,7 @@ from proxies import ROOT, Station, free_port
 RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 MODES = ["owned", "batch", "direct"]
 POOL = 20
+SERVED = f"a pool of {POOL}, served over TCP"
 # What goes before each command that is measured.
 SCHEDULED = []
 
@@ -164,6 +165,13 @@ def broker(mode, store):
     return serve(command + ["--mode", mode] if mode else command, port)
 
 
+def served_pool(cluster):
+    """The pool behind the same protocol as everybody else: the example `pool`."""
+    port = free_port()
+    command = [str(RELEASE / "examples" / "pool"), f"127.0.0.1:{port}", f"host={cluster.folder} user=krarup dbname=pool", str(POOL)]
+    return serve(command, port)
+
+
 def filled(cluster, mode, name, mix, flags, waiting):
     """A broker before a database in which so many messages wait."""
     store = cluster.database(name)
@@ -212,6 +220,7 @@ def slow(flags, folder):
 def beside_the_pool(title, flags, cluster, sides, clients):
     """put, reserve, delete: each side's runs, and those of the pool, by the number of clients. Ends the sides."""
     cluster.pool(flags)
+    sides = {SERVED: served_pool(cluster), **sides}
     found, pool = {name: {count: [] for count in clients} for name in sides}, {count: [] for count in clients}
     try:
         for _ in range(flags.rounds):
@@ -223,22 +232,21 @@ def beside_the_pool(title, flags, cluster, sides, clients):
         for server in sides.values():
             server.stop()
     print(f"{title}; medians of {flags.rounds} rounds, {flags.waiting:,} waiting\n")
-    with_database = {f"krarup, {mode}" for mode in MODES}
-    # The pool as a server of ours would have it: one statement per request over a pool of 20, behind the same protocol.
-    served = found.get("krarup, direct")
+    with_database = {SERVED, *(f"krarup, {mode}" for mode in MODES)}
+    served = found[SERVED]
 
     def over(runs, bases):
         return statistics.median(one["requests_per_second"] / base["requests_per_second"] for one, base in zip(runs, bases))
 
-    print("| server | clients | requests/s | over the pool | over direct | server µs | database µs | put p50 ms | put p99 ms |")
+    print("| server | clients | requests/s | over the pool | over the served pool | server µs | database µs | put p50 ms | put p99 ms |")
     print("|---|---|---|---|---|---|---|---|---|")
     for count, runs in pool.items():
-        beside = f"{over(runs, served[count]):.2f}" if served else ""
+        beside = f"{over(runs, served[count]):.2f}"
         database = f"{middle(runs, 'database_us'):.0f}"
-        print(f"| a pool of {POOL}, one statement per request | {count} | {middle(runs):,.0f} | 1 | {beside} | | {database} | | |")
+        print(f"| pgbench, {POOL} connections, no server | {count} | {middle(runs):,.0f} | 1 | {beside} | | {database} | | |")
     for name, by_count in found.items():
         for count, runs in by_count.items():
-            beside = f"{over(runs, served[count]):.2f}" if served else ""
+            beside = f"{over(runs, served[count]):.2f}"
             spent = [f"{middle(runs, 'server_us'):.0f}", f"{middle(runs, 'database_us'):.0f}" if name in with_database else ""]
             times = [f"{middle(runs, 'put_p50_ms'):.2f}", f"{middle(runs, 'put_p99_ms'):.2f}"]
             print("|", " | ".join([name, str(count), f"{middle(runs):,.0f}", f"{over(runs, pool[count]):.2f}", beside, *spent, *times]), "|")

@@ -1,0 +1,148 @@
+//! The textbook's queue server, to measure against: clients over TCP, one queue of requests, a pool of connections to the database, one
+//! statement for each request. It knows `use`, `watch`, `ignore`, `put`, `reserve` and `delete` of beanstalkd's protocol, and promises nothing
+//! that a benchmark does not need: no answer is resolved after a broken connection, nothing is bounded, and nobody waits for a message.
+//!
+//! ```text
+//! pool ADDRESS DATABASE CONNECTIONS
+//! ```
+//! The table is that of `bench/broker.py`, which compares with it: `pool (id, tube, pri, vt, body)`.
+
+#![allow(clippy::unwrap_used, reason = "a tool of the benchmark: it ends where something is wrong")]
+
+use std::cell::RefCell;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::{LocalSet, spawn_local};
+use tokio_postgres::{Client, NoTls, Statement};
+
+const PUT: &str = "INSERT INTO pool (tube, pri, body) VALUES ($1, $2, $3) RETURNING id";
+const RESERVE: &str = "UPDATE pool SET vt = now() + interval '120 s' WHERE id = (SELECT id FROM pool WHERE tube = $1 AND vt <= now() \
+                       ORDER BY pri, id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id, body";
+const DELETE: &str = "DELETE FROM pool WHERE id = $1";
+
+/// A connection to the database, its statements prepared.
+struct Session {
+    client: Client,
+    put: Statement,
+    reserve: Statement,
+    delete: Statement,
+}
+
+struct Pool {
+    free: RefCell<Vec<Session>>,
+    permits: Semaphore,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [address, database, connections] = &arguments[..] else {
+        panic!("pool ADDRESS DATABASE CONNECTIONS")
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new()
+        .block_on(&runtime, serve(address.parse().unwrap(), database, connections.parse().unwrap()));
+}
+
+async fn serve(address: SocketAddr, database: &str, connections: usize) {
+    let mut sessions = Vec::new();
+    for _ in 0..connections {
+        let (client, connection) = tokio_postgres::connect(database, NoTls).await.unwrap();
+        spawn_local(connection);
+        let put = client.prepare(PUT).await.unwrap();
+        let reserve = client.prepare(RESERVE).await.unwrap();
+        let delete = client.prepare(DELETE).await.unwrap();
+        sessions.push(Session { client, put, reserve, delete });
+    }
+    let pool = Rc::new(Pool { free: RefCell::new(sessions), permits: Semaphore::new(connections) });
+    let listener = TcpListener::bind(address).await.unwrap();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        spawn_local(attend(stream, Rc::clone(&pool)));
+    }
+}
+
+/// Answers a client's requests one after the other, until it hangs up.
+async fn attend(stream: TcpStream, pool: Rc<Pool>) {
+    let (mut inbox, mut room, mut tube) = (Vec::new(), vec![0; 16 << 10], 0);
+    loop {
+        while let Some(end) = inbox.windows(2).position(|two| two == b"\r\n") {
+            let line = String::from_utf8_lossy(&inbox[..end]).into_owned();
+            let words: Vec<&str> = line.split(' ').collect();
+            let used = end + 2 + if words[0] == "put" { words[4].parse::<usize>().unwrap() + 2 } else { 0 };
+            if inbox.len() < used {
+                break;
+            }
+            let body = &inbox[end + 2..used];
+            let answer = match words[0] {
+                "use" | "watch" => {
+                    tube = words[1].trim_start_matches('t').parse().unwrap_or(0);
+                    format!("{} {}\r\n", if words[0] == "use" { "USING" } else { "WATCHING" }, words[1])
+                        .into_bytes()
+                }
+                "ignore" => b"WATCHING 1\r\n".to_vec(),
+                _ => ask(&pool, &words, tube, body).await,
+            };
+            inbox.drain(..used);
+            if !say(&stream, &answer).await {
+                return;
+            }
+        }
+        if stream.readable().await.is_err() {
+            return;
+        }
+        match stream.try_read(&mut room) {
+            Ok(0) => return,
+            Ok(count) => inbox.extend_from_slice(&room[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// One statement on one connection of the pool.
+async fn ask(pool: &Pool, words: &[&str], tube: i32, body: &[u8]) -> Vec<u8> {
+    let _permit = pool.permits.acquire().await.unwrap();
+    let session = pool.free.borrow_mut().pop().unwrap();
+    let Session { client, put, reserve, delete } = &session;
+    let answer = match words[0] {
+        "put" => {
+            let (pri, body) = (words[1].parse::<i64>().unwrap(), &body[..body.len() - 2]);
+            let row = client.query_one(put, &[&tube, &pri, &body]).await.unwrap();
+            format!("INSERTED {}\r\n", row.get::<_, i64>(0)).into_bytes()
+        }
+        "reserve" => match client.query_opt(reserve, &[&tube]).await.unwrap() {
+            Some(row) => {
+                let (id, body) = (row.get::<_, i64>(0), row.get::<_, &[u8]>(1));
+                [format!("RESERVED {id} {}\r\n", body.len()).as_bytes(), body, b"\r\n"].concat()
+            }
+            None => b"TIMED_OUT\r\n".to_vec(),
+        },
+        "delete" => {
+            let gone = client.execute(delete, &[&words[1].parse::<i64>().unwrap()]).await.unwrap();
+            if gone == 1 { b"DELETED\r\n".to_vec() } else { b"NOT_FOUND\r\n".to_vec() }
+        }
+        _ => b"UNKNOWN_COMMAND\r\n".to_vec(),
+    };
+    pool.free.borrow_mut().push(session);
+    answer
+}
+
+async fn say(stream: &TcpStream, answer: &[u8]) -> bool {
+    let mut said = 0;
+    while said < answer.len() {
+        if stream.writable().await.is_err() {
+            return false;
+        }
+        match stream.try_write(&answer[said..]) {
+            Ok(count) => said += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
