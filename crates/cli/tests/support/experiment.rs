@@ -33,3 +33,13 @@ pub(crate) fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
         .unwrap()
 }
+
+/// Whether a process that a ledger noted, by its number and when it began, still runs. One that was killed and has not been asked for by its parent yet
+/// is a name in a table, and no more.
+pub(crate) fn still_runs(noted: &str) -> bool {
+    let (process, begun) = noted.split_once(' ').unwrap();
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields: Vec<&str> =
+        stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect()).unwrap_or_default();
+    fields.get(19) == Some(&begun) && !matches!(fields[0], "Z" | "X")
+}
