@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use support::experiment::{LONG, begin, json, place, run, still_runs};
 use support::process::{Program, skipped};
+use support::until;
 
 mod support;
 
@@ -299,9 +300,7 @@ fn a_trial_whose_delay_line_ends_has_failed_and_is_tried_again_with_another() {
     let (spec, out) = place("hosts-cut-off", &spec);
     let runner = begin(&spec, &out);
     let measured = out.join("unfinished/paths.json");
-    while !measured.exists() {
-        std::thread::yield_now();
-    }
+    until("something is measured", || measured.exists());
     let all = lines(runner.id());
     let (number, _) = all.iter().find(|(_, words)| words.contains("-s1 ")).unwrap();
     kill_process(Pid::from_raw(*number).unwrap(), Signal::KILL).unwrap();

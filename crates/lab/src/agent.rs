@@ -66,6 +66,8 @@ pub fn goes_on() -> io::Result<()> {
     }
 }
 
+/// Longer lines are cut, in bytes.
+const LONGEST_LINE: u64 = 64 << 10;
 /// How long one that was told to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
 /// How often an agent looks whether a signal came.
@@ -172,9 +174,10 @@ fn tell_runner(line: &str) {
 fn pass_on(told: ChildStderr) -> Receiver<()> {
     let (over, ended) = channel();
     std::thread::spawn(move || {
-        let mut lines = BufReader::new(told).split(b'\n');
-        while let Some(Ok(line)) = lines.next() {
-            tell_runner(&String::from_utf8_lossy(&line));
+        let (mut told, mut line) = (BufReader::new(told), Vec::new());
+        while let Ok(1..) = told.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            tell_runner(String::from_utf8_lossy(&line).trim_end_matches('\n'));
+            line.clear();
         }
         drop(over);
     });

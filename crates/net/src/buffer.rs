@@ -300,8 +300,14 @@ impl Outbox {
             let owned = (self.bytes.len() - last).min(surplus);
             self.bytes.truncate(self.bytes.len() - owned);
             if owned < surplus {
-                let (_, piece) = self.lent.pop_back().expect("what is not kept here is lent");
-                self.lent_bytes -= piece.to - piece.from;
+                let (_, piece) = self.lent.back_mut().expect("what is not kept here is lent");
+                // It may have become one with what was lent before.
+                let lent = (surplus - owned).min(piece.to - piece.from);
+                piece.to -= lent;
+                self.lent_bytes -= lent;
+                if piece.from == piece.to {
+                    self.lent.pop_back();
+                }
             }
         }
     }
@@ -400,6 +406,15 @@ mod tests {
                         outbox.lend(piece);
                         plain.extend(&whole[5..size + 5]);
                         appended += size as u64;
+                    }
+                    2 if size % 2 == 0 => {
+                        // What is lent last may be one with what was lent before it.
+                        outbox.lend(Lent::of(&whole, &whole[..size]).unwrap());
+                        plain.extend(&whole[..size]);
+                        appended += size as u64;
+                        let before = outbox.end();
+                        outbox.lend(Lent::of(&whole, &whole[size..size + 300]).unwrap());
+                        outbox.take_back(before);
                     }
                     2 => {
                         let before = outbox.end();

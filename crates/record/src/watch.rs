@@ -15,6 +15,7 @@ pub const STOLEN: f64 = 0.02;
 
 /// What was seen of one machine in a span of time, or of several as one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)] // what earlier builds have written knew less
 pub struct Watch {
     /// How long it was.
     pub seconds: Seconds,

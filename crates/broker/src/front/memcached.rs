@@ -9,7 +9,7 @@ use krarup_net::blocking::Guest;
 
 use super::Inner;
 use super::behind::{Behind, Spoken};
-use super::patience::{Tried, lose, until_answered};
+use super::patience::{Heard, Patience, Tried, lose, until_answered};
 use super::session::End;
 use crate::memcached::{self, Asked, ONE_KEY, Take, Wish};
 use crate::shards::shard_of;
@@ -304,9 +304,12 @@ impl<'a> Session<'a> {
         self.flush()?;
         let end = Instant::now() + waits.length;
         let (mut line, mut again) = (Cow::Borrowed(line), to.again);
+        let mut patience = Patience::begin();
         loop {
-            let answer = self.answer_in_time(to.shard, &line, again)?;
+            let answer = self.answer_in_time(to.shard, &line, again, &mut patience)?;
             let left = end.saturating_duration_since(Instant::now());
+            // Whole milliseconds, and never fewer than are left.
+            let millis = left.as_micros().div_ceil(1_000);
             if let Some(answer) = answer {
                 let nothing = answer == b"END\r\n";
                 if let Some((queue, _)) = to.opens.as_ref().filter(|_| nothing) {
@@ -317,13 +320,14 @@ impl<'a> Session<'a> {
                 if !nothing || left.is_zero() || self.hung_up || self.holds_of(to.shard) {
                     return Ok(waits.told(answer));
                 }
+            } else if self.hung_up {
+                return Ok(b"END\r\n".to_vec());
             } else if !again {
-                // It was not carried out, and is asked as it was.
+                // It was not carried out, and is asked as it was but for its time.
+                line = with_time(&line, millis).into();
                 continue;
             }
-            // Whole milliseconds, and never fewer than are left.
-            let left = left.as_micros().div_ceil(1_000);
-            line = format!("{}{left}\r\n", waits.rest).into_bytes().into();
+            line = format!("{}{millis}\r\n", waits.rest).into_bytes().into();
             again = waits.again;
         }
     }
@@ -362,13 +366,20 @@ impl<'a> Session<'a> {
     }
 
     /// The same to a request that may take long, unless the client hangs up meanwhile; none: it is to be asked again for what is left of its time.
-    fn answer_in_time(&mut self, shard: u32, line: &[u8], again: bool) -> Result<Option<Vec<u8>>, End> {
-        let front = self.front;
-        let came = until_answered(front, || {
-            let tried = self.exchange(shard, line, again, true)?;
-            Ok(tried.once())
-        })?;
-        Ok(came.unwrap_or_else(|| Some(UNREACHED.to_vec())))
+    fn answer_in_time(
+        &mut self,
+        shard: u32,
+        line: &[u8],
+        again: bool,
+        patience: &mut Patience,
+    ) -> Result<Option<Vec<u8>>, End> {
+        let begun = Instant::now();
+        let tried = self.exchange(shard, line, again, true)?;
+        Ok(match patience.judge(self.front, begun, tried)? {
+            Heard::Answered(answer) => Some(answer),
+            Heard::Ask => None,
+            Heard::GiveUp => Some(UNREACHED.to_vec()),
+        })
     }
 
     fn exchange(
@@ -387,9 +398,21 @@ impl<'a> Session<'a> {
                 self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
                 Ok(Tried::Answered(answer))
             }
-            Err(lost) => lose(lost, self.holds_of(shard), again),
+            Err(lost) => {
+                self.hung_up |= behind.ended;
+                lose(lost, self.holds_of(shard), again)
+            }
         }
     }
+}
+
+/// The same `get` with so many milliseconds to wait.
+fn with_time(line: &[u8], millis: u128) -> Vec<u8> {
+    const TIME: &[u8] = b"/t=";
+    let Some(at) = memchr::memmem::rfind(line, TIME) else { return line.to_vec() };
+    let (before, after) = line.split_at(at + TIME.len());
+    let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    [before, millis.to_string().as_bytes(), &after[digits..]].concat()
 }
 
 /// The same request, whose answer is told.

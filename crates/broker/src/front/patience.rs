@@ -23,17 +23,47 @@ pub(super) enum Tried<T> {
     Again,
 }
 
-impl<T> Tried<T> {
-    /// For a request that has a time: where its owner is lost it is asked again by whoever knows how much of that is left.
-    pub(super) fn once(self) -> Tried<Option<T>> {
-        match self {
-            Self::Answered(answer) => Tried::Answered(Some(answer)),
-            Self::Nobody => Tried::Nobody,
-            Self::Again => {
-                thread::sleep(AGAIN);
-                Tried::Answered(None)
-            }
+/// What has been heard of a request.
+pub(super) enum Heard<T> {
+    Answered(T),
+    /// Ask again: there may be an owner by now.
+    Ask,
+    /// Nobody owned the shard for too long.
+    GiveUp,
+}
+
+/// How long a request has waited for an owner.
+pub(super) struct Patience {
+    end: Instant,
+}
+
+impl Patience {
+    pub(super) fn begin() -> Self {
+        Self { end: Instant::now() + PATIENCE }
+    }
+
+    /// What follows from asking once, at `begun`; a moment later where it is to be asked again. When this broker ends nobody is waited for.
+    pub(super) fn judge<T>(
+        &mut self,
+        front: &Inner,
+        begun: Instant,
+        tried: Tried<T>,
+    ) -> Result<Heard<T>, End> {
+        match tried {
+            Tried::Answered(answer) => return Ok(Heard::Answered(answer)),
+            Tried::Nobody if front.is_over() => return Err(End),
+            _ if front.is_abandoned() => return Err(End),
+            Tried::Nobody | Tried::Again => {}
         }
+        if begun.elapsed() > LONG {
+            // He waited for a message until now, and for an owner only from now on.
+            self.end = Instant::now() + PATIENCE;
+        }
+        if Instant::now() >= self.end {
+            return Ok(Heard::GiveUp);
+        }
+        thread::sleep(AGAIN);
+        Ok(Heard::Ask)
     }
 }
 
@@ -47,27 +77,18 @@ pub(super) fn lose<T>(lost: Lost, holds: bool, again: bool) -> Result<Tried<T>, 
     }
 }
 
-/// Asks until there is an answer; none: nobody owned the shard for too long. When this broker ends nobody is waited for.
+/// Asks until there is an answer; none: nobody owned the shard for too long.
 pub(super) fn until_answered<T>(
     front: &Inner,
     mut ask: impl FnMut() -> Result<Tried<T>, End>,
 ) -> Result<Option<T>, End> {
-    let mut end = Instant::now() + PATIENCE;
+    let mut patience = Patience::begin();
     loop {
         let begun = Instant::now();
-        match ask()? {
-            Tried::Answered(answer) => return Ok(Some(answer)),
-            Tried::Nobody if front.is_over() => return Err(End),
-            _ if front.is_abandoned() => return Err(End),
-            Tried::Nobody | Tried::Again => {}
+        match patience.judge(front, begun, ask()?)? {
+            Heard::Answered(answer) => return Ok(Some(answer)),
+            Heard::GiveUp => return Ok(None),
+            Heard::Ask => {}
         }
-        if begun.elapsed() > LONG {
-            // He waited for a message until now, and for an owner only from now on.
-            end = Instant::now() + PATIENCE;
-        }
-        if Instant::now() >= end {
-            return Ok(None);
-        }
-        thread::sleep(AGAIN);
     }
 }

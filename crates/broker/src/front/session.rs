@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use krarup_net::blocking::Guest;
 
 use super::Inner;
 use super::behind::{Behind, Lost, Spoken};
-use super::patience::{Tried, lose, until_answered};
+use super::patience::{Heard, Patience, Tried, lose, until_answered};
 use crate::job::Id;
 use crate::queues::{DEFAULT_TUBE, How};
 use crate::reply;
@@ -331,17 +332,14 @@ impl<'a> Session<'a> {
         shard: u32,
         line: &[u8],
         again: bool,
+        patience: &mut Patience,
     ) -> Result<Option<Vec<u8>>, End> {
-        let front = self.front;
-        let mut answers = Vec::new();
-        let came = until_answered(front, || {
-            let tried = self.try_once(shard, &[line], &mut answers, again, true)?;
-            Ok(tried.once())
-        })?;
-        Ok(match came {
-            Some(None) => None,
-            Some(Some(())) => answers.pop(),
-            None => Some(UNREACHED.to_vec()),
+        let (mut answers, begun) = (Vec::new(), Instant::now());
+        let tried = self.try_once(shard, &[line], &mut answers, again, true)?;
+        Ok(match patience.judge(self.front, begun, tried)? {
+            Heard::Answered(()) => answers.pop(),
+            Heard::Ask => None,
+            Heard::GiveUp => Some(UNREACHED.to_vec()),
         })
     }
 
@@ -376,7 +374,10 @@ impl<'a> Session<'a> {
                 self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
                 Ok(Tried::Answered(()))
             }
-            Err(lost) => lose(lost, !behind.held.is_empty(), again),
+            Err(lost) => {
+                self.hung_up |= behind.ended;
+                lose(lost, !behind.held.is_empty(), again)
+            }
         }
     }
 

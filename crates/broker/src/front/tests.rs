@@ -256,12 +256,59 @@ fn a_front_that_goes_leaves_neither_a_door_nor_a_client_behind() {
     }
     let mut line = owner.accept();
     line.line();
+    // And one for a message, of an owner that hangs.
+    let mut hopes = client(&front);
+    hopes.say(&format!("watch {}\r\nignore default\r\nreserve\r\n", name(0).unwrap()));
+    let mut hangs = owner.accept();
+    hangs.line();
     // First nothing more is heard of anybody, then nobody is waited for.
     front.close();
     assert_eq!(quiet.rest(), "");
     assert!(TcpStream::connect(address).is_err());
     drop(front);
     assert_eq!((waits.rest(), orphan.rest()), (String::new(), String::new()));
+    assert_eq!(hopes.rest(), "WATCHING 2\r\nWATCHING 1\r\n");
     assert!(inner.upgrade().is_none_or(|inner| inner.clients().is_empty()));
     let _ = line.0.shutdown(Shutdown::Both);
+}
+
+/// Who holds a message of a shard of which he watches nothing hears of its time from there, and is given nothing from there: its owner takes him for
+/// watching `default`, which he ignores.
+#[test]
+fn nobody_is_given_a_message_of_a_tube_that_he_ignores() {
+    let (front, owners) = front(Protocol::Beanstalkd, 2);
+    let played = [Played::new(), Played::new()];
+    (0..2).for_each(|shard| owners.set(shard, played[shard as usize].at(1)));
+    let home = crate::shards::shard_of(crate::queues::DEFAULT_TUBE, 2);
+    let name = |shard| {
+        let mut names = (0..).map(|n| format!("t{n}"));
+        names.find(|name| crate::shards::shard_of(name, 2) == shard).unwrap()
+    };
+    let (held, watched) = (name(home), name(1 - home));
+    let mut it = client(&front);
+    it.say(&format!("watch {held}\r\nwatch {watched}\r\nignore default\r\nreserve-with-timeout 0\r\n"));
+    let mut lines = Vec::new();
+    for shard in 0..2 {
+        let mut line = played[shard as usize].accept();
+        let tube = if shard == home { &held } else { &watched };
+        line.hears(&format!("watch {tube}\r\nignore default\r\nawait 0\r\n"));
+        let found = if shard == home { "READY 1 5" } else { "TIMED_OUT" };
+        line.say(&format!("WATCHING 2\r\nWATCHING 1\r\n{found}\r\n"));
+        lines.push(line);
+    }
+    lines[home as usize].hears("reserve-with-timeout 0\r\n");
+    lines[home as usize].say("RESERVED 5 1\r\nx\r\n");
+    it.hears("WATCHING 2\r\nWATCHING 3\r\nWATCHING 2\r\nRESERVED 5 1\r\nx\r\n");
+    it.say(&format!("ignore {held}\r\nreserve-with-timeout 0\r\n"));
+    for shard in [1 - home, home] {
+        let line = &mut lines[shard as usize];
+        if shard == home {
+            line.hears(&format!("watch default\r\nignore {held}\r\nawait 0\r\n"));
+            line.say("WATCHING 2\r\nWATCHING 1\r\nREADY 0 7\r\n");
+        } else {
+            line.hears("await 0\r\n");
+            line.say("TIMED_OUT\r\n");
+        }
+    }
+    it.hears("WATCHING 1\r\nTIMED_OUT\r\n");
 }

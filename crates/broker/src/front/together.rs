@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use krarup_units::Nanos;
 
 use super::behind::{LOOK, Woken, wait};
+use super::patience::Patience;
 use super::session::{End, Session, second};
 use crate::job::Id;
 use crate::queues::How;
@@ -25,20 +26,17 @@ impl Session<'_> {
     /// Messages out of the tubes that are watched, whatever shards they are of.
     pub(super) fn reserve(&mut self, how: How, most: Option<u32>, timeout: Option<Nanos>) -> Result<(), End> {
         let end = timeout.map(|timeout| Instant::now() + timeout.as_duration());
-        let mut shards: BTreeSet<u32> = self.watched.iter().map(|tube| shard_of(tube, self.shards)).collect();
+        let watched: BTreeSet<u32> = self.watched.iter().map(|tube| shard_of(tube, self.shards)).collect();
+        let watched: Vec<u32> = watched.into_iter().collect();
         // Who holds something must hear in time that he will not hold it for long, wherever it is.
-        shards.extend((0..self.shards).filter(|shard| self.holds_of(*shard)));
+        let held = (0..self.shards).filter(|shard| self.holds_of(*shard) && !watched.contains(shard));
+        let held: Vec<u32> = held.collect();
         if timeout != Some(Nanos::ZERO) {
             self.flush()?;
         }
-        let mut shards = shards.into_iter();
-        match (shards.next(), shards.len()) {
-            (Some(shard), 0) => self.reserve_of_one(shard, how, most, end),
-            (Some(first), _) => {
-                let all: Vec<u32> = std::iter::once(first).chain(shards).collect();
-                self.reserve_of_several(&all, how, most, end)
-            }
-            (None, _) => Ok(()),
+        match (&watched[..], &held[..]) {
+            (&[shard], []) => self.reserve_of_one(shard, how, most, end),
+            _ => self.reserve_of_several(&watched, &held, how, most, end),
         }
     }
 
@@ -49,12 +47,17 @@ impl Session<'_> {
         most: Option<u32>,
         end: Option<Instant>,
     ) -> Result<(), End> {
+        let mut patience = Patience::begin();
         loop {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             // Whole seconds, and never less than are left.
             let seconds = left.map_or(LONG, |left| left.as_millis().div_ceil(1_000) as u64);
             let asked = line(how, most, seconds);
-            let Some(answer) = self.answer_in_time(shard, &asked, how != How::Pop)? else { continue };
+            let answer = match self.answer_in_time(shard, &asked, how != How::Pop, &mut patience)? {
+                None if self.hung_up => b"TIMED_OUT\r\n".to_vec(),
+                None => continue,
+                Some(answer) => answer,
+            };
             // An owner that ends tells those who wait that nothing came.
             let early = answer == b"TIMED_OUT\r\n" && end.is_none_or(|end| Instant::now() < end);
             if early && !self.hung_up {
@@ -65,9 +68,12 @@ impl Session<'_> {
         }
     }
 
+    /// Out of the shards that he watches something of. Those where he only holds something are asked for their warning, and for nothing else: an
+    /// owner takes everybody for watching something.
     fn reserve_of_several(
         &mut self,
-        shards: &[u32],
+        watched: &[u32],
+        held: &[u32],
         how: How,
         most: Option<u32>,
         end: Option<Instant>,
@@ -76,12 +82,12 @@ impl Session<'_> {
             // Who asks for an answer before he looks misses nothing that comes meanwhile.
             let waits = end.is_none_or(|end| Instant::now() < end);
             if waits {
-                self.look_out(shards);
+                self.look_out(watched);
             }
             let (mut best, mut soon) = (None, false);
-            for &shard in shards {
+            for &shard in watched.iter().chain(held) {
                 let answer = self.answer(shard, b"await 0\r\n", true)?;
-                if let Some(ready) = ready(&answer) {
+                if let Some(ready) = ready(&answer).filter(|_| watched.contains(&shard)) {
                     best = best.into_iter().chain([(ready, shard)]).min();
                 }
                 soon |= answer == b"DEADLINE_SOON\r\n";
@@ -103,7 +109,7 @@ impl Session<'_> {
                 reply::line(&mut self.out, if soon { "DEADLINE_SOON" } else { "TIMED_OUT" });
                 return Ok(());
             }
-            if !self.wait_for_any(shards, end) {
+            if !self.wait_for_any(watched, end) {
                 reply::line(&mut self.out, "TIMED_OUT");
                 return Ok(());
             }
@@ -143,7 +149,7 @@ impl Session<'_> {
     /// Waits until there may be something; false: the client has hung up.
     fn wait_for_any(&mut self, shards: &[u32], end: Option<Instant>) -> bool {
         // Who holds something is told by its owner, when he asks; and an owner may be no more.
-        let holds = shards.iter().any(|shard| self.holds_of(*shard));
+        let holds = (0..self.shards).any(|shard| self.holds_of(shard));
         let looks = shards.iter().all(|shard| self.looking[*shard as usize].is_some());
         let most = if holds || !looks { LOOK } else { LOOK * 5 };
         let left = end.map_or(most, |end| end.saturating_duration_since(Instant::now()).min(most));

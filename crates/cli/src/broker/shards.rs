@@ -155,9 +155,13 @@ struct Records {
 
 impl Records {
     fn end(self, args: &BrokerArgs, run: file::Run, complete: bool) -> Result<(), Failure> {
-        // A shard that was given up would be waited for.
-        if let (Some(writer), Some(path), true) = (self.rows, &args.rows, complete) {
-            crate::rows::finish(writer, &path.display().to_string())?;
+        if let (Some(writer), Some(path)) = (self.rows, &args.rows) {
+            // A shard that was given up would be waited for.
+            if complete {
+                crate::rows::finish(writer, &path.display().to_string())?;
+            } else {
+                eprintln!("warning: the rows in {} are not complete", path.display());
+            }
         }
         if let Some(folder) = &args.stats_dir {
             file::save_all(folder, &self.all, run)

@@ -14,7 +14,7 @@ use crate::durable::storm::Storm;
 use crate::say;
 use crate::support::peer::Peer;
 use crate::support::process::Program;
-use crate::support::{file, fresh, until};
+use crate::support::{TOO_LONG, file, fresh, until};
 
 /// How long it may take until others serve, on a machine that does much else; alone it takes two seconds at most.
 const TAKEOVER: Duration = Duration::from_secs(30);
@@ -410,6 +410,7 @@ pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
     let mut peer = proxy.connect();
     let value = "v".repeat(60_000);
     let mut through_file = UnixStream::connect(&socket).unwrap();
+    through_file.set_read_timeout(Some(TOO_LONG)).unwrap();
     for tube in 0..TUBES {
         say(&mut peer, &format!("set s{tube} 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
         through_file.write_all(format!("watch s{tube}\r\n").as_bytes()).unwrap();

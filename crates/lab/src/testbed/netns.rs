@@ -201,6 +201,10 @@ impl Network {
                 && let Some(anew) = join(host, &self.spaces[0], (krarup, ledger, stop))?
             {
                 *line = anew;
+                // Others would send to the card that it had before.
+                for space in &self.spaces {
+                    ip(&["-n", space, "neigh", "flush", "all"])?;
+                }
             }
         }
         Ok(())

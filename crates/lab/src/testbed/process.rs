@@ -376,7 +376,8 @@ impl Process {
 
     /// Takes in what one that has ended still said: with the program its talk ends, unless somebody inherited it.
     fn hear_out(&mut self) {
-        while let Ok(line) = self.talk.recv_timeout(LAST_WORD) {
+        let end = Instant::now() + LAST_WORD;
+        while let Ok(line) = self.talk.recv_timeout(end.saturating_duration_since(Instant::now())) {
             self.keep(line);
         }
     }

@@ -187,7 +187,7 @@ impl Core {
 
     /// Does what is due at `now`: reads that have taken long are sent to a second holder.
     pub fn tick(&mut self, now: Stamp) {
-        self.spares.tick(now);
+        self.tidy(now);
         while let Some(&Reverse((due, number, generation))) = self.hedges.peek()
             && due <= now
         {
@@ -199,6 +199,11 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Gives back memory that was not needed for a while.
+    pub fn tidy(&mut self, now: Stamp) {
+        self.spares.tick(now);
     }
 
     fn hedge(&mut self, number: u32, part: u16, now: Stamp) {

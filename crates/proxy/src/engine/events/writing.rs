@@ -18,7 +18,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             self.core.take_dirty_clients(&mut clients);
             let nothing = !wrote && clients.is_empty();
             for &id in &clients {
-                if self.core.client_output(id).len() < TOGETHER && self.core.client_expects_more(id) {
+                if self.core.client_outbox(id).len() < TOGETHER && self.core.client_expects_more(id) {
                     self.partly.push(id);
                 } else {
                     self.write_client(id);

@@ -123,6 +123,7 @@ impl Courier {
     /// A request begins here.
     fn begin(&mut self, job: Job, seen: Seen) {
         let now = self.clock.now();
+        self.core.tidy(now);
         let id = self.core.client_opened();
         self.core.taken_elsewhere(seen);
         self.core.client_bytes(id, &job.bytes, job.received, now);
