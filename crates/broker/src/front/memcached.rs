@@ -373,9 +373,7 @@ impl<'a> Session<'a> {
         again: bool,
         patience: &mut Patience,
     ) -> Result<Option<Vec<u8>>, End> {
-        let begun = Instant::now();
-        let tried = self.exchange(shard, line, again, true)?;
-        Ok(match patience.judge(self.front, begun, tried)? {
+        Ok(match patience.ask(self.front, || self.exchange(shard, line, again, true))? {
             Heard::Answered(answer) => Some(answer),
             Heard::Ask => None,
             Heard::GiveUp => Some(UNREACHED.to_vec()),

@@ -42,14 +42,14 @@ impl Patience {
         Self { end: Instant::now() + PATIENCE }
     }
 
-    /// What follows from asking once, at `begun`; a moment later where it is to be asked again. When this broker ends nobody is waited for.
-    pub(super) fn judge<T>(
+    /// Asks once, and says what follows from it; a moment later where it is to be asked again. When this broker ends nobody is waited for.
+    pub(super) fn ask<T>(
         &mut self,
         front: &Inner,
-        begun: Instant,
-        tried: Tried<T>,
+        ask: impl FnOnce() -> Result<Tried<T>, End>,
     ) -> Result<Heard<T>, End> {
-        match tried {
+        let begun = Instant::now();
+        match ask()? {
             Tried::Answered(answer) => return Ok(Heard::Answered(answer)),
             Tried::Nobody if front.is_over() => return Err(End),
             _ if front.is_abandoned() => return Err(End),
@@ -84,8 +84,7 @@ pub(super) fn until_answered<T>(
 ) -> Result<Option<T>, End> {
     let mut patience = Patience::begin();
     loop {
-        let begun = Instant::now();
-        match patience.judge(front, begun, ask()?)? {
+        match patience.ask(front, &mut ask)? {
             Heard::Answered(answer) => return Ok(Some(answer)),
             Heard::GiveUp => return Ok(None),
             Heard::Ask => {}

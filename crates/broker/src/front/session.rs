@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use krarup_net::blocking::Guest;
 
@@ -334,9 +333,8 @@ impl<'a> Session<'a> {
         again: bool,
         patience: &mut Patience,
     ) -> Result<Option<Vec<u8>>, End> {
-        let (mut answers, begun) = (Vec::new(), Instant::now());
-        let tried = self.try_once(shard, &[line], &mut answers, again, true)?;
-        Ok(match patience.judge(self.front, begun, tried)? {
+        let mut answers = Vec::new();
+        Ok(match patience.ask(self.front, || self.try_once(shard, &[line], &mut answers, again, true))? {
             Heard::Answered(()) => answers.pop(),
             Heard::Ask => None,
             Heard::GiveUp => Some(UNREACHED.to_vec()),

@@ -215,9 +215,7 @@ impl<'a> Lists<'a> {
         let ids: Vec<i64> = new.iter().map(|row| row.id as i64).collect();
         let tubes: Vec<&str> = new.iter().map(|row| &*row.tube).collect();
         let priorities: Vec<i64> = new.iter().map(|row| row.priority.into()).collect();
-        let ttrs: Vec<i32> = new.iter().map(|row| seconds(row.ttr)).collect();
-        let created: Vec<SystemTime> = new.iter().map(|row| wall(row.created)).collect();
-        let bodies: Vec<&[u8]> = new.iter().map(|row| &*row.body).collect();
+        let Contents { ttrs, created, bodies } = Contents::of(new);
         let (number, fence) = (shard.number as i32, fence_of(shard));
         execute(
             statement,
@@ -233,13 +231,11 @@ impl<'a> Lists<'a> {
         execute: impl FnOnce(&Statement, Values<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let new = &self.new;
-        let ttrs: Vec<i32> = new.iter().map(|row| seconds(row.ttr)).collect();
-        let created: Vec<SystemTime> = new.iter().map(|row| wall(row.created)).collect();
+        let Contents { ttrs, created, bodies } = Contents::of(new);
         let senders: Vec<Option<&str>> = new.iter().map(|row| row.sender.as_deref()).collect();
         let receivers: Vec<Option<&str>> = new.iter().map(|row| row.receiver.as_deref()).collect();
         let flags: Vec<i64> = new.iter().map(|row| row.flags.into()).collect();
         let ends: Vec<Option<SystemTime>> = new.iter().map(|row| row.lives_until.map(wall)).collect();
-        let bodies: Vec<&[u8]> = new.iter().map(|row| &*row.body).collect();
         let rows = &self.changed;
         let buried: Vec<Option<i64>> = rows.iter().map(|row| place_aside(row)).collect();
         let count = |what: fn(&Happened) -> u32| -> Vec<i32> {
@@ -283,6 +279,23 @@ impl<'a> Lists<'a> {
                 &fence_of(shard),
             ],
         )
+    }
+}
+
+/// What every new message brings that does not change.
+struct Contents<'a> {
+    ttrs: Vec<i32>,
+    created: Vec<SystemTime>,
+    bodies: Vec<&'a [u8]>,
+}
+
+impl<'a> Contents<'a> {
+    fn of(new: &[&'a Row]) -> Self {
+        Self {
+            ttrs: new.iter().map(|row| seconds(row.ttr)).collect(),
+            created: new.iter().map(|row| wall(row.created)).collect(),
+            bodies: new.iter().map(|row| &*row.body).collect(),
+        }
     }
 }
 
