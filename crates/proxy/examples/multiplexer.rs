@@ -80,7 +80,7 @@ fn relay(mut listener: Listener, server: std::net::SocketAddr) -> io::Result<()>
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
-        for event in &events {
+        'events: for event in &events {
             match event.token() {
                 LISTENER => {
                     while let Ok(stream) = listener.accept() {
@@ -117,12 +117,22 @@ fn relay(mut listener: Listener, server: std::net::SocketAddr) -> io::Result<()>
                 Token(token) if event.is_readable() => {
                     let place = token - CLIENTS;
                     let Some(Some(client)) = clients.get_mut(place) else { continue };
-                    match client.conn.read(client.inbox.room(FROM_CLIENT)) {
-                        Moved::Some(count) => client.inbox.filled(count),
-                        Moved::None => continue,
-                        Moved::Closed | Moved::Failed(_) => {
-                            clients[place] = None;
-                            continue;
+                    loop {
+                        let room = client.inbox.room(FROM_CLIENT);
+                        let length = room.len();
+                        match client.conn.read(room) {
+                            Moved::Some(count) => {
+                                client.inbox.filled(count);
+                                // Less than there was room for: the socket is empty.
+                                if count < length {
+                                    break;
+                                }
+                            }
+                            Moved::None => break,
+                            Moved::Closed | Moved::Failed(_) => {
+                                clients[place] = None;
+                                continue 'events;
+                            }
                         }
                     }
                     while let Some(length) = request(client.inbox.unread()) {

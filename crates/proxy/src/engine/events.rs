@@ -12,7 +12,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use krarup_net::datagram::Datagrams;
 use krarup_net::mio::{Poll, Token, Waker};
@@ -38,8 +37,10 @@ mod reload;
 mod servers;
 mod writing;
 
+use clients::Came;
 use crew::{Books, Crew, Order, Place};
 use looking::{Alarm, Answers, Looks};
+use writing::Gone;
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
@@ -59,6 +60,8 @@ const CLIENT_READ: usize = 256 << 10;
 const PASS_ON: usize = 64 << 10;
 /// What one read from a server may bring at least.
 const SERVER_READ: usize = 128 << 10;
+/// While requests are with the servers, what is due is found out so often at least.
+const SETTLED: Nanos = Nanos::from_millis(100);
 /// So many lanes are looked at in every pass; where there are more, all of them so long after the last time.
 const FEW_LANES: usize = 64;
 
@@ -219,10 +222,16 @@ struct Engine<N> {
     stop_by: Option<Stamp>,
     /// Bytes read from clients since servers were last written to.
     taken_in: usize,
+    /// Nothing is due before, unless something unusual happens: then it is zero.
+    settled_until: Stamp,
     some_servers: Vec<usize>,
     some_clients: Vec<u32>,
     /// Clients whose first replies wait for those that follow, while the servers are listened to.
     partly: Vec<u32>,
+    /// What was read from clients and not looked at yet.
+    came: Vec<Came>,
+    /// What was written to clients and not entered yet.
+    left: Vec<Gone>,
 }
 
 /// A socket that clients connect to.
@@ -305,6 +314,8 @@ struct ClientLink {
     end_near: bool,
     /// The peer will send no more.
     ended: bool,
+    /// Whether what was written last is not entered yet.
+    left: bool,
 }
 
 /// The servers' first connections and their lanes, by the core's numbers.
@@ -420,9 +431,12 @@ impl<N: FnMut(Notice)> Engine<N> {
             waker: None,
             stop_by: None,
             taken_in: 0,
+            settled_until: Stamp(0),
             some_servers: Vec::new(),
             some_clients: Vec::new(),
             partly: Vec::new(),
+            came: Vec::new(),
+            left: Vec::new(),
             config,
         })
     }
@@ -481,11 +495,16 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn run(&mut self) -> io::Result<()> {
         let mut looks = Looks::new();
         loop {
-            self.tick();
-            if self.finished() {
-                return Ok(());
+            let mut now = self.clock.now();
+            let settled = self.is_settled(now);
+            if !settled {
+                self.tick(now);
+                if self.finished() {
+                    return Ok(());
+                }
+                now = self.clock.now();
             }
-            self.look(&mut looks)?;
+            self.look(&mut looks, now)?;
             let mut accept = false;
             let mut reload = false;
             let mut woken = false;
@@ -501,7 +520,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                     RELOAD => reload = self.signals.as_mut().is_some_and(|signals| signals.reloads() > 0),
                     // It is answered below.
                     ASKED => woken = true,
-                    ALARM => {}
+                    ALARM => self.settled_until = Stamp(0),
                     Token(token) if token < SERVERS => accept = true,
                     Token(token) if token < CLIENTS => {}
                     Token(token) => {
@@ -525,30 +544,16 @@ impl<N: FnMut(Notice)> Engine<N> {
                     }
                 }
             }
-            let ready = std::mem::take(&mut self.ready);
-            for &id in &ready {
-                if self.full {
-                    self.ready.push(id);
-                    continue;
-                }
-                self.read_client(id);
-                if self.taken_in >= PASS_ON {
-                    self.write_servers();
-                    self.relieve();
-                }
-            }
-            // What is still readable was pushed again; the emptied vector's memory is kept for next time.
-            if self.ready.is_empty() {
-                self.ready = ready;
-                self.ready.clear();
-            }
+            self.read_clients();
             if accept {
                 self.accept();
             }
             if reload && let Some(outlook) = &self.outlook {
                 outlook.read_again();
             }
-            while let Some(news) = self.outlook.as_ref().and_then(Outlook::next) {
+            while let Some(news) = self.outlook.as_ref().filter(|_| woken || !settled).and_then(Outlook::next)
+            {
+                self.settled_until = Stamp(0);
                 self.hear(news);
             }
             if self.crew.is_some() {
@@ -566,9 +571,22 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     // ---- time -------------------------------------------------------------------------------------------
 
+    /// Whether nothing can be due at `now`: what is due next was found out not long ago, and nothing but requests and answers has come since. What
+    /// these make due is later.
+    fn is_settled(&self, now: Stamp) -> bool {
+        now < self.settled_until
+            && self.accepting == Accepting::Yes
+            && !self.full
+            && self.lingering.is_empty()
+            && self.servers.lanes.is_empty()
+            && !self.core.has_new_lanes()
+            && self.core.due().is_none()
+            && self.coming.is_none()
+            && self.stop_by.is_none()
+    }
+
     /// Does what is due.
-    fn tick(&mut self) {
-        let now = self.clock.now();
+    fn tick(&mut self, now: Stamp) {
         for server in 0..self.servers.first.len() {
             if self.core.server_is_wanted(server) {
                 self.keep(server, now);
@@ -618,6 +636,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn attend(&mut self, woken: bool) {
         let now = self.clock.now();
         while let Some(order) = self.crew.as_ref().and_then(|place| place.orders.try_recv().ok()) {
+            self.settled_until = Stamp(0);
             match order {
                 Order::Guest(stream, pool) => self.welcome(stream, pool),
                 Order::Told { number, class, text } => self.core.inform(number, class, &text, now),
@@ -653,16 +672,16 @@ impl<N: FnMut(Notice)> Engine<N> {
         place.board.lay(|| Books { core: self.core.books(), now, stopping: self.stop_by.is_some() });
     }
 
-    /// How long there is nothing to do unless something happens; none: for ever.
-    fn wait(&self) -> Option<Duration> {
-        if !self.ready.is_empty() && !self.full {
-            return Some(Duration::ZERO);
+    /// Until when there is nothing to do unless something happens; none: for ever.
+    fn next_due(&mut self, now: Stamp) -> Option<Stamp> {
+        if !self.ready.is_empty() && !self.full || self.core.has_new_lanes() {
+            return Some(now);
+        }
+        if self.is_settled(now) {
+            return Some(self.settled_until);
         }
         let mut next: Option<Stamp> = self.stop_by;
         let mut at = |stamp: Stamp| next = Some(next.map_or(stamp, |next| next.min(stamp)));
-        if self.core.has_new_lanes() {
-            return Some(Duration::ZERO);
-        }
         let many = self.servers.lanes.len() > FEW_LANES;
         if many && (self.lanes_to_close || self.core.in_flight() > 0) {
             at(self.lanes_due);
@@ -693,13 +712,18 @@ impl<N: FnMut(Notice)> Engine<N> {
             at(due);
         }
         if self.full {
-            at(self.clock.now() + Nanos::from_millis(5));
+            at(now + Nanos::from_millis(5));
         }
         if !self.lingering.is_empty() {
-            at(self.clock.now() + Nanos::from_millis(20));
+            at(now + Nanos::from_millis(20));
         }
-        // One nanosecond more than nothing, so that what is due at an instant is due when it is looked at.
-        next.map(|next| Nanos(next.0.saturating_sub(self.clock.now().0) + 1).as_duration())
+        if self.core.in_flight() > 0 {
+            // A request that comes after this is not due before.
+            at(now + SETTLED.min(self.config.timeout));
+        }
+        self.settled_until = next.unwrap_or(Stamp(0));
+        // Never before a moment from now, so that what is due at an instant is due when it is looked at.
+        next.map(|next| next.max(now) + Nanos(1))
     }
 
     /// A stop was asked for; the second time, at once.

@@ -82,20 +82,23 @@ impl Answers {
 
 impl<N: FnMut(Notice)> Engine<N> {
     /// Waits until somebody is ready or something is due.
-    pub(super) fn look(&mut self, looks: &mut Looks) -> io::Result<()> {
+    pub(super) fn look(&mut self, looks: &mut Looks, before: Stamp) -> io::Result<()> {
         looks.answers.clear();
         looks.events.clear();
-        let wait = self.wait();
-        let (in_flight, before) = (self.core.in_flight(), self.clock.now());
-        let hold = self.hold.begins(in_flight, before).filter(|_| wait != Some(Duration::ZERO));
+        let due = self.next_due(before);
+        let at_once = due == Some(before);
+        if let Some(due) = due.filter(|_| !at_once) {
+            self.alarm.by(due, before)?;
+        }
+        let in_flight = self.core.in_flight();
+        let hold = self.hold.begins(in_flight, before).filter(|_| !at_once);
         let Some(limit) = hold.filter(|_| self.can_write_to_servers()) else {
             looks.skipped = false;
             let waited = std::mem::take(&mut self.partly);
             self.write_clients(waited);
-            return self.at_all(looks, wait, before);
+            return self.at_all(looks, at_once);
         };
-        let due = before
-            + wait.map_or(limit, |wait| limit.min(Nanos(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX))));
+        let due = due.map_or(before + limit, |due| due.min(before + limit));
         self.answers.alarm.by(due, before)?;
         uninterrupted(self.answers.poll.poll(&mut looks.answers, None))?;
         self.answers.alarm.heard(&looks.answers);
@@ -107,15 +110,12 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
         // Where every client waits for its answer, none is likely to have asked again.
         looks.skipped = !looks.skipped && in_flight >= self.core.clients() && answered;
-        if looks.skipped { Ok(()) } else { self.at_all(looks, Some(Duration::ZERO), now) }
+        if looks.skipped { Ok(()) } else { self.at_all(looks, true) }
     }
 
-    fn at_all(&mut self, looks: &mut Looks, wait: Option<Duration>, now: Stamp) -> io::Result<()> {
-        let limit = wait.filter(Duration::is_zero);
-        if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
-            let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
-            self.alarm.by(Stamp(now.0.saturating_add(wait)), now)?;
-        }
+    /// Waits for anybody, or only looks who is ready.
+    fn at_all(&mut self, looks: &mut Looks, only_look: bool) -> io::Result<()> {
+        let limit = only_look.then_some(Duration::ZERO);
         uninterrupted(self.poll.poll(&mut looks.events, limit))?;
         self.alarm.heard(&looks.events);
         Ok(())

@@ -38,6 +38,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     pub(super) fn renumber(&mut self, numbers: &Numbers) {
+        self.settled_until = Stamp(0);
         for link in self.servers.first.iter_mut().chain(&mut self.servers.lanes) {
             if let Some(found) = numbers.get(&link.address) {
                 link.addresses.clone_from(found);
@@ -134,6 +135,7 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// The servers of the configuration that comes have been tried: from here on it holds.
     pub(super) fn take_over(&mut self, coming: Coming, now: Stamp) {
+        self.settled_until = Stamp(0);
         let Coming { config, topology, entrances, mut opened, admin, credentials, hearer, .. } = coming;
         let told = self.core.reconfigure(config.settings(), topology, now);
         self.core.sign_in_with(credentials.login.clone());

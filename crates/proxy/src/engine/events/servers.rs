@@ -59,6 +59,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// The connection to a server is no good: everything asked on it is answered with an error, and another is made later.
     pub(super) fn lose(&mut self, server: usize, why: &str, outcome: Outcome) {
         let now = self.clock.now();
+        self.settled_until = Stamp(0);
         let link = &mut self.servers[server];
         link.conn = None;
         link.inbox.clear();
@@ -100,6 +101,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let link = &mut self.servers[server];
         let Some(conn) = &mut link.conn else { return };
         if matches!(link.state, Link::Connecting(_)) {
+            self.settled_until = Stamp(0);
             match conn.connected() {
                 Ok(true) => {
                     link.state = Link::Connected;

@@ -2,12 +2,20 @@
 
 use krarup_net::Moved;
 use krarup_record::Outcome;
+use krarup_units::Stamp;
 
 use super::{Engine, Notice, SERVER_READ};
 use crate::engine::plain;
 
 /// Replies of so many bytes do not wait for those that follow: one write costs little beside them.
 const TOGETHER: usize = 16 << 10;
+
+/// One write to a client: how many bytes of its output have left, and when.
+pub(super) struct Gone {
+    id: u32,
+    count: usize,
+    after: Stamp,
+}
 
 impl<N: FnMut(Notice)> Engine<N> {
     /// Writes until nobody has anything to write that can be written: replies free workers, and these ask servers again.
@@ -21,9 +29,10 @@ impl<N: FnMut(Notice)> Engine<N> {
                 if self.core.client_outbox(id).len() < TOGETHER && self.core.client_expects_more(id) {
                     self.partly.push(id);
                 } else {
-                    self.write_client(id);
+                    self.send_to_client(id);
                 }
             }
+            self.enter_what_left();
             self.core.take_runnable(&mut clients);
             let nothing = nothing && clients.is_empty();
             for &id in &clients {
@@ -39,8 +48,9 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// What these clients have waited with leaves now.
     pub(super) fn write_clients(&mut self, mut clients: Vec<u32>) {
         for id in clients.drain(..) {
-            self.write_client(id);
+            self.send_to_client(id);
         }
+        self.enter_what_left();
         if self.partly.is_empty() {
             // Its memory is kept for next time.
             self.partly = clients;
@@ -98,6 +108,37 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.lose(server, why, Outcome::ServerLost);
     }
 
+    /// Writes once to a client. What has left is entered with that of all others: see [`Self::read_clients`].
+    fn send_to_client(&mut self, id: u32) {
+        let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let out = self.core.client_outbox(id);
+        if link.left || !link.writable || out.is_empty() {
+            return self.close_if_finished(id);
+        }
+        let (length, moved) = link.conn.write_from(out);
+        match moved {
+            Moved::Some(count) => {
+                link.writable = count == length;
+                link.left = true;
+                self.left.push(Gone { id, count, after: self.clock.now() });
+            }
+            Moved::None => link.writable = false,
+            Moved::Closed | Moved::Failed(_) => self.drop_client(id),
+        }
+    }
+
+    /// Tells the core what has left, and writes what could not leave at once.
+    fn enter_what_left(&mut self) {
+        let mut left = std::mem::take(&mut self.left);
+        for Gone { id, count, after } in left.drain(..) {
+            let Some(Some(link)) = self.clients.get_mut(id as usize) else { continue };
+            link.left = false;
+            self.core.client_written(id, count, after);
+            self.write_client(id);
+        }
+        self.left = left;
+    }
+
     pub(super) fn write_client(&mut self, id: u32) {
         let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
         while link.writable && !self.core.client_output(id).is_empty() {
@@ -111,6 +152,11 @@ impl<N: FnMut(Notice)> Engine<N> {
                 Moved::Closed | Moved::Failed(_) => return self.drop_client(id),
             }
         }
+        self.close_if_finished(id);
+    }
+
+    /// The connection is closed once it has nothing more to say.
+    fn close_if_finished(&mut self, id: u32) {
         if self.core.client_finished(id)
             && !self.clients[id as usize].as_ref().is_some_and(|link| link.conn.is_waiting())
         {
