@@ -87,6 +87,14 @@ impl Conn {
         Ok(conn)
     }
 
+    /// Nobody hears of it any more.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        registry.deregister(self.stream.source())
+    }
+
     /// For a thread that waits for it by itself.
     pub(crate) fn alone(stream: Stream) -> io::Result<Self> {
         if let Stream::Tcp(stream) = &stream {

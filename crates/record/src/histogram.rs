@@ -229,6 +229,15 @@ impl Histograms {
         }
     }
 
+    /// The same for many visits: one quantity after the other.
+    pub(crate) fn record_all(&mut self, visits: &[(Operation, Parts)]) {
+        for &quantity in Quantity::ALL {
+            for (operation, parts) in visits {
+                self.of(*operation)[quantity.index()].record(quantity.of(parts));
+            }
+        }
+    }
+
     #[inline]
     fn of(&mut self, operation: Operation) -> &mut ByQuantity {
         self.operations[operation.index()].get_or_insert_with(Self::make)

@@ -11,7 +11,10 @@ use crate::histogram::{Distribution, Histograms};
 use crate::holds::Holds;
 use crate::tally::Tally;
 use crate::window::{self, WindowError, Windows};
-use crate::{Operation, ServerVisit, Visit};
+use crate::{Operation, Parts, ServerVisit, Visit};
+
+/// Requests that [`Recorder::record_all`] looks at together.
+pub const TOGETHER: usize = 32;
 
 /// Servers beyond this number share the last place, so that a wrong number costs no memory.
 pub const MOST_SERVERS: usize = 1_024;
@@ -90,6 +93,25 @@ impl Recorder {
         self.holds.record(visit, &parts);
         for one in servers {
             self.late(one);
+        }
+    }
+
+    /// Counts requests for each of which one server was asked, as [`Self::record`] would one by one. Together it is quicker: buckets of histograms lie
+    /// far apart, and are waited for at the same time.
+    pub fn record_all(&mut self, rows: &[(Visit, ServerVisit)]) {
+        for rows in rows.chunks(TOGETHER) {
+            let mut all = [(Operation::Other, Parts::default()); TOGETHER];
+            for ((visit, server), (operation, parts)) in rows.iter().zip(&mut all) {
+                let servers = std::slice::from_ref(server);
+                (*operation, *parts) = (visit.operation, visit.parts(servers));
+                self.disordered += u64::from(!visit.is_ordered(servers));
+                self.windows.add(visit, parts);
+                self.holds.record(visit, parts);
+            }
+            self.histograms.record_all(&all[..rows.len()]);
+            for (_, server) in rows {
+                self.late(server);
+            }
         }
     }
 
@@ -214,6 +236,23 @@ mod tests {
         assert_eq!(one.overall(), other.overall());
         assert_eq!(one.servers().collect::<Vec<_>>(), other.servers().collect::<Vec<_>>());
         assert_eq!(one.disordered(), other.disordered());
+    }
+
+    proptest! {
+        #[test]
+        fn together_or_one_by_one_is_the_same(visits in proptest::collection::vec((any_visit(), 0_u16..3, 0_u64..99), 0..100)) {
+            let rows: Vec<_> = visits
+                .iter()
+                .map(|((visit, _), server, time)| {
+                    let sent = visit.taken;
+                    (*visit, ServerVisit::ok(*server, sent, Stamp(sent.0.saturating_add(*time))))
+                })
+                .collect();
+            let one_by_one: Vec<_> = rows.iter().map(|&(visit, server)| (visit, vec![server])).collect();
+            let mut together = recorder(&[]);
+            together.record_all(&rows);
+            assert_same(&together, &recorder(&one_by_one));
+        }
     }
 
     #[test]

@@ -66,7 +66,8 @@ impl Core {
     }
 
     /// Everything that was counted here, and how things are, without the requests and clients themselves.
-    pub(crate) fn books(&self) -> Self {
+    pub(crate) fn books(&mut self) -> Self {
+        self.settle_books();
         let mut dispatch = Dispatch::new(self.settings.workers, self.settings.queue);
         dispatch.absorb(&self.dispatch);
         let pool = |pool: &Pool| {
@@ -102,7 +103,7 @@ impl Core {
 
     /// Adds what another core of the same crew has counted, exactly as if it had been counted here.
     pub(crate) fn absorb(&mut self, other: &Self) {
-        self.recorder.merge(&other.recorder).expect("all cores of a crew keep the same windows");
+        self.recorder.merge(other.recorder()).expect("all cores of a crew keep the same windows");
         self.slowest.absorb(&other.slowest);
         self.events.absorb(&other.events);
         self.dispatch.absorb(&other.dispatch);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use krarup_memcache::{Class, Parsed, Reply, request, response};
 use krarup_net::Lent;
+use krarup_record::recorder::TOGETHER;
 use krarup_record::{Operation, Outcome};
 use krarup_units::Stamp;
 
@@ -135,7 +136,11 @@ impl Core {
         if exchange.client == NOBODY {
             exchange.visit.outcome = Outcome::ClientGone;
         }
-        self.recorder.record(&exchange.visit, &exchange.servers);
+        if let [server] = exchange.servers[..] {
+            self.finished.push((exchange.visit, server));
+        } else {
+            self.recorder.record(&exchange.visit, &exchange.servers);
+        }
         self.slowest.offer(&exchange.visit, &exchange.servers, exchange.home, exchange.key);
         if let Some(rows) = &mut self.rows {
             rows.row(&exchange.visit, &exchange.servers);
@@ -149,6 +154,9 @@ impl Core {
         exchange.client = NOBODY;
         exchange.stage = Stage::Left;
         self.free_if_forgotten(number);
+        if self.finished.len() == TOGETHER {
+            self.settle_books();
+        }
     }
 
     /// The place of a request is free when its reply has left and no server owes it an answer.

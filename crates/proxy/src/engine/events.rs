@@ -40,7 +40,7 @@ mod writing;
 use clients::Came;
 use crew::{Books, Crew, Order, Place};
 use looking::{Alarm, Answers, Looks};
-use writing::Gone;
+use writing::Written;
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
@@ -162,11 +162,11 @@ pub fn run(
     first.lead(source, &wakers[0])?;
     let spawn = |mut engine: Engine<Tell>| {
         let name = "krarup-loop".into();
-        thread::Builder::new().name(name).spawn(move || engine.run().map(|()| engine.core)).map_err(system)
+        thread::Builder::new().name(name).spawn(move || engine.run().map(|()| engine.ended())).map_err(system)
     };
     let threads = others.by_ref().map(spawn).collect::<Result<Vec<_>, _>>()?;
     first.run().map_err(|error| format!("the event loop failed: {error}"))?;
-    let mut core = first.core;
+    let mut core = first.ended();
     for thread in threads {
         let other = thread.join().map_err(|_| "an event loop has panicked".to_owned())?;
         core.absorb(&other.map_err(|error| format!("an event loop failed: {error}"))?);
@@ -224,14 +224,18 @@ struct Engine<N> {
     taken_in: usize,
     /// Nothing is due before, unless something unusual happens: then it is zero.
     settled_until: Stamp,
+    /// Whether no server owed anything when that was found out: what is asked of one from then on may be due before.
+    settled_idle: bool,
     some_servers: Vec<usize>,
     some_clients: Vec<u32>,
     /// Clients whose first replies wait for those that follow, while the servers are listened to.
     partly: Vec<u32>,
     /// What was read from clients and not looked at yet.
     came: Vec<Came>,
+    /// Clients that are read one by one, after these.
+    apart: Vec<u32>,
     /// What was written to clients and not entered yet.
-    left: Vec<Gone>,
+    unentered: Vec<Written>,
 }
 
 /// A socket that clients connect to.
@@ -315,7 +319,7 @@ struct ClientLink {
     /// The peer will send no more.
     ended: bool,
     /// Whether what was written last is not entered yet.
-    left: bool,
+    unentered: bool,
 }
 
 /// The servers' first connections and their lanes, by the core's numbers.
@@ -432,11 +436,13 @@ impl<N: FnMut(Notice)> Engine<N> {
             stop_by: None,
             taken_in: 0,
             settled_until: Stamp(0),
+            settled_idle: true,
             some_servers: Vec::new(),
             some_clients: Vec::new(),
             partly: Vec::new(),
             came: Vec::new(),
-            left: Vec::new(),
+            apart: Vec::new(),
+            unentered: Vec::new(),
             config,
         })
     }
@@ -456,7 +462,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
         self.entrances_made = self.entrances.len();
         self.waker = Some(Arc::clone(waker));
-        // A loop that cannot be woken hears the news at its next pass.
+        // A loop that cannot be woken hears the news when it next looks what is due.
         let wake = Arc::clone(waker);
         self.outlook = Some(Outlook::begin(source, move || _ = wake.wake()));
         if let Some(address) = self.config.admin.clone() {
@@ -492,6 +498,13 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
+    /// Its core, when it has run, with everything recorded.
+    fn ended(self) -> Core {
+        let mut core = self.core;
+        core.settle_books();
+        core
+    }
+
     fn run(&mut self) -> io::Result<()> {
         let mut looks = Looks::new();
         loop {
@@ -503,6 +516,8 @@ impl<N: FnMut(Notice)> Engine<N> {
                     return Ok(());
                 }
                 now = self.clock.now();
+            } else if self.core.has_more_to_do() {
+                self.flush();
             }
             self.look(&mut looks, now)?;
             let mut accept = false;
@@ -564,7 +579,10 @@ impl<N: FnMut(Notice)> Engine<N> {
             self.write_clients(waited);
             self.relieve();
             if let Some(board) = &self.board {
-                board.lay(|| Snapshot::of(&self.core, self.clock.now(), self.stop_by.is_some()));
+                board.lay(|| {
+                    self.core.settle_books();
+                    Snapshot::of(&self.core, self.clock.now(), self.stop_by.is_some())
+                });
             }
         }
     }
@@ -575,6 +593,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// these make due is later.
     fn is_settled(&self, now: Stamp) -> bool {
         now < self.settled_until
+            && (!self.settled_idle || self.core.in_flight() == 0)
             && self.accepting == Accepting::Yes
             && !self.full
             && self.lingering.is_empty()
@@ -587,6 +606,7 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// Does what is due.
     fn tick(&mut self, now: Stamp) {
+        self.await_coming(now);
         for server in 0..self.servers.first.len() {
             if self.core.server_is_wanted(server) {
                 self.keep(server, now);
@@ -595,7 +615,6 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
         }
         self.keep_lanes(now);
-        self.await_coming(now);
         self.core.tick(now);
         self.lose_patience(now);
         match self.accepting {
@@ -717,7 +736,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         if !self.lingering.is_empty() {
             at(now + Nanos::from_millis(20));
         }
-        if self.core.in_flight() > 0 {
+        self.settled_idle = self.core.in_flight() == 0;
+        if !self.settled_idle {
             // A request that comes after this is not due before.
             at(now + SETTLED.min(self.config.timeout));
         }

@@ -27,8 +27,6 @@ pub(super) struct Came {
     id: u32,
     at: Range<usize>,
     received: Stamp,
-    /// Whether there may be more.
-    filled: bool,
 }
 
 impl<N: FnMut(Notice)> Engine<N> {
@@ -116,7 +114,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             writable: true,
             end_near: false,
             ended: false,
-            left: false,
+            unentered: false,
         });
         self.ready.push(id);
     }
@@ -141,21 +139,27 @@ impl<N: FnMut(Notice)> Engine<N> {
                 continue;
             }
             let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { continue };
-            if !link.inbox.is_empty() || !link.admitted {
-                self.read_client(id);
-            } else if link.readable && !self.core.client_held_back(id) {
-                let room = &mut self.scratch[end..];
-                let length = room.len();
-                match link.conn.read(room) {
-                    Moved::Some(count) => {
-                        let received = self.clock.now();
-                        self.came.push(Came { id, at: end..end + count, received, filled: count == length });
-                        self.taken_in += count;
-                        self.since_counted += count;
-                        end += count;
-                    }
-                    other => self.nothing_came(id, &other),
+            if !link.inbox.is_empty() || !link.admitted || link.end_near {
+                // It goes on where it stopped, or there is more to find out; what was read before lies in the common memory still.
+                self.apart.push(id);
+                continue;
+            }
+            if !link.readable || self.core.client_held_back(id) {
+                continue;
+            }
+            let room = &mut self.scratch[end..];
+            let length = room.len();
+            match link.conn.read(room) {
+                Moved::Some(count) => {
+                    // Less than there was room for: the socket is empty, and will say when it is not.
+                    link.readable = count == length;
+                    let received = self.clock.now();
+                    self.came.push(Came { id, at: end..end + count, received });
+                    self.taken_in += count;
+                    self.since_counted += count;
+                    end += count;
                 }
+                other => self.nothing_came(id, &other),
             }
             if self.taken_in >= PASS_ON || CLIENT_READ - end < LEAST_ROOM {
                 self.take_what_came();
@@ -167,6 +171,15 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
         }
         self.take_what_came();
+        let mut apart = std::mem::take(&mut self.apart);
+        for id in apart.drain(..) {
+            self.read_client(id);
+            if self.taken_in >= PASS_ON {
+                self.write_servers();
+                self.relieve();
+            }
+        }
+        self.apart = apart;
         // What is still readable was pushed again; the emptied vector's memory is kept for next time.
         if self.ready.is_empty() {
             self.ready = ready;
@@ -174,30 +187,32 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    /// Offers the core what has been read.
+    /// Offers the core what has been read, all of it before the common memory is used again.
     fn take_what_came(&mut self) {
+        if self.came.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
         let mut came = std::mem::take(&mut self.came);
-        for Came { id, at, received, filled } in came.drain(..) {
-            self.take_in(id, at, received);
-            let Some(Some(link)) = self.clients.get_mut(id as usize) else { continue };
-            if filled || link.end_near {
-                // There is more than there was room for, or the end itself has not been read.
-                self.read_client(id);
-            } else {
-                // The socket is empty, and will say when it is not.
-                link.readable = false;
-                self.conclude(id);
+        for Came { id, at, received } in &came {
+            self.take_in(*id, at.clone(), *received, now);
+        }
+        for Came { id, .. } in came.drain(..) {
+            match self.clients.get(id as usize) {
+                // There may be more than there was room for.
+                Some(Some(link)) if link.readable => self.read_client(id),
+                _ => self.conclude(id),
             }
         }
         self.came = came;
     }
 
     /// Offers the core what lies in the common memory, and keeps what makes no whole request.
-    fn take_in(&mut self, id: u32, at: Range<usize>, received: Stamp) {
+    fn take_in(&mut self, id: u32, at: Range<usize>, received: Stamp, now: Stamp) {
         let Some(Some(link)) = self.clients.get_mut(id as usize) else { return };
         link.received = received;
         let bytes = &self.scratch[at];
-        let used = self.core.client_bytes(id, bytes, received, received);
+        let used = self.core.client_bytes(id, bytes, received, now);
         link.begun = (used < bytes.len() || self.core.client_swallows(id)).then_some(received);
         link.inbox.append(&bytes[used..]);
     }
@@ -234,7 +249,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                         link.inbox.filled(count);
                         self.offer(id);
                     } else if link.admitted {
-                        self.take_in(id, 0..count, now);
+                        self.take_in(id, 0..count, now, now);
                     } else {
                         link.inbox.append(&self.scratch[..count]);
                         self.offer(id);
@@ -331,6 +346,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         // What it may still be sending is read and dropped: closing over unread bytes would reset the
         // connection, and the reset could overtake the last reply.
         link.conn.finish();
+        // The next client may have its number. What it still sends is looked for, and not waited for.
+        let _ = link.conn.deregister(self.poll.registry());
         self.lingering.push((id, link, now + LINGER));
     }
 

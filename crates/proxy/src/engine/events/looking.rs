@@ -96,6 +96,9 @@ impl<N: FnMut(Notice)> Engine<N> {
             looks.skipped = false;
             let waited = std::mem::take(&mut self.partly);
             self.write_clients(waited);
+            if self.core.has_more_to_do() {
+                self.flush();
+            }
             return self.at_all(looks, at_once);
         };
         let due = due.map_or(before + limit, |due| due.min(before + limit));

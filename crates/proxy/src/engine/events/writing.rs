@@ -11,7 +11,7 @@ use crate::engine::plain;
 const TOGETHER: usize = 16 << 10;
 
 /// One write to a client: how many bytes of its output have left, and when.
-pub(super) struct Gone {
+pub(super) struct Written {
     id: u32,
     count: usize,
     after: Stamp,
@@ -112,15 +112,15 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn send_to_client(&mut self, id: u32) {
         let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let out = self.core.client_outbox(id);
-        if link.left || !link.writable || out.is_empty() {
+        if link.unentered || !link.writable || out.is_empty() {
             return self.close_if_finished(id);
         }
         let (length, moved) = link.conn.write_from(out);
         match moved {
             Moved::Some(count) => {
                 link.writable = count == length;
-                link.left = true;
-                self.left.push(Gone { id, count, after: self.clock.now() });
+                link.unentered = true;
+                self.unentered.push(Written { id, count, after: self.clock.now() });
             }
             Moved::None => link.writable = false,
             Moved::Closed | Moved::Failed(_) => self.drop_client(id),
@@ -129,14 +129,14 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// Tells the core what has left, and writes what could not leave at once.
     fn enter_what_left(&mut self) {
-        let mut left = std::mem::take(&mut self.left);
-        for Gone { id, count, after } in left.drain(..) {
+        let mut unentered = std::mem::take(&mut self.unentered);
+        for Written { id, count, after } in unentered.drain(..) {
             let Some(Some(link)) = self.clients.get_mut(id as usize) else { continue };
-            link.left = false;
+            link.unentered = false;
             self.core.client_written(id, count, after);
             self.write_client(id);
         }
-        self.left = left;
+        self.unentered = unentered;
     }
 
     pub(super) fn write_client(&mut self, id: u32) {
