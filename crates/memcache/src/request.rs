@@ -71,9 +71,10 @@ pub enum Request<'a> {
 }
 
 /// The four commands that fetch values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Retrieval {
     /// Values.
+    #[default]
     Get,
     /// Values with their cas unique.
     Gets,

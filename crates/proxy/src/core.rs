@@ -428,7 +428,7 @@ impl Core {
         let mut number = client.next_to_render;
         while number != NOBODY {
             let exchange = &self.exchanges[number];
-            waiting += exchange.merge.kept();
+            waiting += exchange.rest.used().map_or(0, |rest| rest.merge.kept());
             number = exchange.next;
         }
         waiting
@@ -630,7 +630,7 @@ impl Core {
         let number = self.begin(id, Operation::Other, arrival);
         let exchange = &mut self.exchanges[number];
         exchange.noreply = noreply;
-        exchange.merge.local(class, reply);
+        exchange.rest.merge.local(class, reply);
         self.complete(number, arrival.now);
     }
 
@@ -648,7 +648,7 @@ impl Core {
         exchange.visit.keys = 1;
         exchange.stage = Stage::Asked;
         self.remove_quietly(number, &key, base64, now);
-        self.exchanges[number].merge.begin(How::Fixed(TOO_LARGE));
+        self.exchanges[number].rest.merge.begin(How::Fixed(TOO_LARGE));
         self.complete_if_answered(number, now);
     }
 

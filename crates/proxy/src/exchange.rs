@@ -1,13 +1,16 @@
 //! One request on its way through: who asked, where its answers are, what its stamps say.
 
+use std::ops::{Deref, DerefMut};
+
 use krarup_memcache::{MetaCommand, Retrieval};
 use krarup_net::Lent;
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::Stamp;
+use smallvec::SmallVec;
 
 use crate::arena::NOBODY;
 use crate::keys::KeyList;
-use crate::merge::Merge;
+use crate::merge::{How, Merge};
 use crate::spares::{KEEP, Spares};
 
 /// How far a request has come.
@@ -70,8 +73,7 @@ pub(crate) struct Exchange {
     pub(crate) next: u32,
     pub(crate) stage: Stage,
     pub(crate) visit: Visit,
-    pub(crate) servers: Vec<ServerVisit>,
-    pub(crate) merge: Merge,
+    pub(crate) servers: SmallVec<[ServerVisit; 1]>,
     /// Parts without an answer that the reply waits for.
     pub(crate) waiting: u32,
     /// Answers that servers owe, awaited or not.
@@ -83,26 +85,13 @@ pub(crate) struct Exchange {
     /// The pool of its first key, and that key's hash.
     pub(crate) home: usize,
     pub(crate) key: u64,
-    /// The opaque word of a meta request, as it is traced.
-    pub(crate) opaque: Option<u64>,
-    /// The key by which the client is told the item, where servers know it by another.
-    pub(crate) shown: Option<Vec<u8>>,
     /// The pool whose bounds it counts for, while it does.
     pub(crate) counted_in: Option<usize>,
-    /// Which retrieval, and its expiry time; for looking again elsewhere.
-    pub(crate) retrieval: (Retrieval, i32),
     /// Whether it is written as `mg` or `me`: the words of it stand in `request`.
     pub(crate) as_meta: bool,
-    /// The keys of a retrieval whose parts must be told apart, and who was asked for them.
-    pub(crate) keys: KeyList,
-    pub(crate) parts: Vec<Part>,
-    /// The servers that get copies once the first has stored.
-    pub(crate) others: Vec<usize>,
     /// Whether the first holder decides, and the others follow.
     pub(crate) decides: bool,
     pub(crate) copies: Copies,
-    /// Requests for the same key that wait for this one's answer.
-    pub(crate) followers: Vec<u32>,
     /// Whether others may wait for it.
     pub(crate) leads: bool,
     /// Why a part could not be answered.
@@ -111,10 +100,108 @@ pub(crate) struct Exchange {
     /// A quiet meta request: it is told only what is not as usual.
     pub(crate) quiet: Option<MetaCommand>,
     pub(crate) holds_worker: bool,
+    /// What most requests do not need.
+    pub(crate) rest: Rest,
+}
+
+/// What a request needs that is not the usual one: for one key, asked of one server, whose answer goes on as it is. The usual ones do not touch its memory,
+/// of which there is more than of all else that is known of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    needs: Box<Needs>,
+    used: bool,
+}
+
+/// See [`Rest`].
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    pub(crate) merge: Merge,
+    /// The opaque word of a meta request, as it is traced.
+    pub(crate) opaque: Option<u64>,
+    /// The key by which the client is told the item, where servers know it by another.
+    pub(crate) shown: Option<Vec<u8>>,
+    /// Which retrieval, and its expiry time; for looking again elsewhere.
+    pub(crate) retrieval: (Retrieval, i32),
+    /// The keys of a retrieval whose parts must be told apart, and who was asked for them.
+    pub(crate) keys: KeyList,
+    pub(crate) parts: Vec<Part>,
+    /// The servers that get copies once the first has stored.
+    pub(crate) others: Vec<usize>,
+    /// Requests for the same key that wait for this one's answer.
+    pub(crate) followers: Vec<u32>,
     /// The request's bytes, where they are needed later: it waits in the queue, is a `cas`, or may be asked again elsewhere.
     pub(crate) request: Vec<u8>,
     /// The same where it is large: not copied.
     pub(crate) lent: Option<Lent>,
+}
+
+impl Deref for Rest {
+    type Target = Needs;
+
+    #[inline]
+    fn deref(&self) -> &Needs {
+        &self.needs
+    }
+}
+
+impl DerefMut for Rest {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Needs {
+        self.used = true;
+        &mut self.needs
+    }
+}
+
+impl Rest {
+    /// What was needed so far; none if that is as at the beginning.
+    #[inline]
+    pub(crate) fn used(&self) -> Option<&Needs> {
+        self.used.then_some(&*self.needs)
+    }
+
+    /// How answers become one, before the first has come.
+    #[inline]
+    pub(crate) fn answered_by(&mut self, how: How) {
+        if self.used || how != How::One {
+            self.merge.begin(how);
+        }
+    }
+
+    /// Memory may have been put back since the last request has ended.
+    #[inline]
+    fn begin(&mut self) {
+        if std::mem::take(&mut self.used) {
+            self.needs.clear();
+        }
+    }
+
+    /// Puts away what was needed, and gives back the memory of an unusually large one: its place may not be used again for long.
+    #[inline]
+    fn end(&mut self, spares: &mut Spares) {
+        if std::mem::take(&mut self.used) {
+            self.needs.merge.end(spares);
+            self.needs.clear();
+        }
+    }
+}
+
+impl Needs {
+    /// As at the beginning.
+    fn clear(&mut self) {
+        if self.request.capacity() > KEEP {
+            self.request = Vec::new();
+        }
+        self.request.clear();
+        self.lent = None;
+        self.opaque = None;
+        self.shown = None;
+        self.retrieval = (Retrieval::Get, 0);
+        self.keys.clear(KEEP);
+        self.parts.clear();
+        self.others.clear();
+        self.followers.clear();
+        self.merge.begin(How::One);
+    }
 }
 
 impl Default for Exchange {
@@ -124,32 +211,23 @@ impl Default for Exchange {
             next: NOBODY,
             stage: Stage::Done,
             visit: Visit::at(Stamp(0), Operation::Other),
-            servers: Vec::new(),
-            merge: Merge::default(),
+            servers: SmallVec::new(),
             waiting: 0,
             owed: 0,
             generation: 0,
             entry: 0,
             home: 0,
             key: 0,
-            opaque: None,
-            shown: None,
             counted_in: None,
-            retrieval: (Retrieval::Get, 0),
             as_meta: false,
-            keys: KeyList::default(),
-            parts: Vec::new(),
-            others: Vec::new(),
             decides: false,
             copies: Copies::None,
-            followers: Vec::new(),
             leads: false,
             failure: None,
             noreply: false,
             quiet: None,
             holds_worker: false,
-            request: Vec::new(),
-            lent: None,
+            rest: Rest::default(),
         }
     }
 }
@@ -179,23 +257,18 @@ impl Exchange {
     /// Begins with a new request of `client`, whose last byte came at `received`.
     pub(crate) fn begin(&mut self, client: u32, entry: usize, operation: Operation, received: Stamp) {
         debug_assert!(
-            self.owed == 0 && self.followers.is_empty(),
+            self.owed == 0 && self.rest.used().is_none_or(|rest| rest.followers.is_empty()),
             "a place is free when nobody refers to it"
         );
+        self.rest.begin();
         self.generation = self.generation.wrapping_add(1);
-        self.request.clear();
-        self.lent = None;
         self.entry = entry;
         self.home = entry;
         self.key = 0;
-        self.opaque = None;
-        self.shown = None;
-        self.keys.clear(KEEP);
         self.counted_in = None;
         self.copies = Copies::None;
         self.as_meta = false;
         self.leads = false;
-        self.parts.clear();
         self.client = client;
         self.next = NOBODY;
         self.stage = Stage::Queued;
@@ -211,20 +284,24 @@ impl Exchange {
 
     /// A part, and those before it whose keys it looks for again.
     pub(crate) fn lineage(&self, part: u16) -> impl Iterator<Item = Part> {
-        std::iter::successors(Some(self.parts[usize::from(part)]), |part| {
-            part.before.map(|before| self.parts[usize::from(before)])
+        std::iter::successors(Some(self.rest.parts[usize::from(part)]), |part| {
+            part.before.map(|before| self.rest.parts[usize::from(before)])
         })
     }
 
-    /// Puts away what the request needed, and gives back the memory of an unusually large one: its place may not be
-    /// used again for long.
+    /// Puts away what the request needed.
     pub(crate) fn end(&mut self, spares: &mut Spares) {
-        if self.request.capacity() > KEEP {
-            self.request = Vec::new();
-        }
-        self.request.clear();
-        self.lent = None;
-        self.keys.clear(KEEP);
-        self.merge.end(spares);
+        self.rest.end(spares);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of requests under way there may be thousands, more than the processor's nearest cache holds.
+    #[test]
+    fn what_a_usual_request_needs_is_four_lines_of_the_cache() {
+        assert!(size_of::<Exchange>() <= 256, "{}", size_of::<Exchange>());
     }
 }

@@ -155,7 +155,7 @@ impl Core {
                 continue;
             }
             exchange.servers.extend(visit);
-            if let Some(part) = exchange.parts.get_mut(usize::from(pending.part))
+            if let Some(part) = exchange.rest.parts.get_mut(usize::from(pending.part))
                 && !pending.follows
             {
                 part.open -= 1;
@@ -163,7 +163,7 @@ impl Core {
                 continue;
             }
             exchange.failure = Some(outcome);
-            exchange.merge.fail(pending.part, Class::ServerError, text.as_bytes());
+            exchange.rest.merge.fail(pending.part, Class::ServerError, text.as_bytes());
             exchange.waiting -= 1;
             exchange.copies = Copies::None;
             self.complete_if_answered(number, now);
@@ -227,7 +227,8 @@ impl Core {
         let outcome = outcome_of(reply.class);
         let visit = ServerVisit { server: server as u16, outcome, sent, answered: now };
         exchange.owed -= 1;
-        let renamed = exchange.shown.as_ref().map(|name| meta::with_key(reply, name, exchange.key));
+        let shown = exchange.rest.used().and_then(|rest| rest.shown.as_ref());
+        let renamed = shown.map(|name| meta::with_key(reply, name, exchange.key));
         let reply = &renamed.as_ref().map_or(*reply, |bytes| Reply { bytes, ..*reply });
         if exchange.stage != Stage::Asked {
             // Enough others had answered: nobody waits for this one.
@@ -235,7 +236,7 @@ impl Core {
             return self.free_if_forgotten(number);
         }
         exchange.servers.push(visit);
-        if !exchange.parts.is_empty() && !pending.follows {
+        if exchange.rest.used().is_some_and(|rest| !rest.parts.is_empty()) && !pending.follows {
             return self.part_answered(server, number, pending.part, reply, visit.time(), now);
         }
         exchange.waiting -= 1;
@@ -248,7 +249,8 @@ impl Core {
         let exchange = &mut self.exchanges[number];
         let client = exchange.client;
         let told = !exchange.noreply && exchange.quiet.is_none();
-        let plain = exchange.merge.is_plain() && exchange.waiting == 0 && told;
+        let plain = exchange.rest.used().is_none_or(|rest| rest.merge.is_plain());
+        let plain = plain && exchange.waiting == 0 && told;
         if plain
             && exchange.copies == Copies::None
             && client != NOBODY
@@ -260,9 +262,9 @@ impl Core {
             return self.settle(client, now);
         }
         if pending.follows {
-            exchange.merge.follow(pending.part, reply);
+            exchange.rest.merge.follow(pending.part, reply);
         } else {
-            exchange.merge.add(pending.part, reply, self.lent.as_ref(), &mut self.spares);
+            exchange.rest.merge.add(pending.part, reply, self.lent.as_ref(), &mut self.spares);
         }
         let copies = std::mem::take(&mut exchange.copies);
         // What is gone at the first goes at the others too.
@@ -275,7 +277,7 @@ impl Core {
 
     /// A server will not answer for its keys of a retrieval: they are asked for elsewhere, or the request has failed.
     pub(super) fn part_failed(&mut self, number: u32, part: u16, text: &str, outcome: Outcome, now: Stamp) {
-        let this = self.exchanges[number].parts[usize::from(part)];
+        let this = self.exchanges[number].rest.parts[usize::from(part)];
         if this.open > 0 || this.answered {
             return;
         }
@@ -284,9 +286,9 @@ impl Core {
             return;
         }
         let exchange = &mut self.exchanges[number];
-        exchange.parts[usize::from(part)].answered = true;
+        exchange.rest.parts[usize::from(part)].answered = true;
         exchange.failure = Some(outcome);
-        exchange.merge.fail(part, Class::ServerError, text.as_bytes());
+        exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
         exchange.waiting -= 1;
         self.complete_if_answered(number, now);
     }
@@ -302,7 +304,7 @@ impl Core {
         now: Stamp,
     ) {
         let exchange = &mut self.exchanges[number];
-        let this = &mut exchange.parts[usize::from(part)];
+        let this = &mut exchange.rest.parts[usize::from(part)];
         this.open -= 1;
         if this.answered || (reply.class.is_error() && this.open > 0) {
             return;
@@ -316,7 +318,7 @@ impl Core {
             return;
         }
         let exchange = &mut self.exchanges[number];
-        exchange.parts[usize::from(part)].answered = true;
+        exchange.rest.parts[usize::from(part)].answered = true;
         exchange.waiting -= 1;
         self.pools[pool].counts.hedges_won += u64::from(won);
         self.pools[pool].took(time);

@@ -78,7 +78,7 @@ impl Core {
         exchange.visit.busy_workers = taken.busy;
         exchange.visit.queue_length = taken.waiting;
         exchange.visit.worker_was_idle = taken.was_idle;
-        exchange.merge.begin(How::One);
+        exchange.rest.answered_by(How::One);
         match request {
             Request::Retrieve(retrieve) => self.retrieve(number, retrieve, now),
             Request::Store(store) => self.store(number, store, raw, now),
@@ -172,11 +172,12 @@ impl Core {
     pub(super) fn admit(&mut self, number: u32, pool: usize, sent: &[u8], now: Stamp) -> bool {
         let pool_now = &mut self.pools[pool];
         if !fits(sent) {
-            self.exchanges[number].merge.local(Class::ClientError, DOES_NOT_FIT);
+            self.exchanges[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
             return false;
         }
         if let Err(why) = pool_now.admits(now) {
             self.exchanges[number]
+                .rest
                 .merge
                 .local(Class::ServerError, format!("SERVER_ERROR {why}\r\n").as_bytes());
             return false;
@@ -232,14 +233,14 @@ impl Core {
         let writes = self.pools[place.pool].spec.writes;
         if place.holders.len() > 1 && (one_decides || writes == Writes::Async) {
             exchange.copies = if one_decides { Copies::Awaited } else { Copies::Behind };
-            exchange.others.clear();
-            exchange.others.extend_from_slice(&place.holders[1..]);
-            if exchange.request.is_empty() {
+            exchange.rest.others.clear();
+            exchange.rest.others.extend_from_slice(&place.holders[1..]);
+            if exchange.rest.request.is_empty() {
                 self.keep_words(number, raw);
             }
             self.ask(place.holders[0], number, 0, false, expect, &mut request);
         } else {
-            exchange.merge.begin(match (place.holders.len(), writes) {
+            exchange.rest.answered_by(match (place.holders.len(), writes) {
                 (1, _) => How::One,
                 (_, Writes::All) => How::Worst,
                 (holders, _) => How::Enough(self.pools[place.pool].quorum(holders) as u16),
@@ -279,13 +280,13 @@ impl Core {
 
     /// The first holder has stored what a `cas` or a write with copies behind it brought: the others get it.
     pub(super) fn copy_to_others(&mut self, number: u32, copies: Copies, now: Stamp) {
-        let raw = std::mem::take(&mut self.exchanges[number].request);
-        let large = self.exchanges[number].lent.take();
+        let raw = std::mem::take(&mut self.exchanges[number].rest.request);
+        let large = self.exchanges[number].rest.lent.take();
         // What is being read now lies elsewhere.
         let reading = self.lent.take();
         self.lent = large.as_ref().map(|piece| Arc::clone(piece.whole()));
         let words = large.as_ref().map_or(&raw[..], Lent::bytes);
-        let others = std::mem::take(&mut self.exchanges[number].others);
+        let others = std::mem::take(&mut self.exchanges[number].rest.others);
         if let Parsed::Complete { message, .. } = request::parse(words, &self.settings.limits) {
             let value = match &message {
                 Request::Store(store) => self.lent_value(store.data),
@@ -336,7 +337,7 @@ impl Core {
                 _ => unreachable!("only writes have copies"),
             };
             if copies == Copies::Awaited {
-                self.exchanges[number].merge.widen();
+                self.exchanges[number].rest.merge.widen();
             }
             let home = place.home;
             self.value = value;
@@ -352,12 +353,12 @@ impl Core {
             self.put_back(place);
         }
         self.lent = reading;
-        self.exchanges[number].request = raw;
-        self.exchanges[number].others = others;
+        self.exchanges[number].rest.request = raw;
+        self.exchanges[number].rest.others = others;
     }
 
     fn ask_everyone(&mut self, number: u32, request: &mut dyn FnMut(&mut Vec<u8>)) {
-        self.exchanges[number].merge.begin(How::Worst);
+        self.exchanges[number].rest.merge.begin(How::Worst);
         for server in 0..self.servers.len() {
             if !self.servers[server].retired {
                 self.ask(server, number, server as u16, false, Expect::Ok, request);
@@ -380,7 +381,7 @@ impl Core {
         if link.health != Health::Up {
             exchange.failure = Some(Outcome::ServerLost);
             let text = format!("SERVER_ERROR {} is down\r\n", link.name);
-            return exchange.merge.fail(part, Class::ServerError, text.as_bytes());
+            return exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
         }
         exchange.waiting += 1;
         exchange.owed += 1;
@@ -403,7 +404,7 @@ impl Core {
             [only] => format!("SERVER_ERROR {only} is down\r\n"),
             _ => format!("SERVER_ERROR no server is up ({})\r\n", names.join(", ")),
         };
-        exchange.merge.fail(part, Class::ServerError, text.as_bytes());
+        exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
     }
 
     pub(super) fn touch_server(&mut self, server: usize) {
@@ -434,7 +435,7 @@ impl Core {
         self.pools[entry].reads_one();
         if count > 1 {
             // What comes back is compared with them.
-            self.exchanges[number].keys.take(&retrieve.keys, entry);
+            self.exchanges[number].rest.keys.take(&retrieve.keys, entry);
         }
         if count > 1 && self.pools[entry].spec.multi_get == MultiGet::Sharded {
             return self.retrieve_sharded(number, entry, count);
@@ -456,11 +457,11 @@ impl Core {
 
     /// An even share of the keys for every server of a pool that holds them all.
     fn retrieve_sharded(&mut self, number: u32, pool: usize, count: usize) {
-        self.exchanges[number].merge.begin(How::InOrder);
+        self.exchanges[number].rest.merge.begin(How::InOrder);
         let mut runs = std::mem::take(&mut self.runs);
         runs.clear();
         self.pools[pool].even(count, |server, keys| runs.push((server, keys)));
-        let mut keys = std::mem::take(&mut self.exchanges[number].keys);
+        let mut keys = std::mem::take(&mut self.exchanges[number].rest.keys);
         let mut before = 0;
         for (part, &(server, length)) in runs.iter().enumerate() {
             let run = before..before + length;
@@ -471,7 +472,7 @@ impl Core {
                 write::get_plain(out, keys.run(run.clone()));
             });
         }
-        self.exchanges[number].keys = keys;
+        self.exchanges[number].rest.keys = keys;
         if runs.is_empty() {
             let holders = self.pools[pool].spec.servers.clone();
             self.nobody_is_up(number, 0, &holders);
@@ -484,33 +485,33 @@ impl Core {
         let command = retrieve.command;
         let exchange = &mut self.exchanges[number];
         let entry = exchange.entry;
-        exchange.retrieval = (command, retrieve.exptime);
-        exchange.merge.begin(How::ByKey);
-        exchange.keys.clear(usize::MAX);
+        exchange.rest.retrieval = (command, retrieve.exptime);
+        exchange.rest.merge.begin(How::ByKey);
+        exchange.rest.keys.clear(usize::MAX);
         for key in retrieve.keys.iter() {
             match self.routes.find(key) {
-                Some(route) => exchange.keys.push(key, route.pool, route.stripped(), &route.add),
-                None => exchange.keys.push(key, entry, 0, b""),
+                Some(route) => exchange.rest.keys.push(key, route.pool, route.stripped(), &route.add),
+                None => exchange.rest.keys.push(key, entry, 0, b""),
             }
         }
-        let keys = std::mem::take(&mut self.exchanges[number].keys);
+        let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
         let refused = keys.iter().any(|key| !fits(key.sent));
         let first = keys.get(0);
         let admitted = self.admit(number, first.pool, if refused { b"" } else { first.sent }, now);
         if admitted && command == Retrieval::Get && keys.len() == 1 && self.pools[first.pool].spec.coalesce {
             let waits = self.join_leader(number, first.pool, first.sent);
             if waits {
-                self.exchanges[number].keys = keys;
+                self.exchanges[number].rest.keys = keys;
                 return;
             }
         }
-        self.exchanges[number].keys = keys;
+        self.exchanges[number].rest.keys = keys;
         if !admitted {
             return;
         }
         self.assign_keys(number, command, now);
         self.shadow_read(number, command);
-        for part in 0..self.exchanges[number].parts.len() {
+        for part in 0..self.exchanges[number].rest.parts.len() {
             self.ask_part(number, part as u16, now);
         }
         if command.touches() {
@@ -520,7 +521,7 @@ impl Core {
 
     /// Finds for each key the server that is asked for it.
     fn assign_keys(&mut self, number: u32, command: Retrieval, now: Stamp) {
-        let mut keys = std::mem::take(&mut self.exchanges[number].keys);
+        let mut keys = std::mem::take(&mut self.exchanges[number].rest.keys);
         let mut holders = std::mem::take(&mut self.holders);
         for place in 0..keys.len() {
             let key = keys.get(place);
@@ -531,7 +532,8 @@ impl Core {
             let whole = self.pools[pool].spec.multi_get == MultiGet::Whole;
             let together = replicated && (whole || command.touches());
             if together
-                && let Some(part) = self.exchanges[number].parts.iter().position(|part| part.pool == pool)
+                && let Some(part) =
+                    self.exchanges[number].rest.parts.iter().position(|part| part.pool == pool)
             {
                 keys.assign(place, part as u16);
                 continue;
@@ -562,7 +564,7 @@ impl Core {
                 self.nobody_is_up(number, place as u16, &asked);
                 continue;
             };
-            let parts = &mut self.exchanges[number].parts;
+            let parts = &mut self.exchanges[number].rest.parts;
             let part = parts.iter().position(|part| part.server == server && part.pool == pool);
             let part = part.unwrap_or_else(|| {
                 parts.push(Part::of(server, pool, None));
@@ -571,14 +573,14 @@ impl Core {
             keys.assign(place, part as u16);
         }
         self.holders = holders;
-        self.exchanges[number].keys = keys;
+        self.exchanges[number].rest.keys = keys;
     }
 
     /// Asks a part's server for the part's keys, as soon as one of its readers is free.
     pub(super) fn ask_part(&mut self, number: u32, part: u16, now: Stamp) {
         let exchange = &mut self.exchanges[number];
         exchange.waiting += 1;
-        let this = &mut exchange.parts[usize::from(part)];
+        let this = &mut exchange.rest.parts[usize::from(part)];
         let (pool, server) = (this.pool, this.server);
         if self.pools[pool].spec.readers.is_some() {
             if !self.pools[pool].takes_reader(server) {
@@ -594,7 +596,7 @@ impl Core {
     /// A reader has taken a part: where it is the first of its request, the request was taken now.
     fn read_begins(&mut self, number: u32, pool: usize, server: usize, was_idle: bool, now: Stamp) {
         let exchange = &mut self.exchanges[number];
-        let first = exchange.parts.iter().all(|part| !part.answered) && exchange.owed == 0;
+        let first = exchange.rest.parts.iter().all(|part| !part.answered) && exchange.owed == 0;
         if first && let Some((busy, waiting, _)) = self.pools[pool].readers_of(server) {
             exchange.visit.taken = now;
             exchange.visit.busy_workers = busy;
@@ -606,7 +608,7 @@ impl Core {
     /// A part has its answer, or will have none: its reader is free. It does not wait for the reply to leave, because that may wait
     /// for a part, or for an older request of the client, that waits for a reader itself.
     pub(super) fn reader_is_done(&mut self, number: u32, part: u16) {
-        let part = &mut self.exchanges[number].parts[usize::from(part)];
+        let part = &mut self.exchanges[number].rest.parts[usize::from(part)];
         if std::mem::take(&mut part.holds_reader) {
             self.pools[part.pool].release_reader(part.server);
             self.freed_readers.push((part.pool, part.server));
@@ -618,7 +620,7 @@ impl Core {
         while let Some((pool, server)) = self.freed_readers.pop() {
             while let Some(Waiting { exchange, part }) = self.pools[pool].next_for_reader(server) {
                 self.queued_at_servers -= 1;
-                let this = &mut self.exchanges[exchange].parts[usize::from(part)];
+                let this = &mut self.exchanges[exchange].rest.parts[usize::from(part)];
                 this.holds_reader = true;
                 self.read_begins(exchange, pool, server, false, now);
                 self.ask_part_at(exchange, part, server, now);
@@ -630,8 +632,8 @@ impl Core {
     /// it keeps things for it.
     pub(super) fn lifetimes_of(&self, number: u32, part: u16, now: Stamp) -> Lifetimes {
         let exchange = &self.exchanges[number];
-        let asked = exchange.parts[usize::from(part)].pool;
-        let mine = exchange.keys.iter().filter(|key| key.part == part);
+        let asked = exchange.rest.parts[usize::from(part)].pool;
+        let mine = exchange.rest.keys.iter().filter(|key| key.part == part);
         let caps = mine.filter_map(|key| self.cap_for(key.pool, asked, now).cap);
         Lifetimes { cap: caps.min(), ..self.lifetimes(asked, now) }
     }
@@ -645,15 +647,15 @@ impl Core {
 
     /// Asks a server for a part's keys: its own, or a second one while that has not answered.
     pub(super) fn ask_part_at(&mut self, number: u32, part: u16, server: usize, now: Stamp) {
-        let lifetimes = if self.exchanges[number].retrieval.0.touches() {
+        let lifetimes = if self.exchanges[number].rest.retrieval.0.touches() {
             self.lifetimes_of(number, part, now)
         } else {
             Lifetimes { cap: None, unix: 0 }
         };
         let exchange = &mut self.exchanges[number];
-        let (command, exptime) = exchange.retrieval;
-        let count = exchange.keys.count_of(part);
-        let this = &mut exchange.parts[usize::from(part)];
+        let (command, exptime) = exchange.rest.retrieval;
+        let count = exchange.rest.keys.count_of(part);
+        let this = &mut exchange.rest.parts[usize::from(part)];
         let pool = this.pool;
         let first = this.server == server;
         this.open += 1;
@@ -669,7 +671,7 @@ impl Core {
             let exchange = &self.exchanges[number];
             let link = &mut self.servers[connection];
             link.expect(number, part, false, Expect::Values { keys: count as u32, unique });
-            write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.keys.of(part));
+            write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.rest.keys.of(part));
         }
         self.touch_server(connection);
         if first
@@ -682,10 +684,10 @@ impl Core {
 
     /// `gat` reads at one holder; the others set the expiry time, and only their errors count.
     fn touch_other_holders(&mut self, number: u32, exptime: i32, now: Stamp) {
-        let keys = std::mem::take(&mut self.exchanges[number].keys);
+        let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
         let mut holders = std::mem::take(&mut self.holders);
         for (place, key) in keys.iter().enumerate() {
-            let Some(part) = self.exchanges[number].parts.get(usize::from(key.part)).copied() else {
+            let Some(part) = self.exchanges[number].rest.parts.get(usize::from(key.part)).copied() else {
                 continue;
             };
             let lifetimes = self.cap_for(key.pool, part.pool, now);
@@ -697,6 +699,6 @@ impl Core {
             }
         }
         self.holders = holders;
-        self.exchanges[number].keys = keys;
+        self.exchanges[number].rest.keys = keys;
     }
 }

@@ -3,7 +3,7 @@
 //! An answer too few or too many is often followed by others of the kind that is expected; that they speak of other keys is what tells
 //! them apart, before anybody is given what belongs to somebody else.
 
-use krarup_memcache::{Class, Reply, response};
+use krarup_memcache::{Class, Expect, Reply, response};
 
 use crate::exchange::{Exchange, Stage};
 use crate::keys::Spoken;
@@ -29,14 +29,17 @@ pub(super) fn trace(word: &[u8]) -> u64 {
 
 impl<'a> Asked<'a> {
     pub(super) fn by(exchange: &'a Exchange, pending: &Pending) -> Self {
-        let answered = exchange.parts.get(usize::from(pending.part)).is_some_and(|part| part.answered);
-        if exchange.stage != Stage::Asked || answered || pending.follows {
+        let rest = exchange.rest.used();
+        let part = rest.and_then(|rest| rest.parts.get(usize::from(pending.part)));
+        if exchange.stage != Stage::Asked || part.is_some_and(|part| part.answered) || pending.follows {
             return Self::Anything;
         }
         match pending.expect {
-            krarup_memcache::Expect::Values { .. } if exchange.keys.len() == 0 => Self::One(exchange.key),
-            krarup_memcache::Expect::Values { .. } => Self::InOrder(exchange.keys.of(pending.part)),
-            krarup_memcache::Expect::Meta { .. } => Self::Meta(exchange.key, exchange.opaque),
+            Expect::Values { .. } => match rest.filter(|rest| rest.keys.len() > 0) {
+                Some(rest) => Self::InOrder(rest.keys.of(pending.part)),
+                None => Self::One(exchange.key),
+            },
+            Expect::Meta { .. } => Self::Meta(exchange.key, rest.and_then(|rest| rest.opaque)),
             _ => Self::Anything,
         }
     }

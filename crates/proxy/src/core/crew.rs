@@ -60,7 +60,7 @@ impl Core {
 
     /// Answers an inquiry.
     pub(crate) fn inform(&mut self, number: u32, class: Class, text: &[u8], now: Stamp) {
-        self.exchanges[number].merge.local(class, text);
+        self.exchanges[number].rest.merge.local(class, text);
         self.complete(number, now);
         self.pump(now);
     }

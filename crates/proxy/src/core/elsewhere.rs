@@ -24,14 +24,14 @@ impl Core {
     /// Whether a part that failed is tried again at other holders of its keys; if so, it is on its way.
     pub(super) fn fall_back(&mut self, number: u32, part: u16, now: Stamp) -> bool {
         let exchange = &self.exchanges[number];
-        let pool = exchange.parts[usize::from(part)].pool;
-        if exchange.retrieval.0 != Retrieval::Get || !self.pools[pool].spec.fall_back_on_error {
+        let pool = exchange.rest.parts[usize::from(part)].pool;
+        if exchange.rest.retrieval.0 != Retrieval::Get || !self.pools[pool].spec.fall_back_on_error {
             return false;
         }
         let mut moves = std::mem::take(&mut self.moves);
         moves.clear();
-        let places = 0..exchange.keys.len();
-        let mine = |&place: &usize| self.exchanges[number].keys.get(place).part == part;
+        let places = 0..exchange.rest.keys.len();
+        let mine = |&place: &usize| self.exchanges[number].rest.keys.get(place).part == part;
         let all: Vec<usize> = places.filter(mine).collect();
         let found = all.iter().all(|&place| match self.next_holder(number, part, place, pool, now) {
             Some(server) => {
@@ -44,7 +44,7 @@ impl Core {
         if moved {
             self.pools[pool].counts.retries += 1;
             let exchange = &mut self.exchanges[number];
-            exchange.parts[usize::from(part)].answered = true;
+            exchange.rest.parts[usize::from(part)].answered = true;
             exchange.waiting -= 1;
             self.move_keys(number, part, &moves, now);
         }
@@ -56,9 +56,9 @@ impl Core {
     /// any.
     pub(super) fn look_elsewhere(&mut self, number: u32, part: u16, reply: &Reply<'_>, now: Stamp) -> bool {
         let exchange = &self.exchanges[number];
-        let pool = exchange.parts[usize::from(part)].pool;
+        let pool = exchange.rest.parts[usize::from(part)].pool;
         let spec = &self.pools[pool].spec;
-        if exchange.retrieval.0 != Retrieval::Get || !(spec.fall_back_on_miss || spec.warm.is_some()) {
+        if exchange.rest.retrieval.0 != Retrieval::Get || !(spec.fall_back_on_miss || spec.warm.is_some()) {
             return false;
         }
         if exchange.as_meta && reply.class != Class::MetaMiss {
@@ -67,8 +67,8 @@ impl Core {
         let (on_miss, warm) = (spec.fall_back_on_miss, spec.warm);
         let mut values = reply.values().peekable();
         let mut missing = Vec::new();
-        for place in 0..exchange.keys.len() {
-            let key = exchange.keys.get(place);
+        for place in 0..exchange.rest.keys.len() {
+            let key = exchange.rest.keys.get(place);
             if key.part == part && values.next_if(|value| value.key == key.sent).is_none() {
                 missing.push(place);
             }
@@ -88,7 +88,7 @@ impl Core {
         let any = !moves.is_empty();
         if any {
             self.pools[pool].counts.miss_retries += 1;
-            self.exchanges[number].parts[usize::from(part)].missed = true;
+            self.exchanges[number].rest.parts[usize::from(part)].missed = true;
             self.move_keys(number, part, &moves, now);
         }
         self.moves = moves;
@@ -105,7 +105,7 @@ impl Core {
         now: Stamp,
     ) -> Option<usize> {
         let exchange = &self.exchanges[number];
-        let key = exchange.keys.get(place);
+        let key = exchange.rest.keys.get(place);
         let mut holders = std::mem::take(&mut self.holders);
         self.pools[pool].holders(key.sent, &mut holders);
         let tried = |server: usize| exchange.lineage(part).any(|part| part.was_asked(server));
@@ -119,9 +119,9 @@ impl Core {
     /// Keys of a part are asked for elsewhere, those that go to one server together.
     pub(super) fn move_keys(&mut self, number: u32, from: u16, moves: &[(usize, usize, usize)], now: Stamp) {
         let exchange = &mut self.exchanges[number];
-        let old = exchange.parts.len();
+        let old = exchange.rest.parts.len();
         for &(place, pool, server) in moves {
-            let parts = &mut exchange.parts;
+            let parts = &mut exchange.rest.parts;
             let same = |part: &Part| part.server == server && part.pool == pool;
             let part = match parts[old..].iter().position(same) {
                 Some(found) => old + found,
@@ -130,16 +130,16 @@ impl Core {
                     parts.len() - 1
                 }
             };
-            exchange.keys.assign(place, part as u16);
+            exchange.rest.keys.assign(place, part as u16);
         }
-        for part in old..self.exchanges[number].parts.len() {
+        for part in old..self.exchanges[number].rest.parts.len() {
             self.ask_part(number, part as u16, now);
         }
     }
 
     /// What a part found is stored where it had been missed before.
     pub(super) fn refill(&mut self, number: u32, part: u16, reply: &Reply<'_>) {
-        if self.exchanges[number].parts[usize::from(part)].before.is_none() {
+        if self.exchanges[number].rest.parts[usize::from(part)].before.is_none() {
             return;
         }
         if self.exchanges[number].as_meta {
@@ -162,7 +162,7 @@ impl Core {
         expect: Expect,
         request: &mut dyn FnMut(&mut Vec<u8>, i32),
     ) {
-        let found_in = self.exchanges[number].parts[usize::from(part)].pool;
+        let found_in = self.exchanges[number].rest.parts[usize::from(part)].pool;
         let missed: Vec<Part> = self.exchanges[number].lineage(part).filter(|part| part.missed).collect();
         let mut holders = std::mem::take(&mut self.holders);
         for part in missed {
@@ -194,7 +194,7 @@ impl Core {
             self.hedges.pop();
             let exchange = &self.exchanges[number];
             if exchange.generation == generation && exchange.stage == Stage::Asked {
-                for part in 0..exchange.parts.len() {
+                for part in 0..exchange.rest.parts.len() {
                     self.hedge(number, part as u16, now);
                 }
             }
@@ -208,9 +208,9 @@ impl Core {
 
     fn hedge(&mut self, number: u32, part: u16, now: Stamp) {
         let exchange = &self.exchanges[number];
-        let this = exchange.parts[usize::from(part)];
-        let first = (0..exchange.keys.len()).find(|&place| exchange.keys.get(place).part == part);
-        let single = exchange.keys.count_of(part) == 1 || self.pools[this.pool].is_replicated();
+        let this = exchange.rest.parts[usize::from(part)];
+        let first = (0..exchange.rest.keys.len()).find(|&place| exchange.rest.keys.get(place).part == part);
+        let single = exchange.rest.keys.count_of(part) == 1 || self.pools[this.pool].is_replicated();
         let Some(place) = first else { return };
         if this.answered || this.hedged.is_some() || this.open != 1 || !single {
             return;
@@ -220,7 +220,7 @@ impl Core {
             return;
         }
         self.pools[this.pool].counts.hedges += 1;
-        self.exchanges[number].parts[usize::from(part)].hedged = Some(server);
+        self.exchanges[number].rest.parts[usize::from(part)].hedged = Some(server);
         self.ask_part_at(number, part, server, now);
     }
 
@@ -268,14 +268,14 @@ impl Core {
 
     /// The shadow gets the same read: one holder of the first key is asked for all keys of the request.
     pub(super) fn shadow_read(&mut self, number: u32, command: Retrieval) {
-        let pool = self.exchanges[number].keys.get(0).pool;
+        let pool = self.exchanges[number].rest.keys.get(0).pool;
         let Some(shadow) = self.pools[pool].shadows_next() else { return };
         self.pools[pool].counts.shadowed += 1;
         if self.exchanges[number].as_meta {
             return self.shadow_meta(number, pool, shadow);
         }
-        let keys = std::mem::take(&mut self.exchanges[number].keys);
-        let exptime = self.exchanges[number].retrieval.1;
+        let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
+        let exptime = self.exchanges[number].rest.retrieval.1;
         let mut holders = Vec::new();
         for key in keys.iter() {
             self.pools[shadow].holders(key.sent, &mut holders);
@@ -284,7 +284,7 @@ impl Core {
                 write::retrieve(out, command, exptime, [key.sent]);
             });
         }
-        self.exchanges[number].keys = keys;
+        self.exchanges[number].rest.keys = keys;
     }
 
     // ---- one answer for many --------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ impl Core {
         };
         if let Some(leader) = leader {
             self.pools[pool].counts.coalesced += 1;
-            self.exchanges[leader].followers.push(number);
+            self.exchanges[leader].rest.followers.push(number);
             let exchange = &mut self.exchanges[number];
             exchange.waiting = 1;
             return true;
@@ -325,26 +325,27 @@ impl Core {
     pub(super) fn answer_followers(&mut self, number: u32, now: Stamp) {
         let exchange = &mut self.exchanges[number];
         exchange.leads = false;
-        let key = exchange.keys.get(0);
+        let key = exchange.rest.keys.get(0);
         let pool = &mut self.pools[key.pool];
         if exchange.as_meta {
             pool.leads_no_more(key.sent, number);
         } else if pool.leaders.get(key.sent) == Some(&number) {
             pool.leaders.remove(key.sent);
         }
-        if exchange.followers.is_empty() {
+        if exchange.rest.followers.is_empty() {
             return;
         }
-        let mut followers = std::mem::take(&mut exchange.followers);
+        let mut followers = std::mem::take(&mut exchange.rest.followers);
         let mut out = Outbox::default();
-        let merged = exchange.merge.render(&exchange.keys, &mut out);
+        let rest = &mut *exchange.rest;
+        let merged = rest.merge.render(&rest.keys, &mut out);
         let mut bytes = Vec::with_capacity(out.len());
         while !out.is_empty() {
             bytes.extend_from_slice(out.unsent());
             out.advance(out.unsent().len());
         }
         let (class, hits, failure) = (merged.class, merged.hits, exchange.failure);
-        exchange.merge.known(class, hits, &bytes);
+        exchange.rest.merge.known(class, hits, &bytes);
         if exchange.as_meta && meta::is_stale(&Reply { class, hits, bytes: &bytes }) {
             // One of those who ask is told that it has won, and the others that it is somebody else.
             for follower in followers.drain(..) {
@@ -355,11 +356,11 @@ impl Core {
         }
         for follower in followers.drain(..) {
             let exchange = &mut self.exchanges[follower];
-            exchange.merge.known(class, hits, &bytes);
+            exchange.rest.merge.known(class, hits, &bytes);
             exchange.failure = if class == Class::ServerError { failure } else { None };
             exchange.waiting = 0;
             self.complete(follower, now);
         }
-        self.exchanges[number].followers = followers;
+        self.exchanges[number].rest.followers = followers;
     }
 }

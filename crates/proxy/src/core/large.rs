@@ -82,8 +82,8 @@ impl Core {
         let piece = self.lent_piece(raw);
         let exchange = &mut self.exchanges[number];
         match piece {
-            Some(piece) => exchange.lent = Some(piece),
-            None => exchange.request.extend_from_slice(raw),
+            Some(piece) => exchange.rest.lent = Some(piece),
+            None => exchange.rest.request.extend_from_slice(raw),
         }
     }
 }

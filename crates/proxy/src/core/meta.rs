@@ -22,19 +22,19 @@ impl Core {
         let route = self.routes.find(key);
         if let Some(route) = route.filter(|route| route.rewrites()) {
             if request.base64 && !meta::fits_encoded(key.len() - route.stripped() + route.add.len()) {
-                return self.exchanges[number].merge.local(Class::ClientError, DOES_NOT_FIT);
+                return self.exchanges[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
             }
             let tells = request.has_any(b"k") || request.command == MetaCommand::Debug;
-            self.exchanges[number].shown = tells.then(|| key.to_vec());
+            self.exchanges[number].rest.shown = tells.then(|| key.to_vec());
         }
         // A server that does not know the command takes its value for the next one, and is out of step then.
         let home = route.map_or(self.exchanges[number].entry, |route| route.pool);
         let known = || self.pools[home].spec.servers.iter().all(|&server| self.servers[server].knows_meta);
         if request.command == MetaCommand::Set && !known() {
-            return self.exchanges[number].merge.local(Class::Error, b"ERROR\r\n");
+            return self.exchanges[number].rest.merge.local(Class::Error, b"ERROR\r\n");
         }
         let opaque = request.flag(b'O').map(trace);
-        self.exchanges[number].opaque = opaque;
+        self.exchanges[number].rest.opaque = opaque;
         let rule = meta::rule(request);
         if matches!(rule, Rule::Everyone | Rule::FirstDecides) {
             self.value = self.lent_value(request.data);
@@ -70,10 +70,10 @@ impl Core {
         if server != first {
             let exchange = &mut self.exchanges[number];
             exchange.copies = Copies::Winner;
-            exchange.others.clear();
-            exchange.others.push(first);
-            if exchange.request.is_empty() {
-                exchange.request.extend_from_slice(raw);
+            exchange.rest.others.clear();
+            exchange.rest.others.push(first);
+            if exchange.rest.request.is_empty() {
+                exchange.rest.request.extend_from_slice(raw);
             }
         }
         let asked = |role| move |out: &mut Vec<u8>| meta::write(out, request, sent, role, place.lifetimes);
@@ -89,12 +89,12 @@ impl Core {
     /// A holder that is not the first has answered a read. If it says that the client has won, the first one is asked, who
     /// gives that out once; whether it is.
     pub(super) fn asks_the_first(&mut self, number: u32, reply: &Reply<'_>, now: Stamp) -> bool {
-        let first = self.exchanges[number].others[0];
+        let first = self.exchanges[number].rest.others[0];
         let won = reply.meta_flags().any(|(letter, _)| letter == b'W');
         if !won || self.servers[first].health != Health::Up {
             return false;
         }
-        let raw = std::mem::take(&mut self.exchanges[number].request);
+        let raw = std::mem::take(&mut self.exchanges[number].rest.request);
         if let Parsed::Complete { message: Request::Meta(asked), .. } =
             request::parse(&raw, &self.settings.limits)
         {
@@ -107,7 +107,7 @@ impl Core {
             });
             self.put_back(place);
         }
-        self.exchanges[number].request = raw;
+        self.exchanges[number].rest.request = raw;
         true
     }
 
@@ -124,20 +124,20 @@ impl Core {
             Rule::FirstAndTold => Retrieval::Gat,
             _ => Retrieval::Gets,
         };
-        exchange.retrieval = (kind, 0);
-        exchange.request.clear();
-        write::meta(&mut exchange.request, request);
-        exchange.keys.clear(usize::MAX);
+        exchange.rest.retrieval = (kind, 0);
+        exchange.rest.request.clear();
+        write::meta(&mut exchange.rest.request, request);
+        exchange.rest.keys.clear(usize::MAX);
         match self.routes.find(name) {
-            Some(route) => exchange.keys.push(name, route.pool, route.stripped(), &route.add),
-            None => exchange.keys.push(name, exchange.entry, 0, b""),
+            Some(route) => exchange.rest.keys.push(name, route.pool, route.stripped(), &route.add),
+            None => exchange.rest.keys.push(name, exchange.entry, 0, b""),
         }
-        let keys = std::mem::take(&mut self.exchanges[number].keys);
+        let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
         let key = keys.get(0);
         let admitted = self.admit(number, key.pool, key.sent, now);
         let shares = admitted && kind == Retrieval::Get && self.pools[key.pool].spec.coalesce;
         let waits = shares && self.join_leader(number, key.pool, key.sent);
-        self.exchanges[number].keys = keys;
+        self.exchanges[number].rest.keys = keys;
         if admitted && !waits {
             self.ask_meta(number, now);
             self.shadow_read(number, kind);
@@ -146,12 +146,12 @@ impl Core {
 
     /// Asks the holder that is to be read, and tells the others where they are to be told.
     pub(super) fn ask_meta(&mut self, number: u32, now: Stamp) {
-        let mut keys = std::mem::take(&mut self.exchanges[number].keys);
+        let mut keys = std::mem::take(&mut self.exchanges[number].rest.keys);
         let mut holders = std::mem::take(&mut self.holders);
         let key = keys.get(0);
         let gutter = self.holders_or_gutter(key.pool, key.sent, &mut holders);
         let pool = gutter.map_or(key.pool, |gutter| gutter.pool);
-        let kind = self.exchanges[number].retrieval.0;
+        let kind = self.exchanges[number].rest.retrieval.0;
         self.pools[pool].reads_one();
         let (server, asked) = match kind {
             Retrieval::Get => (self.choose(pool, &holders, 1, now), &holders[..]),
@@ -161,25 +161,25 @@ impl Core {
             }
         };
         match server {
-            Some(server) => self.exchanges[number].parts.push(Part::of(server, pool, None)),
+            Some(server) => self.exchanges[number].rest.parts.push(Part::of(server, pool, None)),
             None => self.nobody_is_up(number, 0, asked),
         }
         keys.assign(0, 0);
-        self.exchanges[number].keys = keys;
+        self.exchanges[number].rest.keys = keys;
         if server.is_some() {
             self.ask_part(number, 0, now);
         }
         if kind.touches() && holders.len() > 1 {
-            let lifetimes = self.cap_for(self.exchanges[number].keys.get(0).pool, pool, now);
-            let words = std::mem::take(&mut self.exchanges[number].request);
+            let lifetimes = self.cap_for(self.exchanges[number].rest.keys.get(0).pool, pool, now);
+            let words = std::mem::take(&mut self.exchanges[number].rest.request);
             let asked = own(&words, &self.settings.limits);
-            let sent = self.exchanges[number].keys.get(0).sent.to_vec();
+            let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
             for (part, &other) in holders.iter().enumerate().skip(1) {
                 self.ask(other, number, part as u16, true, asked.expect(), &mut |out| {
                     meta::write(out, &asked, &sent, Role::Told, lifetimes);
                 });
             }
-            self.exchanges[number].request = words;
+            self.exchanges[number].rest.request = words;
         }
         self.holders = holders;
     }
@@ -194,40 +194,40 @@ impl Core {
     ) {
         let exchange = &mut self.exchanges[number];
         let refills = exchange.lineage(part).any(|part| part.missed);
-        let asked = own(&exchange.request, &self.settings.limits);
+        let asked = own(&exchange.rest.request, &self.settings.limits);
         let more = refills && meta::lacks_flags(&asked);
-        let sent = exchange.keys.get(0).sent;
+        let sent = exchange.rest.keys.get(0).sent;
         let link = &mut self.servers[connection];
         link.expect(number, part, false, asked.expect());
         meta::write(link.out.tail(), &asked, sent, Role::Answers, lifetimes);
         if more {
             meta::ask_for_flags(link.out.tail());
         }
-        exchange.parts[usize::from(part)].asks_for_flags = more;
+        exchange.rest.parts[usize::from(part)].asks_for_flags = more;
     }
 
     /// A part's answer becomes the reply, without what the client did not ask for.
     pub(super) fn add_part(&mut self, number: u32, part: u16, reply: &Reply<'_>) {
         let exchange = &mut self.exchanges[number];
-        if exchange.parts[usize::from(part)].asks_for_flags && reply.class == Class::MetaValue {
+        if exchange.rest.parts[usize::from(part)].asks_for_flags && reply.class == Class::MetaValue {
             let bytes = meta::without_flags(reply);
-            return exchange.merge.add(part, &Reply { bytes: &bytes, ..*reply }, None, &mut self.spares);
+            return exchange.rest.merge.add(part, &Reply { bytes: &bytes, ..*reply }, None, &mut self.spares);
         }
-        exchange.merge.add(part, reply, self.lent.as_ref(), &mut self.spares);
+        exchange.rest.merge.add(part, reply, self.lent.as_ref(), &mut self.spares);
     }
 
     /// A server says that the client has won. Unless it is the key's first holder, that one gives this out, once; whether it has yet
     /// to speak.
     pub(super) fn is_for_the_first(&mut self, number: u32, part: u16, server: usize, now: Stamp) -> bool {
         let exchange = &self.exchanges[number];
-        let this = exchange.parts[usize::from(part)];
+        let this = exchange.rest.parts[usize::from(part)];
         let mut holders = std::mem::take(&mut self.holders);
-        self.pools[this.pool].holders(exchange.keys.get(0).sent, &mut holders);
+        self.pools[this.pool].holders(exchange.rest.keys.get(0).sent, &mut holders);
         let first = holders[0];
         self.holders = holders;
         if first == server
             || self.servers[first].health != Health::Up
-            || exchange.retrieval.0 != Retrieval::Get
+            || exchange.rest.retrieval.0 != Retrieval::Get
         {
             return false;
         }
@@ -237,7 +237,7 @@ impl Core {
         }
         self.reader_is_done(number, part);
         let exchange = &mut self.exchanges[number];
-        exchange.parts[usize::from(part)].answered = true;
+        exchange.rest.parts[usize::from(part)].answered = true;
         exchange.waiting -= 1;
         self.move_keys(number, part, &[(0, this.pool, first)], now);
         true
@@ -249,9 +249,9 @@ impl Core {
         if meta::is_stale(reply) {
             return;
         }
-        let words = std::mem::take(&mut self.exchanges[number].request);
+        let words = std::mem::take(&mut self.exchanges[number].rest.request);
         let asked = own(&words, &self.settings.limits);
-        let sent = self.exchanges[number].keys.get(0).sent.to_vec();
+        let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
         let expect = match asked.base64 {
             true => Expect::Meta { command: MetaCommand::Set, value: false },
             false => Expect::Stored,
@@ -263,28 +263,28 @@ impl Core {
                 write::storage(out, Storage::Add, &sent, flags, ttl, 0, data);
             }
         });
-        self.exchanges[number].request = words;
+        self.exchanges[number].rest.request = words;
     }
 
     /// The shadow gets the same read.
     pub(super) fn shadow_meta(&mut self, number: u32, pool: usize, shadow: usize) {
-        let words = std::mem::take(&mut self.exchanges[number].request);
+        let words = std::mem::take(&mut self.exchanges[number].rest.request);
         let asked = own(&words, &self.settings.limits);
-        let sent = self.exchanges[number].keys.get(0).sent.to_vec();
+        let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
         let mut holders = Vec::new();
         self.pools[shadow].holders(&sent, &mut holders);
         let lifetimes = Lifetimes { cap: None, unix: 0 };
         self.ask_aside(pool, holders[0], asked.expect(), &mut |out| {
             meta::write(out, &asked, &sent, Role::Answers, lifetimes);
         });
-        self.exchanges[number].request = words;
+        self.exchanges[number].rest.request = words;
     }
 
     /// The request that fetches a key in the very words of this one.
     pub(super) fn meta_leader(&self, number: u32, pool: usize, key: &[u8]) -> Option<u32> {
-        let words = &self.exchanges[number].request;
+        let words = &self.exchanges[number].rest.request;
         let leaders = self.pools[pool].meta_leaders.get(key)?;
-        leaders.iter().copied().find(|&leader| self.exchanges[leader].request == *words)
+        leaders.iter().copied().find(|&leader| self.exchanges[leader].rest.request == *words)
     }
 }
 

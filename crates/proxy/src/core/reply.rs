@@ -16,7 +16,9 @@ use crate::merge::Merged;
 impl Core {
     pub(super) fn complete_if_answered(&mut self, number: u32, now: Stamp) {
         let exchange = &self.exchanges[number];
-        if exchange.waiting == 0 || exchange.merge.is_decided(exchange.waiting) {
+        if exchange.waiting == 0
+            || exchange.rest.used().is_some_and(|rest| rest.merge.is_decided(exchange.waiting))
+        {
             self.complete(number, now);
         }
     }
@@ -49,7 +51,8 @@ impl Core {
             }
             let exchange = &mut self.exchanges[number];
             let start = client.out.end();
-            let merged = exchange.merge.render(&exchange.keys, &mut client.out);
+            let rest = &mut *exchange.rest;
+            let merged = rest.merge.render(&rest.keys, &mut client.out);
             let quiet = exchange.quiet.is_some_and(|command| response::suppressed(command, merged.class));
             if exchange.noreply || quiet {
                 client.out.take_back(start);
@@ -173,8 +176,8 @@ impl Core {
         self.pump_readers(now);
         while let Some((number, taken)) = self.dispatch.take_next() {
             // Taken out while it is read, and put back with its memory: a `cas` needs it once more.
-            let raw = std::mem::take(&mut self.exchanges[number].request);
-            let large = self.exchanges[number].lent.take();
+            let raw = std::mem::take(&mut self.exchanges[number].rest.request);
+            let large = self.exchanges[number].rest.lent.take();
             let words = large.as_ref().map_or(&raw[..], Lent::bytes);
             self.queued_bytes -= words.len();
             // What is being read now may lie elsewhere.
@@ -186,11 +189,11 @@ impl Core {
             }
             self.lent = reading;
             let exchange = &mut self.exchanges[number];
-            if exchange.request.is_empty() {
-                exchange.request = raw;
+            if exchange.rest.request.is_empty() {
+                exchange.rest.request = raw;
                 // Where it was finished at once, its place is free, and stays empty.
                 if exchange.stage == Stage::Left {
-                    exchange.request.clear();
+                    exchange.rest.request.clear();
                 }
             }
         }
