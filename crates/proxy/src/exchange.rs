@@ -167,7 +167,7 @@ impl Rest {
         }
     }
 
-    /// Memory may have been put back since the last request has ended.
+    /// The memory of a request that waited is put back also where that ended at once, after its [end](Self::end).
     #[inline]
     fn begin(&mut self) {
         if std::mem::take(&mut self.used) {

@@ -37,7 +37,7 @@ mod reload;
 mod servers;
 mod writing;
 
-use clients::Came;
+use clients::{Came, READS_A_PASS};
 use crew::{Books, Crew, Order, Place};
 use looking::{Alarm, Answers, Looks};
 use writing::Written;
@@ -635,13 +635,18 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
         for place in (0..self.lingering.len()).rev() {
             let (_, link, until) = &mut self.lingering[place];
-            let gone = loop {
+            let mut gone = *until <= now;
+            // Who sends without end is not listened to all the time.
+            for _ in 0..READS_A_PASS {
                 match link.conn.read(&mut self.scratch) {
                     Moved::Some(_) => {}
-                    Moved::None => break *until <= now,
-                    Moved::Closed | Moved::Failed(_) => break true,
+                    Moved::None => break,
+                    Moved::Closed | Moved::Failed(_) => {
+                        gone = true;
+                        break;
+                    }
                 }
-            };
+            }
             if gone {
                 self.lingering.swap_remove(place);
             }

@@ -14,7 +14,7 @@ use super::{
 use crate::gate::Knock;
 
 /// Reads of one client in one pass: nobody else waits for a client that sends without end.
-const READS_A_PASS: usize = 4;
+pub(super) const READS_A_PASS: usize = 4;
 
 /// How long a connection that was closed on our side may take to be closed on the other.
 const LINGER: Nanos = Nanos::from_secs(1);
@@ -173,6 +173,10 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.take_what_came();
         let mut apart = std::mem::take(&mut self.apart);
         for id in apart.drain(..) {
+            if self.full {
+                self.ready.push(id);
+                continue;
+            }
             self.read_client(id);
             if self.taken_in >= PASS_ON {
                 self.write_servers();

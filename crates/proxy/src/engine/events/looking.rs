@@ -96,10 +96,12 @@ impl<N: FnMut(Notice)> Engine<N> {
             looks.skipped = false;
             let waited = std::mem::take(&mut self.partly);
             self.write_clients(waited);
-            if self.core.has_more_to_do() {
+            let more = self.core.has_more_to_do();
+            if more {
+                // Something may be due, or to be read, that was not before.
                 self.flush();
             }
-            return self.at_all(looks, at_once);
+            return self.at_all(looks, at_once || more);
         };
         let due = due.map_or(before + limit, |due| due.min(before + limit));
         self.answers.alarm.by(due, before)?;
