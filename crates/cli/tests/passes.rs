@@ -102,6 +102,30 @@ fn the_last_request_of_a_client_that_has_gone_is_answered() {
     assert!(proxy.stop().success);
 }
 
+/// The number of a client that has been told goodbye is given to the next one while the first is still connected.
+#[test]
+fn who_comes_after_somebody_who_lingers_is_not_taken_for_him() {
+    let server = Program::memcached(&[]);
+    let proxy = Program::proxy(&[server.address()], &[]);
+    for round in 0..20 {
+        let mut before = proxy.connect();
+        before.send(b"set lingers 0 0 6\r\nbefore\r\nquit\r\n").unwrap();
+        before.expect(b"STORED\r\n").unwrap();
+        let mut after = proxy.connect();
+        after.send(b"get lingers\r\n").unwrap();
+        after.expect(b"VALUE lingers 0 6\r\nbefore\r\nEND\r\n").unwrap();
+        meanwhile(&proxy, || {
+            // Nobody listens to him any more, and the other side may be gone.
+            let _ = before.send(b"set lingers 0 0 5\r\nnever\r\n");
+            before.finish();
+            after.send(format!("set lingers 0 0 2\r\n{round:02}\r\nget lingers\r\n").as_bytes()).unwrap();
+        });
+        after.expect(format!("STORED\r\nVALUE lingers 0 2\r\n{round:02}\r\nEND\r\n").as_bytes()).unwrap();
+        assert_eq!(before.rest(), b"");
+    }
+    assert!(proxy.stop().success);
+}
+
 /// What is due is not looked for in every pass; a server's silence is noticed in time all the same.
 #[test]
 fn a_server_that_falls_silent_after_a_quiet_time_is_noticed() {
