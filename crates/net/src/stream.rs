@@ -67,8 +67,8 @@ impl AsFd for Stream {
     }
 }
 
-// The calls of the system are made directly: the C library's are points where a thread may be cancelled, which costs as much
-// again as all else outside the kernel.
+// The calls of the system are made directly: the C library's are points where a thread may be cancelled, which costs something in every call
+// once there is a second thread.
 
 impl Read for Stream {
     #[inline]

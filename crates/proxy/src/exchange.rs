@@ -177,7 +177,7 @@ impl Rest {
 
     /// Puts away what was needed, and gives back the memory of an unusually large one: its place may not be used again for long.
     #[inline]
-    fn end(&mut self, spares: &mut Spares) {
+    pub(crate) fn end(&mut self, spares: &mut Spares) {
         if std::mem::take(&mut self.used) {
             self.needs.merge.end(spares);
             self.needs.clear();
@@ -287,11 +287,6 @@ impl Exchange {
         std::iter::successors(Some(self.rest.parts[usize::from(part)]), |part| {
             part.before.map(|before| self.rest.parts[usize::from(before)])
         })
-    }
-
-    /// Puts away what the request needed.
-    pub(crate) fn end(&mut self, spares: &mut Spares) {
-        self.rest.end(spares);
     }
 }
 

@@ -86,11 +86,8 @@ impl Recorder {
     /// Allocates at the first visit of an operation or a server, when more workers are busy than ever before, and once per window.
     #[inline]
     pub fn record(&mut self, visit: &Visit, servers: &[ServerVisit]) {
-        let parts = visit.parts(servers);
-        self.disordered += u64::from(!visit.is_ordered(servers));
-        self.windows.add(visit, &parts);
+        let parts = self.count(visit, servers);
         self.histograms.record(visit.operation, &parts);
-        self.holds.record(visit, &parts);
         for one in servers {
             self.late(one);
         }
@@ -101,18 +98,24 @@ impl Recorder {
     pub fn record_all(&mut self, rows: &[(Visit, ServerVisit)]) {
         for rows in rows.chunks(TOGETHER) {
             let mut all = [(Operation::Other, Parts::default()); TOGETHER];
-            for ((visit, server), (operation, parts)) in rows.iter().zip(&mut all) {
-                let servers = std::slice::from_ref(server);
-                (*operation, *parts) = (visit.operation, visit.parts(servers));
-                self.disordered += u64::from(!visit.is_ordered(servers));
-                self.windows.add(visit, parts);
-                self.holds.record(visit, parts);
+            for ((visit, server), counted) in rows.iter().zip(&mut all) {
+                *counted = (visit.operation, self.count(visit, std::slice::from_ref(server)));
             }
             self.histograms.record_all(&all[..rows.len()]);
             for (_, server) in rows {
                 self.late(server);
             }
         }
+    }
+
+    /// Counts one request everywhere but in histograms and at its servers; where its time went.
+    #[inline]
+    fn count(&mut self, visit: &Visit, servers: &[ServerVisit]) -> Parts {
+        let parts = visit.parts(servers);
+        self.disordered += u64::from(!visit.is_ordered(servers));
+        self.windows.add(visit, &parts);
+        self.holds.record(visit, &parts);
+        parts
     }
 
     /// Counts a server's answer that came after its request had been replied to, so that no row shows it.

@@ -166,7 +166,7 @@ impl Core {
     pub(super) fn free_if_forgotten(&mut self, number: u32) {
         let exchange = &mut self.exchanges[number];
         if exchange.stage == Stage::Left && exchange.owed == 0 {
-            exchange.end(&mut self.spares);
+            exchange.rest.end(&mut self.spares);
             self.exchanges.give_back(number);
         }
     }

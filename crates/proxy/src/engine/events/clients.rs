@@ -165,10 +165,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                 self.take_what_came();
                 end = 0;
             }
-            if self.taken_in >= PASS_ON {
-                self.write_servers();
-                self.relieve();
-            }
+            self.pass_on();
         }
         self.take_what_came();
         let mut apart = std::mem::take(&mut self.apart);
@@ -178,16 +175,21 @@ impl<N: FnMut(Notice)> Engine<N> {
                 continue;
             }
             self.read_client(id);
-            if self.taken_in >= PASS_ON {
-                self.write_servers();
-                self.relieve();
-            }
+            self.pass_on();
         }
         self.apart = apart;
         // What is still readable was pushed again; the emptied vector's memory is kept for next time.
         if self.ready.is_empty() {
             self.ready = ready;
             self.ready.clear();
+        }
+    }
+
+    /// Where much has come, servers are written to before more is read.
+    fn pass_on(&mut self) {
+        if self.taken_in >= PASS_ON {
+            self.write_servers();
+            self.relieve();
         }
     }
 

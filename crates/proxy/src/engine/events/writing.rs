@@ -108,22 +108,32 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.lose(server, why, Outcome::ServerLost);
     }
 
-    /// Writes once to a client. What has left is entered with that of all others: see [`Self::read_clients`].
-    fn send_to_client(&mut self, id: u32) {
-        let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+    /// Writes once to a client, if there is something and it takes any; how many bytes have left. Whom nothing can be written to any more is dropped.
+    fn write_once(&mut self, id: u32) -> Option<usize> {
+        let link = self.clients.get_mut(id as usize)?.as_mut()?;
         let out = self.core.client_outbox(id);
         if link.unentered || !link.writable || out.is_empty() {
-            return self.close_if_finished(id);
+            return None;
         }
         let (length, moved) = link.conn.write_from(out);
         match moved {
             Moved::Some(count) => {
                 link.writable = count == length;
-                link.unentered = true;
-                self.unentered.push(Written { id, count, after: self.clock.now() });
+                return Some(count);
             }
             Moved::None => link.writable = false,
             Moved::Closed | Moved::Failed(_) => self.drop_client(id),
+        }
+        None
+    }
+
+    /// The same; what has left is entered with that of all others: see [`Self::read_clients`].
+    fn send_to_client(&mut self, id: u32) {
+        let Some(count) = self.write_once(id) else { return self.close_if_finished(id) };
+        let after = self.clock.now();
+        if let Some(Some(link)) = self.clients.get_mut(id as usize) {
+            link.unentered = true;
+            self.unentered.push(Written { id, count, after });
         }
     }
 
@@ -140,26 +150,16 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     pub(super) fn write_client(&mut self, id: u32) {
-        let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        while link.writable && !self.core.client_output(id).is_empty() {
-            let (length, moved) = link.conn.write_from(self.core.client_outbox(id));
-            match moved {
-                Moved::Some(count) => {
-                    link.writable = count == length;
-                    self.core.client_written(id, count, self.clock.now());
-                }
-                Moved::None => link.writable = false,
-                Moved::Closed | Moved::Failed(_) => return self.drop_client(id),
-            }
+        while let Some(count) = self.write_once(id) {
+            self.core.client_written(id, count, self.clock.now());
         }
         self.close_if_finished(id);
     }
 
     /// The connection is closed once it has nothing more to say.
     fn close_if_finished(&mut self, id: u32) {
-        if self.core.client_finished(id)
-            && !self.clients[id as usize].as_ref().is_some_and(|link| link.conn.is_waiting())
-        {
+        let Some(Some(link)) = self.clients.get(id as usize) else { return };
+        if self.core.client_finished(id) && !link.conn.is_waiting() {
             self.close_client(id);
         }
     }
