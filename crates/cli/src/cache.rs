@@ -1,7 +1,5 @@
 //! `krarup cache`: a small memcached-compatible store.
 
-use std::io::Write;
-
 use clap::Args;
 use krarup_cache::{Bounds, Server, Settings, statistics};
 use krarup_net::Address;
@@ -65,14 +63,10 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
     eprintln!("listening on {}", server.address());
     let outcome =
         server.run().map_err(|error| Failure::run(format!("readiness cannot be waited for: {error}")))?;
-    let mut stdout = std::io::stdout().lock();
     for (name, value) in
         statistics::traffic(&outcome.traffic).into_iter().chain(statistics::counts(&outcome.counts))
     {
-        // Whoever has closed the pipe does not want the rest.
-        if writeln!(stdout, "{name} {value}").is_err() {
-            break;
-        }
+        println!("{name} {value}");
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ use files::Records;
 use flags::Flags;
 
 use crate::failure::Failure;
+use crate::output;
 
 mod files;
 mod flags;
@@ -313,7 +314,7 @@ fn write_json(args: &LoadArgs, result: &impl serde::Serialize) -> Result<(), Fai
 /// Writes a file, or stdout if the name is `-`.
 fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let written = if path == Path::new("-") {
-        let mut out = io::stdout().lock();
+        let mut out = output::stdout();
         write(&mut out).and_then(|()| out.flush())
     } else {
         File::create(path).map(BufWriter::new).and_then(|mut out| write(&mut out).and_then(|()| out.flush()))

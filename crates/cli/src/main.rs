@@ -1,13 +1,15 @@
 //! krarup: the middleware that knows its queues. One file per subcommand; no arithmetic here.
 
 #![forbid(unsafe_code)]
-// Here is where data goes to stdout; talk goes to stderr.
-#![allow(clippy::print_stdout)]
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind as Kind;
 use clap::{CommandFactory, Parser, Subcommand};
+
+// First, so that its macros are everywhere.
+#[macro_use]
+mod output;
 
 mod agent;
 mod analyze;
@@ -84,7 +86,7 @@ fn main() -> ExitCode {
             }
         },
     };
-    match result {
+    match result.and_then(|code| output::finish().map(|()| code)) {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }

@@ -1,7 +1,7 @@
 //! `krarup memtier`: memtier_benchmark's command line and outputs over krarup's own generator.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -93,6 +93,9 @@ fn put(path: Option<&Path>, text: &str) -> Result<(), Failure> {
         Some(path) => File::create(path)
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .map_err(|error| Failure::run(format!("{} cannot be written: {error}", path.display()))),
-        None => io::stdout().write_all(text.as_bytes()).map_err(|error| Failure::run(error.to_string())),
+        None => {
+            print!("{text}");
+            Ok(())
+        }
     }
 }

@@ -41,5 +41,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
 
 /// Prints the completions.
 pub(crate) fn completions(args: &CompletionsArgs) {
-    clap_complete::generate(args.shell, &mut Cli::command(), "krarup", &mut io::stdout());
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "krarup", &mut text);
+    print!("{}", String::from_utf8_lossy(&text));
 }

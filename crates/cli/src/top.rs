@@ -86,13 +86,15 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
         return Err(Failure::run(format!("{} is no krarup proxy or broker", args.address))
             .hint("give it an address with --admin, and that one here"));
     }
-    let screen = io::stdout().is_terminal();
+    #[expect(clippy::disallowed_methods, reason = "it never ends by itself: a closed pipe ends it")]
+    let stdout = io::stdout();
+    let screen = stdout.is_terminal();
     let mut looked = 0;
     while args.looks.is_none_or(|looks| looked < looks) {
         thread::sleep(Duration::from_secs_f64(args.every));
         let (now, when) = look()?;
         let shown = show(&args.address, names, &before, &now, (when - then).as_secs_f64());
-        let mut out = io::stdout().lock();
+        let mut out = stdout.lock();
         // Home, and nothing of the look before behind it.
         let front = if screen { "\x1b[H\x1b[J" } else { "" };
         if writeln!(out, "{front}{shown}").and_then(|()| out.flush()).is_err() {

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use support::experiment::{LONG, begin, place, run, still_runs};
-use support::process::{Program, skipped};
+use support::process::{Program, skipped, unread};
 
 mod support;
 
@@ -185,6 +185,7 @@ fn two_runs_of_one_spec_are_compared_with_intervals() {
     let page = one.with_file_name("page");
     said(&["--html", page.to_str().unwrap()]);
     assert!(page.join("report.html").is_file() && page.join("figures/ratios.csv").is_file());
+    assert_eq!(unread(&["compare", one.to_str().unwrap(), two.to_str().unwrap()]), Some(0));
     // With itself nothing differs.
     let same = Program::begin(&["compare", one.to_str().unwrap(), one.to_str().unwrap()]).ended();
     assert!(!same.output.contains("better\n") && same.output.contains("no conclusion"), "{same:?}");

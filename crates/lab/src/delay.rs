@@ -146,7 +146,7 @@ pub fn run(delay: Nanos, host: &str, switch: &str, name: &str) -> io::Result<()>
     let _ = rustix::process::setpriority_process(None, -20);
     // Half of the usual 50 microseconds would be late on average.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    eprintln!("{STANDS}");
+    let _ = writeln!(io::stderr(), "{STANDS}");
     let begun = Instant::now();
     let now = || Stamp(begun.elapsed().as_nanos() as u64);
     let (mut line, mut buffer) = (Line::new(delay), vec![0; LONGEST]);

@@ -298,3 +298,12 @@ impl Drop for Program {
 pub(crate) fn skipped(why: &str) {
     let _ = writeln!(io::stderr(), "skipped: {why}");
 }
+
+/// The exit code of a command whose stdout and stderr nothing reads.
+pub(crate) fn unread(words: &[&str]) -> Option<i32> {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
+    command.args(words).stdin(Stdio::null()).stdout(writer.try_clone().expect("another end")).stderr(writer);
+    command.status().expect("krarup runs").code()
+}

@@ -1,0 +1,111 @@
+//! What the commands write to stdout and stderr. A reader that has closed the pipe is no error: what it would have read is dropped, and the
+//! command goes on to its own end and exit code. The macros of this module stand before those of `std`, which panic there.
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
+
+use crate::failure::Failure;
+
+/// Why stdout could not be written, the first time: a full disk, say. Kept until the command ends, because a print has no result.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+macro_rules! print {
+    ($($text:tt)*) => { $crate::output::print(format_args!($($text)*)) };
+}
+
+macro_rules! println {
+    () => { $crate::output::print(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::output::eprint(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// Stdout, to which a closed pipe is like a reader that skips the rest.
+pub(crate) fn stdout() -> impl Write {
+    Output(raw_stdout())
+}
+
+#[expect(clippy::disallowed_methods, reason = "here is the one that knows a closed pipe")]
+fn raw_stdout() -> io::Stdout {
+    io::stdout()
+}
+
+struct Output<W>(W);
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        unless_closed(self.0.write(bytes), bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        unless_closed(self.0.flush(), ())
+    }
+}
+
+/// `written`, or `dropped` if the reader has gone.
+fn unless_closed<T>(written: io::Result<T>, dropped: T) -> io::Result<T> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(dropped),
+        written => written,
+    }
+}
+
+/// Writes to stdout; an error other than a closed pipe is kept for [`finish`].
+pub(crate) fn print(text: Arguments<'_>) {
+    keep(stdout().write_fmt(text));
+}
+
+/// Writes to stderr. Talk that cannot be written is dropped: there is nowhere to say so.
+pub(crate) fn eprint(text: Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
+}
+
+/// What is still in memory goes out; an error if any of what was printed is lost.
+pub(crate) fn finish() -> Result<(), Failure> {
+    keep(stdout().flush());
+    match LOST.get() {
+        Some(error) => Err(Failure::run(format!("stdout cannot be written: {error}"))),
+        None => Ok(()),
+    }
+}
+
+fn keep(written: io::Result<()>) {
+    if let Err(error) = written {
+        let _ = LOST.set(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipe whose reader answers every write with `kind`.
+    struct Refusing(ErrorKind);
+
+    impl Write for Refusing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_no_error() {
+        let mut out = Output(Refusing(ErrorKind::BrokenPipe));
+        assert!(out.write_all(b"a line\n").is_ok());
+        assert!(out.flush().is_ok());
+    }
+
+    #[test]
+    fn a_full_disk_is_one() {
+        let mut out = Output(Refusing(ErrorKind::StorageFull));
+        assert_eq!(out.write_all(b"a line\n").unwrap_err().kind(), ErrorKind::StorageFull);
+        assert_eq!(out.flush().unwrap_err().kind(), ErrorKind::StorageFull);
+    }
+}
