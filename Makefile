@@ -30,8 +30,8 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need python3 python3
 	@scripts/need --optional chromium chromium
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
-	$(CARGO) test --workspace --quiet --no-fail-fast
-	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target) --quiet
+	set -o pipefail; { $(CARGO) test --workspace --quiet --no-fail-fast && \
+	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target) --quiet; } | scripts/total
 
 test-clients: ## real clients in Python, Go, Node, Java and PHP, and libmemcached's tools, through the proxy and of the broker; builds what they need
 	@scripts/need memcached memcached
