@@ -1,5 +1,7 @@
 //! What `make test` stands on: packages are installed patiently and failures say why; the run ends with its total.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
