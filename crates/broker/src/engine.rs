@@ -9,13 +9,12 @@
 //! ```
 
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use krarup_net::board::Board;
 use krarup_net::http;
 use krarup_net::mio::{Events, Poll, Token, Waker};
-use krarup_net::signal::{Heard, Signals};
 use krarup_net::tls::Acceptor;
 use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, listen};
 use krarup_units::{Nanos, Stamp};
@@ -28,9 +27,6 @@ use crate::pool::{self, Pool};
 use crate::postgres::{self, Laid, Owned, Sharing};
 use crate::request::Put;
 
-const STOP: Token = Token(1);
-const RELOAD: Token = Token(2);
-const DRAIN: Token = Token(3);
 const WOKEN: Token = Token(4);
 /// Doors have the tokens from here on, in the order of [`Protocol`].
 const DOORS: usize = 5;
@@ -62,7 +58,7 @@ pub enum Store {
 }
 
 /// How to serve.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Settings {
     /// Where clients of beanstalkd's protocol connect.
     pub listen: Address,
@@ -80,24 +76,27 @@ pub struct Settings {
     pub connections: usize,
     /// How long a stop waits for what is in flight.
     pub patience: Nanos,
+    /// Listening sockets that this process was given, in the order of [`Protocol`]; they stand in for the addresses above.
+    pub inherited: Vec<Listener>,
+    /// How it is told to end, and to accept no more messages.
+    pub ending: Arc<Ending>,
     /// It serves one shard of several, to other brokers alone.
     pub part: Option<Part>,
 }
 
-/// An engine that serves one shard: it ends when it is told to, not by signals, and tells its clients that the shard has moved.
+/// An engine that serves one shard: it tells its clients that the shard has moved.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// The machine's name for other brokers; none: the address it listens on.
     pub host: Option<String>,
-    /// How it is told to end.
-    pub ending: Arc<Ending>,
 }
 
-/// Tells an engine on another thread to end.
+/// Tells an engine on another thread to end, or to accept no more messages. What it is told before it begins holds as well.
 #[derive(Debug, Default)]
 pub struct Ending {
     /// How often it was asked to.
     asked: AtomicU8,
+    drains: AtomicBool,
     waker: OnceLock<Arc<Waker>>,
 }
 
@@ -112,8 +111,18 @@ impl Ending {
         self.say(2);
     }
 
+    /// It shall accept no more messages.
+    pub fn drain(&self) {
+        self.drains.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
     fn say(&self, asked: u8) {
         self.asked.fetch_max(asked, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             // A loop that cannot be woken hears of it at its next pass.
             let _ = waker.wake();
@@ -163,7 +172,7 @@ pub enum Notice {
     Lost(String),
     /// The store is there again.
     Back,
-    /// Another broker has taken the queues over: this one ends, and answers nothing more.
+    /// Another broker has taken the queues over: this one answers nothing more.
     Deposed,
 }
 
@@ -180,8 +189,7 @@ pub struct Ended {
     pub deposed: bool,
 }
 
-/// Serves until SIGINT or SIGTERM; at SIGUSR1 no more messages are accepted. What changes is written to `store`, if there is one, before
-/// it is answered.
+/// Serves until it is told to end. What changes is written to `store`, if there is one, before it is answered.
 ///
 /// # Errors
 /// Before the first client is accepted: the port cannot be had, the system refuses.
@@ -225,8 +233,7 @@ struct Engine<N> {
     poll: Poll,
     /// Held here as well: a thread that ends must not take along its last news.
     _waker: Arc<Waker>,
-    signals: Signals,
-    drain: Heard,
+    drains: bool,
     journal: Option<Journal>,
     pool: Option<Pool>,
     /// The batch with what applications had laid down, until it is committed.
@@ -268,7 +275,7 @@ struct Link {
 
 impl<N: FnMut(Notice)> Engine<N> {
     fn start(
-        settings: Settings,
+        mut settings: Settings,
         broker: Broker,
         store: Option<Store>,
         clock: Clock,
@@ -276,8 +283,6 @@ impl<N: FnMut(Notice)> Engine<N> {
     ) -> Result<Self, String> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         let poll = Poll::new().map_err(system)?;
-        let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
-        let drain = Heard::user_one(poll.registry(), DRAIN).map_err(system)?;
         let waker = Arc::new(Waker::new(poll.registry(), WOKEN).map_err(system)?);
         let next_id = broker.queues().next_id();
         let admin = match &settings.admin {
@@ -290,9 +295,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             None => None,
         };
         let options = listen::Options { mode: settings.socket_mode, share: false };
-        // What we were given is for clients.
-        let inherited = if settings.part.is_none() { listen::inherited() } else { Vec::new() };
-        let mut inherited = inherited.into_iter();
+        let mut inherited = std::mem::take(&mut settings.inherited).into_iter();
         let wanted = [
             (Some(&settings.listen), Protocol::Beanstalkd),
             (settings.memcached.as_ref(), Protocol::Memcached),
@@ -307,10 +310,8 @@ impl<N: FnMut(Notice)> Engine<N> {
             listener.register(poll.registry(), Token(DOORS + doors.len())).map_err(system)?;
             doors.push((listener, protocol));
         }
-        if let Some(part) = &settings.part {
-            // Nobody else has one.
-            let _ = part.ending.waker.set(Arc::clone(&waker));
-        }
+        // It is this engine's alone: there is no other waker.
+        let _ = settings.ending.waker.set(Arc::clone(&waker));
         let seen = |door: &Listener| -> io::Result<String> {
             let address = door.address()?.to_string();
             let host = settings.part.as_ref().and_then(|part| part.host.as_ref());
@@ -353,8 +354,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             notice,
             poll,
             _waker: waker,
-            signals,
-            drain,
+            drains: false,
             journal,
             pool,
             taking_in: None,
@@ -378,17 +378,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1_024);
         loop {
-            if let Some(part) = &self.settings.part
-                && part.ending.is_asked()
-            {
-                let hurried = part.ending.is_hurried();
-                if self.stop_by.is_none() {
-                    self.begin_to_stop();
-                }
-                if hurried {
-                    self.stop_by = self.stop_by.min(Some(self.clock.now()));
-                }
-            }
+            self.obey();
             self.tick();
             if self.finished() {
                 return Ok(());
@@ -406,14 +396,6 @@ impl<N: FnMut(Notice)> Engine<N> {
             let mut accept = false;
             for event in &events {
                 match event.token() {
-                    STOP => self.stop(),
-                    RELOAD => _ = self.signals.reloads(),
-                    DRAIN => {
-                        if self.drain.count() > 0 {
-                            self.broker.drain();
-                            (self.notice)(Notice::Draining);
-                        }
-                    }
                     WOKEN => {}
                     Token(token) if token < CLIENTS => accept = true,
                     Token(token) => {
@@ -769,19 +751,24 @@ impl<N: FnMut(Notice)> Engine<N> {
         Some(Nanos(next.0.saturating_sub(self.clock.now().0) + 1).as_duration())
     }
 
-    /// A stop was asked for; the second time, at once.
-    fn stop(&mut self) {
-        if self.signals.stops() == 0 {
+    /// Does what it was told since the last pass: to accept no more messages, to end, to end at once.
+    fn obey(&mut self) {
+        let ending = Arc::clone(&self.settings.ending);
+        if !self.drains && ending.drains.load(Ordering::SeqCst) {
+            self.drains = true;
+            self.broker.drain();
+            (self.notice)(Notice::Draining);
+        }
+        if !ending.is_asked() {
             return;
         }
-        if self.settings.part.is_some() {
-            return;
+        let hurried = ending.is_hurried();
+        if self.stop_by.is_none() {
+            self.begin_to_stop();
         }
-        if self.stop_by.is_some() {
-            self.stop_by = Some(self.clock.now());
-            return;
+        if hurried {
+            self.stop_by = self.stop_by.min(Some(self.clock.now()));
         }
-        self.begin_to_stop();
     }
 
     fn begin_to_stop(&mut self) {

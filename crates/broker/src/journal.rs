@@ -14,9 +14,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use krarup_net::Clock;
@@ -35,6 +35,8 @@ const RENEW: Duration = Duration::from_millis(300);
 const FORGET: Duration = Duration::from_secs(60);
 /// How soon to try again to have a session back.
 const AGAIN: Duration = Duration::from_millis(100);
+/// How long the last word to the database may take at the end: it saves the next owner from waiting, and nothing more.
+const LAST: Duration = Duration::from_secs(1);
 /// Batches that may be under way at once.
 const PENS: usize = 3;
 /// Lines that batches side by side may have together. Larger ones keep PostgreSQL busy rather than the disk: apart they would only be more
@@ -69,7 +71,10 @@ pub(crate) enum News {
 #[derive(Debug)]
 pub(crate) struct Journal {
     keeper: Sender<Order>,
-    keeping: Option<JoinHandle<()>>,
+    /// Disconnected when the keeper has ended.
+    keeping: Receiver<()>,
+    /// Whether nothing more is to be done: sessions that are broken stay so.
+    over: Arc<AtomicBool>,
     /// Whether it is being looked what was laid down.
     sweeping: bool,
     reader: Sender<Fetch>,
@@ -147,7 +152,8 @@ impl Journal {
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Result<Self, String> {
         let (tell, heard) = mpsc::channel();
-        let told = Told { tell, wake: Arc::new(wake) };
+        let over = Arc::new(AtomicBool::new(false));
+        let told = Told { tell, wake: Arc::new(wake), over: Arc::clone(&over) };
         let next = AtomicU64::new(next_id);
         let ids = Arc::new(Ids { next, promised: AtomicU64::new(next_id + IDS_AHEAD) });
         let mut pens = Vec::new();
@@ -165,10 +171,16 @@ impl Journal {
         spawn("reader", move || read(&wanted, &its, || Reader::begin(place.clone(), epoch, shard, heads)))?;
         let (keeper, orders) = mpsc::channel();
         let mut keeps = Keeper { session: Steady::new(owned, told), ids: Arc::clone(&ids) };
-        let keeping = Some(spawn("keeper", move || keeps.run(&orders))?);
+        let (ends, keeping) = mpsc::channel();
+        spawn("keeper", move || {
+            keeps.run(&orders);
+            drop(keeps);
+            drop(ends);
+        })?;
         Ok(Self {
             keeper,
             keeping,
+            over,
             sweeping: false,
             reader,
             reading: false,
@@ -283,27 +295,27 @@ impl Journal {
         })
     }
 
-    /// Ends the threads: ids below this one were given.
+    /// Ends the threads: ids below this one were given. A database that does not answer is not waited for.
     pub(crate) fn end(mut self, next_id: Id) {
         self.ids.next.fetch_max(next_id, Ordering::Relaxed);
         self.pens.clear();
-        if self.keeper.send(Order::Retire).is_ok()
-            && let Some(thread) = self.keeping.take()
-        {
-            let _ = thread.join();
-        }
+        self.over.store(true, Ordering::SeqCst);
+        // Where the keeper has ended, the session that held the lock has ended with it.
+        let _ = self.keeper.send(Order::Retire);
+        let _ = self.keeping.recv_timeout(LAST);
     }
 }
 
-fn spawn(name: &str, what: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
+fn spawn(name: &str, what: impl FnOnce() + Send + 'static) -> Result<(), String> {
     let spawned = thread::Builder::new().name(name.into()).spawn(what);
-    spawned.map_err(|error| format!("no thread can be had: {error}"))
+    spawned.map(drop).map_err(|error| format!("no thread can be had: {error}"))
 }
 
 #[derive(Clone)]
 struct Told {
     tell: Sender<Heard>,
     wake: Arc<dyn Fn() + Send + Sync>,
+    over: Arc<AtomicBool>,
 }
 
 impl Told {
@@ -312,9 +324,13 @@ impl Told {
         let _ = self.tell.send(heard);
         (self.wake)();
     }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
 }
 
-/// Nothing more is to be done: another owns the queues.
+/// Nothing more is to be done: another owns the queues, or this broker ends.
 struct Over;
 
 /// A session that is had again whenever it breaks.
@@ -342,6 +358,9 @@ impl<S: Session> Steady<S> {
                 Err(error) => self.lose(&words(&error)),
             }
             loop {
+                if self.told.is_over() {
+                    return Err(Over);
+                }
                 match self.session.mend() {
                     Ok(()) => break,
                     Err(Problem::Deposed) => return Err(Over),
@@ -373,6 +392,7 @@ fn have<S>(told: &Told, begin: impl Fn() -> Result<S, Problem>) -> Option<S> {
                 return None;
             }
             // Others go on meanwhile; without any, nothing is done, and the keeper says why.
+            Err(_) if told.is_over() => return None,
             Err(Problem::Address(_) | Problem::Database(_)) => thread::sleep(AGAIN),
         }
     }
@@ -482,7 +502,8 @@ mod tests {
         let ids = Ids { next: AtomicU64::new(1), promised: AtomicU64::new(1_000) };
         let journal = Journal {
             keeper: mpsc::channel().0,
-            keeping: None,
+            keeping: mpsc::channel().1,
+            over: Arc::default(),
             sweeping: false,
             reader: mpsc::channel().0,
             reading: false,

@@ -13,11 +13,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use krarup_net::Clock;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -126,6 +128,9 @@ struct Shop {
     open: Cell<usize>,
     over: Notify,
     ending: Cell<bool>,
+    /// There is an owner now.
+    deposed: Notify,
+    is_deposed: Cell<bool>,
     next_serial: Cell<i64>,
     /// Transactions whose end is not known.
     serials: RefCell<BTreeSet<i64>>,
@@ -164,11 +169,18 @@ fn work(
                 tokio::task::spawn_local(async move { shop.serve(lane).await });
             }
         }
-        while let Some(some) = wishes.recv().await {
-            shop.take_in(some);
+        loop {
+            let came = pin!(wishes.recv());
+            let deposed = pin!(shop.deposed.notified());
+            match select(came, deposed).await {
+                Either::Left((Some(some), _)) => shop.take_in(some),
+                Either::Left((None, _)) => break,
+                // All connections end here and now: what they held must not stand in the way of who comes next.
+                Either::Right(_) => return,
+            }
         }
         shop.ending.set(true);
-        while shop.open.get() > 0 {
+        while shop.open.get() > 0 && !shop.is_deposed.get() {
             shop.over.notified().await;
         }
     });
@@ -204,6 +216,8 @@ impl Shop {
             open: Cell::new(0),
             over: Notify::new(),
             ending: Cell::new(false),
+            deposed: Notify::new(),
+            is_deposed: Cell::new(false),
             next_serial: Cell::new(1),
             serials: RefCell::default(),
             cleared: Cell::new(0),
@@ -252,6 +266,9 @@ impl Shop {
             if done.is_err() {
                 // Nothing is answered any more.
                 self.told.say(News::Deposed);
+                self.is_deposed.set(true);
+                self.deposed.notify_one();
+                self.over.notify_one();
                 pending::<()>().await;
             }
         }

@@ -127,6 +127,14 @@ impl Place {
         Ok(Self { config })
     }
 
+    /// Whether the database can be reached, and has, or may be given, the tables.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses.
+    pub fn reach(&self) -> Result<(), Problem> {
+        migrate(&mut self.connect()?).map_err(Problem::from)
+    }
+
     /// For those who connect by themselves.
     pub(crate) fn into_config(self) -> tokio_postgres::Config {
         self.config

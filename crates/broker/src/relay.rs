@@ -10,14 +10,14 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use krarup_net::blocking::Bell;
-use krarup_net::{Address, Listener, Stream, listen};
+use krarup_net::{Address, Listener, Stream};
 
 use crate::door;
 
@@ -30,7 +30,7 @@ const MOST: usize = 500;
 #[derive(Debug)]
 pub struct Relay {
     /// Where clients connect.
-    pub address: SocketAddr,
+    pub address: Address,
     inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
 }
@@ -52,12 +52,10 @@ impl Relay {
     /// Begins to accept clients; those who come before the owner is known are sent away.
     ///
     /// # Errors
-    /// The address cannot be listened on.
-    pub fn begin(address: &Address) -> Result<Self, String> {
-        let told = |error: io::Error| format!("{address} cannot be listened on: {error}");
-        let listener = listen::listen(address)?;
-        let place = listener.local_addr().map_err(told)?;
-        let listener = Listener::Tcp(listener);
+    /// The system refuses.
+    pub fn begin(listener: Listener) -> Result<Self, String> {
+        let told = |error: io::Error| format!("clients cannot be accepted: {error}");
+        let address = listener.address().map_err(told)?;
         let over = Bell::new().map_err(told)?;
         let inner = Arc::new(Inner { over, owner: Mutex::default(), clients: Mutex::default() });
         let its = Arc::clone(&inner);
@@ -74,7 +72,7 @@ impl Relay {
                 });
             })
             .map_err(|error| format!("no thread can be had: {error}"))?;
-        Ok(Self { address: place, inner, thread: Some(thread) })
+        Ok(Self { address, inner, thread: Some(thread) })
     }
 
     /// Who owns the queues from now on; none: nobody knows.
@@ -134,17 +132,21 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
+    use krarup_net::listen::listen;
+
     use super::*;
 
     #[test]
     fn what_a_client_says_reaches_the_owner_and_his_answer_comes_back() {
         let owner = TcpListener::bind("127.0.0.1:0").unwrap();
-        let relay = Relay::begin(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = Listener::Tcp(listen(&"127.0.0.1:0".parse().unwrap()).unwrap());
+        let relay = Relay::begin(listener).unwrap();
+        let address = relay.address.to_string();
         // Nobody is known to be the owner yet.
-        let mut early = TcpStream::connect(relay.address).unwrap();
+        let mut early = TcpStream::connect(&address).unwrap();
         assert_eq!(early.read(&mut [0]).unwrap(), 0);
         relay.send_to(Some(owner.local_addr().unwrap().to_string().parse().unwrap()));
-        let mut client = TcpStream::connect(relay.address).unwrap();
+        let mut client = TcpStream::connect(&address).unwrap();
         client.write_all(b"ping\r\n").unwrap();
         let (mut at_owner, _) = owner.accept().unwrap();
         let mut heard = [0; 6];

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use krarup_broker::engine::{self, Notice, Protocol, Store};
+use krarup_broker::engine::{self, Ending, Notice, Protocol, Store};
 use krarup_broker::postgres::{Owned, Place, Problem, Sharing};
 use krarup_broker::queues::Resident;
 use krarup_broker::relay::Relay;
@@ -13,16 +14,20 @@ use krarup_broker::shards::Shard;
 use krarup_broker::statistics::About;
 use krarup_broker::{Broker, Queues, broker, pool, queues, shared};
 use krarup_net::tls::{Acceptor, Identity};
-use krarup_net::{Address, Clock};
-use krarup_record::file::rows::RowWriter;
-use krarup_record::{Recorder, file, recorder};
+use krarup_net::{Address, Clock, Listener, listen};
 use krarup_units::{Bytes, Nanos, text};
 
+use self::records::Records;
+use self::signals::{Follows, Signals};
+use self::waiting::Reached;
 use crate::failure::Failure;
 
 mod embedded;
 mod ending;
+mod records;
 mod shards;
+mod signals;
+mod waiting;
 
 /// Keep messages in queues and hand them out, by beanstalkd's protocol: any beanstalkd client works unchanged.
 ///
@@ -129,6 +134,7 @@ impl Mode {
 }
 
 pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
     let largest = u32::try_from(args.max_message_size.0)
         .ok()
         .filter(|largest| *largest <= 1 << 30)
@@ -152,94 +158,148 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         (None, None | Some("memory")) => None,
         (None, Some(url)) => Some(url.to_owned()),
     };
+    let base = Base {
+        clock,
+        largest,
+        secret: args.secret.as_deref().map(secret).transpose()?,
+        tls: args.acceptor()?,
+        inherited: listen::inherited(),
+        signals,
+    };
     if args.shards > 1 {
-        return shards::run(args, url.as_deref(), &clock, largest);
+        return shards::run(args, url.as_deref(), &base);
     }
-    let mut listen = args.listen.clone();
-    let (queues, store, sharing) = match &url {
-        None if args.mode != Mode::Owned => {
+    if url.is_none() {
+        if args.mode != Mode::Owned {
             return Err(Failure::usage(format!("--mode {} needs a database", args.mode.name()))
                 .hint("add --store postgres://… or --postgres-embedded DIR"));
         }
-        None => {
-            eprintln!("messages are kept in memory: none of them survives the end of this process");
-            (Queues::new(args.queues(&clock, false, Shard::WHOLE)), None, None)
+        eprintln!("messages are kept in memory: none of them survives the end of this process");
+    }
+    let place = url.as_deref().map(place).transpose()?;
+    let mut records = Records::begin(args, &clock)?;
+    // What the system has chosen stays: who waits again and serves again does so where its clients know it.
+    let mut args = args.clone();
+    let mut reached = Reached::Never;
+    while let Some((queues, store, sharing)) = begin(&mut args, place.as_ref(), &base, reached)? {
+        reached = Reached::Before;
+        let mut ended = serve(&mut args, (queues, store, sharing), &base, &records)?;
+        records.add(&mut ended);
+        print!("{}", ending::statistics(&ended));
+        if !ended.deposed || base.signals.stops() > 0 {
+            break;
         }
-        Some(url) if args.mode == Mode::Owned => {
-            let (queues, owned, place) = owned(args, url, &clock)?;
-            listen = place;
-            (queues, Some(Store::Owned(owned)), None)
-        }
-        Some(url) => {
-            let sharing = share(url)?;
-            let gathers = args.mode == Mode::Batch;
-            let settings = shared::Settings { gathers, number: sharing.number(), memory: args.memory.0 };
-            let pool = pool::Settings {
-                gathers,
-                connections: args.pool,
-                remember_keys: Duration::from_secs_f64(args.remember_keys),
-            };
-            (
-                Queues::new(args.queues(&clock, false, Shard::WHOLE)),
-                Some(Store::Shared(sharing, pool)),
-                Some(settings),
-            )
-        }
+    }
+    records.end(true)
+}
+
+/// What all event loops of this process have in common.
+struct Base {
+    clock: Clock,
+    largest: u32,
+    secret: Option<String>,
+    tls: Option<Acceptor>,
+    /// Listening sockets that this process was given: another handle of each goes to whichever serves or waits.
+    inherited: Vec<Listener>,
+    signals: Signals,
+}
+
+impl Base {
+    fn inherited(&self) -> Result<Vec<Listener>, Failure> {
+        let handles = self.inherited.iter().map(Listener::try_clone).collect::<Result<_, _>>();
+        handles.map_err(|error| {
+            Failure::run(format!("the listening sockets that were given cannot be used: {error}"))
+        })
+    }
+}
+
+/// What an event loop begins with.
+type Begun = (Queues, Option<Store>, Option<shared::Settings>);
+
+/// What there is to serve, as soon as it is this broker's turn; none: a stop was asked for first.
+fn begin(
+    args: &mut BrokerArgs,
+    place: Option<&Place>,
+    base: &Base,
+    reached: Reached,
+) -> Result<Option<Begun>, Failure> {
+    let clock = &base.clock;
+    let Some(place) = place else {
+        return Ok(Some((Queues::new(args.queues(clock, false, Shard::WHOLE)), None, None)));
     };
-    let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+    if args.mode == Mode::Owned {
+        let Some((queues, owned, listen)) = owned(args, place, base, reached)? else { return Ok(None) };
+        args.listen = listen;
+        return Ok(Some((queues, Some(Store::Owned(owned)), None)));
+    }
+    let Some(sharing) = share(place, base, reached)? else { return Ok(None) };
+    let gathers = args.mode == Mode::Batch;
+    let settings = shared::Settings { gathers, number: sharing.number(), memory: args.memory.0 };
+    let pool = pool::Settings {
+        gathers,
+        connections: args.pool,
+        remember_keys: Duration::from_secs_f64(args.remember_keys),
+    };
+    let queues = Queues::new(args.queues(clock, false, Shard::WHOLE));
+    Ok(Some((queues, Some(Store::Shared(sharing, pool)), Some(settings))))
+}
+
+/// Serves clients until a stop is asked for, or another broker has taken the queues over.
+fn serve(
+    args: &mut BrokerArgs,
+    (queues, store, sharing): Begun,
+    base: &Base,
+    records: &Records,
+) -> Result<engine::Ended, Failure> {
     let settings = broker::Settings {
-        about: about(&clock, largest, if url.is_some() { args.mode.name() } else { "memory" }),
-        largest,
-        secret: args.secret.as_deref().map(secret).transpose()?,
+        about: about(&base.clock, base.largest, if store.is_some() { args.mode.name() } else { "memory" }),
+        largest: base.largest,
+        secret: base.secret.clone(),
         processor: krarup_net::cpu::process,
     };
     let mut broker = match sharing {
-        None => Broker::new(settings, queues, recorder),
-        Some(shared) => Broker::sharing(settings, queues, recorder, shared),
+        None => Broker::new(settings, queues, records::recorder()),
+        Some(shared) => Broker::sharing(settings, queues, records::recorder(), shared),
     };
-    let run = file::Run { epoch_unix: clock.wall_epoch() };
-    let mut writer = None;
-    if let Some(path) = &args.rows {
-        let begun = RowWriter::create(path, run)
-            .map_err(|error| Failure::usage(error.to_string()).hint("choose another file with --rows"))?;
-        broker.keep_rows(begun.lane());
-        writer = Some(begun);
+    if let Some(lane) = records.lane() {
+        broker.keep_rows(lane);
     }
+    let ending = Arc::new(Ending::default());
+    base.signals.follow(&ending, Follows::All);
     let settings = engine::Settings {
-        listen,
+        listen: args.listen.clone(),
         advertise: args.advertise.clone(),
         memcached: args.memcached_listen.clone(),
-        tls: args.acceptor()?,
+        tls: base.tls.clone(),
         socket_mode: args.socket_mode,
         admin: args.admin.clone(),
         connections: args.connections as usize,
         patience: Nanos::from_seconds(args.patience),
+        inherited: base.inherited()?,
+        ending,
         part: None,
     };
-    let asks = args.secret.is_some() || args.tls_client_authorities.is_some();
-    let mut ended =
-        engine::run(settings, broker, store, clock, |notice| tell(notice, asks)).map_err(|why| {
-            Failure::usage(why)
-                .or_hint("an address in numbers, such as 127.0.0.1:11300, needs no name service")
-        })?;
-    ended.broker.end_rows();
-    print!("{}", ending::statistics(&ended));
-    if let (Some(writer), Some(path)) = (writer, &args.rows) {
-        crate::rows::finish(writer, &path.display().to_string())?;
-    }
-    if let Some(folder) = &args.stats_dir {
-        file::save_all(folder, ended.broker.recorder(), run)
-            .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
-        eprintln!("statistics in {}", folder.display());
-    }
-    if ended.deposed {
-        return Err(Failure::run("another broker has taken the queues over")
-            .hint("start this one again: it then waits for its turn"));
-    }
-    Ok(())
+    let asks = args.asks();
+    let notice = |notice| {
+        match &notice {
+            Notice::Listening(address, Protocol::Beanstalkd) => args.listen = address.clone(),
+            Notice::Listening(address, Protocol::Memcached) => args.memcached_listen = Some(address.clone()),
+            Notice::Admin(address) => args.admin = Some(address.clone()),
+            _ => {}
+        }
+        tell(notice, asks);
+    };
+    engine::run(settings, broker, store, base.clock, notice).map_err(|why| {
+        Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11300, needs no name service")
+    })
 }
 
 impl BrokerArgs {
+    /// Whether clients must say or show who they are.
+    fn asks(&self) -> bool {
+        self.secret.is_some() || self.tls_client_authorities.is_some()
+    }
+
     /// Who greets clients, if they speak TLS.
     fn acceptor(&self) -> Result<Option<Acceptor>, Failure> {
         let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) else { return Ok(None) };
@@ -268,25 +328,34 @@ impl BrokerArgs {
 }
 
 /// The queues as they are in the database, once nobody else owns them,
-/// and where clients are to find it: where they have been sent on from, if they have.
-fn owned(args: &BrokerArgs, url: &str, clock: &Clock) -> Result<(Queues, Owned, Address), Failure> {
-    let place = place(url)?;
+/// and where clients are to find it: where they have been sent on from, if they have. None: a stop was asked for first.
+fn owned(
+    args: &BrokerArgs,
+    place: &Place,
+    base: &Base,
+    reached: Reached,
+) -> Result<Option<(Queues, Owned, Address)>, Failure> {
+    let (args, clock) = (args.clone(), base.clock);
     let address = args.listen.to_string();
+    let mut given = base.inherited()?.into_iter().next();
     let (mut waiting, mut relay) = (false, None);
-    let waits = |owner: &str| {
-        if !std::mem::replace(&mut waiting, true) {
-            eprintln!("waiting: the broker at {owner} owns the queues");
-            relay = send_on(&args.listen);
-        }
-        if let Some(relay) = &relay {
-            // One that shares them, or has not said where it is, cannot be asked.
-            relay.send_to(owner.parse().ok());
-        }
-    };
-    let mut owned = Owned::take(place, &address, waits).map_err(|problem| wrong(&problem))?;
-    let queues = load(args, &mut owned, clock).map_err(|problem| wrong(&problem))?;
-    let listen = relay.and_then(|relay: Relay| relay.address.to_string().parse().ok());
-    Ok((queues, owned, listen.unwrap_or_else(|| args.listen.clone())))
+    waiting::turn(&base.signals, place, reached, move |place, there| {
+        let waits = |owner: &str| {
+            there();
+            if !std::mem::replace(&mut waiting, true) {
+                eprintln!("waiting: the broker at {owner} owns the queues");
+                relay = send_on(&args.listen, given.take());
+            }
+            if let Some(relay) = &relay {
+                // One that shares them, or has not said where it is, cannot be asked.
+                relay.send_to(owner.parse().ok());
+            }
+        };
+        let mut owned = Owned::take(place.clone(), &address, waits)?;
+        let queues = load(&args, &mut owned, &clock)?;
+        let listen = relay.take().map(|relay: Relay| relay.address.clone());
+        Ok((queues, owned, listen.unwrap_or_else(|| args.listen.clone())))
+    })
 }
 
 /// What an owner finds, and says that it has.
@@ -326,11 +395,13 @@ fn load(args: &BrokerArgs, owned: &mut Owned, clock: &Clock) -> Result<Queues, P
 }
 
 /// Clients that come while another owns the queues are sent on to it.
-fn send_on(listen: &Address) -> Option<Relay> {
-    if listen.file().is_some() {
-        return None;
-    }
-    match Relay::begin(listen) {
+fn send_on(listen: &Address, given: Option<Listener>) -> Option<Relay> {
+    let listener = match given {
+        Some(given @ Listener::Tcp(_)) => Ok(given),
+        None if listen.file().is_none() => listen::listen(listen).map(Listener::Tcp),
+        _ => return None,
+    };
+    match listener.and_then(Relay::begin) {
         Ok(relay) => {
             eprintln!("clients at {} are sent on to it", relay.address);
             Some(relay)
@@ -342,11 +413,21 @@ fn send_on(listen: &Address) -> Option<Relay> {
     }
 }
 
-/// A share in the queues of a database, once nobody owns them.
-fn share(url: &str) -> Result<Sharing, Failure> {
-    let waits = |owner: &str| eprintln!("waiting: the broker at {owner} owns the queues");
-    let sharing = Sharing::begin(place(url)?, waits).map_err(|problem| wrong(&problem))?;
-    eprintln!("this is number {} of the brokers that have shared the queues", sharing.number());
+/// A share in the queues of a database, once nobody owns them; none: a stop was asked for first.
+fn share(place: &Place, base: &Base, reached: Reached) -> Result<Option<Sharing>, Failure> {
+    let mut waiting = false;
+    let sharing = waiting::turn(&base.signals, place, reached, move |place, there| {
+        let waits = |owner: &str| {
+            there();
+            if !std::mem::replace(&mut waiting, true) {
+                eprintln!("waiting: the broker at {owner} owns the queues");
+            }
+        };
+        Sharing::begin(place.clone(), waits)
+    })?;
+    if let Some(sharing) = &sharing {
+        eprintln!("this is number {} of the brokers that have shared the queues", sharing.number());
+    }
     Ok(sharing)
 }
 
@@ -361,7 +442,7 @@ fn wrong(problem: &Problem) -> Failure {
     let hint = match problem {
         Problem::Address(_) => "write it like postgres://user:password@127.0.0.1:5432/database",
         Problem::Database(_) => "is the server running, and may this user make a schema in this database?",
-        Problem::Deposed => "start this one again: it then waits for its turn",
+        Problem::Deposed => "start all brokers of this database in the same mode, with the same --shards",
     };
     Failure::run(problem.to_string()).hint(hint)
 }
@@ -431,7 +512,9 @@ fn tell(notice: Notice, asks: bool) {
             eprintln!("warning: the database is out of reach: {why}; requests that change something wait");
         }
         Notice::Back => eprintln!("the database is there again"),
-        Notice::Deposed => eprintln!("warning: another broker has taken the queues over; this one ends"),
+        Notice::Deposed => {
+            eprintln!("warning: another broker has taken the queues over; this one waits for its turn");
+        }
         Notice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
     }
 }

@@ -89,6 +89,34 @@ fn every_command_in_the_documents_is_understood() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Of a service as systemd would start it: variables have the values that the unit's first lines show.
+fn started(unit: &str) -> Option<String> {
+    let mut command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/"))?.to_owned();
+    for line in unit.lines().filter_map(|line| line.strip_prefix("#   ")) {
+        if let Some((name, value)) = line.split_once('=') {
+            command = command.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value);
+        }
+    }
+    Some(command)
+}
+
+#[test]
+fn every_unit_starts_a_command_that_is_understood() {
+    let entries = fs::read_dir(root().join("packaging")).expect("the folder is there");
+    let paths = entries.map(|entry| entry.expect("it can be listed").path());
+    let units: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|ending| ending == "service")).collect();
+    assert!(units.len() >= 2, "{units:?}");
+    for path in units {
+        let command = started(&fs::read_to_string(&path).expect("a unit can be read"));
+        let command = command.unwrap_or_else(|| panic!("{}: nothing is started", path.display()));
+        assert!(!command.contains('$'), "{}: `{command}`", path.display());
+        let words = words(&command);
+        let words: Vec<&str> = words[1..].iter().map(String::as_str).chain(["--help"]).collect();
+        krarup(&words).unwrap_or_else(|why| panic!("{}: `{command}`: {why}", path.display()));
+    }
+}
+
 #[test]
 fn every_link_to_a_file_leads_to_one() {
     let mut wrong = Vec::new();

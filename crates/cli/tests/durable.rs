@@ -24,6 +24,7 @@ mod durable {
     pub(crate) mod history;
     pub(crate) mod model;
     pub(crate) mod shards;
+    pub(crate) mod standby;
     pub(crate) mod storm;
 }
 mod support;
@@ -257,6 +258,19 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_one_owns_the_
     it_is_cut_between_two_batches(&cluster);
     it_is_killed_between_two_batches(&cluster);
     nothing_is_lost_and_nothing_comes_twice(&cluster, "owned");
+}
+
+#[test]
+fn a_broker_waits_for_its_turn_whatever_the_database_does() {
+    let Some(cluster) = Cluster::start("standby") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    durable::standby::who_waits_outlives_the_database_and_its_sessions(&cluster);
+    durable::standby::a_deposed_owner_is_the_next_that_waits(&cluster);
+    durable::standby::brokers_that_share_wait_again_where_there_is_an_owner(&cluster);
+    durable::standby::members_wait_again_where_the_queues_are_divided_otherwise(&cluster);
+    durable::standby::signals_are_obeyed_while_it_waits(&cluster);
+    durable::standby::a_stop_does_not_wait_for_a_database_that_is_gone(&cluster);
 }
 
 #[test]

@@ -119,6 +119,23 @@ impl Listener {
         }
     }
 
+    /// Another handle of the same listening socket, for who listens in turns; a unix socket's file stays the first one's.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let handle = listener.as_fd().try_clone_to_owned()?;
+                Self::Tcp(TcpListener::from_std(handle.into()))
+            }
+            Self::Unix { listener, .. } => {
+                let handle = listener.as_fd().try_clone_to_owned()?;
+                Self::Unix { listener: UnixListener::from_std(handle.into()), file: None }
+            }
+        })
+    }
+
     /// From now on `token` tells when a connection waits.
     ///
     /// # Errors

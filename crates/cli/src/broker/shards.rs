@@ -17,18 +17,16 @@ use krarup_broker::postgres::members::{Member, Seen, Step};
 use krarup_broker::postgres::{Owned, Place, Problem};
 use krarup_broker::shards::{Owners, Shard};
 use krarup_broker::{Broker, broker};
-use krarup_net::mio::{Events, Poll, Token};
-use krarup_net::signal::Signals;
 use krarup_net::{Address, Clock, listen};
-use krarup_record::file::rows::{Lane, RowWriter};
-use krarup_record::{Recorder, file, recorder};
+use krarup_record::file::rows::Lane;
 use krarup_units::Nanos;
 
-use super::{BrokerArgs, Mode, about, ending, load, place, secret, tell, wrong};
+use super::records::{Records, recorder};
+use super::signals::{Follows, Signals};
+use super::waiting::{self, Reached};
+use super::{Base, BrokerArgs, Mode, about, ending, load, place, tell};
 use crate::failure::Failure;
 
-const STOP: Token = Token(1);
-const RELOAD: Token = Token(2);
 /// How often it is looked who is there.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often it is looked whether everything has ended.
@@ -55,52 +53,95 @@ struct Plan {
     secret: Option<String>,
 }
 
-pub(super) fn run(args: &BrokerArgs, url: Option<&str>, clock: &Clock, largest: u32) -> Result<(), Failure> {
+pub(super) fn run(args: &BrokerArgs, url: Option<&str>, base: &Base) -> Result<(), Failure> {
     let Some(url) = url.filter(|_| args.mode == Mode::Owned) else {
         return Err(Failure::usage("--shards divides queues that are owned, over a database")
             .hint("add --store postgres://…, and leave --mode out"));
     };
-    let run = file::Run { epoch_unix: clock.wall_epoch() };
-    let rows = args.rows.as_ref().map(|path| RowWriter::create(path, run)).transpose();
-    let rows =
-        rows.map_err(|error| Failure::usage(error.to_string()).hint("choose another file with --rows"))?;
     let place = place(url)?;
-    let waits = || eprintln!("waiting: the queues are not divided into {} shards yet", args.shards);
-    let member = Member::begin(place.clone(), args.shards, waits).map_err(|problem| wrong(&problem))?;
+    let mut records = Records::begin(args, &base.clock)?;
+    let (mut args, mut reached, mut complete) = (args.clone(), Reached::Never, true);
+    while let Some(member) = begin_to_share(&args, &place, base, reached)? {
+        reached = Reached::Before;
+        let (stopped, all) = turn(&mut args, &place, member, base, &mut records)?;
+        complete &= all;
+        if stopped {
+            break;
+        }
+    }
+    records.end(complete)
+}
+
+/// A part in the shards, as soon as the queues are divided into so many; none: a stop was asked for first.
+fn begin_to_share(
+    args: &BrokerArgs,
+    place: &Place,
+    base: &Base,
+    reached: Reached,
+) -> Result<Option<Member>, Failure> {
+    let (shards, mut waiting) = (args.shards, false);
+    waiting::turn(&base.signals, place, reached, move |place, there| {
+        let waits = || {
+            there();
+            if !std::mem::replace(&mut waiting, true) {
+                eprintln!("waiting: the queues are not divided into {shards} shards yet");
+            }
+        };
+        Member::begin(place.clone(), shards, waits)
+    })
+}
+
+/// Serves clients and shards until a stop is asked for or the queues are divided otherwise: whether it is the first, and whether all shards ended in order.
+fn turn(
+    args: &mut BrokerArgs,
+    place: &Place,
+    member: Member,
+    base: &Base,
+    records: &mut Records,
+) -> Result<(bool, bool), Failure> {
     let owners = Arc::new(Owners::unknown(args.shards));
-    let secret = args.secret.as_deref().map(secret).transpose()?;
     let settings = front::Settings {
-        largest,
-        secret: secret.clone(),
+        largest: base.largest,
+        secret: base.secret.clone(),
         connections: args.connections as usize,
-        tls: args.acceptor()?,
+        tls: base.tls.clone(),
     };
     let mut fronts = Vec::new();
-    let mut inherited = listen::inherited().into_iter();
+    let mut inherited = base.inherited()?.into_iter();
     let options = listen::Options { mode: args.socket_mode, share: false };
-    let doors =
+    let addresses =
         [(Some(&args.listen), Protocol::Beanstalkd), (args.memcached_listen.as_ref(), Protocol::Memcached)];
-    for (address, protocol) in doors {
+    for (address, protocol) in addresses {
         let Some(address) = address else { continue };
         let listener = match inherited.next() {
             Some(listener) => Ok(listener),
             None => listen::listen_with(address, options),
         };
         let front = listener
-            .and_then(|door| Front::begin(door, protocol, settings.clone(), Arc::clone(&owners)))
+            .and_then(|listener| Front::begin(listener, protocol, settings.clone(), Arc::clone(&owners)))
             .map_err(|why| Failure::usage(why).hint("choose another address"))?;
         fronts.push((front, protocol));
     }
-    let (mut poll, mut signals) = hear().map_err(|why| Failure::run(why.to_string()))?;
-    let asks = args.secret.is_some() || args.tls_client_authorities.is_some();
+    let asks = args.asks();
     for (front, protocol) in &fronts {
+        // What the system has chosen stays, where this broker waits and serves again.
+        match protocol {
+            Protocol::Beanstalkd => args.listen = front.address.clone(),
+            Protocol::Memcached => args.memcached_listen = Some(front.address.clone()),
+        }
         if !front.address.is_local() {
             tell(Notice::Open(front.address.clone()), asks);
         }
         tell(Notice::Listening(front.address.clone(), *protocol), false);
     }
-    let number = member.number();
-    let plan = Plan { args: args.clone(), place, member: number, clock: *clock, largest, secret };
+    let plan = Plan {
+        args: args.clone(),
+        place: place.clone(),
+        member: member.number(),
+        clock: base.clock,
+        largest: base.largest,
+        secret: base.secret.clone(),
+    };
     let plan = Arc::new(plan);
     if args.tls_certificate.is_some() && !among(args).is_local() {
         eprintln!(
@@ -108,19 +149,18 @@ pub(super) fn run(args: &BrokerArgs, url: Option<&str>, clock: &Clock, largest: 
             among(args).host
         );
     }
-    let all = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
-    let mut records = Records { rows, all };
     let mut serving: Vec<Serving> = Vec::new();
     let mut lookout = Lookout::begin(member).map_err(Failure::run)?;
-    let ended = share(&mut lookout, &plan, &owners, (&mut serving, &mut records), || {
-        let mut events = Events::with_capacity(16);
-        // Interrupted, at worst: then it is looked a little earlier.
-        let _ = poll.poll(&mut events, Some(LOOK));
-        signals.stops() > 0
-    });
-    tell(Notice::Stopping, false);
+    let ended = share(&mut lookout, &plan, &owners, (&mut serving, records), &base.signals);
+    match ended {
+        Ok(End::Otherwise) => eprintln!(
+            "warning: the queues have been divided otherwise; this broker waits until they are divided into {} shards again",
+            args.shards
+        ),
+        _ => tell(Notice::Stopping, false),
+    }
     let patience = Duration::from_secs_f64(args.patience);
-    let mut stop = Stop { poll, signals, hurried: false };
+    let mut stop = Stop { signals: &base.signals, asked: base.signals.stops(), hurried: false };
     fronts.iter_mut().for_each(|(front, _)| front.close());
     let unfinished = || fronts.iter().map(|(front, _)| front.clients()).sum::<usize>();
     if !stop.waits_for(patience, || unfinished() == 0) {
@@ -137,49 +177,32 @@ pub(super) fn run(args: &BrokerArgs, url: Option<&str>, clock: &Clock, largest: 
     let mut complete = true;
     for one in serving {
         if one.thread.is_finished() {
-            report(one.shard, one.thread, &mut records);
+            report(one.shard, one.thread, records);
         } else {
             complete = false;
             eprintln!("warning: shard {} was given up: the database does not answer", one.shard);
         }
     }
-    records.end(args, run, complete)?;
-    ended
+    Ok((matches!(ended?, End::Stopped) || base.signals.stops() > 0, complete))
 }
 
-/// What is kept of the requests that the shards of this broker have carried out.
-struct Records {
-    rows: Option<RowWriter>,
-    all: Recorder,
-}
-
-impl Records {
-    fn end(self, args: &BrokerArgs, run: file::Run, complete: bool) -> Result<(), Failure> {
-        if let (Some(writer), Some(path)) = (self.rows, &args.rows) {
-            // A shard that was given up would be waited for.
-            if complete {
-                crate::rows::finish(writer, &path.display().to_string())?;
-            } else {
-                eprintln!("warning: the rows in {} are not complete", path.display());
-            }
-        }
-        if let Some(folder) = &args.stats_dir {
-            file::save_all(folder, &self.all, run)
-                .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
-            eprintln!("statistics in {}", folder.display());
-        }
-        Ok(())
-    }
+/// Why shards are no longer shared.
+enum End {
+    /// A stop was asked for.
+    Stopped,
+    /// The queues are divided into another number of shards, or are not divided any more.
+    Otherwise,
 }
 
 /// A stop under way. Who asks for it again does not want to wait.
-struct Stop {
-    poll: Poll,
-    signals: Signals,
+struct Stop<'a> {
+    signals: &'a Signals,
+    /// How often it had been asked for when it began.
+    asked: usize,
     hurried: bool,
 }
 
-impl Stop {
+impl Stop<'_> {
     /// Whether it is so within the time.
     fn waits_for(&mut self, most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         let end = Instant::now() + most;
@@ -187,20 +210,15 @@ impl Stop {
             if is_so() {
                 return true;
             }
-            self.hurried |= self.signals.stops() > 0;
+            let stops = self.signals.stops();
+            self.hurried |= stops > self.asked;
+            self.asked = stops;
             if self.hurried || Instant::now() >= end {
                 return false;
             }
-            // Interrupted, at worst: then it is looked a little earlier.
-            let _ = self.poll.poll(&mut Events::with_capacity(16), Some(GLANCE));
+            self.signals.wait(GLANCE, self.asked);
         }
     }
-}
-
-fn hear() -> std::io::Result<(Poll, Signals)> {
-    let poll = Poll::new()?;
-    let signals = Signals::register(poll.registry(), STOP, RELOAD)?;
-    Ok((poll, signals))
 }
 
 /// Looks who is there on a thread of its own: a database that does not answer keeps nobody from stopping.
@@ -232,14 +250,14 @@ impl Lookout {
     }
 }
 
-/// Takes shards and hands them over, until a stop is asked for.
+/// Takes shards and hands them over, until a stop is asked for or they are no longer the same.
 fn share(
     lookout: &mut Lookout,
     plan: &Arc<Plan>,
     owners: &Arc<Owners>,
     (serving, records): (&mut Vec<Serving>, &mut Records),
-    mut stops: impl FnMut() -> bool,
-) -> Result<(), Failure> {
+    signals: &Signals,
+) -> Result<End, Failure> {
     let mut lost = false;
     let mut not_before = vec![Instant::now(); plan.args.shards as usize];
     loop {
@@ -268,8 +286,8 @@ fn share(
                             if not_before[shard as usize] <= Instant::now()
                                 && !serving.iter().any(|one| one.shard == shard) =>
                         {
-                            let rows = records.rows.as_ref().map(RowWriter::lane);
-                            serving.push(begin(plan, shard, rows).map_err(Failure::run)?);
+                            let one = begin(plan, shard, records.lane(), signals);
+                            serving.push(one.map_err(Failure::run)?);
                         }
                         Some(Step::Give(shard)) if !ends => {
                             eprintln!("shard {shard}: handed over");
@@ -280,23 +298,21 @@ fn share(
                     }
                 }
             }
-            Some(Err(Problem::Deposed)) => {
-                return Err(Failure::run("the queues have been divided otherwise")
-                    .hint("start all brokers of this database with the same --shards"));
-            }
+            Some(Err(Problem::Deposed)) => return Ok(End::Otherwise),
             Some(Err(problem)) if !std::mem::replace(&mut lost, true) => {
                 tell(Notice::Lost(problem.to_string()), false);
             }
             Some(Err(_)) => {}
         }
-        if stops() {
-            return Ok(());
+        if signals.wait(LOOK, 0) {
+            return Ok(End::Stopped);
         }
     }
 }
 
-fn begin(plan: &Arc<Plan>, shard: u32, rows: Option<Lane>) -> Result<Serving, String> {
+fn begin(plan: &Arc<Plan>, shard: u32, rows: Option<Lane>, signals: &Signals) -> Result<Serving, String> {
     let ending = Arc::new(Ending::default());
+    signals.follow(&ending, Follows::Draining);
     let (its_plan, its) = (Arc::clone(plan), Arc::clone(&ending));
     let thread = thread::Builder::new()
         .name(format!("shard {shard}"))
@@ -318,14 +334,13 @@ fn serve(
         return Ok(None);
     };
     let queues = load(args, &mut owned, clock).map_err(told)?;
-    let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
     let settings = broker::Settings {
         about: about(clock, *largest, Mode::Owned.name()),
         largest: *largest,
         secret: secret.clone(),
         processor: krarup_net::cpu::process,
     };
-    let mut broker = Broker::new(settings, queues, recorder);
+    let mut broker = Broker::new(settings, queues, recorder());
     if let Some(rows) = rows {
         broker.keep_rows(rows);
     }
@@ -341,7 +356,9 @@ fn serve(
         admin: args.admin.as_ref().map(|address| behind(address, shard.number)).transpose()?,
         connections: usize::MAX,
         patience: Nanos::from_seconds(args.patience),
-        part: Some(Part { host, ending }),
+        inherited: Vec::new(),
+        ending,
+        part: Some(Part { host }),
     };
     let number = shard.number;
     let notice = |notice| match notice {
@@ -374,8 +391,7 @@ fn behind(address: &Address, shard: u32) -> Result<Address, String> {
 fn report(shard: u32, thread: JoinHandle<Result<Option<Box<Ended>>, String>>, records: &mut Records) -> bool {
     match thread.join() {
         Ok(Ok(Some(mut ended))) => {
-            ended.broker.end_rows();
-            records.all.merge(ended.broker.recorder()).expect("all record alike");
+            records.add(&mut ended);
             print!("shard {shard}: {}", ending::statistics(&ended));
             return true;
         }

@@ -51,7 +51,8 @@ impl Cluster {
         program_of(&self.programs, name)
     }
 
-    fn up(&self) {
+    /// Starts it, where it does not run.
+    pub(crate) fn up(&self) {
         let options = format!("-c listen_addresses= -c unix_socket_directories={}", self.folder.display());
         let log = self.folder.join("log").to_string_lossy().into_owned();
         let mut command = self.program("pg_ctl");
@@ -100,6 +101,12 @@ impl Cluster {
 
     /// All its processes end at once, as in a crash; then it is started again and recovers.
     pub(crate) fn crash_and_restart(&self) {
+        self.crash();
+        self.up();
+    }
+
+    /// All its processes end at once.
+    pub(crate) fn crash(&self) {
         said(
             &self
                 .program("pg_ctl")
@@ -107,7 +114,6 @@ impl Cluster {
                 .output()
                 .unwrap(),
         );
-        self.up();
     }
 
     /// A setting of the database, also for sessions that are there already.

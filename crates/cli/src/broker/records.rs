@@ -1,0 +1,68 @@
+//! What is kept of the requests that this broker has carried out, in however many turns and shards.
+
+use std::path::PathBuf;
+
+use krarup_broker::engine::Ended;
+use krarup_net::Clock;
+use krarup_record::file::rows::{Lane, RowWriter};
+use krarup_record::{Recorder, file, recorder};
+
+use super::BrokerArgs;
+use crate::failure::Failure;
+
+pub(super) struct Records {
+    rows: Option<(RowWriter, PathBuf)>,
+    folder: Option<PathBuf>,
+    run: file::Run,
+    all: Recorder,
+}
+
+/// An empty book for one event loop.
+pub(super) fn recorder() -> Recorder {
+    Recorder::new(recorder::Settings::default()).expect("the default settings are valid")
+}
+
+impl Records {
+    pub(super) fn begin(args: &BrokerArgs, clock: &Clock) -> Result<Self, Failure> {
+        let run = file::Run { epoch_unix: clock.wall_epoch() };
+        let rows = match &args.rows {
+            None => None,
+            Some(path) => {
+                let writer = RowWriter::create(path, run).map_err(|error| {
+                    Failure::usage(error.to_string()).hint("choose another file with --rows")
+                })?;
+                Some((writer, path.clone()))
+            }
+        };
+        Ok(Self { rows, folder: args.stats_dir.clone(), run, all: recorder() })
+    }
+
+    /// Where an event loop leaves its rows, if they are wanted.
+    pub(super) fn lane(&self) -> Option<Lane> {
+        self.rows.as_ref().map(|(writer, _)| writer.lane())
+    }
+
+    /// An event loop has ended.
+    pub(super) fn add(&mut self, ended: &mut Ended) {
+        ended.broker.end_rows();
+        self.all.merge(ended.broker.recorder()).expect("all record alike");
+    }
+
+    /// Writes what is to be written; where an event loop was given up, its rows are missing.
+    pub(super) fn end(self, complete: bool) -> Result<(), Failure> {
+        if let Some((writer, path)) = self.rows {
+            // One that was given up would be waited for.
+            if complete {
+                crate::rows::finish(writer, &path.display().to_string())?;
+            } else {
+                eprintln!("warning: the rows in {} are not complete", path.display());
+            }
+        }
+        if let Some(folder) = &self.folder {
+            file::save_all(folder, &self.all, self.run)
+                .map_err(|error| Failure::run(format!("the statistics cannot be written: {error}")))?;
+            eprintln!("statistics in {}", folder.display());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! Signals are heard from the first instant, whatever the broker does at that time: one thread listens for the whole process.
+//!
+//! What was asked for is kept: an event loop that begins later is told as well.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use krarup_broker::engine::Ending;
+use krarup_net::mio::{Events, Poll, Token};
+use krarup_net::signal::{self, Heard};
+
+use crate::failure::Failure;
+
+const STOP: Token = Token(0);
+const RELOAD: Token = Token(1);
+const DRAIN: Token = Token(2);
+
+/// What signals have asked of this process so far.
+#[derive(Debug)]
+pub(super) struct Signals(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How often SIGINT or SIGTERM came.
+    stops: usize,
+    /// Whether SIGUSR1 came.
+    drains: bool,
+    followers: Vec<(Weak<Ending>, Follows)>,
+}
+
+/// Which signals an event loop obeys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Follows {
+    /// All of them.
+    All,
+    /// SIGUSR1: it is told to end by other means.
+    Draining,
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn tell(&self, ending: &Ending, follows: Follows) {
+        if self.drains {
+            ending.drain();
+        }
+        match (follows, self.stops) {
+            (Follows::Draining, _) | (Follows::All, 0) => {}
+            (Follows::All, 1) => ending.ask(),
+            (Follows::All, _) => ending.hurry(),
+        }
+    }
+
+    /// How many event loops there are.
+    fn tell_all(&mut self) -> usize {
+        self.followers.retain(|(ending, _)| ending.strong_count() > 0);
+        for (ending, follows) in &self.followers {
+            if let Some(ending) = ending.upgrade() {
+                self.tell(&ending, *follows);
+            }
+        }
+        self.followers.len()
+    }
+}
+
+impl Signals {
+    /// From now on no signal that has a meaning here ends the process by itself.
+    pub(super) fn listen() -> Result<Self, Failure> {
+        let wrong = |error: std::io::Error| Failure::run(format!("signals cannot be heard: {error}"));
+        let mut poll = Poll::new().map_err(wrong)?;
+        let mut signals = signal::Signals::register(poll.registry(), STOP, RELOAD).map_err(wrong)?;
+        let mut drain = Heard::user_one(poll.registry(), DRAIN).map_err(wrong)?;
+        let inner = Arc::new(Inner::default());
+        let its = Arc::clone(&inner);
+        let listens = move || {
+            let mut events = Events::with_capacity(4);
+            loop {
+                // Interrupted, at worst: then it looks for nothing.
+                let _ = poll.poll(&mut events, None);
+                signals.reloads();
+                let (stops, drains) = (signals.stops() > 0, drain.count() > 0);
+                let mut state = its.state();
+                state.stops += usize::from(stops);
+                let begins = drains && !state.drains;
+                state.drains |= drains;
+                if state.tell_all() == 0 && begins {
+                    eprintln!("draining: no messages will be accepted once this broker serves");
+                }
+                its.changed.notify_all();
+            }
+        };
+        thread::Builder::new().name("signals".into()).spawn(listens).map_err(wrong)?;
+        Ok(Self(inner))
+    }
+
+    /// Tells this event loop what was asked for, and what will be.
+    pub(super) fn follow(&self, ending: &Arc<Ending>, follows: Follows) {
+        let mut state = self.0.state();
+        state.tell(ending, follows);
+        state.followers.push((Arc::downgrade(ending), follows));
+    }
+
+    /// How often a stop was asked for.
+    pub(super) fn stops(&self) -> usize {
+        self.0.state().stops
+    }
+
+    /// Waits for so long, or until a stop has been asked for more than so often; whether it has.
+    pub(super) fn wait(&self, most: Duration, stops: usize) -> bool {
+        let state = self.0.state();
+        let waited = self.0.changed.wait_timeout_while(state, most, |state| state.stops <= stops);
+        waited.unwrap_or_else(PoisonError::into_inner).0.stops > stops
+    }
+}

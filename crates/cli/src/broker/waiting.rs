@@ -1,0 +1,89 @@
+//! A broker that waits for its turn: a database that goes away and comes back does not end the wait, a signal does.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use krarup_broker::postgres::{Place, Problem};
+
+use super::signals::Signals;
+use super::wrong;
+use crate::failure::Failure;
+
+/// How soon a database that is out of reach is tried again at first, and how long at most; the time doubles in between.
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(2);
+/// How often it is looked whether a stop was asked for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Whether this broker has reached its database before. If not, one that cannot be reached is most likely a mistake, and an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reached {
+    Never,
+    Before,
+}
+
+/// What `attempt` comes to, as often as it takes; none: a stop was asked for first. `attempt` calls what it is given when the database answers and it
+/// is not its turn. It runs on a thread of its own: a database that does not answer keeps no signal from being heard.
+pub(super) fn turn<T: Send + 'static>(
+    signals: &Signals,
+    place: &Place,
+    reached: Reached,
+    mut attempt: impl FnMut(&Place, &mut dyn FnMut()) -> Result<T, Problem> + Send + 'static,
+) -> Result<Option<T>, Failure> {
+    let (tell, told) = mpsc::channel();
+    let place = place.clone();
+    let tries = move || {
+        if reached == Reached::Never
+            && let Err(problem) = place.reach()
+        {
+            let _ = tell.send(Err(problem));
+            return;
+        }
+        let (mut pause, mut lost) = (FIRST, false);
+        loop {
+            let begun = Instant::now();
+            let came = attempt(&place, &mut || {
+                if std::mem::take(&mut lost) {
+                    eprintln!("the database is there again");
+                }
+            });
+            match came {
+                Err(Problem::Database(why)) => {
+                    if !std::mem::replace(&mut lost, true) {
+                        eprintln!(
+                            "warning: the database is out of reach: {why}; this broker goes on waiting for its turn"
+                        );
+                    }
+                }
+                // It is there, and it is the turn of another: it is waited for anew.
+                Err(Problem::Deposed) => {}
+                came => {
+                    if lost && came.is_ok() {
+                        eprintln!("the database is there again");
+                    }
+                    let _ = tell.send(came);
+                    return;
+                }
+            }
+            if begun.elapsed() > LONGEST {
+                pause = FIRST;
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST);
+        }
+    };
+    let spawned = thread::Builder::new().name("waiting".into()).spawn(tries);
+    spawned.map_err(|error| Failure::run(format!("no thread can be had: {error}")))?;
+    while signals.stops() == 0 {
+        match told.recv_timeout(LOOK) {
+            Ok(came) => return came.map(Some).map_err(|problem| wrong(&problem)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::run("the wait for the queues failed"));
+            }
+        }
+    }
+    eprintln!("stopping: this broker was waiting");
+    Ok(None)
+}
