@@ -98,12 +98,23 @@ def krarup_proxy(binary, servers, flags=()):
     return Station([binary, "proxy", "--listen", f"127.0.0.1:{port}", "--servers", names, "--sharded", "true", *flags], port)
 
 
-def memcached_proxy(program, servers, folder):
-    """memcached's own proxy, where a memcached built with it is installed (--memcached-proxy)."""
+def memcached_proxy(program, servers, replicated, folder):
+    """memcached's own proxy, where a memcached built with it is installed (--memcached-proxy).
+
+    One thread and its own route library: a second thread, a thread for its servers and a hand-written route took as much
+    CPU time per request or more where they were tried. Copies are written by `route_allsync`, which waits for all servers.
+    """
     port = free_port()
-    backends = ", ".join(f'"127.0.0.1:{server.port}"' for server in servers)
+    names = [f'"127.0.0.1:{server.port}"' for server in servers]
+    if replicated:
+        pools = ", ".join(f"p{place} = {{ backends = {{ {name} }} }}" for place, name in enumerate(names))
+        children = ", ".join(f'"p{place}"' for place in range(len(names)))
+        route = f"route_allsync{{ children = {{ {children} }} }}"
+    else:
+        pools = f"main = {{ backends = {{ {', '.join(names)} }} }}"
+        route = 'route_direct{ child = "main" }'
     config = pathlib.Path(folder) / f"proxy-{port}.lua"
-    config.write_text(f'pools{{ main = {{ backends = {{ {backends} }} }} }}\nroutes{{ default = route_direct{{ child = "main" }} }}\n')
+    config.write_text(f"pools{{ {pools} }}\nroutes{{ default = {route} }}\n")
     command = [program, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", "1", "-o", f"proxy_config=routelib,proxy_arg={config}"]
     return Station(command + (["-u", "nobody"] if os.geteuid() == 0 else []), port)
 
@@ -222,7 +233,9 @@ def main():
                     flags_of_ours = ["--engine", "threads", "--workers", str(options.threads)]
                     sides["threads"] = krarup_proxy(options.binary, backends["threads"], flags_of_ours)
                 if options.memcached_proxy:
-                    sides["memcached"] = memcached_proxy(options.memcached_proxy, backends["memcached"], folder)
+                    sides["memcached"] = memcached_proxy(
+                        options.memcached_proxy, backends["memcached"], "replicated" in name, folder
+                    )
                 if options.floor:
                     sides["floor"] = cache(options.binary)
                     if count == 1:
