@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::results::{Cell, Results};
+use crate::saturation;
 use crate::trial::Levels;
 
 /// A configuration within this share of the best is as good, and may be cheaper.
@@ -37,7 +38,7 @@ fn workers(cell: &Cell) -> u32 {
     cell.middleware.as_ref().and_then(|middleware| middleware.workers).unwrap_or(u32::MAX)
 }
 
-/// One configuration for each mix, in the order of the cells.
+/// One configuration for each mix that has a cell that is known well, in the order of the cells.
 pub fn configurations(results: &Results) -> Vec<Configuration> {
     let mut mixes: Vec<String> = Vec::new();
     for cell in &results.cells {
@@ -47,7 +48,8 @@ pub fn configurations(results: &Results) -> Vec<Configuration> {
         }
     }
     let of = |mix_name: String| {
-        let cells = || results.cells.iter().filter(|cell| mix(&cell.levels.workload) == mix_name);
+        let of_mix = |cell: &&Cell| mix(&cell.levels.workload) == mix_name && saturation::is_known(cell);
+        let cells = || results.cells.iter().filter(of_mix);
         let by_rate = |one: &&Cell, other: &&Cell| one.throughput.value.total_cmp(&other.throughput.value);
         let best = cells().max_by(by_rate)?;
         let near = |cell: &&Cell| cell.throughput.value >= (1.0 - NEAR) * best.throughput.value;

@@ -36,7 +36,7 @@ pub struct Demand {
     pub resource: Resource,
     /// D: time of it for one request.
     pub demand: Quantity,
-    /// The rate at which it would be full.
+    /// The rate at which it would be full, at least the highest that was measured.
     pub bound: f64,
     /// The highest throughput measured, as a share of the bound.
     pub reached: f64,
@@ -79,8 +79,9 @@ fn demand(workload: &str, cells: &[&Cell], (station, name, resource, ..): Use<'_
     let most = points.iter().map(|(.., most)| *most).fold(0.0, f64::max);
     let line = Regression::fit(&[Column::new("X", &rates)], Intercept::Zero, &busy, USUAL_LEVEL).ok()?;
     let Estimate { value, interval, .. } = line.coefficients.first()?.estimate;
-    let bound = most / value;
-    let reached = rates.iter().copied().fold(0.0, f64::max) / bound;
+    let highest = rates.iter().copied().fold(0.0, f64::max);
+    let bound = (most / value).max(highest);
+    let reached = highest / bound;
     (value > 0.0 && bound.is_finite() && reached.is_finite()).then(|| Demand {
         workload: workload.to_owned(),
         station,

@@ -1,6 +1,7 @@
 //! Operational laws that every run must keep: who breaks them has measured something else than he thinks.
 
-use crate::results::ProcessLoad;
+use crate::results::Cell;
+use crate::saturation::{self, Bottleneck};
 use crate::trial::{Station, Trial};
 use crate::warning::Warning;
 
@@ -12,8 +13,6 @@ const COUNTS: f64 = 0.01;
 const QUEUE: f64 = 0.25;
 /// From this utilization on, a load generator measures itself.
 const GENERATOR: f64 = 0.8;
-/// From this share of its processors on, a machine is full.
-pub(crate) const FULL: f64 = 0.9;
 /// Above this coefficient of variation of the windows, a run is not steady.
 const STEADY: f64 = 0.15;
 /// How much more than the least the most loaded of equal servers may get.
@@ -63,9 +62,10 @@ pub fn check(trial: &Trial) -> Vec<Warning> {
     warnings
 }
 
-/// What the processes' load says about a cell.
-pub fn check_load(load: &[ProcessLoad], cores: u32) -> Vec<Warning> {
-    let mut warnings: Vec<Warning> = load
+/// What the load of processes and machines says about a cell.
+pub fn check_load(cell: &Cell, cores: u32) -> Vec<Warning> {
+    let mut warnings: Vec<Warning> = cell
+        .load
         .iter()
         .filter(|process| process.station == Station::Clients && process.utilization() > GENERATOR)
         .map(|process| Warning::GeneratorBusy {
@@ -73,8 +73,7 @@ pub fn check_load(load: &[ProcessLoad], cores: u32) -> Vec<Warning> {
             utilization: process.utilization(),
         })
         .collect();
-    let busy: f64 = load.iter().map(|process| process.busy).sum();
-    if cores > 0 && busy > FULL * f64::from(cores) {
+    if let Some(Bottleneck::Machine { busy, cores, .. }) = saturation::full_machine(cell, cores) {
         warnings.push(Warning::MachineFull { busy, cores });
     }
     warnings
@@ -123,8 +122,9 @@ mod tests {
     use krarup_record::watch::Watch;
 
     use super::*;
-    use crate::sweep::tests::steady_trial;
-    use crate::trial::ServerSide;
+    use crate::results::Environment;
+    use crate::sweep::{summarise, tests::steady_trial};
+    use crate::trial::{ProcessCpu, ServerSide};
 
     #[test]
     fn a_run_that_adds_up_has_no_warning() {
@@ -205,10 +205,27 @@ mod tests {
 
     #[test]
     fn a_full_machine_and_a_busy_generator_are_told() {
-        let load = |station, busy| ProcessLoad { station, name: "it".into(), busy, cores: 1.0 };
-        let all = [load(Station::Clients, 0.9), load(Station::Middleware, 0.99)];
-        assert_eq!(check_load(&all, 2).len(), 2);
-        assert_eq!(check_load(&all[1..], 2), []);
-        assert_eq!(check_load(&all[1..], 0), []);
+        let process =
+            |station, busy: f64| ProcessCpu { station, name: "it".into(), busy: 10.0 * busy, cores: 1.0 };
+        let said = |cpu: Vec<ProcessCpu>, machine: Option<Watch>, cores: u32| -> Vec<String> {
+            let trial = Trial { cpu, machine, ..steady_trial("read", 16, 20_000.0) };
+            let environment = Environment { cores, ..Environment::default() };
+            let results = summarise("t", environment, &[trial]).unwrap();
+            let concerns = results.concerns.iter().map(|concern| &concern.warning);
+            concerns.filter(|warning| **warning != Warning::OneRepetition).map(ToString::to_string).collect()
+        };
+        let all = || vec![process(Station::Clients, 0.9), process(Station::Middleware, 0.99)];
+        assert_eq!(said(all(), None, 2).len(), 2);
+        assert_eq!(said(all()[1..].to_vec(), None, 2), Vec::<String>::new());
+        assert_eq!(said(all()[1..].to_vec(), None, 0), Vec::<String>::new());
+        // What the kernel and other programs take is gone as well.
+        let watch = |kernel| Some(Watch { cores: 2, own: 1.1, foreign: 0.2, kernel, ..Watch::default() });
+        assert_eq!(said(all()[1..].to_vec(), watch(0.3), 2), Vec::<String>::new());
+        assert_eq!(
+            said(all()[1..].to_vec(), watch(0.7), 2),
+            [
+                "2.00 of the machine's 2 processors were busy: clients, middleware and servers take them from each other."
+            ]
+        );
     }
 }

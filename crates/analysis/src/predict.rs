@@ -9,6 +9,7 @@ use krarup_model::calibrate::{self, Row};
 use krarup_stats::Ordered;
 use serde::{Deserialize, Serialize};
 
+pub use crate::results::CERTAIN;
 use crate::results::{Cell, MiddlewareCell, Results};
 
 /// Which predictions are wanted.
@@ -59,10 +60,10 @@ pub struct PredictedCell {
     /// Whether its own interval is so wide that it proves nothing, for or against a model: it is neither calibrated on nor counted.
     #[serde(default)]
     pub uncertain: bool,
+    /// What the model says of X with twice the workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_workers: Option<Interval>,
 }
-
-/// A throughput whose interval reaches farther than this share of it is no yardstick.
-pub const CERTAIN: f64 = 0.1;
 
 impl PredictedCell {
     /// Relative errors of X and R.
@@ -148,11 +149,13 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
     let found = calibrate::calibrate(&used, cores, wanted.seed).and_then(|calibration| {
         let measured = rows.iter().map(|row| (row.population as usize, row.workers as usize));
         let measured = calibration.predict_all(&measured.collect::<Vec<_>>())?;
+        let twice = rows.iter().map(|row| (row.population as usize, 2 * row.workers as usize));
+        let twice = calibration.predict_all(&twice.collect::<Vec<_>>())?;
         let (changes, asked) = changes(&rows);
         let asked = calibration.predict_all(&asked)?;
-        Ok((calibration.form.name().to_owned(), measured, changes, asked))
+        Ok((calibration.form.name().to_owned(), measured, twice, changes, asked))
     });
-    let (form, measured, changes, asked) = match found {
+    let (form, measured, twice, changes, asked) = match found {
         Ok(found) => found,
         Err(error) => return empty(error.to_string()),
     };
@@ -168,6 +171,7 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
             response: row.response,
             predicted: (predicted.throughput, predicted.response),
             uncertain: !certain[place],
+            more_workers: Some(twice[place].throughput),
         })
         .collect();
     let errors: Vec<(f64, f64)> =
@@ -283,6 +287,7 @@ mod tests {
 
     use super::*;
     use crate::results::Environment;
+    use crate::saturation::{Bottleneck, judge_workers};
     use crate::sweep::summarise;
     use crate::sweep::tests::steady_trial;
     use crate::trial::{Times, Trial};
@@ -366,6 +371,28 @@ mod tests {
         assert_eq!(found.cells.iter().filter(|cell| cell.calibrated).count(), 5);
         let (x, r) = found.mean_error.unwrap();
         assert!(x < 0.03 && r < 0.04, "{x} {r}");
+    }
+
+    /// Of 4 workers all are held, and no cell has more of them: the model says what twice as many bring.
+    #[test]
+    fn a_model_says_whether_full_workers_are_the_limit() {
+        let mut results =
+            summarise("t", Environment::default(), &trials(&[2, 4], &[6, 24, 96, 192])).unwrap();
+        let limit = |results: &Results| {
+            let verdict = results.verdicts.iter().find(|verdict| verdict.at.workload == "read, workers 4");
+            verdict.unwrap().bottleneck.clone()
+        };
+        assert!(
+            matches!(limit(&results), Bottleneck::Held { workers: 4, more: None, .. }),
+            "{:?}",
+            limit(&results)
+        );
+        results.predictions = predictions(&results, &wanted(5));
+        judge_workers(&mut results);
+        let Bottleneck::Workers { workers: 4, more: Some(more), .. } = limit(&results) else {
+            panic!("{:?}", limit(&results))
+        };
+        assert!(!more.measured && more.workers == Some(8) && more.change > 0.05, "{more:?}");
     }
 
     #[test]

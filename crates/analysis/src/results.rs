@@ -181,9 +181,12 @@ pub struct Cell {
     /// The mean of the repetitions' quantiles of the response time, at [`crate::distribution::share_of`]; empty where one is not known in full.
     #[serde(default)]
     pub quantiles: Vec<Seconds>,
-    /// The machine, the mean over the repetitions in which it was watched.
+    /// The machine, the mean over the repetitions in which it was watched; of several all together.
     #[serde(default)]
     pub machine: Option<Watch>,
+    /// Each of several machines, likewise, by its name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<(String, Watch)>,
     /// Each operation apart, where there is more than one.
     #[serde(default)]
     pub operations: Vec<OperationCell>,
@@ -230,7 +233,8 @@ pub struct MiddlewareCell {
     pub workers: Option<u32>,
     /// Queue length seen by those taken.
     pub queue_length: Option<Quantity>,
-    /// Share of the worker slots that are held, X · (R − queue time) / workers at the middleware (Little's law).
+    /// Share of the worker slots that are held, X · (R − queue time) / workers at the middleware (Little's law), at most all of them: where the
+    /// law makes it more, [`crate::Warning::WorkersBeyond`] says so.
     pub workers_busy: Option<f64>,
     /// Response times at the middleware, all repetitions.
     pub histogram: Histogram,
@@ -284,7 +288,22 @@ pub struct Run {
     pub middleware: Vec<MiddlewareWindow>,
 }
 
+/// A value whose interval reaches farther than this share of it to either side is not known well: the interval is wider than a fifth of it.
+pub const CERTAIN: f64 = 0.1;
+
 impl Quantity {
+    /// Half of its interval as a share of its value; none where it has no interval. Of a value of 0 any interval is too wide.
+    pub fn half_share(&self) -> Option<f64> {
+        let half = self.interval?.half_width();
+        Some(if half > 0.0 { half / self.value.abs() } else { 0.0 })
+    }
+
+    /// Whether its interval allows a conclusion to be drawn from it. A value without one is not refused; the conclusion is
+    /// told with the remark that there is no interval.
+    pub fn is_certain(&self) -> bool {
+        self.half_share().is_none_or(|half| half <= CERTAIN)
+    }
+
     /// The mean of one value for each repetition, with its t interval where there are two or more.
     ///
     /// # Errors
@@ -327,9 +346,9 @@ impl Results {
 }
 
 impl ProcessLoad {
-    /// Utilization U: the share of what it could use that it used.
+    /// Utilization U: the share of what it could use that it used. Clocks that are read a moment apart make no more than all of it.
     pub fn utilization(&self) -> f64 {
-        if self.cores > 0.0 { self.busy / self.cores } else { 0.0 }
+        if self.cores > 0.0 { (self.busy / self.cores).min(1.0) } else { 0.0 }
     }
 }
 

@@ -120,6 +120,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
     results.shapes = limits.filter_map(distribution::shape).collect();
     results.studies = design::studies(&results);
     results.demands = demands::demands(&results);
+    saturation::judge_workers(&mut results);
     Ok(results)
 }
 
@@ -209,7 +210,6 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
         }
     }
     let load = load(trials);
-    warnings.extend(laws::check_load(&load, cores));
     let mut histogram = Histogram::default();
     let mut alike = true;
     for trial in trials {
@@ -261,8 +261,10 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
         factors: trials[0].factors.clone(),
         quantiles: quantiles(trials),
         machine: machine(trials),
+        machines: machines(trials),
         operations: operations(&estimates, trials)?,
     };
+    warnings.extend(laws::check_load(&cell, cores));
     Ok((cell, warnings))
 }
 
@@ -307,7 +309,9 @@ fn middleware(
         outside: estimates.of("time outside the middleware", &outside, &[])?,
         workers,
         queue_length,
-        workers_busy: workers.filter(|workers| *workers > 0).map(|workers| held / f64::from(workers)),
+        workers_busy: workers
+            .filter(|workers| *workers > 0)
+            .map(|workers| (held / f64::from(workers)).min(1.0)),
         histogram,
     })
 }
@@ -419,6 +423,22 @@ fn machine(trials: &[&Trial]) -> Option<Watch> {
     Watch::mean(&watched)
 }
 
+/// The same of each of several machines.
+fn machines(trials: &[&Trial]) -> Vec<(String, Watch)> {
+    let mut names: Vec<&String> = Vec::new();
+    for (name, _) in trials.iter().flat_map(|trial| &trial.machines) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let of = |name: &String| {
+        let all = trials.iter().flat_map(|trial| &trial.machines);
+        let watched: Vec<&Watch> = all.filter(|(known, _)| known == name).map(|(_, watch)| watch).collect();
+        Some((name.clone(), Watch::mean(&watched)?))
+    };
+    names.into_iter().filter_map(of).collect()
+}
+
 fn servers(trials: &[&Trial]) -> Vec<ServerShare> {
     let mut servers: Vec<ServerShare> = Vec::new();
     for server in trials.iter().flat_map(|trial| &trial.servers) {
@@ -519,6 +539,7 @@ pub(crate) mod tests {
             ways: Vec::new(),
             factors: Vec::new(),
             machine: None,
+            machines: Vec::new(),
             disturbed: None,
         }
     }

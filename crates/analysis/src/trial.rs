@@ -43,9 +43,12 @@ pub struct Trial {
     /// The level of every factor of the experiment.
     #[serde(default)]
     pub factors: Vec<(String, String)>,
-    /// The machine meanwhile, where it was watched.
+    /// The machine meanwhile, where it was watched; of several all together.
     #[serde(default)]
     pub machine: Option<Watch>,
+    /// Each of several machines, by its name; empty where there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<(String, Watch)>,
     /// Why its figures may be others' doing; none where nobody was in the way.
     #[serde(default)]
     pub disturbed: Option<String>,
@@ -65,9 +68,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// Utilization U: the share of the bandwidth that was used.
+    /// Utilization U: the share of the bandwidth that was used. What a shaper lets through in one burst makes no more than all of it.
     pub fn utilization(&self) -> f64 {
-        if self.bandwidth > 0.0 { self.sent / self.bandwidth } else { 0.0 }
+        if self.bandwidth > 0.0 { (self.sent / self.bandwidth).min(1.0) } else { 0.0 }
     }
 }
 

@@ -71,7 +71,7 @@ pub enum Warning {
     },
     /// All processors of the machine were busy: client, middleware and servers take them from each other.
     MachineFull {
-        /// Processors kept busy by the processes taking part.
+        /// Processors kept busy, by whatever was seen.
         busy: f64,
         /// Processors of the machine.
         cores: u32,
@@ -231,8 +231,8 @@ impl fmt::Display for Warning {
             }
             Self::MachineFull { busy, cores } => write!(
                 f,
-                "Clients, middleware and servers together kept {} of the machine's {cores} processors busy.",
-                text::three_digits(*busy)
+                "{} of the machine's {cores} processors were busy: clients, middleware and servers take them from each other.",
+                text::three_digits(busy.min(f64::from(*cores)))
             ),
             Self::Unsteady { variation } => write!(
                 f,

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
             println!("{sentence}");
         }
         for note in &document.notes {
-            println!("note: {}", [&*note.text, &*note.next_step].join(" ").trim_end());
+            println!("{note}");
         }
     }
     if let Some(directory) = &args.form.html {

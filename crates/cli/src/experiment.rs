@@ -12,6 +12,7 @@ use krarup_analysis::anchor::{self, Anchor};
 use krarup_analysis::predict::{self, Wanted};
 use krarup_analysis::relative;
 use krarup_analysis::results::{Environment, Results};
+use krarup_analysis::saturation;
 use krarup_analysis::warning::Concern;
 use krarup_lab::campaign::{self, CampaignError, Ended, Event, Progress};
 use krarup_lab::change::Changes;
@@ -406,6 +407,7 @@ fn analyse(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<Res
             seed: spec.seed,
         };
         results.predictions = predict::predictions(&results, &wanted);
+        saturation::judge_workers(&mut results);
     }
     print(&results);
     let text = serde_json::to_string_pretty(&results).expect("results are plain data");
@@ -453,8 +455,8 @@ fn print(results: &Results) {
     for finding in krarup_report::sweep::model_findings(results) {
         println!("{}: {}\n", finding.about, finding.text);
     }
-    for warning in results.anchor.iter().flat_map(Anchor::warnings) {
-        println!("{warning} {}\n", warning.next_step());
+    for note in krarup_report::sweep::all_notes(results) {
+        println!("{note}\n");
     }
 }
 

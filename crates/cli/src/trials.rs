@@ -15,7 +15,7 @@ use krarup_lab::agent::Facts;
 use krarup_lab::host::Host;
 use krarup_lab::plan::{Plan, anchor_run};
 use krarup_lab::spec::{LevelName, Spec};
-use krarup_lab::store::Store;
+use krarup_lab::store::{Store, folders};
 use krarup_lab::testbed::calibrate::Calibration;
 use krarup_lab::testbed::local::{Busy, LinkUse, result_files};
 use krarup_lab::testbed::paths::{RoundTrip, Throughput};
@@ -205,15 +205,26 @@ fn trial(
         links: links.iter().map(link).collect(),
         ways: ways.iter().map(way).collect(),
         factors: Vec::new(),
-        machine: machine(folder)?,
+        machine: machine(&folder.join("monitor"))?,
+        machines: each_machine(&folder.join("monitor"))?,
         disturbed: None,
     })
 }
 
-/// What the machine did meanwhile; none where nobody looked.
-fn machine(folder: &Path) -> Result<Option<Watch>, Failure> {
-    let file = folder.join("monitor").join("watch.json");
+/// What the machine did meanwhile; none where it was not watched.
+fn machine(monitor: &Path) -> Result<Option<Watch>, Failure> {
+    let file = monitor.join("watch.json");
     if file.is_file() { json(&file).map(Some) } else { Ok(None) }
+}
+
+/// What each of several machines did, by name; empty where there is one.
+fn each_machine(monitor: &Path) -> Result<Vec<(String, Watch)>, Failure> {
+    let mut found = Vec::new();
+    for folder in folders(monitor) {
+        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        found.extend(machine(&folder)?.map(|watch| (name, watch)));
+    }
+    Ok(found)
 }
 
 /// Quantiles of all response times; none where one of the generators did not write its distribution.

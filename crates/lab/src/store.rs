@@ -189,7 +189,7 @@ impl Store {
 }
 
 /// The folders in a folder, by name; none where there is no such folder.
-fn folders(folder: &Path) -> Vec<PathBuf> {
+pub fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
     found.sort();

@@ -79,6 +79,11 @@ impl Watch {
         })
     }
 
+    /// Processors that nobody else could have had: those kept busy, and those taken away.
+    pub fn busy(&self) -> f64 {
+        self.own + self.foreign + self.kernel + self.steal
+    }
+
     /// Why this span says little about our own programs; nothing where it was too short to tell.
     pub fn disturbed(&self) -> Option<String> {
         let share = |of: f64| of / f64::from(self.cores.max(1));

@@ -173,6 +173,7 @@ mod tests {
             .map(|(name, level)| (name.to_owned(), level.to_owned()))
             .to_vec(),
             machine: None,
+            machines: Vec::new(),
             disturbed: None,
         }
     }

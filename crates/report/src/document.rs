@@ -1,5 +1,7 @@
 //! A report as a value: what is said, in which order, before it is a page.
 
+use std::fmt;
+
 use crate::figures::Figure;
 use crate::quantity::{Scale, Unit};
 
@@ -230,6 +232,17 @@ impl Table {
         }
         starts.insert(0, false);
         starts
+    }
+}
+
+impl fmt::Display for Note {
+    /// `warning: what was seen. What to do.`, for a terminal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self.level {
+            Level::Hint => "note",
+            Level::Warning => "warning",
+        };
+        write!(f, "{word}: {}", [&*self.text, &*self.next_step].join(" ").trim_end())
     }
 }
 

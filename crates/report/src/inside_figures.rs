@@ -260,6 +260,7 @@ mod tests {
             ways: Vec::new(),
             factors: vec![("mode".into(), mode.into()), ("keys".into(), keys.to_string())],
             machine: None,
+            machines: Vec::new(),
             disturbed: None,
         }
     }

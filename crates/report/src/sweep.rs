@@ -1,12 +1,12 @@
 //! The report of a sweep: results of the analysis, put into words, tables and figures.
 
 use krarup_analysis::results::{Cell, Limit, ProcessLoad, Quantity, Results};
-use krarup_analysis::saturation::{Part, Verdict, parts};
+use krarup_analysis::saturation::{Bottleneck, Part, Verdict, parts};
 use krarup_analysis::trial::Link;
 use krarup_units::text;
 
 use crate::definitions;
-use crate::document::{Block, Column, Document, Fact, Finding, Measured, Section, Table, Value};
+use crate::document::{Block, Column, Document, Fact, Finding, Measured, Note, Section, Table, Value};
 use crate::inside_figures::{by_operation, inside, inside_percentiles, percentiles_by_factor};
 use crate::quantity::Unit;
 use crate::study_figures;
@@ -91,6 +91,11 @@ pub fn model_findings(results: &Results) -> Vec<Finding> {
     sweep_model::findings(results)
 }
 
+/// The notes that stand at the summary and at the figures of the page, for a terminal.
+pub fn all_notes(results: &Results) -> Vec<Note> {
+    Place::ALL.into_iter().flat_map(|place| notes(results, place)).collect()
+}
+
 /// A section of the blocks there are; none where there is none.
 fn section<const N: usize>(title: &str, blocks: [Option<Block>; N]) -> Option<Section> {
     let blocks: Vec<Block> = blocks.into_iter().flatten().collect();
@@ -118,7 +123,10 @@ fn facts(results: &Results) -> Vec<Fact> {
         facts.push(fact(
             "throughput reached",
             format!("{}/s", text::count(best.throughput.value.round())),
-            load.clone(),
+            match best.throughput.half_share() {
+                Some(half) => format!("± {}, {load}", Unit::Share.show(half)),
+                None => format!("{load}, no interval"),
+            },
         ));
         facts.push(fact(
             "response time there",
@@ -137,9 +145,13 @@ fn facts(results: &Results) -> Vec<Fact> {
     facts
 }
 
-/// The verdict of the fastest workload.
+/// The verdict of the fastest workload, of those that are known well where there are any.
 pub(crate) fn fastest(results: &Results) -> Option<&Verdict> {
-    results.verdicts.iter().max_by(|one, other| one.throughput.value.total_cmp(&other.throughput.value))
+    let is_known = |verdict: &Verdict| verdict.bottleneck != Bottleneck::NotKnown;
+    results.verdicts.iter().max_by(|one, other| {
+        let rates = one.throughput.value.total_cmp(&other.throughput.value);
+        is_known(one).cmp(&is_known(other)).then(rates)
+    })
 }
 
 fn load_of(verdict: &Verdict) -> String {

@@ -213,6 +213,7 @@ mod tests {
             response: 0.01,
             predicted: (around(x), around(0.011)),
             uncertain: false,
+            more_workers: None,
         };
         Prediction {
             about: "read".into(),

@@ -22,6 +22,12 @@ pub(crate) enum Place {
     Run,
 }
 
+impl Place {
+    /// All, in the order of the page.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Whole, Self::Throughput, Self::Breakdown, Self::Histogram, Self::Run];
+}
+
 fn place(warning: &Warning) -> Place {
     match warning {
         Warning::Errors { .. }

@@ -219,6 +219,7 @@ fn any_trial() -> impl Strategy<Value = Trial> {
             ways: Vec::new(),
             factors: Vec::new(),
             machine: None,
+            machines: Vec::new(),
             disturbed: None,
         },
     )
