@@ -16,6 +16,7 @@ use krarup_analysis::saturation;
 use krarup_analysis::warning::Concern;
 use krarup_lab::campaign::{self, CampaignError, Ended, Event, Progress};
 use krarup_lab::change::Changes;
+use krarup_lab::identity::{Belonging, Written};
 use krarup_lab::plan::{Cell, Plan, least_time, run_name};
 use krarup_lab::shipped;
 use krarup_lab::spec::{Spec, SpecError, Testbed};
@@ -228,6 +229,8 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     };
     let made_here = !out.exists();
     let store = Store::open(out).map_err(unwritable)?;
+    let belonging = Belonging::take_up(&store, spec, &plan).map_err(unwritable)?;
+    other_trials(spec, &plan, &store, &belonging);
     store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
     let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
     store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
@@ -255,8 +258,7 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
         calibrations: Vec::new(),
     };
     let complete = |repetition| {
-        let there =
-            |cell: &&Cell| store.complete(cell, repetition, &cell.identity(spec, repetition)).is_some();
+        let there = |cell: &&Cell| store.complete(cell, repetition, &belonging).is_some();
         plan.cells.iter().find(there)
     };
     // Nothing of an earlier machine or program is in results that begin now.
@@ -278,8 +280,9 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     }
     let mut testbed = Local::new(spec, starter);
     let progress = Telling::begin();
-    let ended =
-        campaign::run(spec, &plan, &store, &mut testbed, &stop, &now, &mut |event| progress.tell(event));
+    let ended = campaign::run(spec, &plan, (&store, &belonging), &mut testbed, &stop, &now, &mut |event| {
+        progress.tell(event);
+    });
     progress.end();
     let closed = testbed.end();
     drop(testbed);
@@ -301,6 +304,29 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     };
     closed.map_err(|error| station(&error))?;
     report_on(spec, &plan, &store, &ended, Also::default())
+}
+
+/// Says how many trials of an earlier run are run anew, and what is different about the first of them.
+fn other_trials(spec: &Spec, plan: &Plan, store: &Store, belonging: &Belonging) {
+    let mut others = 0;
+    let mut why = None;
+    for cell in &plan.cells {
+        for manifest in (0..spec.repetitions.most()).filter_map(|repetition| store.found(cell, repetition)) {
+            if !belonging.holds(cell, &manifest) {
+                others += 1;
+                why = why.or_else(|| match (&manifest.identity, belonging.of(cell)) {
+                    (Written::Listed(was), Some(now)) => was.differences(now).into_iter().next(),
+                    _ => Some("an earlier version of krarup made them, and the spec beside them says something else".into()),
+                });
+            }
+        }
+    }
+    if let Some(why) = why {
+        eprintln!(
+            "{} of another spec run anew: {why}",
+            if others == 1 { "1 trial is".into() } else { format!("{others} trials are") }
+        );
+    }
 }
 
 /// The hosts of a spec, made or reached.
@@ -377,9 +403,10 @@ fn unwritable_in(store: &Store) -> impl Fn(std::io::Error) -> Failure {
 fn analyse(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<Results, Failure> {
     let out = store.directory();
     let mut trials = trials::read(spec, plan, store)?;
+    let anchors = trials::anchors(spec, plan, store)?;
     let anchor = spec.anchor.as_ref().and_then(|anchor| {
         let cell = plan.anchor(spec)?;
-        anchor::judge(&cell.name(), anchor.get_ref().within, trials::anchors(spec, plan, store))
+        anchor::judge(&cell.name(), anchor.get_ref().within, anchors)
     });
     if let Some(anchor) = &anchor {
         trials.retain(|trial| !anchor.left_out.contains(&trial.repetition));

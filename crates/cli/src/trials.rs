@@ -13,6 +13,7 @@ use krarup_analysis::trial::{
 };
 use krarup_lab::agent::Facts;
 use krarup_lab::host::Host;
+use krarup_lab::identity::Belonging;
 use krarup_lab::plan::{Plan, anchor_run};
 use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::{Store, folders};
@@ -37,10 +38,10 @@ use crate::failure::Failure;
 /// Every trial of the plan that is complete, cells in the plan's order.
 pub(crate) fn read(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Trial>, Failure> {
     let mut trials = Vec::new();
+    let belonging = belonging(plan, store)?;
     for cell in &plan.cells {
         for repetition in 0..spec.repetitions.most() {
-            let identity = cell.identity(spec, repetition);
-            if let Some((folder, manifest)) = store.complete(cell, repetition, &identity) {
+            if let Some((folder, manifest)) = store.complete(cell, repetition, &belonging) {
                 let clients = cell.count(&spec.stations.clients, 1);
                 let cool_down = spec.phases.cool_down > 0.0;
                 let mut trial = trial(&folder, clients, plan.label(cell), repetition, cool_down)?;
@@ -55,18 +56,24 @@ pub(crate) fn read(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Trial>
 }
 
 /// The runs of the anchor that are complete, by block.
-pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &Store) -> Vec<AnchorRun> {
-    let Some(cell) = plan.anchor(spec) else { return Vec::new() };
+pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<AnchorRun>, Failure> {
+    let Some(cell) = plan.anchor(spec) else { return Ok(Vec::new()) };
+    let belonging = &belonging(plan, store)?;
     let in_block = |block: u32| {
         // One at each end, and no more between than there are trials.
         (0..plan.cells.len() as u32 + 2).filter_map(move |number| {
             let run = anchor_run(block, number);
-            let (_, manifest) = store.complete(cell, run, &cell.identity(spec, run))?;
+            let (_, manifest) = store.complete(cell, run, belonging)?;
             let (started_unix, throughput) = (manifest.started_unix, manifest.throughput);
             Some(AnchorRun { block, started_unix, throughput, response: manifest.response })
         })
     };
-    (0..spec.repetitions.most()).flat_map(in_block).collect()
+    Ok((0..spec.repetitions.most()).flat_map(in_block).collect())
+}
+
+/// Which trials belong to a directory that is read.
+pub(crate) fn belonging(plan: &Plan, store: &Store) -> Result<Belonging, Failure> {
+    Belonging::of_directory(store, plan).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// What all of it runs on: machines, programs, and the ways between hosts.

@@ -14,6 +14,7 @@ use std::path::Path;
 use krarup_units::Seconds;
 
 use crate::gate::{Until, Varying};
+use crate::identity::{Belonging, Identity, Written};
 use crate::plan::{Cell, Plan, with_anchors};
 use crate::spec::Spec;
 use crate::stop::Stop;
@@ -112,14 +113,14 @@ impl From<io::Error> for CampaignError {
     }
 }
 
-/// Runs what is left of a plan. `now` tells the wall clock, in seconds since 1970.
+/// Runs what is left of a plan in a directory, of which `belonging` says what is done already. `now` tells the wall clock, in seconds since 1970.
 ///
 /// # Errors
 /// Where it was stopped, or the directory cannot be written. A trial that fails is no error.
 pub fn run(
     spec: &Spec,
     plan: &Plan,
-    store: &Store,
+    (store, belonging): (&Store, &Belonging),
     testbed: &mut dyn Testbed,
     stop: &Stop,
     now: &dyn Fn() -> Seconds,
@@ -144,14 +145,13 @@ pub fn run(
             progress.all += order.len();
         }
         for (cell, run) in order {
-            let identity = cell.identity(spec, run);
-            let manifest = if let Some((_, manifest)) = store.complete(cell, run, &identity) {
+            let manifest = if let Some((_, manifest)) = store.complete(cell, run, belonging) {
                 ended.skipped += 1;
                 progress.done += 1;
                 tell(&Event::Skipped(Due { cell, repetition: run, attempt: manifest.attempt }, progress));
                 Some(manifest)
             } else {
-                let tried = Trying { spec, store, stop, now, identity };
+                let tried = Trying { spec, store, stop, now };
                 let found = tried.run(cell, run, testbed, &mut progress, tell)?;
                 found.map_err(|why| ended.given_up.push((cell.name(), run, why))).ok()
             };
@@ -183,7 +183,6 @@ struct Trying<'a> {
     store: &'a Store,
     stop: &'a Stop,
     now: &'a dyn Fn() -> Seconds,
-    identity: String,
 }
 
 impl Trying<'_> {
@@ -214,8 +213,8 @@ impl Trying<'_> {
             let again = attempt == 0 && self.spec.retries > 0;
             let failed = outcome.failed.or_else(|| outcome.disturbed.clone().filter(|_| again));
             let manifest = Manifest {
-                identity: self.identity.clone(),
-                levels: cell.levels.iter().map(|(name, level)| (name.clone(), level.0.clone())).collect(),
+                identity: Written::Listed(Identity::of(self.spec, cell)),
+                levels: cell.named_levels(),
                 repetition,
                 attempt,
                 started_unix,

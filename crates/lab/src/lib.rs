@@ -27,6 +27,7 @@ pub mod change;
 pub mod delay;
 pub mod gate;
 pub mod host;
+pub mod identity;
 pub mod ledger;
 pub mod monitor;
 pub mod parcel;

@@ -9,7 +9,7 @@ use krarup_load::random;
 use krarup_units::Seconds;
 use toml::Spanned;
 
-use crate::spec::{Count, LevelName, Phases, Spec, Station, names_in};
+use crate::spec::{Count, LevelName, Spec, Station, names_in};
 
 /// One combination of levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +180,11 @@ impl Cell {
         if name.is_empty() { "the only cell".into() } else { name }
     }
 
+    /// Its levels as a manifest has them.
+    pub fn named_levels(&self) -> Vec<(String, String)> {
+        self.levels.iter().map(|(name, level)| (name.clone(), level.0.clone())).collect()
+    }
+
     /// The level of a factor.
     pub fn level(&self, factor: &str) -> Option<&LevelName> {
         self.levels.iter().find(|(name, _)| name == factor).map(|(_, level)| level)
@@ -225,48 +230,6 @@ impl Cell {
         }
         vec![text]
     }
-
-    /// A number that is another exactly when a trial of this cell would be: it is kept with the trial, so that a run that is taken up
-    /// again knows what is done already.
-    pub fn identity(&self, spec: &Spec, repetition: u32) -> String {
-        let station = |station: &Station| {
-            let config = self.text(&station.config).map_or(String::new(), |text| format!(" {text:?}"));
-            let hosts = match station.hosts.len() {
-                0 => String::new(),
-                _ => format!(" hosts {:?}", station.hosts),
-            };
-            let cpu = station.cpu.map_or(String::new(), |cpu| format!(" cpu {cpu:?}"));
-            format!(
-                "{:?} {:?} {:?} {:?} {:?} {:?}{config}{cpu}{hosts}",
-                station.link,
-                station.program,
-                self.render(&station.command),
-                station.addresses,
-                station.count.as_ref().map(|_| self.count(station, 1)),
-                self.render(&station.flags)
-            )
-        };
-        let gates: Vec<_> = spec.gates.iter().map(Spanned::get_ref).collect();
-        let Phases { warm_up, measure, cool_down } = spec.phases;
-        // What was not asked for leaves trials as they are.
-        let cool_down = if cool_down > 0.0 { format!(", cool_down: {cool_down:?}") } else { String::new() };
-        let phases = format!("Phases {{ warm_up: {warm_up:?}, measure: {measure:?}{cool_down} }}");
-        let text = format!(
-            "{:?} {:?} {} {} {} {:?} {:?} {phases} {:?} {} {repetition}",
-            spec.testbed,
-            self.levels,
-            station(&spec.stations.servers),
-            spec.stations.middleware.as_ref().map(station).unwrap_or_default(),
-            station(&spec.stations.clients),
-            self.render(&spec.data),
-            spec.populate.as_ref().map(|populate| self.render(&populate.flags)),
-            gates,
-            spec.seed,
-        );
-        // Two streams of the same mixing step: nobody forges these, they only must not meet by chance.
-        let hash = |start: u64| text.bytes().fold(start, |hash, byte| random::mix(hash ^ u64::from(byte)));
-        format!("{:016x}{:016x}", hash(1), hash(2))
-    }
 }
 
 fn folder(levels: &[(String, LevelName)]) -> String {
@@ -295,6 +258,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::identity::Identity;
 
     fn spec(head: &str) -> Spec {
         let used: String = ["workload", "clients", "workers", "threads"]
@@ -330,7 +294,7 @@ program = "load"
             |plan: &Plan, station| plan.cells.iter().map(|cell| cell.count(station, 7)).collect::<Vec<_>>();
         assert_eq!(counts(&plan, &spec.stations.servers), [1, 3]);
         assert_eq!(counts(&plan, &spec.stations.clients), [7, 7]);
-        assert_ne!(plan.cells[0].identity(&spec, 0), plan.cells[1].identity(&spec, 0));
+        assert_ne!(Identity::of(&spec, &plan.cells[0]), Identity::of(&spec, &plan.cells[1]));
         assert_eq!(plan.label(&plan.cells[1]), "servers 3");
     }
 
@@ -353,7 +317,7 @@ program = "load"
     #[test]
     fn phases_that_were_not_asked_for_leave_a_trial_what_it_was() {
         let spec = |phases: &str| spec(&format!("phases = {{ measure = 1{phases} }}\n{TWO}"));
-        let identity = |spec: &Spec| Plan::of(spec).cells[0].identity(spec, 0);
+        let identity = |spec: &Spec| Identity::of(spec, &Plan::of(spec).cells[0]);
         assert_eq!(identity(&spec("")), identity(&spec(", cool_down = 0")));
         assert_ne!(identity(&spec("")), identity(&spec(", cool_down = 1")));
     }
@@ -414,9 +378,9 @@ program = "load"
     fn a_trial_has_another_identity_when_anything_about_it_changes() {
         let one = spec(TWO);
         let plan = Plan::of(&one);
-        let first = plan.cells[0].identity(&one, 0);
-        assert_eq!(first, plan.cells[0].identity(&one, 0));
-        let mut others = vec![plan.cells[0].identity(&one, 1), plan.cells[1].identity(&one, 0)];
+        let first = Identity::of(&one, &plan.cells[0]);
+        assert_eq!(first, Identity::of(&one, &plan.cells[0]));
+        let mut others = vec![Identity::of(&one, &plan.cells[1])];
         for change in [
             "seed = 2",
             "phases = { measure = \"3s\" }",
@@ -424,15 +388,14 @@ program = "load"
             "populate = { flags = [\"--verify\"] }",
         ] {
             let changed = spec(&format!("{change}\n{TWO}"));
-            others.push(Plan::of(&changed).cells[0].identity(&changed, 0));
+            others.push(Identity::of(&changed, &Plan::of(&changed).cells[0]));
         }
         others.push(first);
-        let count = others.len();
-        others.sort_unstable();
-        others.dedup();
-        assert_eq!(others.len(), count);
+        for (place, one) in others.iter().enumerate() {
+            assert!(!others[..place].contains(one), "{one:?}");
+        }
         let more = spec(&TWO.replace("[1, 2, 4]", "[1, 2, 4, 8]"));
-        let same = Plan::of(&more).cells[0].identity(&more, 0);
+        let same = Identity::of(&more, &Plan::of(&more).cells[0]);
         assert!(others.contains(&same), "a further level leaves the others as they were");
     }
 

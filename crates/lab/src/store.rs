@@ -1,7 +1,7 @@
 //! A directory of results: a trial is a folder that gets its name when it is complete, so that one that was cut off is none.
 //!
 //! ```text
-//! DIR/spec.toml  plan.csv                      what was asked for
+//! DIR/spec.toml  plan.csv  identities.json     what was asked for, and which trials belong to it
 //! DIR/trials/workload=read,clients=8/0/        trial.json and what each station said
 //! DIR/trials/workload=read,clients=8/anchor-0-1/   a run of the anchor, in the first block the second
 //! DIR/failed/workload=read,clients=8/0-1/      the same of a trial that failed, with its reason
@@ -13,16 +13,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use krarup_units::Seconds;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::identity::{Belonging, Written};
 use crate::ledger::Ledger;
 use crate::plan::{Cell, run_name};
 
 /// What a trial was, kept with its records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`Cell::identity`].
-    pub identity: String,
+    /// Everything that could change its outcome.
+    pub identity: Written,
     /// Factor and level.
     pub levels: Vec<(String, String)>,
     /// Which repetition of its cell, from 0; beyond them, runs of the anchor ([`crate::plan::anchor_run`]).
@@ -125,11 +127,22 @@ impl Store {
         named(&path, fs::rename(&beside, &path))
     }
 
-    /// The complete trial of this cell and repetition, if it is the one that is meant: of this identity.
-    pub fn complete(&self, cell: &Cell, repetition: u32, identity: &str) -> Option<(PathBuf, Manifest)> {
+    /// The complete trial of this cell and repetition, if it is one of those that belong to the directory.
+    pub fn complete(
+        &self,
+        cell: &Cell,
+        repetition: u32,
+        belonging: &Belonging,
+    ) -> Option<(PathBuf, Manifest)> {
         let folder = self.place(cell, repetition);
         let manifest = read(&folder).ok()?;
-        (manifest.identity == identity).then_some((folder, manifest))
+        let meant = manifest.repetition == repetition && belonging.holds(cell, &manifest);
+        meant.then_some((folder, manifest))
+    }
+
+    /// What is in the place of a trial, whether it belongs there or not.
+    pub fn found(&self, cell: &Cell, repetition: u32) -> Option<Manifest> {
+        read(&self.place(cell, repetition)).ok()
     }
 
     /// An empty folder for a trial that begins.
@@ -201,7 +214,11 @@ pub fn folders(folder: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// From the system, or where it is not readable, with the path.
 pub fn read(folder: &Path) -> io::Result<Manifest> {
-    let path = folder.join("trial.json");
-    let text = named(&path, fs::read_to_string(&path))?;
-    named(&path, serde_json::from_str(&text).map_err(io::Error::other))
+    json(&folder.join("trial.json"))
+}
+
+/// A file of JSON.
+pub(crate) fn json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    let text = named(path, fs::read_to_string(path))?;
+    named(path, serde_json::from_str(&text).map_err(io::Error::other))
 }

@@ -7,13 +7,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use krarup_lab::campaign::{self, CampaignError, Due, Ended, Event, Outcome, Testbed};
+use krarup_lab::identity::{Belonging, Identity, Written};
 use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
 use krarup_lab::stop::Stop;
 use krarup_lab::store::{Store, read};
 
 fn spec(head: &str) -> Spec {
-    Spec::parse(&format!(
+    Spec::parse(&text(head)).unwrap()
+}
+
+fn text(head: &str) -> String {
+    format!(
         r#"
 title = "made up"
 {head}
@@ -29,8 +34,7 @@ program = "cache"
 program = "load"
 flags = ["$workload", "$clients"]
 "#
-    ))
-    .unwrap()
+    )
 }
 
 /// A folder of its own, empty.
@@ -75,7 +79,9 @@ impl Testbed for Made<'_> {
 fn run(spec: &Spec, folder: &Path, testbed: &mut Made<'_>) -> Result<Ended, CampaignError> {
     let stop = testbed.stop.clone();
     let store = Store::open(folder).unwrap();
-    campaign::run(spec, &Plan::of(spec), &store, testbed, &stop, &|| 0.0, &mut |_| {})
+    let plan = Plan::of(spec);
+    let belonging = Belonging::take_up(&store, spec, &plan).unwrap();
+    campaign::run(spec, &plan, (&store, &belonging), testbed, &stop, &|| 0.0, &mut |_| {})
 }
 
 /// Every file of the results, by its path.
@@ -134,9 +140,10 @@ fn a_trial_on_a_disturbed_machine_is_repeated_once_and_then_kept_with_its_mark()
     let cells = Plan::of(&spec).cells;
     assert_eq!((ended.complete, testbed.run), (cells.len(), cells.len() + 2));
     let store = Store::at(&folder);
+    let belonging = Belonging::of_directory(&store, &Plan::of(&spec)).unwrap();
     let manifest = |cell: usize| {
         let cell = &cells[cell];
-        store.complete(cell, 0, &cell.identity(&spec, 0)).unwrap().1
+        store.complete(cell, 0, &belonging).unwrap().1
     };
     let marks: Vec<_> = (0..3).map(|cell| (manifest(cell).attempt, manifest(cell).disturbed)).collect();
     assert_eq!(marks, [(1, None), (1, Some("somebody compiled".to_owned())), (0, None)]);
@@ -229,7 +236,63 @@ fn a_changed_spec_runs_what_it_changed() {
     assert_eq!((ended.skipped, testbed.run), (0, 12), "another seed, other trials");
     let manifest = read(&folder.join("trials/workload=read,clients=1/0")).unwrap();
     let plan = Plan::of(&other);
-    assert_eq!(manifest.identity, plan.cells[0].identity(&other, 0));
+    assert_eq!(manifest.identity, Written::Listed(Identity::of(&other, &plan.cells[0])));
+}
+
+/// Makes the trials of a directory look like those of a build that wrote a number, and no file that says which belong to it.
+fn as_of_an_earlier_build(folder: &Path, spec: &str) {
+    fs::remove_file(folder.join("identities.json")).unwrap();
+    fs::write(folder.join("spec.toml"), spec).unwrap();
+    for (name, text) in files(&folder.join("trials")) {
+        if name.file_name().is_some_and(|name| name == "trial.json") {
+            let mut manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+            manifest["identity"] = "00112233445566778899aabbccddeeff".into();
+            fs::write(folder.join("trials").join(name), manifest.to_string()).unwrap();
+        }
+    }
+}
+
+/// The spec in the directory says what trials of an earlier build were: what it says otherwise is run anew, the delay, too, which their number
+/// did not know.
+#[test]
+fn trials_of_an_earlier_build_count_where_their_directory_says_the_same() {
+    let folder = fresh("campaign-earlier");
+    let stop = Stop::default();
+    let slow = |delay: &str| {
+        text("repetitions = { min = 1 }\ntestbed = \"netns\"")
+            .replace("program = \"cache\"", &format!("program = \"cache\"{delay}"))
+    };
+    let first = Spec::parse(&slow("\ndelay = \"1ms\"")).unwrap();
+    run(&first, &folder, &mut Made::new(&stop)).unwrap();
+    as_of_an_earlier_build(&folder, &slow("\ndelay = \"1ms\""));
+
+    let store = Store::at(&folder);
+    let plan = Plan::of(&first);
+    let read = |belonging: &Belonging| {
+        plan.cells.iter().filter(|cell| store.complete(cell, 0, belonging).is_some()).count()
+    };
+    assert_eq!(
+        read(&Belonging::of_directory(&store, &plan).unwrap()),
+        6,
+        "an old directory is read as it is"
+    );
+
+    let ended = run(&first, &folder, &mut Made::new(&stop)).unwrap();
+    assert_eq!((ended.complete, ended.skipped), (6, 6), "the same spec: nothing to do");
+    assert_eq!(read(&Belonging::of_directory(&store, &plan).unwrap()), 6);
+
+    let other = Spec::parse(&slow("\ndelay = \"2ms\"")).unwrap();
+    let stopped = run(&other, &folder, &mut Made { until: 2, ..Made::new(&stop) });
+    assert!(matches!(stopped, Err(CampaignError::Stopped)));
+    fs::write(folder.join("spec.toml"), slow("\ndelay = \"2ms\"")).unwrap();
+    assert_eq!(
+        read(&Belonging::of_directory(&store, &plan).unwrap()),
+        2,
+        "those of the other delay do not count"
+    );
+    let stop = Stop::default();
+    let ended = run(&other, &folder, &mut Made::new(&stop)).unwrap();
+    assert_eq!((ended.complete, ended.skipped), (6, 2), "nor do they when it is taken up again");
 }
 
 #[test]
@@ -244,7 +307,9 @@ fn whoever_watches_is_told_what_happens() {
         other => panic!("{other:?}"),
     };
     let plan = Plan::of(&spec);
-    campaign::run(&spec, &plan, &store, &mut Made::new(&stop), &stop, &|| 0.0, &mut tell).unwrap();
+    let belonging = Belonging::take_up(&store, &spec, &plan).unwrap();
+    campaign::run(&spec, &plan, (&store, &belonging), &mut Made::new(&stop), &stop, &|| 0.0, &mut tell)
+        .unwrap();
     let order: Vec<usize> = plan.block(0).iter().map(|cell| cell.number).collect();
     assert_eq!(told.iter().map(|one| one.0).collect::<Vec<_>>(), order);
     assert_eq!(told.last().map(|one| (one.1, one.2)), Some((5, 6)));

@@ -1,0 +1,412 @@
+//! What a trial is: the list of everything in a spec that could change its outcome. It is kept with each trial, so that a run that is taken
+//! up again knows what is done already, and a reader of a directory knows what belongs to it without any spec.
+//!
+//! The list is explicit and has a version: names and forms of values stay as they are, whatever the types in this program are called. Each
+//! struct of the spec is taken apart field by field, so that a new field does not compile before it is either listed or named as one that
+//! changes nothing.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::gate::Gate;
+use crate::plan::{Cell, Plan};
+use crate::spec::{Phases, Populate, Program, Spec, Station, Stations, Testbed};
+use crate::store::{Manifest, Store};
+use crate::testbed::ssh::settings::{Machine, Ssh};
+
+/// The form of the list. Whoever changes a name or the form of a value counts it up.
+const VERSION: u32 = 2;
+
+/// Everything that could change the outcome of the trials of a cell, by its name in the spec. What is not asked for is not listed. Which
+/// repetition a trial is stands beside it in its manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The form of the list.
+    version: u32,
+    /// Name and value.
+    of: BTreeMap<String, String>,
+}
+
+/// What a manifest says of its trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Written {
+    /// The list.
+    Listed(Identity),
+    /// A number that an earlier build made from the names of its own types. It is compared with nothing.
+    Earlier(String),
+}
+
+impl Identity {
+    /// What the trials of this cell are.
+    pub fn of(spec: &Spec, cell: &Cell) -> Self {
+        let mut list = List { cell, of: BTreeMap::new() };
+        let Spec {
+            title: _,
+            seed,
+            // Factors, zips and exceptions make the cells; a cell says its levels, and the words that stand for them are in the
+            // words of the stations.
+            factors: _,
+            zip: _,
+            except: _,
+            population: _,
+            repetitions: _,
+            phases: Phases { warm_up, measure, cool_down },
+            testbed,
+            gates,
+            retries: _,
+            data,
+            populate,
+            stations: Stations { servers, middleware, clients },
+            // An anchor's runs are trials like others; base and predictions are read from what was measured.
+            anchor: _,
+            base: _,
+            predictions: _,
+            ssh,
+            // Its changes are in the spec already.
+            quick: _,
+        } = spec;
+        for (factor, level) in &cell.levels {
+            list.set(format!("level.{factor}"), &level.0);
+        }
+        list.set("seed", seed);
+        list.set("phases.warm_up", warm_up);
+        list.set("phases.measure", measure);
+        list.some("phases.cool_down", (*cool_down > 0.0).then_some(cool_down));
+        list.set(
+            "testbed",
+            match testbed {
+                Testbed::Local => "local",
+                Testbed::Netns => "netns",
+                Testbed::Ssh => "ssh",
+            },
+        );
+        for (number, gate) in gates.iter().enumerate() {
+            let Gate { watched, relation, limit } = gate.get_ref();
+            list.set(format!("gates.{number}"), &format!("{} {relation} {limit}", watched.name()));
+        }
+        list.words("data", data);
+        if let Some(Populate { flags }) = populate {
+            list.set("populate", "asked for");
+            list.words("populate.flags", flags);
+        }
+        list.station("servers", servers);
+        if let Some(middleware) = middleware {
+            list.station("middleware", middleware);
+        }
+        list.station("clients", clients);
+        if let Some(ssh) = ssh {
+            // The key shows who is there, and changes nothing else.
+            let Ssh { inventory, user, port, identity: _, config, cache, krarup } = ssh;
+            let words = [
+                ("inventory", inventory),
+                ("user", user),
+                ("config", config),
+                ("cache", cache),
+                ("krarup", krarup),
+            ];
+            for (name, word) in words {
+                list.some(format!("ssh.{name}"), word.as_ref());
+            }
+            list.some("ssh.port", port.as_ref());
+        }
+        Self { version: VERSION, of: list.of }
+    }
+
+    /// What another has otherwise: `phases.measure was 10 and is 3`.
+    pub fn differences(&self, now: &Self) -> Vec<String> {
+        let names: std::collections::BTreeSet<&String> = self.of.keys().chain(now.of.keys()).collect();
+        let value = |of: &BTreeMap<String, String>, name: &String| {
+            of.get(name).map_or("not there".to_owned(), |value| format!("`{value}`"))
+        };
+        let differ = names.into_iter().filter(|name| self.of.get(*name) != now.of.get(*name));
+        differ
+            .map(|name| format!("{name} was {} and is {}", value(&self.of, name), value(&now.of, name)))
+            .collect()
+    }
+}
+
+/// A list that is being made.
+struct List<'a> {
+    cell: &'a Cell,
+    of: BTreeMap<String, String>,
+}
+
+impl List<'_> {
+    fn set(&mut self, name: impl Into<String>, value: &(impl ToString + ?Sized)) {
+        self.of.insert(name.into(), value.to_string());
+    }
+
+    fn some(&mut self, name: impl Into<String>, value: Option<impl ToString>) {
+        if let Some(value) = value {
+            self.set(name, &value);
+        }
+    }
+
+    /// Words with the cell's levels in place, as a list in JSON: no two lists of words look alike.
+    fn words(&mut self, name: impl Into<String>, words: &[Spanned<String>]) {
+        if !words.is_empty() {
+            let rendered = self.cell.render(words);
+            self.set(name, &serde_json::to_string(&rendered).expect("words are text"));
+        }
+    }
+
+    fn station(&mut self, at: &str, station: &Station) {
+        let Station { program, command, addresses, hosts, count, link, delay, cpu, flags, config } = station;
+        let name = |what: &str| format!("stations.{at}.{what}");
+        self.some(
+            name("program"),
+            program.map(|program| match program {
+                Program::Auto => "auto",
+                Program::Memcached => "memcached",
+                Program::Cache => "cache",
+                Program::Broker => "broker",
+                Program::Proxy => "proxy",
+                Program::Load => "load",
+            }),
+        );
+        self.words(name("command"), command);
+        self.words(name("flags"), flags);
+        for (number, address) in addresses.iter().enumerate() {
+            self.set(name(&format!("addresses.{number}")), address);
+        }
+        for (number, host) in hosts.iter().enumerate() {
+            let Machine { host, address, user, port, identity: _ } = host;
+            let name = |what: &str| name(&format!("hosts.{number}.{what}"));
+            self.set(name("host"), host);
+            self.some(name("address"), address.as_ref());
+            self.some(name("user"), user.as_ref());
+            self.some(name("port"), port.as_ref());
+        }
+        let count = count.as_ref().map(|_| self.cell.count(station, 1));
+        self.some(name("count"), count);
+        self.some(name("link"), *link);
+        self.some(name("delay"), (*delay > 0.0).then_some(delay));
+        self.some(name("cpu"), *cpu);
+        let config = self.cell.text(config);
+        self.some(name("config"), config);
+    }
+}
+
+/// Which trials belong to a directory: what each cell's trials must be, by the cell's folder. Written by whoever runs trials there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Belonging {
+    cells: BTreeMap<String, Meant>,
+}
+
+/// What the trials of a cell must be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Meant {
+    /// None where no build has written it: then there are trials of earlier builds alone.
+    identity: Option<Identity>,
+    /// Whether trials of earlier builds belong to it, too: those with its levels, in a directory whose spec said then what this one says.
+    earlier: bool,
+}
+
+/// The file in a directory of results.
+const FILE: &str = "identities.json";
+
+impl Belonging {
+    /// Which trials belong to `spec` from now on; it is written down. This is asked before the directory's own `spec.toml` is replaced: of trials
+    /// that earlier builds have left, that file is what says what they were.
+    ///
+    /// # Errors
+    /// From the system, with the path.
+    pub fn take_up(store: &Store, spec: &Spec, plan: &Plan) -> io::Result<Self> {
+        let known = Self::written(store);
+        let text = std::fs::read_to_string(store.directory().join("spec.toml"));
+        let before = text.ok().filter(|_| known.is_none()).and_then(|text| Spec::parse(&text).ok());
+        let before = before.map(|spec| (Plan::of(&spec), spec));
+        let meant = |cell: &Cell| {
+            let identity = Identity::of(spec, cell);
+            let same = |(plan, spec): &(Plan, Spec)| {
+                let mut cells = plan.cells.iter().filter(|other| other.levels == cell.levels);
+                cells.any(|other| Identity::of(spec, other) == identity)
+            };
+            let earlier = match &known {
+                Some(known) => known
+                    .cells
+                    .get(&cell.folder)
+                    .is_some_and(|meant| meant.earlier && meant.identity.as_ref() == Some(&identity)),
+                None => before.as_ref().is_some_and(same),
+            };
+            (cell.folder.clone(), Meant { identity: Some(identity), earlier })
+        };
+        let belonging = Self { cells: plan.cells.iter().map(meant).collect() };
+        let text = serde_json::to_string_pretty(&belonging).expect("lists are plain data");
+        store.write(FILE, text.as_bytes())?;
+        Ok(belonging)
+    }
+
+    /// Which trials belong to a directory that is read: what was written down, or, in a directory of earlier builds, all that have the levels of a
+    /// cell of its spec. Nothing is worked out anew.
+    ///
+    /// # Errors
+    /// Where what was written down cannot be read, with the path.
+    pub fn of_directory(store: &Store, plan: &Plan) -> io::Result<Self> {
+        let path = store.directory().join(FILE);
+        if path.is_file() {
+            return crate::store::json(&path);
+        }
+        let meant = |cell: &Cell| (cell.folder.clone(), Meant { identity: None, earlier: true });
+        Ok(Self { cells: plan.cells.iter().map(meant).collect() })
+    }
+
+    fn written(store: &Store) -> Option<Self> {
+        crate::store::json(&store.directory().join(FILE)).ok()
+    }
+
+    /// Whether a trial is one of this cell's.
+    pub fn holds(&self, cell: &Cell, manifest: &Manifest) -> bool {
+        let Some(meant) = self.cells.get(&cell.folder) else { return false };
+        match &manifest.identity {
+            Written::Listed(identity) => meant.identity.as_ref() == Some(identity),
+            Written::Earlier(_) => meant.earlier && manifest.levels == cell.named_levels(),
+        }
+    }
+
+    /// What a trial of this cell is.
+    pub fn of(&self, cell: &Cell) -> Option<&Identity> {
+        self.cells.get(&cell.folder)?.identity.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A spec in which every key is given that could change an outcome.
+    const FULL: &str = r#"
+title = "t"
+seed = 7
+phases = { warm_up = "1s", measure = "600ms", cool_down = 0.5 }
+testbed = "netns"
+gates = ["errors == 0", "interactive_law within 5 %"]
+data = ["--keys", "100"]
+[[factor]]
+name = "workload"
+levels = [{ name = "read", words = ["--ratio", "0:1"] }, "write"]
+[[factor]]
+name = "workers"
+levels = [8]
+[populate]
+flags = ["--connections", "8"]
+[stations.servers]
+program = "memcached"
+count = 3
+link = "101Mbit/s"
+delay = "0.5ms"
+cpu = 0.32
+[stations.middleware]
+command = ["my-proxy", "--workers", "$workers", "{config}"]
+config = "workers = $workers\n"
+[stations.clients]
+program = "load"
+flags = ["$workload"]
+"#;
+
+    fn identity(text: &str) -> Identity {
+        let spec = Spec::parse(text).unwrap_or_else(|error| panic!("{error} in {text}"));
+        Identity::of(&spec, &Plan::of(&spec).cells[0])
+    }
+
+    /// Directories live longer than builds: what is written here is compared with what later builds write. A change of this text makes every trial
+    /// that there is another one; it needs a new version, and a reason.
+    #[test]
+    fn the_list_is_what_it_has_always_been() {
+        let golden = r#"{
+  "version": 2,
+  "of": {
+    "data": "[\"--keys\",\"100\"]",
+    "gates.0": "errors == 0",
+    "gates.1": "interactive_law <= 0.05",
+    "level.workers": "8",
+    "level.workload": "read",
+    "phases.cool_down": "0.5",
+    "phases.measure": "0.6",
+    "phases.warm_up": "1",
+    "populate": "asked for",
+    "populate.flags": "[\"--connections\",\"8\"]",
+    "seed": "7",
+    "stations.clients.flags": "[\"--ratio\",\"0:1\"]",
+    "stations.clients.program": "load",
+    "stations.middleware.command": "[\"my-proxy\",\"--workers\",\"8\",\"{config}\"]",
+    "stations.middleware.config": "workers = 8\n",
+    "stations.servers.count": "3",
+    "stations.servers.cpu": "0.32",
+    "stations.servers.delay": "0.0005",
+    "stations.servers.link": "101000000",
+    "stations.servers.program": "memcached",
+    "testbed": "netns"
+  }
+}"#;
+        let found = identity(FULL);
+        assert_eq!(serde_json::to_string_pretty(&found).unwrap(), golden);
+        assert_eq!(serde_json::from_str::<Written>(golden).unwrap(), Written::Listed(found));
+        let machines = r#"
+title = "t"
+testbed = "ssh"
+[ssh]
+inventory = "hosts.ini"
+user = "u"
+port = 2222
+identity = "key"
+config = "c"
+cache = "~/k"
+krarup = "/bin/krarup"
+[stations.servers]
+program = "cache"
+hosts = [{ host = "s", address = "10.0.0.1", user = "v", port = 23, identity = "other" }]
+[stations.clients]
+program = "load"
+hosts = ["c"]
+"#;
+        let golden = r#"{"version":2,"of":{"phases.measure":"10","phases.warm_up":"2","seed":"1","ssh.cache":"~/k","ssh.config":"c","ssh.inventory":"hosts.ini","ssh.krarup":"/bin/krarup","ssh.port":"2222","ssh.user":"u","stations.clients.hosts.0.host":"c","stations.clients.program":"load","stations.servers.hosts.0.address":"10.0.0.1","stations.servers.hosts.0.host":"s","stations.servers.hosts.0.port":"23","stations.servers.hosts.0.user":"v","stations.servers.program":"cache","testbed":"ssh"}}"#;
+        assert_eq!(serde_json::to_string(&identity(machines)).unwrap(), golden);
+    }
+
+    #[test]
+    fn every_key_that_could_change_an_outcome_makes_another_trial() {
+        let first = identity(FULL);
+        let changes = [
+            ("seed = 7", "seed = 8"),
+            ("warm_up = \"1s\"", "warm_up = \"2s\""),
+            ("measure = \"600ms\"", "measure = \"700ms\""),
+            ("cool_down = 0.5", "cool_down = 0.6"),
+            ("\"errors == 0\", ", ""),
+            ("\"100\"", "\"101\""),
+            ("\"0:1\"", "\"0:2\""),
+            ("\"read\"", "\"gets\""),
+            ("\"--connections\", \"8\"", "\"--connections\", \"9\""),
+            ("\"memcached\"", "\"cache\""),
+            ("count = 3", "count = 2"),
+            ("101Mbit/s", "102Mbit/s"),
+            ("delay = \"0.5ms\"", "delay = \"5ms\""),
+            ("delay = \"0.5ms\"", ""),
+            ("cpu = 0.32", "cpu = 0.33"),
+            ("my-proxy", "your-proxy"),
+            ("workers = $workers\\n", "workers = ${workers}0\\n"),
+            ("levels = [8]", "levels = [9]"),
+        ];
+        for (from, to) in changes {
+            assert!(FULL.contains(from), "{from}");
+            let changed = identity(&FULL.replace(from, to));
+            assert_ne!(changed, first, "{from} → {to}");
+            assert!(!first.differences(&changed).is_empty());
+        }
+        let same = [
+            "title = \"other\"\nretries = 9\nrepetitions = { min = 9 }\nseed = 7",
+            "title = \"t\"\nbase = { workers = 8 }\nseed = 7",
+        ];
+        for head in same {
+            assert_eq!(identity(&FULL.replace("title = \"t\"\nseed = 7", head)), first, "{head}");
+        }
+        assert_eq!(
+            first.differences(&identity(&FULL.replace("delay = \"0.5ms\"", "delay = \"5ms\""))),
+            ["stations.servers.delay was `0.0005` and is `0.005`"]
+        );
+    }
+}
