@@ -26,6 +26,7 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	@scripts/need --optional php php-cli
 	@scripts/need --optional /usr/share/php/Pheanstalk/autoload.php php-pda-pheanstalk
 	@scripts/need nc netcat-openbsd
+	@scripts/need --optional pgbouncer pgbouncer
 	@scripts/need --optional nutcracker nutcracker
 	@scripts/need python3 python3
 	@scripts/need --optional chromium chromium

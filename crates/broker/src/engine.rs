@@ -47,6 +47,10 @@ const ACCEPT_PAUSE: Nanos = Nanos::from_millis(50);
 const SWEEP: Nanos = Nanos::from_millis(250);
 /// How long to wait before a store that has refused a batch is offered the next.
 const RELUCTANT: Nanos = Nanos::from_millis(100);
+/// A store that takes something again has refused nothing for so long before it is said to: where the last room goes, each second change may still fit.
+const CALM: Nanos = Nanos::from_secs(1);
+/// A store that is offered nothing any more is taken to be well after this time.
+const FORGIVEN: Nanos = Nanos::from_secs(10);
 
 /// Where messages are kept that are not in memory alone.
 #[derive(Debug)]
@@ -166,8 +170,10 @@ pub enum Notice {
     Draining,
     /// Clients cannot be accepted, and why.
     NotAccepting(String),
-    /// The store has refused what was to be written, and why; told when it changes.
+    /// The store refuses what is to be written, and why; told once until it takes it again.
     Refused(String),
+    /// The store takes again what it refused.
+    Takes,
     /// The store is out of reach, and why: requests that change something wait.
     Lost(String),
     /// The store is there again.
@@ -243,7 +249,7 @@ struct Engine<N> {
     has_read: bool,
     /// The store has refused something: when it is offered more.
     write_at: Stamp,
-    reluctant: Option<String>,
+    reluctant: Option<Refusal>,
     deposed: bool,
     /// Whether the store cannot be reached.
     store_lost: bool,
@@ -259,6 +265,22 @@ struct Engine<N> {
     scratch: Vec<u8>,
     some: Vec<ClientId>,
     stop_by: Option<Stamp>,
+}
+
+/// The store refuses what is to be written.
+#[derive(Clone, Copy)]
+struct Refusal {
+    /// When it last did.
+    last: Stamp,
+    /// Whether it has taken something since.
+    takes: bool,
+}
+
+impl Refusal {
+    /// When it is over, if nothing is refused until then.
+    fn end(self) -> Stamp {
+        self.last + if self.takes { CALM } else { FORGIVEN }
+    }
 }
 
 /// A client's socket.
@@ -437,7 +459,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                 News::Committed { number, sent, answered } => {
                     self.broker.committed(number, sent, answered);
                     self.taking_in.take_if(|batch| *batch <= number);
-                    self.reluctant = None;
+                    self.takes();
                 }
                 News::Refused { number, batch, why } => {
                     let now = self.clock.now();
@@ -462,7 +484,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             match news {
                 pool::News::Answered(answers, way) => self.broker.heard(answers, &way, self.clock.now()),
                 pool::News::Refused(why) => self.is_refused(why),
-                pool::News::Takes => self.reluctant = None,
+                pool::News::Takes => self.takes(),
                 pool::News::Lost(why) => self.is_lost(why),
                 pool::News::Back => self.is_back(),
                 pool::News::Deposed => self.is_deposed(),
@@ -471,9 +493,15 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     fn is_refused(&mut self, why: String) {
-        if self.reluctant.as_ref() != Some(&why) {
-            (self.notice)(Notice::Refused(why.clone()));
-            self.reluctant = Some(why);
+        if self.reluctant.is_none() {
+            (self.notice)(Notice::Refused(why));
+        }
+        self.reluctant = Some(Refusal { last: self.clock.now(), takes: false });
+    }
+
+    fn takes(&mut self) {
+        if let Some(refusal) = &mut self.reluctant {
+            refusal.takes = true;
         }
     }
 
@@ -721,6 +749,9 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn tick(&mut self) {
         let now = self.clock.now();
         self.broker.tick(now);
+        if self.reluctant.take_if(|refusal| refusal.end() <= now).is_some() {
+            (self.notice)(Notice::Takes);
+        }
         if self.accept_again.is_some_and(|again| again <= now) {
             self.accept();
         }
@@ -745,8 +776,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         let sweeps = journal.is_some_and(|journal| journal.may_sweep() && self.taking_in.is_none());
         let store =
             (writes || reads).then_some(self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
-        let next =
-            self.broker.due().into_iter().chain(self.stop_by).chain(self.accept_again).chain(store).min()?;
+        let calm = self.reluctant.map(Refusal::end);
+        let due = self.broker.due().into_iter().chain(self.stop_by).chain(self.accept_again);
+        let next = due.chain(calm).chain(store).min()?;
         // One nanosecond more than nothing, so that what is due at an instant is due when it is looked at.
         Some(Nanos(next.0.saturating_sub(self.clock.now().0) + 1).as_duration())
     }

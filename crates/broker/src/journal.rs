@@ -87,8 +87,10 @@ pub(crate) struct Journal {
     /// Batches under way, in their order.
     under_way: VecDeque<UnderWay>,
     heard: Receiver<Heard>,
-    /// Sessions that are broken.
+    /// Sessions that are broken, whether that was told, and when it last was.
     lost: usize,
+    is_told: bool,
+    lost_at: Option<Instant>,
     ids: Arc<Ids>,
 }
 
@@ -138,7 +140,8 @@ enum Heard {
     },
     Swept(Vec<Laid>),
     Fetched(Result<Fetched, String>),
-    Lost(String),
+    /// A session broke that stood since then.
+    Lost(String, Instant),
     Back,
     Deposed,
 }
@@ -190,6 +193,8 @@ impl Journal {
             under_way: VecDeque::new(),
             heard,
             lost: 0,
+            is_told: false,
+            lost_at: None,
             ids,
         })
     }
@@ -269,15 +274,18 @@ impl Journal {
                     self.reading = false;
                     return Some(News::Fetched(fetched));
                 }
-                Heard::Lost(why) => {
+                Heard::Lost(why, since) => {
                     self.lost += 1;
-                    if self.lost == 1 {
+                    // What breaks all sessions is noticed by each when it is used: that is no news where others are back.
+                    if !self.is_told && self.lost_at.is_none_or(|lost| since > lost) {
+                        self.is_told = true;
+                        self.lost_at = Some(Instant::now());
                         return Some(News::Lost(why));
                     }
                 }
                 Heard::Back => {
                     self.lost -= 1;
-                    if self.lost == 0 {
+                    if self.lost == 0 && std::mem::take(&mut self.is_told) {
                         return Some(News::Back);
                     }
                 }
@@ -338,11 +346,12 @@ struct Steady<S> {
     session: S,
     told: Told,
     lost: bool,
+    since: Instant,
 }
 
 impl<S: Session> Steady<S> {
     fn new(session: S, told: Told) -> Self {
-        Self { session, told, lost: false }
+        Self { session, told, lost: false, since: Instant::now() }
     }
 
     /// Does something that may be done twice, again and again until the session has stood all the time: then what came of it is known.
@@ -371,13 +380,14 @@ impl<S: Session> Steady<S> {
                 }
             }
             self.lost = false;
+            self.since = Instant::now();
             self.told.say(Heard::Back);
         }
     }
 
     fn lose(&mut self, why: &str) {
         if !std::mem::replace(&mut self.lost, true) {
-            self.told.say(Heard::Lost(why.to_owned()));
+            self.told.say(Heard::Lost(why.to_owned(), self.since));
         }
     }
 }
@@ -393,7 +403,7 @@ fn have<S>(told: &Told, begin: impl Fn() -> Result<S, Problem>) -> Option<S> {
             }
             // Others go on meanwhile; without any, nothing is done, and the keeper says why.
             Err(_) if told.is_over() => return None,
-            Err(Problem::Address(_) | Problem::Database(_)) => thread::sleep(AGAIN),
+            Err(Problem::Address(_) | Problem::Pooled | Problem::Database(_)) => thread::sleep(AGAIN),
         }
     }
 }
@@ -513,6 +523,8 @@ mod tests {
             under_way: VecDeque::new(),
             heard,
             lost: 0,
+            is_told: false,
+            lost_at: None,
             ids: Arc::new(ids),
         };
         (journal, say, received)

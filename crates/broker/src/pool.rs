@@ -11,7 +11,7 @@
 //! while the last was at the database. One thread moves all of it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
 use std::pin::pin;
 use std::rc::Rc;
@@ -24,15 +24,19 @@ use krarup_net::Clock;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
+use tokio::time::Instant;
 
-use crate::postgres::session::{Clearing, Session, Stub, Trouble};
+use crate::postgres::session::{Clearing, Known, Session, Stub, Trouble, Until};
 use crate::postgres::{Problem, Sharing};
 use crate::wish::{Asked, Kind, Reply, Way, Wish};
 
 /// Wishes that share a statement at most.
 const MOST_TOGETHER: usize = 512;
-/// How soon to try again what failed.
+/// How soon to try again what failed, at first and at most; the time doubles in between.
 const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(1);
+/// How often it is asked at once what became of a transaction, before that is left to a task of its own.
+const TRIES: u32 = 3;
 
 /// How the database is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +54,13 @@ pub struct Settings {
 pub(crate) enum News {
     /// What came of wishes.
     Answered(Vec<(u64, Reply)>, Way),
-    /// The database refused something, and why; told when it changes.
+    /// The database refused something that it may take another time, and why.
     Refused(String),
     /// It takes again what it refused.
     Takes,
     /// The database is out of reach, and why; told once until it is back.
     Lost(String),
-    /// It is back.
+    /// It answers again.
     Back,
     /// Somebody owns the queues now.
     Deposed,
@@ -136,7 +140,21 @@ struct Shop {
     serials: RefCell<BTreeSet<i64>>,
     cleared: Cell<i64>,
     lost: Cell<bool>,
-    refused: RefCell<Option<String>>,
+    /// When that was last told.
+    lost_at: Cell<Option<Instant>>,
+    /// What the database refuses for now: of which kinds, and whether because it writes nothing at all.
+    refused: RefCell<BTreeMap<Kind, bool>>,
+    /// Kinds that are not asked until then, and for how long they were kept back.
+    held: RefCell<BTreeMap<Kind, (Instant, Duration)>>,
+}
+
+/// A transaction that broke at its end: nobody knows whether it was committed.
+struct Unknown {
+    stub: Stub,
+    /// The session that it was in.
+    session: Known,
+    /// Its answers, if they were heard.
+    replies: Option<Vec<Reply>>,
 }
 
 #[derive(Default)]
@@ -222,7 +240,9 @@ impl Shop {
             serials: RefCell::default(),
             cleared: Cell::new(0),
             lost: Cell::new(false),
+            lost_at: Cell::new(None),
             refused: RefCell::default(),
+            held: RefCell::default(),
         }
     }
 
@@ -259,19 +279,45 @@ impl Shop {
             let count = asked.len();
             let done = self.carry_out(&mut session, asked, &mut way).await;
             self.busy.set(self.busy.get() - 1);
-            self.open.set(self.open.get() - count);
-            if self.ending.get() {
-                self.over.notify_one();
-            }
-            if done.is_err() {
-                // Nothing is answered any more.
-                self.told.say(News::Deposed);
-                self.is_deposed.set(true);
-                self.deposed.notify_one();
-                self.over.notify_one();
-                pending::<()>().await;
+            match done {
+                Ok(later) => {
+                    self.answered(count - later.len());
+                    self.put_back(later);
+                }
+                Err(Over) => {
+                    self.depose();
+                    pending::<()>().await;
+                }
             }
         }
+    }
+
+    /// So many wishes are no longer open.
+    fn answered(&self, count: usize) {
+        self.open.set(self.open.get() - count);
+        if self.ending.get() {
+            self.over.notify_one();
+        }
+    }
+
+    /// Nothing is answered any more.
+    fn depose(&self) {
+        self.told.say(News::Deposed);
+        self.is_deposed.set(true);
+        self.deposed.notify_one();
+        self.over.notify_one();
+    }
+
+    /// Wishes that were taken wait again, before those that came later.
+    fn put_back(&self, mut later: Vec<Asked>) {
+        let Some(first) = later.first_mut() else { return };
+        // What it joined has been answered.
+        first.joins = false;
+        let lane = &self.lanes[self.lane(first.wish.kind())];
+        for asked in later.into_iter().rev() {
+            lane.waiting.borrow_mut().push_front(asked);
+        }
+        lane.come.notify_one();
     }
 
     /// The next wishes of a lane, when there are some.
@@ -287,15 +333,18 @@ impl Shop {
 
     fn take(&self, lane: &Lane) -> Option<(Vec<Asked>, Way)> {
         let mut waiting = lane.waiting.borrow_mut();
-        let first = waiting.pop_front()?;
+        let place = waiting.iter().position(|asked| !self.is_held(&asked.wish))?;
+        let first = waiting.remove(place)?;
         let kind = first.wish.kind();
         let mut some = vec![first];
         if self.settings.gathers && !matches!(kind, Kind::Once | Kind::Sweep) {
             gather(&mut waiting, kind, &mut some);
         }
         // A request of many messages keeps their order.
-        while !self.settings.gathers && waiting.front().is_some_and(|next| next.joins) {
-            some.extend(waiting.pop_front());
+        while !self.settings.gathers
+            && waiting.get(place).is_some_and(|next| next.joins && next.wish.kind() == kind)
+        {
+            some.extend(waiting.remove(place));
         }
         self.busy.set(self.busy.get() + 1);
         let way = Way {
@@ -308,41 +357,44 @@ impl Shop {
         Some((some, way))
     }
 
-    /// Carries out wishes of one kind until the answers are known, and tells them.
+    /// Carries out wishes of one kind until the answers are known, and tells them; those that come back are to be tried again later.
     async fn carry_out(
-        &self,
+        self: &Rc<Self>,
         session: &mut Option<Session>,
         asked: Vec<Asked>,
         way: &mut Way,
-    ) -> Result<(), Over> {
-        let mut unknown: Option<(Stub, Option<Vec<Reply>>)> = None;
+    ) -> Result<Vec<Asked>, Over> {
+        let kind = asked[0].wish.kind();
+        let mut unknown: Option<Unknown> = None;
+        let (mut pause, mut tries) = (AGAIN, 0);
         loop {
             if session.is_none() {
                 *session = Some(self.connect_again().await?);
             }
             let Some(open) = session.as_ref() else { continue };
-            if let Some((stub, replies)) = unknown.take() {
-                let came = match open.was_committed(stub).await {
-                    Ok(true) => match replies.clone() {
-                        Some(replies) => Ok(Some(replies)),
-                        None => open.replies(&asked, stub).await.map(Some),
-                    },
-                    Ok(false) => Ok(None),
-                    Err(error) => Err(error),
-                };
-                match came {
-                    Ok(Some(replies)) => {
-                        self.done(stub);
+            if let Some(one) = unknown.take() {
+                match self.settle(open, &asked, &one).await {
+                    Ok(Some(Some(replies))) => {
                         self.answer(&asked, replies, way);
-                        return Ok(());
+                        return Ok(Vec::new());
                     }
-                    Ok(None) => self.done(stub),
-                    Err(error) => {
-                        self.lose(&crate::postgres::words(&error));
+                    Ok(Some(None)) => {}
+                    Err(Trouble::Broken(_) | Trouble::Unknown(_)) => {
                         *session = None;
-                        unknown = Some((stub, replies));
+                        unknown = Some(one);
+                        continue;
+                    }
+                    Ok(None) | Err(Trouble::Refused { .. }) if tries < TRIES => {
+                        tries += 1;
+                        unknown = Some(one);
                         tokio::time::sleep(AGAIN).await;
                         continue;
+                    }
+                    Ok(None) | Err(Trouble::Refused { .. }) => {
+                        // Others do not wait for it: it stays open, though this connection has done with it.
+                        self.open.set(self.open.get() + asked.len());
+                        tokio::task::spawn_local(Rc::clone(self).find_out(asked, one, *way));
+                        return Ok(Vec::new());
                     }
                 }
             }
@@ -356,41 +408,147 @@ impl Shop {
                     if matches!(asked[0].wish, Wish::Sweep(_)) {
                         self.cleared.set(clearing.to);
                     }
-                    self.takes();
+                    self.is_back();
+                    self.takes(&asked[0].wish);
                     self.answer(&asked, replies, way);
-                    return Ok(());
+                    return Ok(Vec::new());
                 }
                 Err(Trouble::Broken(why)) => {
                     self.done(stub);
-                    self.lose(&why);
+                    self.lose(&why, Some(open.since()));
                     *session = None;
                 }
                 Err(Trouble::Unknown(replies)) => {
-                    self.lose("the connection broke during a commit");
+                    self.lose("the connection broke during a commit", Some(open.since()));
+                    unknown = Some(Unknown { stub, session: open.known(), replies });
                     *session = None;
-                    unknown = Some((stub, replies));
                 }
                 Err(Trouble::Refused { .. }) if asked.len() > 1 => {
                     self.done(stub);
+                    self.is_back();
                     // One of them spoils it: each for itself.
+                    let mut later = Vec::new();
                     for one in asked {
-                        Box::pin(self.carry_out(session, vec![one], way)).await?;
+                        later.extend(Box::pin(self.carry_out(session, vec![one], way)).await?);
                     }
-                    return Ok(());
+                    return Ok(later);
                 }
-                Err(Trouble::Refused { why, passes }) => {
+                Err(Trouble::Refused { why, until }) => {
                     self.done(stub);
-                    let new = matches!(asked[0].wish, Wish::New(_));
-                    if passes {
-                        self.refuse(&why);
+                    self.is_back();
+                    if until != Until::Never {
+                        self.refuse(kind, &why, until);
                     }
-                    if new || !passes || matches!(asked[0].wish, Wish::Sweep(_)) {
+                    let sweeps = matches!(asked[0].wish, Wish::Sweep(_));
+                    if until == Until::Never || sweeps || matches!(asked[0].wish, Wish::New(_)) {
                         self.answer(&asked, vec![Reply::Failed(why)], way);
-                        return Ok(());
+                        return Ok(Vec::new());
                     }
-                    tokio::time::sleep(AGAIN).await;
+                    if until != Until::Again {
+                        // Until there is room nothing of the kind is carried out: meanwhile this connection is for others.
+                        self.hold(kind);
+                        return Ok(asked);
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(AGAIN_AT_MOST);
                 }
             }
+        }
+    }
+
+    /// What became of a transaction: its answers if it was committed; none: nobody can know yet.
+    async fn settle(
+        &self,
+        open: &Session,
+        asked: &[Asked],
+        one: &Unknown,
+    ) -> Result<Option<Option<Vec<Reply>>>, Trouble> {
+        let came = match (open.was_committed(one.stub, one.session).await?, &one.replies) {
+            (None, _) => return Ok(None),
+            (Some(false), _) => None,
+            (Some(true), Some(replies)) => Some(replies.clone()),
+            (Some(true), None) => Some(open.replies(asked, one.stub).await?),
+        };
+        self.is_back();
+        self.done(one.stub);
+        Ok(Some(came))
+    }
+
+    /// Asks what became of a transaction for as long as it takes; where it was not committed its wishes are carried out anew.
+    async fn find_out(self: Rc<Self>, asked: Vec<Asked>, one: Unknown, mut way: Way) {
+        let mut pause = AGAIN;
+        loop {
+            let Ok(session) = self.connect_again().await else { return self.depose() };
+            if let Ok(Some(came)) = self.settle(&session, &asked, &one).await {
+                match came {
+                    Some(replies) => {
+                        self.answer(&asked, replies, &mut way);
+                        self.answered(asked.len());
+                    }
+                    None => self.put_back(asked),
+                }
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(AGAIN_AT_MOST);
+        }
+    }
+
+    // ---- what the database refuses --------------------------------------------------------------------------
+
+    /// Whether this one is kept back now. What only reads never is.
+    fn is_held(&self, wish: &Wish) -> bool {
+        let held = self.held.borrow();
+        let until = held.get(&wish.kind()).filter(|_| wish.writes());
+        until.is_some_and(|(until, _)| *until > Instant::now())
+    }
+
+    /// Keeps a kind back, each time for longer.
+    fn hold(self: &Rc<Self>, kind: Kind) {
+        let now = Instant::now();
+        let mut held = self.held.borrow_mut();
+        let pause = match held.get(&kind) {
+            // Others that were asked at the same time were refused as well.
+            Some((until, _)) if *until > now => return,
+            Some((_, pause)) => (*pause * 2).min(AGAIN_AT_MOST),
+            None => AGAIN,
+        };
+        held.insert(kind, (now + pause, pause));
+        let shop = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(pause).await;
+            shop.go_on(kind);
+        });
+    }
+
+    /// Connections look again for what there is to do.
+    fn go_on(&self, kind: Kind) {
+        let lane = &self.lanes[self.lane(kind)];
+        lane.come.notify_waiters();
+        lane.come.notify_one();
+    }
+
+    fn refuse(&self, kind: Kind, why: &str, until: Until) {
+        self.refused.borrow_mut().insert(kind, until == Until::Writes);
+        self.told.say(News::Refused(why.to_owned()));
+    }
+
+    /// It has done this: also others of the kind are done again, and where it writes at all none is refused for that reason.
+    fn takes(&self, wish: &Wish) {
+        let kind = wish.kind();
+        if !wish.writes() {
+            return;
+        }
+        if self.held.borrow_mut().remove(&kind).is_some() {
+            self.go_on(kind);
+        }
+        let mut refused = self.refused.borrow_mut();
+        if refused.is_empty() {
+            return;
+        }
+        refused.retain(|other, only_reads| *other != kind && !*only_reads);
+        if refused.is_empty() {
+            self.told.say(News::Takes);
         }
     }
 
@@ -426,40 +584,34 @@ impl Shop {
     }
 
     async fn connect_again(&self) -> Result<Session, Over> {
+        let mut pause = AGAIN;
         loop {
             match Session::connect(&self.config, self.sharing_number).await {
-                Ok(session) => {
-                    if self.lost.replace(false) {
-                        self.told.say(News::Back);
-                    }
-                    return Ok(session);
-                }
+                Ok(session) => return Ok(session),
                 Err(Problem::Deposed) => return Err(Over),
                 Err(problem) => {
-                    self.lose(&problem.to_string());
-                    tokio::time::sleep(AGAIN).await;
+                    self.lose(&problem.to_string(), None);
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(AGAIN_AT_MOST);
                 }
             }
         }
     }
 
-    fn lose(&self, why: &str) {
-        if !self.lost.replace(true) {
+    /// The database is out of reach: a connection cannot be had, or broke that was had then.
+    fn lose(&self, why: &str, since: Option<Instant>) {
+        // What breaks all connections is noticed by each when it is used. That is no news where others have been had again meanwhile.
+        let known = since.is_some_and(|since| self.lost_at.get().is_some_and(|lost| since <= lost));
+        if !known && !self.lost.replace(true) {
+            self.lost_at.set(Some(Instant::now()));
             self.told.say(News::Lost(why.to_owned()));
         }
     }
 
-    fn refuse(&self, why: &str) {
-        let mut refused = self.refused.borrow_mut();
-        if refused.as_deref() != Some(why) {
-            *refused = Some(why.to_owned());
-            self.told.say(News::Refused(why.to_owned()));
-        }
-    }
-
-    fn takes(&self) {
-        if self.refused.borrow_mut().take().is_some() {
-            self.told.say(News::Takes);
+    /// It answers: a connection alone would not tell that it does.
+    fn is_back(&self) {
+        if self.lost.replace(false) {
+            self.told.say(News::Back);
         }
     }
 }

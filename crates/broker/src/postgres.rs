@@ -38,6 +38,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const READ_AT_ONCE: u64 = 32 << 20;
 /// Saying that the owner is there needs no disk: what he writes afterwards is on disk only together with it.
 const LIGHT: &str = "SET synchronous_commit = off";
+/// How often it is looked whether a pooler stands between.
+const LOOKS_FOR_A_POOLER: usize = 3;
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
@@ -75,6 +77,8 @@ pub enum Problem {
     Address(String),
     /// The database cannot be reached, or refuses.
     Database(String),
+    /// Between this broker and the database is a pooler that gives its sessions to one transaction after the other.
+    Pooled,
     /// Somebody else has become the owner.
     Deposed,
 }
@@ -84,6 +88,10 @@ impl std::fmt::Display for Problem {
         match self {
             Self::Address(why) => write!(f, "the address of the database is not understood: {why}"),
             Self::Database(why) => write!(f, "the database: {why}"),
+            Self::Pooled => write!(
+                f,
+                "the database is reached through a pooler that gives each transaction another session, and a broker holds locks in its sessions"
+            ),
             Self::Deposed => write!(f, "another broker has taken the queues over"),
         }
     }
@@ -132,7 +140,38 @@ impl Place {
     /// # Errors
     /// It cannot be reached, or refuses.
     pub fn reach(&self) -> Result<(), Problem> {
+        if self.is_pooled()? {
+            return Err(Problem::Pooled);
+        }
         migrate(&mut self.connect()?).map_err(Problem::from)
+    }
+
+    /// Whether a connection does not keep its session: a pooler gives another one to each transaction. Two connections are made, one of them in a transaction, and each is asked for
+    /// the number of its process: whatever order a pooler gives its sessions out in, either both have the same, or that of the first changes.
+    fn is_pooled(&self) -> Result<bool, Error> {
+        let connect = || Config::from(self.config.clone()).connect(NoTls);
+        // Nothing is prepared: a statement would be prepared in one session and executed in another.
+        let process = |client: &mut Client| -> Result<Option<String>, Error> {
+            let rows = client.simple_query("SELECT pg_backend_pid()")?;
+            Ok(rows.iter().find_map(|row| match row {
+                postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            }))
+        };
+        let mut first = connect()?;
+        let its = process(&mut first)?;
+        // Where the pooler has other clients, one of them may come in between.
+        for _ in 0..LOOKS_FOR_A_POOLER {
+            let mut second = connect()?;
+            second.batch_execute("BEGIN")?;
+            let others = process(&mut second)?;
+            // The second holds a session until here; a pooler that has no more of them would let the first wait.
+            second.batch_execute("COMMIT")?;
+            if its == others || process(&mut first)? != its {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// For those who connect by themselves.

@@ -11,7 +11,7 @@ use crate::queues::{JobView, Totals};
 pub type Taker = i64;
 
 /// Wishes of one kind go into one statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Messages for anybody.
     Put,
@@ -161,6 +161,22 @@ impl Wish {
             Self::List(_) => Kind::List,
             Self::Once(_) => Kind::Once,
             Self::Sweep(_) => Kind::Sweep,
+        }
+    }
+
+    /// Whether it changes something in the database.
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Look { .. } | Self::List(_) => false,
+            Self::Once(once) => !matches!(
+                once,
+                Once::StatsJob(_)
+                    | Once::StatsTube(_)
+                    | Once::Stats
+                    | Once::Tubes
+                    | Once::Login { knows_the_secret: false, .. }
+            ),
+            _ => true,
         }
     }
 }

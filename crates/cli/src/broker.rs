@@ -442,6 +442,9 @@ fn wrong(problem: &Problem) -> Failure {
     let hint = match problem {
         Problem::Address(_) => "write it like postgres://user:password@127.0.0.1:5432/database",
         Problem::Database(_) => "is the server running, and may this user make a schema in this database?",
+        Problem::Pooled => {
+            "connect to PostgreSQL itself, or set pool_mode = session for this database in pgbouncer"
+        }
         Problem::Deposed => "start all brokers of this database in the same mode, with the same --shards",
     };
     Failure::run(problem.to_string()).hint(hint)
@@ -508,6 +511,7 @@ fn tell(notice: Notice, asks: bool) {
                 "warning: the database refuses what is to be written: {why}; puts are answered with OUT_OF_MEMORY"
             );
         }
+        Notice::Takes => eprintln!("the database takes messages again"),
         Notice::Lost(why) => {
             eprintln!("warning: the database is out of reach: {why}; requests that change something wait");
         }

@@ -23,6 +23,7 @@ mod durable {
     pub(crate) mod cluster;
     pub(crate) mod history;
     pub(crate) mod model;
+    pub(crate) mod refused;
     pub(crate) mod shards;
     pub(crate) mod standby;
     pub(crate) mod storm;
@@ -274,6 +275,30 @@ fn a_broker_waits_for_its_turn_whatever_the_database_does() {
 }
 
 #[test]
+fn signals_are_heard_while_the_database_says_nothing() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let store =
+        format!("host=127.0.0.1 port={} user=krarup dbname=none", silent.local_addr().unwrap().port());
+    for mode in MODES {
+        let mut broker =
+            Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", mode]);
+        let (_held, _) = silent.accept().unwrap();
+        broker.signal(Signal::USR1);
+        broker.says_text("draining");
+        let ended = broker.stop();
+        assert!(ended.success && ended.code == Some(0), "{mode}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_pooler_that_changes_sessions_is_refused_at_the_start() {
+    let Some(cluster) = Cluster::start("pooler") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    durable::refused::a_pooler_is_refused_unless_sessions_last(&cluster);
+}
+
+#[test]
 fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_several_own_shards() {
     let Some(cluster) = Cluster::start("shards") else {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
@@ -312,6 +337,10 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
     postgresql_crashes_and_comes_back(cluster, mode);
     a_database_that_refuses_to_write_refuses_puts_and_loses_nothing(cluster, mode);
     a_full_disk_refuses_puts_and_loses_nothing(cluster, mode);
+    durable::refused::a_database_that_refuses_for_long_is_told_once(cluster, mode);
+    if mode != "owned" {
+        durable::refused::who_comes_back_to_a_database_that_only_reads_answers_puts(cluster, mode);
+    }
     statements_that_take_too_long_are_tried_again(cluster, mode);
     somebodys_long_transaction_does_no_harm(cluster, mode);
     what_applications_lay_down_is_in_its_queue(cluster, mode);
@@ -638,18 +667,23 @@ fn a_full_disk_refuses_puts_and_loses_nothing(cluster: &Cluster, mode: &str) {
     let name = format!("full_{mode}");
     let store = cluster.database(&name);
     let broker = broker(&store, mode);
+    let set = full_disk(cluster, &name);
+    writing_is_refused(cluster, &broker, &name, &set);
+    assert!(broker.stop().success);
+}
+
+/// Fills the disk of a database, as far as its messages go, or makes room again.
+fn full_disk<'a>(cluster: &'a Cluster, name: &'a str) -> impl Fn(bool) + 'a {
     cluster.sql(
-        &name,
+        name,
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE disk_full; END $$; \
          CREATE TRIGGER full_disk BEFORE INSERT OR DELETE ON krarup.message EXECUTE FUNCTION full_disk(); \
          ALTER TABLE krarup.message DISABLE TRIGGER full_disk",
     );
-    let set = |full: bool| {
+    move |full| {
         let what = if full { "ENABLE" } else { "DISABLE" };
-        cluster.sql(&name, &format!("ALTER TABLE krarup.message {what} TRIGGER full_disk"));
-    };
-    writing_is_refused(cluster, &broker, &name, &set);
-    assert!(broker.stop().success);
+        cluster.sql(name, &format!("ALTER TABLE krarup.message {what} TRIGGER full_disk"));
+    }
 }
 
 /// A file system of its own, as small as that, which goes with the value; none where none may be mounted.

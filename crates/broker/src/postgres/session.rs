@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use krarup_units::Nanos;
+use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
 
@@ -42,10 +43,22 @@ const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, m
                            FROM krarup.outcome, unnest(places, ids) AS kept (place, id) JOIN krarup.message ON message.id = kept.id \
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
 const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5)";
-/// The lock of all who share the queues, and that of this broker: others see by it that he is there.
-const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout)";
+/// The lock of all who share the queues, and that of this broker: others see by it that he is there. And by what this session is known to others.
+const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout), \
+                            pg_backend_pid(), (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid())";
+/// Ends a session of ours that broke, if it is still there; whether it is, or nothing can be known here: a replica hears of commits late.
+const STILL_THERE: &str = "SELECT pg_is_in_recovery() OR EXISTS (SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                           WHERE pid = $1 AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2)";
+const WRITTEN: &str = "SELECT EXISTS (SELECT FROM krarup.outcome WHERE broker = $1 AND serial = $2)";
 
 type Columns<'a> = [&'a (dyn ToSql + Sync)];
+
+/// A session, as other sessions know it: its process, and when that began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    process: i32,
+    begun: Option<i64>,
+}
 
 /// What a batch came to when it was not answered.
 #[derive(Debug)]
@@ -54,8 +67,21 @@ pub(crate) enum Trouble {
     Broken(String),
     /// The connection broke, and the transaction of this serial may have been committed; then these are the answers, or those that its row tells.
     Unknown(Option<Vec<Reply>>),
-    /// The database refuses; whether it may be asked the same again later.
-    Refused { why: String, passes: bool },
+    /// The database refuses, and until when.
+    Refused { why: String, until: Until },
+}
+
+/// Until when a database refuses what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// It will not do it at any time.
+    Never,
+    /// Perhaps until it is asked again: something stood in the way of this statement.
+    Again,
+    /// Until it has room again: its disk is full, its memory or its connections are used up.
+    Room,
+    /// Until it writes at all.
+    Writes,
 }
 
 /// Transactions are told apart by the broker's number and a serial of its own.
@@ -74,6 +100,8 @@ pub(crate) struct Clearing {
 
 pub(crate) struct Session {
     client: Client,
+    known: Known,
+    since: Instant,
     put: Statement,
     put_one: Statement,
     send: Statement,
@@ -109,6 +137,8 @@ impl Session {
             return Err(Problem::Deposed);
         }
         Ok(Self {
+            since: Instant::now(),
+            known: Known { process: shares.get(3), begun: shares.get(4) },
             put: client.prepare(PUT).await?,
             put_one: client.prepare(PUT_ONE).await?,
             send: client.prepare(SEND).await?,
@@ -125,15 +155,50 @@ impl Session {
         })
     }
 
-    /// Whether this transaction was committed.
-    pub(crate) async fn was_committed(&self, stub: Stub) -> Result<bool, Error> {
+    /// Since when it stands.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// How others know this session.
+    pub(crate) fn known(&self) -> Known {
+        self.known
+    }
+
+    /// Whether this transaction was committed, which was begun in the session `its` that broke; none: that session is not over, or nobody knows.
+    ///
+    /// # Errors
+    /// The database refuses, or this session broke as well.
+    pub(crate) async fn was_committed(&self, stub: Stub, its: Known) -> Result<Option<bool>, Trouble> {
         // A session that broke may still be at its commit: it holds the lock of its row until it ends, one way or the other.
         let statement = "INSERT INTO krarup.outcome VALUES ($1, $2) ON CONFLICT DO NOTHING";
-        Ok(self.client.execute(statement, &[&stub.broker, &stub.serial]).await? == 0)
+        let came = match self.client.execute(statement, &[&stub.broker, &stub.serial]).await {
+            Ok(written) => Ok(Some(written == 0)),
+            // Where nothing can be written, that session must be over before its row is looked for.
+            Err(error) if !self.is_over(&error) => self.was_committed_before(stub, its).await,
+            Err(error) => Err(error),
+        };
+        came.map_err(|error| self.trouble(&error))
+    }
+
+    async fn was_committed_before(&self, stub: Stub, its: Known) -> Result<Option<bool>, Error> {
+        let there = self.client.query_one(STILL_THERE, &[&its.process, &its.begun]).await?;
+        if there.get(0) {
+            return Ok(None);
+        }
+        let written = self.client.query_one(WRITTEN, &[&stub.broker, &stub.serial]).await?;
+        Ok(Some(written.get(0)))
     }
 
     /// The answers of a transaction that was committed, by its row.
-    pub(crate) async fn replies(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+    ///
+    /// # Errors
+    /// The database refuses, or the session broke.
+    pub(crate) async fn replies(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Trouble> {
+        self.kept(asked, stub).await.map_err(|error| self.trouble(&error))
+    }
+
+    async fn kept(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
         let mut takers: Vec<i64> = Vec::new();
         for one in asked {
             if let Wish::Take { taker, .. } = one.wish {
@@ -162,7 +227,7 @@ impl Session {
             Kind::Look => read(self.look(asked).await),
             Kind::List => read(self.list(asked).await),
             Kind::Sweep => read(self.sweep(asked, stub, clearing).await),
-            Kind::Once if reads_only(&asked[0].wish) => read(self.once(&asked[0].wish).await),
+            Kind::Once if !asked[0].wish.writes() => read(self.once(&asked[0].wish).await),
             Kind::Put => self.at_once(self.put(asked, stub).await),
             Kind::Finish => self.at_once(self.finish(asked, stub).await),
             Kind::Take if asked.iter().all(|one| matches!(one.wish, Wish::Take { pops: false, .. })) => {
@@ -224,10 +289,14 @@ impl Session {
             return Trouble::Broken(words(error));
         }
         let code = error.code().map_or("", |code| code.code());
-        // Resources, deadlocks, timeouts, a database that is read-only for now: another time it may go.
-        let passes =
-            ["53", "40", "55", "57", "58"].contains(&code.get(..2).unwrap_or_default()) || code == "25006";
-        Trouble::Refused { why: words(error), passes }
+        // Resources and failures of the system; deadlocks, locks and timeouts; a database that is read-only for now.
+        let until = match code.get(..2).unwrap_or_default() {
+            "53" | "58" => Until::Room,
+            "40" | "55" | "57" => Until::Again,
+            _ if code == "25006" => Until::Writes,
+            _ => Until::Never,
+        };
+        Trouble::Refused { why: words(error), until }
     }
 
     // ---- the kinds ----------------------------------------------------------------------------------------
@@ -500,19 +569,6 @@ fn leases_first_of_one_tube(wish: &Wish) -> Option<(&str, i64)> {
         }
         _ => None,
     }
-}
-
-fn reads_only(wish: &Wish) -> bool {
-    matches!(
-        wish,
-        Wish::Once(
-            Once::StatsJob(_)
-                | Once::StatsTube(_)
-                | Once::Stats
-                | Once::Tubes
-                | Once::Login { knows_the_secret: false, .. }
-        )
-    )
 }
 
 /// New messages as columns.

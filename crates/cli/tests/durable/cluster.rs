@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use crate::support::process::Program;
 use crate::support::{fresh, until};
 use crate::{program_of, said};
 
@@ -140,6 +141,39 @@ impl Cluster {
             own.try_wait().unwrap().is_some()
         });
         waits
+    }
+
+    /// A pgbouncer before this cluster, in this mode, and how a database is reached through it; none where it is not installed.
+    pub(crate) fn pooler(&self, mode: &str) -> Option<(Program, impl Fn(&str) -> String)> {
+        let places = ["/usr/sbin", "/usr/bin", "/usr/local/bin"].map(PathBuf::from);
+        let programs = places.into_iter().find(|place| place.join("pgbouncer").exists())?;
+        // A port names the socket's file, which stands in a folder of its own.
+        let folder = self.folder.join(format!("pooler-{mode}"));
+        fs::create_dir_all(&folder).unwrap();
+        let (here, there) = (folder.display(), self.folder.display());
+        let settings = format!(
+            "[databases]\n* = host={there}\n[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = {here}\n\
+             auth_type = any\npool_mode = {mode}\ndefault_pool_size = 30\nlogfile =\npidfile =\n"
+        );
+        let file = folder.join("pgbouncer.ini");
+        fs::write(
+            &file,
+            settings
+                .replace("auth_type = any", "auth_type = trust\nauth_file = USERS")
+                .replace("USERS", &format!("{here}/users")),
+        )
+        .unwrap();
+        fs::write(folder.join("users"), "\"krarup\" \"\"\n").unwrap();
+        if rustix::process::geteuid().is_root() {
+            said(&Command::new("chown").args(["-R", "postgres"]).arg(&folder).output().unwrap());
+        }
+        let mut command = program_of(&programs, "pgbouncer");
+        command.arg(&file);
+        let mut program = Program::spawn(command);
+        program.says_text("process up");
+        Some((program, move |name: &str| {
+            format!("host={} port=6432 user=krarup dbname={name}", folder.display())
+        }))
     }
 
     /// Ends sessions of brokers in a database; whether there were any.
