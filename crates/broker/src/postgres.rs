@@ -43,7 +43,7 @@ const LOOKS_FOR_A_POOLER: usize = 3;
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("postgres/migrations/0001.sql"),
     include_str!("postgres/migrations/0002.sql"),
     include_str!("postgres/migrations/0003.sql"),
@@ -51,6 +51,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("postgres/migrations/0005.sql"),
     include_str!("postgres/migrations/0006.sql"),
     include_str!("postgres/migrations/0007.sql"),
+    include_str!("postgres/migrations/0008.sql"),
 ];
 /// What makes plans in all sessions that read and write messages.
 const SETTINGS: &str = include_str!("postgres/session.sql");
@@ -118,6 +119,7 @@ pub fn words(error: &Error) -> String {
 #[derive(Clone, Debug)]
 pub struct Place {
     config: tokio_postgres::Config,
+    largest: Option<u32>,
 }
 
 impl Place {
@@ -132,7 +134,20 @@ impl Place {
         config.connect_timeout(Duration::from_secs(5));
         // A database that vanished without a word is noticed.
         config.keepalives_idle(Duration::from_secs(5)).tcp_user_timeout(Duration::from_secs(10));
-        Ok(Self { config })
+        Ok(Self { config, largest: None })
+    }
+
+    /// The same for brokers that take no larger messages: applications that put theirs by SQL are held to it, too.
+    #[must_use]
+    pub fn limited(self, largest: u32) -> Self {
+        Self { largest: Some(largest), ..self }
+    }
+
+    /// Tells applications how large messages may be.
+    fn tell_largest(&self, client: &mut Client) -> Result<(), Error> {
+        let Some(largest) = self.largest else { return Ok(()) };
+        let statement = "UPDATE krarup.layout SET largest = $1 WHERE largest IS DISTINCT FROM $1";
+        client.execute(statement, &[&i64::from(largest)]).map(drop)
     }
 
     /// Whether the database can be reached, and has, or may be given, the tables.
@@ -267,6 +282,7 @@ impl Owned {
             thread::sleep(LOOK);
         }
         members::lay_out(&mut client, Shard::WHOLE.of)?;
+        place.tell_largest(&mut client)?;
         Self::begin(place, client, Shard::WHOLE, (address, None), told.is_some())
     }
 

@@ -176,7 +176,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         }
         eprintln!("messages are kept in memory: none of them survives the end of this process");
     }
-    let place = url.as_deref().map(place).transpose()?;
+    let place = url.as_deref().map(|url| place(url, largest)).transpose()?;
     let mut records = Records::begin(args, &clock)?;
     // What the system has chosen stays: who waits again and serves again does so where its clients know it.
     let mut args = args.clone();
@@ -431,8 +431,9 @@ fn share(place: &Place, base: &Base, reached: Reached) -> Result<Option<Sharing>
     Ok(sharing)
 }
 
-fn place(url: &str) -> Result<Place, Failure> {
-    Place::parse(url).map_err(|problem| {
+fn place(url: &str, largest: u32) -> Result<Place, Failure> {
+    let place = Place::parse(url).map(|place| place.limited(largest));
+    place.map_err(|problem| {
         Failure::usage(problem.to_string())
             .hint("write it like postgres://user:password@127.0.0.1:5432/database, or memory")
     })

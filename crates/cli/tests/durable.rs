@@ -866,6 +866,76 @@ fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster, mode: &str) {
     // Applications may not lay down what could not be put.
     let bad = cluster.try_sql(&name, "SELECT krarup.put('no good', 'x')");
     assert!(!bad.status.success());
+    what_applications_lay_down_keeps_its_bytes(cluster, &name, &mut peer);
+    assert!(broker.stop().success);
+    what_applications_lay_down_is_as_large_as_the_broker_takes(cluster, &name, mode);
+}
+
+/// Whatever type it has, and however its parameter is declared.
+fn what_applications_lay_down_keeps_its_bytes(cluster: &Cluster, name: &str, peer: &mut Peer) {
+    let json = r#"{"line": "one\ntwo", "path": "C:\\x", "hex": "\\x4142",  "ö": 1}"#;
+    cluster.sql(name, "CREATE TABLE outbox (t text, v varchar(200), j json, b jsonb, y bytea)");
+    let row = format!(
+        "INSERT INTO outbox VALUES ('{json}', '{json}', '{json}', '{json}', convert_to('{json}', 'UTF8'))"
+    );
+    cluster.sql(name, &row);
+    let canonical = cluster.sql(name, "SELECT b FROM outbox");
+    let puts = [
+        (format!("SELECT krarup.put('bills', '{json}')"), json),
+        ("SELECT krarup.put('bills', t) FROM outbox".into(), json),
+        ("SELECT krarup.put('bills'::varchar, v) FROM outbox".into(), json),
+        ("SELECT krarup.put('bills', j) FROM outbox".into(), json),
+        ("SELECT krarup.put('bills', y, delay => 0) FROM outbox".into(), json),
+        ("SELECT krarup.put('bills', b, ttr => 60) FROM outbox".into(), &canonical),
+        (format!("PREPARE p AS SELECT krarup.put($1, $2); EXECUTE p('bills', '{json}')"), json),
+        (
+            format!("PREPARE p (text, varchar) AS SELECT krarup.put($1, $2); EXECUTE p('bills', '{json}')"),
+            json,
+        ),
+        (
+            format!("PREPARE p (text, jsonb) AS SELECT krarup.put($1, $2); EXECUTE p('bills', '{json}')"),
+            &canonical,
+        ),
+        (r"SELECT krarup.put('bills', '\x4142')".into(), r"\x4142"),
+        (r"SELECT krarup.put('bills', '\x4142'::bytea)".into(), "AB"),
+        (r"SELECT krarup.put('bills', E'tab\there')".into(), "tab\there"),
+    ];
+    for (statement, body) in puts {
+        cluster.sql(name, &statement);
+        peer.send(b"pop 30\r\n").unwrap();
+        let line = String::from_utf8(peer.line().unwrap()).unwrap();
+        assert!(line.ends_with(&format!(" {}\r\n", body.len())), "{statement}: {line}");
+        peer.expect(format!("{body}\r\n").as_bytes()).unwrap_or_else(|why| panic!("{statement}: {why}"));
+    }
+}
+
+fn what_applications_lay_down_is_as_large_as_the_broker_takes(cluster: &Cluster, name: &str, mode: &str) {
+    let put =
+        |length: u32| cluster.try_sql(name, &format!("SELECT krarup.put('large', repeat('x', {length}))"));
+    let insert =
+        "INSERT INTO krarup.incoming (tube, body) VALUES ('large', convert_to(repeat('x', 65536), 'UTF8'))";
+    for refused in [put(65_536), cluster.try_sql(name, insert)] {
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            !refused.status.success() && why.contains("65535 at most") && why.contains("--max-message-size"),
+            "{why}"
+        );
+    }
+    // Who may insert, and nothing else, may put.
+    cluster.sql(name, &format!("CREATE ROLE app_{mode}; GRANT USAGE ON SCHEMA krarup TO app_{mode}; GRANT INSERT ON krarup.incoming TO app_{mode}"));
+    cluster.sql(name, &format!("SET ROLE app_{mode}; SELECT krarup.put('large', repeat('x', 65535))"));
+    let store = cluster.at(name);
+    let begin = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", mode, "-z", "70000"];
+    let broker = Program::krarup(&begin);
+    assert!(put(65_536).status.success() && !put(70_001).status.success());
+    let mut peer = broker.connect();
+    say(&mut peer, "watch large\r\n", "WATCHING 2\r\n");
+    for length in [65_535, 65_536] {
+        peer.send(b"reserve-with-timeout 15\r\n").unwrap();
+        let line = String::from_utf8(peer.line().unwrap()).unwrap();
+        assert!(line.starts_with("RESERVED") && line.ends_with(&format!(" {length}\r\n")), "{line}");
+        peer.expect(format!("{}\r\n", "x".repeat(length)).as_bytes()).unwrap();
+    }
     assert!(broker.stop().success);
 }
 

@@ -65,6 +65,7 @@ impl Member {
             }
             thread::sleep(LOOK);
         }
+        place.tell_largest(&mut client)?;
         let number =
             client.query_one("INSERT INTO krarup.member DEFAULT VALUES RETURNING number", &[])?.get(0);
         while !say_so(&mut client, number)? {

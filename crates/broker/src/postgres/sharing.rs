@@ -54,6 +54,7 @@ impl Sharing {
             }
             thread::sleep(LOOK);
         }
+        place.tell_largest(&mut client)?;
         let number =
             client.query_one("INSERT INTO krarup.broker DEFAULT VALUES RETURNING number", &[])?.get(0);
         Ok(Self { place, number, first: client })

@@ -58,7 +58,7 @@ pub(super) fn run(args: &BrokerArgs, url: Option<&str>, base: &Base) -> Result<(
         return Err(Failure::usage("--shards divides queues that are owned, over a database")
             .hint("add --store postgres://…, and leave --mode out"));
     };
-    let place = place(url)?;
+    let place = place(url, base.largest)?;
     let mut records = Records::begin(args, &base.clock)?;
     let (mut args, mut reached, mut complete) = (args.clone(), Reached::Never, true);
     while let Some(member) = begin_to_share(&args, &place, base, reached)? {
