@@ -3,13 +3,20 @@
 //! Cells are paired by their levels. Within a cell the runs of both sides are independent samples, so their means are compared
 //! by Welch's interval; over all cells, the pairs belong together, so the mean of the ratios' logarithms has Student's interval (Jain 1991,
 //! §13.4). **A difference whose interval covers 0, or whose ratio's covers 1, is no difference**: nothing is said to be faster then.
+//!
+//! **Sessions.** All trials of a directory were run in one session: the same boot, the same neighbours, the same place in memory. What a session does
+//! to all of its trials alike is in every cell of a side, and no number of cells averages it out. How much one and the same cell changes from time to
+//! time is seen in the runs of the anchor; its variance goes into every interval, once for each side. Without anchors nothing says how
+//! much it is: then there is no verdict over all cells, only how large a difference between the two sessions would explain what was found.
 
 use std::fmt;
 
-use krarup_stats::compare::{Verdict as Direction, welch};
+use krarup_stats::compare::Verdict as Direction;
 use krarup_stats::{Interval, Summary, USUAL_LEVEL};
+use krarup_units::text;
 use serde::{Deserialize, Serialize};
 
+use crate::anchor::{Anchor, AnchorRun};
 use crate::results::{Cell, Quantity, Repetition, Results};
 use crate::trial::Levels;
 
@@ -72,6 +79,8 @@ pub enum Verdict {
     NoConclusion,
     /// Fewer than two runs on a side: there is no interval.
     TooFewRuns,
+    /// The cells differ alike, and nothing says how much two sessions of the same differ.
+    SessionsUnknown,
 }
 
 impl fmt::Display for Verdict {
@@ -81,6 +90,7 @@ impl fmt::Display for Verdict {
             Self::Worse => "worse",
             Self::NoConclusion => "no conclusion",
             Self::TooFewRuns => "no conclusion: too few runs",
+            Self::SessionsUnknown => "no conclusion: how much two sessions of the same differ is not known",
         })
     }
 }
@@ -124,14 +134,18 @@ pub struct Overall {
     pub cells: u64,
     /// The geometric mean of the cells' ratios other ÷ base.
     pub ratio: f64,
-    /// Where it may lie for cells like these.
+    /// Where it may lie for cells like these; with what differs between sessions, where that is known.
     pub interval: Option<Interval>,
     /// What may be said.
     pub verdict: Verdict,
+    /// The share by which one session would have to differ from the other, to explain that the interval leaves no change out; none where it
+    /// does not, or where the interval holds the sessions' difference already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained_by: Option<f64>,
 }
 
 /// Why two sets may not be comparable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Caution {
     /// The two ran on different machines or programs.
@@ -157,6 +171,11 @@ pub enum Caution {
         /// Warnings of the other.
         other: u64,
     },
+    /// Each side was run in one session.
+    Sessions {
+        /// Standard deviation of the anchor's throughput from run to run, as a share of it; none where the two have no anchors.
+        spread: Option<f64>,
+    },
     /// So many comparisons at 95 % show some differences by chance alone.
     Many {
         /// How many there are.
@@ -179,6 +198,17 @@ impl fmt::Display for Caution {
             Self::Concerns { base, other } => write!(
                 f,
                 "The checks found fault with the figures themselves: {base} times in the first, {other} times in the second."
+            ),
+            Self::Sessions { spread: None } => write!(
+                f,
+                "All trials of a side were run in one session, and nothing says how much two sessions of the same differ: verdicts of single cells are about \
+                 these two sessions, and over all cells there is none. Give the spec an anchor, as `anchor = {{ levels = {{ … }}, every = 10 }}`, and run both sides again."
+            ),
+            Self::Sessions { spread: Some(spread) } => write!(
+                f,
+                "All trials of a side were run in one session. The anchor's throughput differs by {} % from run to run (standard deviation), and intervals hold \
+                 that; what lasts for a whole session is in no run of an anchor.",
+                text::three_digits(spread * 100.0)
             ),
             Self::Many { comparisons } => write!(
                 f,
@@ -206,47 +236,120 @@ pub struct Comparison {
 
 /// Compares `other` with `base`, each under the name it is to have.
 pub fn compare((base_name, base): (&str, &Results), (other_name, other): (&str, &Results)) -> Comparison {
+    let sessions = Sessions::of(base, other);
     let pairs: Vec<(&Cell, &Cell)> =
         base.cells.iter().filter_map(|cell| Some((cell, other.cell(&cell.levels)?))).collect();
     let cells: Vec<CellChange> = pairs
         .iter()
         .map(|(base, other)| CellChange {
             levels: base.levels.clone(),
-            changes: Measure::ALL.map(|measure| change(measure, base, other)).to_vec(),
+            changes: Measure::ALL.map(|measure| between(measure, base, other, sessions.as_ref())).to_vec(),
         })
         .collect();
     let overall = Measure::ALL.iter().enumerate();
-    let overall = overall.filter_map(|(place, measure)| over_all(*measure, &cells, place)).collect();
-    Comparison {
-        base: base_name.to_owned(),
-        other: other_name.to_owned(),
-        overall,
-        cautions: cautions(base, other, &cells),
-        cells,
+    let overall: Vec<Overall> =
+        overall.filter_map(|(place, measure)| over_all(*measure, &cells, place, sessions.as_ref())).collect();
+    let mut cautions = cautions(base, other, &cells);
+    let verdicts = cells.iter().flat_map(|cell| &cell.changes).map(|change| change.verdict);
+    let differs = |verdict| matches!(verdict, Verdict::Better | Verdict::Worse | Verdict::SessionsUnknown);
+    // Where nothing differs, no session is to blame.
+    if sessions.is_some() || verdicts.chain(overall.iter().map(|one| one.verdict)).any(differs) {
+        cautions.insert(0, Caution::Sessions { spread: sessions.map(|known| known.throughput.sqrt()) });
+    }
+    Comparison { base: base_name.to_owned(), other: other_name.to_owned(), overall, cautions, cells }
+}
+
+/// How much one and the same cell differs from time to time: variances of logarithms, from the runs of both anchors.
+struct Sessions {
+    throughput: f64,
+    response: f64,
+    /// Degrees of freedom of both.
+    degrees: f64,
+}
+
+impl Sessions {
+    /// None where a side has no anchor, or fewer than two runs of it.
+    fn of(base: &Results, other: &Results) -> Option<Self> {
+        let (base, other) = (base.anchor.as_ref()?, other.anchor.as_ref()?);
+        let pooled = |of: fn(&AnchorRun) -> f64| {
+            let side = |anchor: &Anchor| {
+                let counted = anchor.runs.iter().filter(|run| !anchor.left_out.contains(&run.block));
+                let summary = Summary::of(&counted.map(|run| of(run).ln()).collect::<Vec<f64>>()).ok()?;
+                Some((summary.variance().ok()?, (summary.n - 1) as f64))
+            };
+            let ((one, n), (two, m)) = (side(base)?, side(other)?);
+            Some(((one * n + two * m) / (n + m), n + m))
+        };
+        let ((throughput, degrees), (response, _)) =
+            (pooled(|run| run.throughput)?, pooled(|run| run.response)?);
+        Some(Self { throughput, response, degrees })
+    }
+
+    /// Variance of the difference of two sessions, with its degrees of freedom. Of a 99th percentile as of the response time: at least that.
+    fn of_difference(&self, measure: Measure) -> (f64, f64) {
+        let one = match measure {
+            Measure::Throughput => self.throughput,
+            Measure::Response | Measure::P99 => self.response,
+        };
+        (2.0 * one, self.degrees)
     }
 }
 
-/// One measure of two cells, whose runs are independent.
+/// Student's interval around a sum of independent parts, each with its variance and degrees of freedom (Welch 1947, Satterthwaite 1946). None where
+/// nothing varies.
+fn around(value: f64, parts: &[(f64, f64)]) -> Option<Interval> {
+    let variance: f64 = parts.iter().map(|(variance, _)| variance).sum();
+    // Shares of the variance instead of its square: nothing underflows for nanoseconds written in seconds.
+    let inverse: f64 = parts.iter().map(|(part, degrees)| (part / variance).powi(2) / degrees).sum();
+    if variance > 0.0 {
+        Interval::student(value, variance.sqrt(), 1.0 / inverse, USUAL_LEVEL).ok()
+    } else {
+        None
+    }
+}
+
+fn direction(interval: Interval) -> Direction {
+    match interval {
+        interval if interval.low > 0.0 => Direction::Higher,
+        interval if interval.high < 0.0 => Direction::Lower,
+        _ => Direction::NoConclusion,
+    }
+}
+
+/// One measure of two cells of one session, whose runs are independent.
 pub(crate) fn change(measure: Measure, base: &Cell, other: &Cell) -> Change {
+    between(measure, base, other, None)
+}
+
+/// One measure of two cells, of two sessions where it is known how much these differ.
+fn between(measure: Measure, base: &Cell, other: &Cell, sessions: Option<&Sessions>) -> Change {
     let values =
         |cell: &Cell| -> Vec<f64> { cell.repetitions.iter().map(|run| measure.of_run(run)).collect() };
     let (before, after) = (values(base), values(other));
     let (base, other) = (measure.of_cell(base), measure.of_cell(other));
     let difference = other.value - base.value;
     let ratio = other.value / base.value;
-    let (difference_interval, direction) = match welch(&before, &after, USUAL_LEVEL) {
-        Ok(comparison) => (Some(comparison.difference.interval), Some(comparison.verdict)),
-        Err(_) => (None, None),
+    let session = sessions.map(|sessions| sessions.of_difference(measure));
+    // What a session does is a share of the value.
+    let scale = base.value.abs().midpoint(other.value.abs()).powi(2);
+    let interval = |of: fn(f64) -> f64, scale: f64| {
+        let part = |values: &[f64]| {
+            let summary = Summary::of(&values.iter().copied().map(of).collect::<Vec<f64>>()).ok()?;
+            Some((summary.mean, (summary.variance().ok()? / summary.n as f64, (summary.n - 1) as f64)))
+        };
+        let ((before, one), (after, two)) = (part(&before)?, part(&after)?);
+        let session = session.map(|(variance, degrees)| (variance * scale, degrees));
+        let parts: Vec<(f64, f64)> = [one, two].into_iter().chain(session).collect();
+        around(after - before, &parts)
     };
-    let logarithms = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
-    let logarithmic = welch(&logarithms(&before), &logarithms(&after), USUAL_LEVEL).ok();
+    let difference_interval = interval(|value| value, scale);
+    let logarithmic = interval(f64::ln, 1.0);
     // A speed-up of 3 % ± 4 % is none, whichever of the two forms says so.
-    let agreed =
-        logarithmic.as_ref().map(|of_ratio| of_ratio.verdict).filter(|verdict| Some(*verdict) == direction);
-    let verdict = match (before.len().min(after.len()), direction) {
+    let directions = (difference_interval.map(direction), logarithmic.map(direction));
+    let verdict = match (before.len().min(after.len()), directions) {
         (0 | 1, _) => Verdict::TooFewRuns,
-        (_, None) => Verdict::NoConclusion,
-        (_, Some(_)) => verdict(measure, agreed.unwrap_or(Direction::NoConclusion)),
+        (_, (Some(one), Some(other))) if one == other => verdict(measure, one),
+        _ => Verdict::NoConclusion,
     };
     Change {
         measure,
@@ -255,7 +358,7 @@ pub(crate) fn change(measure: Measure, base: &Cell, other: &Cell) -> Change {
         difference,
         difference_interval,
         ratio: ratio.is_finite().then_some(ratio),
-        ratio_interval: logarithmic.and_then(|of_ratio| of_ratio.difference.interval.map(f64::exp).ok()),
+        ratio_interval: logarithmic.and_then(|interval| interval.map(f64::exp).ok()),
         verdict,
     }
 }
@@ -269,7 +372,12 @@ const fn verdict(measure: Measure, direction: Direction) -> Verdict {
 }
 
 /// The geometric mean of the ratios, each cell weighing the same.
-fn over_all(measure: Measure, cells: &[CellChange], place: usize) -> Option<Overall> {
+fn over_all(
+    measure: Measure,
+    cells: &[CellChange],
+    place: usize,
+    sessions: Option<&Sessions>,
+) -> Option<Overall> {
     let ratios: Vec<f64> = cells
         .iter()
         .filter_map(|cell| cell.changes[place].ratio)
@@ -277,19 +385,27 @@ fn over_all(measure: Measure, cells: &[CellChange], place: usize) -> Option<Over
         .map(f64::ln)
         .collect();
     let summary = Summary::of(&ratios).ok()?;
-    let interval = summary.mean_estimate(USUAL_LEVEL).ok().map(|estimate| estimate.interval);
-    let verdict = match interval {
-        None => Verdict::TooFewRuns,
-        Some(interval) if interval.low > 0.0 => verdict(measure, Direction::Higher),
-        Some(interval) if interval.high < 0.0 => verdict(measure, Direction::Lower),
-        Some(_) => Verdict::NoConclusion,
+    let of_cells =
+        summary.variance().ok().map(|variance| (variance / summary.n as f64, (summary.n - 1) as f64));
+    let session = sessions.map(|sessions| sessions.of_difference(measure));
+    let interval = of_cells.and_then(|of_cells| {
+        around(summary.mean, &std::iter::once(of_cells).chain(session).collect::<Vec<_>>())
+    });
+    let found = interval.map(direction);
+    let verdict = match found {
+        None if summary.n < 2 => Verdict::TooFewRuns,
+        None | Some(Direction::NoConclusion) => Verdict::NoConclusion,
+        Some(_) if sessions.is_none() => Verdict::SessionsUnknown,
+        Some(direction) => verdict(measure, direction),
     };
+    let nearest = interval.map(|interval| if interval.low > 0.0 { interval.low } else { interval.high });
     Some(Overall {
         measure,
         cells: summary.n,
         ratio: summary.mean.exp(),
         interval: interval.and_then(|interval| interval.map(f64::exp).ok()),
         verdict,
+        explained_by: nearest.filter(|_| verdict == Verdict::SessionsUnknown).map(|end| end.abs().exp_m1()),
     })
 }
 
@@ -340,8 +456,14 @@ impl Comparison {
             let range = overall.interval.map_or(String::new(), |interval| {
                 format!(" ({} to {} at 95 %)", percent(interval.low), percent(interval.high))
             });
+            let explained = overall.explained_by.map_or(String::new(), |share| {
+                format!(
+                    " (a difference of {} % between the two sessions would explain it)",
+                    text::three_digits(share * 100.0)
+                )
+            });
             format!(
-                "{}: {} over {} cells{range}, {}. By themselves {} cells are better, {} worse, {} without conclusion.",
+                "{}: {} over {} cells{range}, {}{explained}. By themselves {} cells are better, {} worse, {} without conclusion.",
                 overall.measure.name(),
                 percent(overall.ratio),
                 overall.cells,
@@ -380,6 +502,16 @@ mod tests {
             })
             .collect();
         summarise("test", Environment::default(), &trials).unwrap()
+    }
+
+    fn anchor(rates: &[f64]) -> Option<Anchor> {
+        let run = |(block, rate): (u32, &f64)| AnchorRun {
+            block,
+            started_unix: f64::from(block),
+            throughput: *rate,
+            response: 1.0 / rate,
+        };
+        crate::anchor::judge("the anchor", 0.5, (0..).zip(rates).map(run).collect())
     }
 
     fn compared(base: &[f64], other: &[f64]) -> Comparison {
@@ -434,7 +566,8 @@ mod tests {
                     })
                 })
                 .collect();
-            summarise("test", Environment::default(), &trials).unwrap()
+            let results = summarise("test", Environment::default(), &trials).unwrap();
+            Results { anchor: anchor(&[1_000.0, 1_001.0, 999.0]), ..results }
         };
         let mut other = rates(1.1);
         // A cell that grew a little less: a constant has no interval of its own.
@@ -448,6 +581,78 @@ mod tests {
             "{:?}",
             found.sentences()
         );
+    }
+
+    /// Without an anchor the same difference is none, and it is said what would explain it.
+    #[test]
+    fn without_an_anchor_nothing_is_said_over_all_cells() {
+        let (base, mut other) = (results(&[1_000.0, 1_001.0, 999.0]), results(&[1_030.0, 1_031.0, 1_029.0]));
+        other.cells[1].throughput.value *= 1.001;
+        let found = compare(("a", &base), ("b", &other));
+        assert_eq!(found.overall[0].verdict, Verdict::SessionsUnknown);
+        let share = found.overall[0].explained_by.unwrap();
+        assert!((0.02..0.03).contains(&share), "{share}");
+        assert!(
+            found.sentences()[0].contains("between the two sessions would explain it"),
+            "{:?}",
+            found.sentences()
+        );
+        assert_eq!(found.cautions[0], Caution::Sessions { spread: None });
+        assert!(found.cautions[0].to_string().contains("anchor"));
+        // An anchor that scatters more than the difference takes the verdict of the cells away, too.
+        let rough = [980.0, 1_020.0, 1_005.0, 995.0];
+        let (base, other) =
+            (Results { anchor: anchor(&rough), ..base }, Results { anchor: anchor(&rough), ..other });
+        let found = compare(("a", &base), ("b", &other));
+        assert_eq!(found.overall[0].verdict, Verdict::NoConclusion);
+        assert_eq!(found.cells[0].changes[0].verdict, Verdict::NoConclusion);
+        assert!(
+            matches!(found.cautions[0], Caution::Sessions { spread: Some(spread) } if (spread - 0.0168).abs() < 1e-3),
+            "{:?}",
+            found.cautions
+        );
+    }
+
+    /// Two sessions of the same: each has an offset of 1 % (standard deviation) that all its trials share, and each trial 1 % of its own.
+    #[test]
+    fn two_sessions_of_the_same_are_hardly_ever_told_apart() {
+        let mut state = 1_u64;
+        let mut uniform = || {
+            // SplitMix64.
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+        let mut session = || {
+            let offset = 1.0 + 0.01 * normal();
+            let mut trials = Vec::new();
+            for clients in 1..=12 {
+                for repetition in 0..3 {
+                    let rate = 1_000.0 * f64::from(clients) * offset * (1.0 + 0.01 * normal());
+                    trials.push(Trial { repetition, ..steady_trial("read", clients, rate) });
+                }
+            }
+            let runs: Vec<f64> = (0..6).map(|_| 1_000.0 * offset * (1.0 + 0.01 * normal())).collect();
+            let results = summarise("test", Environment::default(), &trials).unwrap();
+            Results { anchor: anchor(&runs), ..results }
+        };
+        let is_told = |verdict| matches!(verdict, Verdict::Better | Verdict::Worse);
+        let (mut with, mut without, mut explained) = (0, 0, 0);
+        for _ in 0..200 {
+            let (base, other) = (session(), session());
+            let found = compare(("a", &base), ("b", &other));
+            with += u32::from(is_told(found.overall[0].verdict));
+            let bare = |results: Results| Results { anchor: None, ..results };
+            let found = compare(("a", &bare(base)), ("b", &bare(other)));
+            without += u32::from(is_told(found.overall[0].verdict));
+            explained += u32::from(found.overall[0].explained_by.is_some());
+        }
+        assert!(with <= 14, "{with} of 200 false verdicts: more than 5 % and what chance adds");
+        assert_eq!(without, 0);
+        assert!(explained >= 60, "{explained} of 200: so many were told before");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Cells that differ only in their clients and their workers are one family. The cells to calibrate on are chosen by their place in the plan,
 //! not by what they came to: low load, the smallest pool with the most clients, the largest with the most clients, and between. Every error that
-//! is printed is of a cell that was not among them. A cell whose own interval is wider than a tenth is no yardstick, and is told apart. The model is [`krarup_model::calibrate`]'s.
+//! is printed is of a cell that was not among them. A cell that is known worse than to ± 10 % is no yardstick, and is told apart; where too few are left there is no
+//! conclusion, and no error is printed. The model is [`krarup_model::calibrate`]'s.
 
 pub use krarup_model::calibrate::Interval95 as Interval;
 use krarup_model::calibrate::{self, Row};
@@ -40,6 +41,9 @@ pub struct Prediction {
     pub median_error: Option<(f64, f64)>,
     /// Configurations that nobody measured.
     pub what_if: Vec<WhatIf>,
+    /// Whether there is no model because too few cells are known well enough, and not because there are too few.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_conclusion: bool,
 }
 
 /// A cell beside what the model says of it.
@@ -132,6 +136,7 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
         mean_error: None,
         median_error: None,
         what_if: Vec::new(),
+        no_conclusion: false,
     };
     if cells.len() < LEAST + HELD_OUT {
         return empty(format!(
@@ -141,8 +146,19 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
     }
     let rows: Vec<Row> =
         cells.iter().map(|(cell, middleware, workers)| row(cell, middleware, *workers)).collect();
-    let certain = certain(&cells);
+    let certain: Vec<bool> = cells.iter().map(is_certain).collect();
     let usable = certain.iter().filter(|is| **is).count();
+    if usable < LEAST + HELD_OUT {
+        return Prediction {
+            no_conclusion: true,
+            ..empty(format!(
+                "{usable} of {} cells are known to ± {:.0} %, too few to calibrate on some and to try the model on others; measure longer, repeat more often, \
+                 with nothing else at work on the machine",
+                cells.len(),
+                CERTAIN * 100.0
+            ))
+        };
+    }
     let most = wanted.cells.clamp(LEAST, usable - HELD_OUT);
     let chosen = chosen(&rows, most, &certain);
     let used: Vec<Row> = chosen.iter().map(|place| rows[*place].clone()).collect();
@@ -197,19 +213,17 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
         mean_error: Some((mean(&xs), mean(&rs))),
         median_error: Some((median(xs), median(rs))),
         what_if: what_if.collect(),
+        no_conclusion: false,
         cells,
     }
 }
 
-/// Which cells were measured well enough; all of them, where those are too few.
-fn certain(cells: &[Limited<'_>]) -> Vec<bool> {
-    let is_certain = |(cell, ..): &Limited<'_>| {
-        let x = &cell.throughput;
-        x.interval.is_none_or(|interval| interval.half_width() <= CERTAIN * x.value)
-    };
-    let certain: Vec<bool> = cells.iter().map(is_certain).collect();
-    let enough = certain.iter().filter(|is| **is).count() >= LEAST + HELD_OUT;
-    if enough { certain } else { vec![true; cells.len()] }
+/// Whether a cell was measured well enough to hold a model against it. A throughput without an interval was not: its runs could differ by
+/// anything. The middleware's response time has none where several middlewares ran once.
+fn is_certain((cell, middleware, _): &Limited<'_>) -> bool {
+    cell.throughput.interval.is_some()
+        && cell.throughput.is_certain()
+        && middleware.response.mean.is_certain()
 }
 
 fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> Row {
@@ -393,6 +407,35 @@ mod tests {
             panic!("{:?}", limit(&results))
         };
         assert!(!more.measured && more.workers == Some(8) && more.change > 0.05, "{more:?}");
+    }
+
+    /// Three runs of each cell that differ by 56 %: whatever a model says of them, it is neither right nor wrong.
+    #[test]
+    fn where_no_cell_is_known_well_there_is_no_conclusion_and_no_error() {
+        let apart = |(place, trial): (usize, Trial)| {
+            [0.72, 1.0, 1.28]
+                .into_iter()
+                .zip(0..)
+                .map(move |(factor, repetition)| {
+                    let mut trial = Trial { repetition, ..trial.clone() };
+                    trial.client.completed = (trial.client.completed as f64 * factor) as u64 + place as u64;
+                    trial
+                })
+                .collect::<Vec<Trial>>()
+        };
+        let trials: Vec<Trial> =
+            trials(&[8, 16, 64], &[6, 24, 96]).into_iter().enumerate().flat_map(apart).collect();
+        let results = summarise("t", Environment::default(), &trials).unwrap();
+        for found in predictions(&results, &wanted(5)) {
+            assert!(
+                found.no_conclusion && found.mean_error.is_none() && found.median_error.is_none(),
+                "{found:?}"
+            );
+            assert!(
+                found.model.as_ref().is_err_and(|why| why.starts_with("0 of 9 cells are known to ± 10 %")),
+                "{found:?}"
+            );
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub fn overall(comparison: &Comparison) -> Table {
         title: "Geometric mean of the cells' ratios".into(),
         caption: format!(
             "{} divided by {}; cells are paired, each weighs the same. The interval is Student's at 95 %, over the logarithms of the \
-             cells' ratios: it tells how far these cells agree, and nothing about others.",
+             cells' ratios, with the spread of the anchor's runs where both have one: it tells how far these cells agree, and nothing about others.",
             comparison.other, comparison.base
         ),
         columns: vec![
@@ -249,6 +249,7 @@ mod tests {
             ratio: 1.25,
             interval: None,
             verdict: Verdict::TooFewRuns,
+            explained_by: None,
         };
         let comparison = Comparison {
             base: "a".into(),

@@ -31,6 +31,7 @@ fn title(prediction: &Prediction) -> String {
 fn sentence(prediction: &Prediction) -> String {
     let (form, errors) = match (&prediction.model, prediction.mean_error, prediction.median_error) {
         (Ok(form), Some(mean), Some(median)) => (form, (mean, median)),
+        (Err(why), ..) if prediction.no_conclusion => return format!("No conclusion: {why}."),
         (Err(why), ..) => return format!("No prediction: {why}."),
         (Ok(form), ..) => return format!("{}: nothing was held out.", capital(form)),
     };
@@ -229,6 +230,7 @@ mod tests {
                 change: (0.5, -0.4),
                 extrapolated: true,
             }],
+            no_conclusion: false,
         }
     }
 
@@ -267,6 +269,11 @@ mod tests {
         };
         assert!(
             matches!(&family(&none)[..], [Block::Paragraph(said)] if said.contains("No prediction: 3 cells"))
+        );
+        let unknown =
+            Prediction { model: Err("1 of 12 cells are known".into()), no_conclusion: true, ..none };
+        assert!(
+            matches!(&family(&unknown)[..], [Block::Paragraph(said)] if said.contains("No conclusion: 1 of 12") && !said.contains("off by"))
         );
     }
 }
