@@ -304,8 +304,15 @@ fn tell(notice: Notice) {
         ),
         Notice::Cut(client, bytes) => {
             eprintln!(
-                "warning: the memory is used up; client {client} was disconnected, who left {bytes} bytes unread"
+                "warning: the memory is used up; client {client} was disconnected, which held {bytes} bytes of it and did not get on"
             );
+        }
+        Notice::MemoryShort(memory) => eprintln!(
+            "warning: clients wait for memory: buffers hold nearly the {memory} bytes of `memory` under [edge]; small requests pass, \
+             /ready answers 503"
+        ),
+        Notice::MemoryEnough(cut) => {
+            eprintln!("no client waits for memory any more; {cut} were disconnected meanwhile");
         }
         Notice::Reloaded => eprintln!("the configuration was read again and holds from now on"),
         Notice::NotReloaded(why) => {

@@ -234,8 +234,11 @@ fn replies_that_wait_for_an_older_one_count_for_the_memory() {
     client.send(b"\r\n").unwrap();
     client.expect(b"STORED\r\n").unwrap();
     let before = proxy.resident();
-    // The reads go to both servers in turn; whichever answers faster is ahead of the other.
+    // The reads go to both servers in turn; whichever answers faster is ahead of the other. As long as the client was given nothing but short
+    // replies, no long ones are expected, and all of its reads are under way at once.
     let mut slow = proxy.connect();
+    slow.send(&b"get nothing\r\n".repeat(100)).unwrap();
+    slow.expect(&b"END\r\n".repeat(100)).unwrap();
     let _ = slow.send(&b"get large\r\n".repeat(800));
     proxy.says_text("the memory is used up");
     client.send(b"get nothing\r\n").unwrap();

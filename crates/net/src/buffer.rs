@@ -52,6 +52,17 @@ impl Inbox {
         &mut self.bytes[self.end..]
     }
 
+    /// Room to read into, not more than `most` bytes. The memory grows by what has come, and never beyond what `most` asks for: that is
+    /// how much is to come of one message.
+    pub fn room_up_to(&mut self, most: usize, least: usize) -> &mut [u8] {
+        let room = most.min(self.unread().len().max(least));
+        if self.bytes.len() - self.end < room {
+            let more = self.unread().len() + room - self.bytes.len().min(self.unread().len() + room);
+            self.bytes.reserve_exact(more);
+        }
+        &mut self.room(room)[..room]
+    }
+
     /// The first `count` bytes of the room have been filled.
     pub fn filled(&mut self, count: usize) {
         assert!(self.end + count <= self.bytes.len(), "more bytes filled than there was room");

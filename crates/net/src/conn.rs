@@ -155,6 +155,12 @@ impl Conn {
         self.stream.socket().set_recv_buffer_size(bytes)
     }
 
+    /// How many bytes have come and were not read; none where they are encrypted, so that their number says little, or it is not known.
+    pub fn unread(&self) -> Option<usize> {
+        let count = rustix::io::ioctl_fionread(&self.stream).ok()?;
+        usize::try_from(count).ok().filter(|_| self.tls.is_none())
+    }
+
     /// Reads once into `room`.
     #[inline]
     pub fn read(&mut self, room: &mut [u8]) -> Moved {

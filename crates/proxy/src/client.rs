@@ -24,6 +24,10 @@ pub(crate) struct Client {
     pub(crate) barrier: u32,
     /// No more requests are read: it said `quit`, or broke the protocol.
     pub(crate) closing: bool,
+    /// How long the request is that is not whole yet, from its first byte, as far as that is known; zero if none is.
+    pub(crate) needed: usize,
+    /// How long a reply to it is: the longest of late.
+    pub(crate) typical_reply: usize,
     /// Bytes of a refused value that are still to come.
     pub(crate) swallow: u64,
     /// What to do when they have come.
@@ -64,6 +68,8 @@ impl Default for Client {
             outstanding: 0,
             barrier: NOBODY,
             closing: false,
+            needed: 0,
+            typical_reply: 0,
             swallow: 0,
             refused: None,
             starving: false,

@@ -487,6 +487,7 @@ impl Config {
             queue: self.queue,
             pipeline: self.pipeline,
             reply_buffer: self.reply_buffer,
+            replies: self.edge.memory / self.threads.max(1) / 2,
             timeout: self.timeout,
             reconnect_after: self.reconnect_after,
             reconnect_at_most: self.reconnect_at_most,

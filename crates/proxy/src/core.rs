@@ -68,6 +68,8 @@ pub struct Settings {
     pub pipeline: u32,
     /// How many bytes of replies may wait for one client; beyond that it is not listened to.
     pub reply_buffer: usize,
+    /// How many bytes of replies may be expected for all clients together; beyond that a client has one request under way.
+    pub replies: usize,
     /// How long a server may take over one answer before its connection counts as lost.
     pub timeout: Nanos,
     /// The first wait before connecting again; each failure doubles it.
@@ -177,6 +179,10 @@ pub struct Core {
     in_flight: usize,
     /// Bytes of requests that wait in the queue.
     queued_bytes: usize,
+    /// Bytes of replies that are likely to come for what is under way.
+    expected: usize,
+    /// What clients' buffers hold, and whether clients wait because that is too much. The engine counts it.
+    memory: (usize, bool),
     /// What is said to servers before anything else.
     login: Option<Vec<u8>>,
     /// What a thread saw when it took the next request.
@@ -240,6 +246,8 @@ impl Core {
             starving: VecDeque::new(),
             in_flight: 0,
             queued_bytes: 0,
+            expected: 0,
+            memory: (0, false),
             login: None,
             seen: None,
             started,
@@ -280,7 +288,9 @@ impl Core {
         self.events.clients_accepted += 1;
         let id = self.clients.take();
         let out = std::mem::take(&mut self.clients[id].out);
-        self.clients[id] = Client { out, entry, ..Client::default() };
+        // As long as nothing is known of it, its replies may be long.
+        let typical_reply = LARGE.min(self.settings.limits.value);
+        self.clients[id] = Client { out, entry, typical_reply, ..Client::default() };
         id
     }
 
@@ -330,6 +340,7 @@ impl Core {
     /// many are used up. The rest must be offered again, with more behind it or when [`Self::take_runnable`] names the client.
     pub fn client_bytes(&mut self, id: u32, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
         let mut used = 0;
+        self.clients[id].needed = 0;
         loop {
             let rest = &bytes[used..];
             if self.clients[id].swallow > 0 {
@@ -348,10 +359,18 @@ impl Core {
             }
             match request::parse(rest, &self.settings.limits) {
                 Parsed::Complete { message, used: length } => {
+                    if self.expects_too_much(id, &message) {
+                        self.events.held_back += 1;
+                        self.clients[id].held_back = true;
+                        break;
+                    }
                     self.accept(id, &message, &rest[..length], Arrival { bytes: length, received, now });
                     used += length;
                 }
-                Parsed::Incomplete { .. } => break,
+                Parsed::Incomplete { needed } => {
+                    self.clients[id].needed = needed;
+                    break;
+                }
                 Parsed::Invalid(Refusal::Answer { reply, used: length }) => {
                     let arrival = Arrival { bytes: length, received, now };
                     self.answer_here(id, reply, class_of(reply), reply.is_empty(), arrival);
@@ -402,6 +421,26 @@ impl Core {
     /// The client will send no more; what it asked is still answered.
     pub fn client_ended(&mut self, id: u32) {
         self.close_after_replies(id);
+    }
+
+    /// How long the request is that the client is in the middle of, as far as that is known; zero if it is in the middle of none.
+    pub fn client_needs(&self, id: u32) -> usize {
+        self.clients[id].needed
+    }
+
+    /// Over how many servers a request that is copied may be spread.
+    pub fn most_copies(&self) -> usize {
+        self.pools.iter().filter(|pool| !pool.retired).map(|pool| pool.spec.copies).max().unwrap_or(1).max(1)
+    }
+
+    /// What the engine's buffers hold, and whether clients wait because that is too much.
+    pub fn note_memory(&mut self, used: usize, short: bool) {
+        self.memory = (used, short);
+    }
+
+    /// The same, as it was noted.
+    pub(crate) fn memory(&self) -> (usize, bool) {
+        self.memory
     }
 
     /// Whether the client can take no more requests just now: its bytes should be left where they are.
@@ -526,6 +565,14 @@ impl Core {
         listens
     }
 
+    /// Whether a retrieval waits until a reply to its client has left, because so much is likely to come for what is under way.
+    fn expects_too_much(&self, id: u32, request: &Request<'_>) -> bool {
+        let client = &self.clients[id];
+        client.outstanding > 0
+            && self.expected + client.typical_reply > self.settings.replies
+            && route::retrieves(request)
+    }
+
     /// The engine shall look at this client's output.
     fn touch_client(&mut self, id: u32) {
         let client = &mut self.clients[id];
@@ -598,6 +645,10 @@ impl Core {
             Request::Meta(meta) if meta.quiet => Some(meta.command),
             _ => None,
         };
+        if route::retrieves(request) {
+            exchange.expected = u32::try_from(self.clients[id].typical_reply).unwrap_or(u32::MAX);
+            self.expected += exchange.expected as usize;
+        }
         exchange.decides = crate::meta::one_decides(request);
         if exchange.decides {
             // Its second step reads the value again, and what the client sends next may depend on it.

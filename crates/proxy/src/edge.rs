@@ -36,7 +36,8 @@ pub struct Edge {
     /// How long a request may take from its first byte to its last; zero: for ever.
     #[serde(deserialize_with = "length")]
     pub request_timeout: Nanos,
-    /// How many bytes may wait in all buffers together.
+    /// How many bytes may wait in all buffers together: requests that are not whole, for which it is reserved, requests on their way to servers,
+    /// and replies.
     #[serde(deserialize_with = "size")]
     pub memory: usize,
 }
@@ -267,8 +268,10 @@ keep_alive = {keep_alive}
 idle_timeout = {idle_timeout}
 request_timeout = {request_timeout}
 
-# How many bytes may wait in all buffers together. Beyond that no more requests are read, and a client that does not
-# read its replies, the one with the most of them first, is disconnected.
+# How many bytes may wait in all buffers together. A long request is read when there is room for all of it, which half of this is for; until then
+# its client waits, and others do not. While clients wait, /ready answers 503; what stands still for a second, a request that is not gone on with or
+# replies that are not read, is disconnected, the largest first. Beyond the bound so is the client with the most replies, of those that do not
+# read them first.
 memory = {memory}
 ",
             allow = allow.join(", "),

@@ -94,6 +94,8 @@ pub(crate) struct Exchange {
     pub(crate) copies: Copies,
     /// Whether others may wait for it.
     pub(crate) leads: bool,
+    /// How long its reply was expected to be, until it is known.
+    pub(crate) expected: u32,
     /// Why a part could not be answered.
     pub(crate) failure: Option<Outcome>,
     pub(crate) noreply: bool,
@@ -223,6 +225,7 @@ impl Default for Exchange {
             decides: false,
             copies: Copies::None,
             leads: false,
+            expected: 0,
             failure: None,
             noreply: false,
             quiet: None,

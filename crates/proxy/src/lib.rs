@@ -40,6 +40,7 @@ mod gate;
 mod hold;
 pub mod import;
 mod keys;
+mod memory;
 mod merge;
 mod meta;
 mod patience;

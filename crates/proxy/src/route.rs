@@ -44,6 +44,16 @@ impl Route {
     }
 }
 
+/// Whether values are asked for.
+#[inline]
+pub(crate) fn retrieves(request: &Request<'_>) -> bool {
+    match request {
+        Request::Retrieve(_) => true,
+        Request::Meta(meta) => meta.command == MetaCommand::Get,
+        _ => false,
+    }
+}
+
 /// How a request is counted, and how many keys it names.
 pub(crate) fn operation(request: &Request<'_>) -> (Operation, u32) {
     use krarup_memcache::Arithmetic;

@@ -250,6 +250,26 @@ pub const TABLE: &[Metric] = &[
         |now| now.events.ejections as f64,
         "Servers ejected because they failed time and again.",
     ),
+    gauge(
+        "krarup_buffers_bytes",
+        |now| Some(now.memory.0 as f64),
+        "Bytes that wait in buffers, and those reserved for requests that are being read: what `memory` under `[edge]` bounds.",
+    ),
+    gauge(
+        "krarup_memory_short",
+        |now| Some(f64::from(u8::from(now.memory.1))),
+        "1 while clients wait because of that bound; `/ready` answers 503 then.",
+    ),
+    counter(
+        "krarup_clients_cut_total",
+        |now| now.events.clients_cut as f64,
+        "Clients disconnected because of that bound: they did not read their replies, or did not go on with a request.",
+    ),
+    counter(
+        "krarup_clients_timed_out_total",
+        |now| now.events.clients_timed_out as f64,
+        "Clients disconnected because they said nothing, or took too long over a request.",
+    ),
     counter(
         "krarup_held_back_total",
         |now| now.events.held_back as f64,

@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub(super) waiting: usize,
     pub(super) longest: usize,
     pub(super) disordered: u64,
+    /// What clients' buffers hold, in bytes, and whether clients wait because that is too much.
+    pub(super) memory: (usize, bool),
     pub(super) operations: Vec<OfOperation>,
     pub(super) servers: Vec<OfServer>,
     pub(super) pools: Vec<OfPool>,
@@ -101,6 +103,7 @@ impl Snapshot {
             waiting: core.dispatch().waiting(),
             longest: core.dispatch().longest(),
             disordered: recorder.disordered(),
+            memory: core.memory(),
             operations: OfOperation::seen(recorder),
             pools: core.pools().iter().filter(|pool| !pool.retired).map(pool).collect(),
             servers: servers.collect(),
@@ -111,6 +114,9 @@ impl Snapshot {
     pub(super) fn not_ready(&self) -> Option<String> {
         if self.stopping {
             return Some("stopping".into());
+        }
+        if self.memory.1 {
+            return Some("clients wait for memory: the buffers are full".into());
         }
         let down = self.pools.iter().find(|pool| pool.servers_up == 0)?;
         Some(format!("no server of the pool {} is up", down.name))

@@ -91,6 +91,7 @@ impl Core {
             slowest: self.slowest.clone(),
             events: self.events,
             counting_since: self.counting_since,
+            memory: self.memory,
             loops: self.loops,
             besides: Besides {
                 clients: self.clients(),
@@ -132,6 +133,7 @@ impl Core {
         self.besides.unfinished += other.unfinished();
         self.besides.in_flight += other.in_flight();
         self.loops += other.loops;
+        self.memory = (self.memory.0 + other.memory.0, self.memory.1 || other.memory.1);
         self.started = self.started.min(other.started);
         self.counting_since = self.counting_since.min(other.counting_since);
     }

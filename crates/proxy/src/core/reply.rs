@@ -82,11 +82,16 @@ impl Core {
         let exchange = &mut self.exchanges[number];
         let visit = &mut exchange.visit;
         visit.bytes_out = client.out.end() - start;
+        self.expected -= std::mem::take(&mut exchange.expected) as usize;
         visit.outcome = match outcome_of(merged.class) {
             Outcome::ServerError => exchange.failure.unwrap_or(Outcome::ServerError),
             outcome => outcome,
         };
         let reads = matches!(visit.operation, Operation::Get | Operation::Gat);
+        if reads || visit.operation == Operation::MultiGet {
+            let length = visit.bytes_out as usize;
+            client.typical_reply = length.max(client.typical_reply - client.typical_reply / 8);
+        }
         match merged.class {
             Class::Values => {
                 visit.hits = merged.hits;
@@ -136,6 +141,7 @@ impl Core {
     pub(super) fn finish(&mut self, number: u32, now: Stamp) {
         let exchange = &mut self.exchanges[number];
         exchange.visit.replied = now;
+        self.expected -= std::mem::take(&mut exchange.expected) as usize;
         if exchange.client == NOBODY {
             exchange.visit.outcome = Outcome::ClientGone;
         }

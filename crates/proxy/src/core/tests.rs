@@ -45,6 +45,7 @@ fn settings() -> Settings {
         queue: 100,
         pipeline: 100,
         reply_buffer: 1 << 20,
+        replies: 1 << 30,
         timeout: Nanos::from_secs(1),
         reconnect_after: Nanos::from_millis(20),
         reconnect_at_most: Nanos::from_secs(2),

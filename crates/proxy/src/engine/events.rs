@@ -26,6 +26,7 @@ use crate::dispatch::Common;
 use crate::edge::Credentials;
 use crate::engine::outlook::{Hearer, Numbers, Outlook, Resolved, Source};
 use crate::hold::Hold;
+use crate::memory::Memory;
 use crate::patience::Patience;
 use crate::topology::Topology;
 
@@ -88,8 +89,45 @@ pub enum Notice {
     NotReloaded(String),
     /// Anybody can connect here from other machines, and is asked for nothing.
     Open(Address),
-    /// The bound on memory was reached, and this client, who did not read this many bytes, was disconnected.
+    /// The bound on memory was reached, and this client, which held this many bytes without getting on, was disconnected.
     Cut(u32, usize),
+    /// Clients wait for memory from now on, of which there is so much.
+    MemoryShort(usize),
+    /// They do not any more; so many were disconnected meanwhile.
+    MemoryEnough(u64),
+}
+
+impl Notice {
+    /// Whether each of several loops tells it for itself.
+    fn is_of_one_loop(&self) -> bool {
+        matches!(self, Self::Cut(..) | Self::Unfinished(_) | Self::MemoryShort(_) | Self::MemoryEnough(_))
+    }
+}
+
+/// What several loops say of their memory, told as one.
+#[derive(Debug, Default)]
+struct Together {
+    /// Loops in which clients wait for memory.
+    short: usize,
+    cut: u64,
+}
+
+impl Together {
+    /// What is told; none while another loop is as this one was.
+    fn summed(&mut self, told: Notice) -> Option<Notice> {
+        match told {
+            Notice::MemoryShort(_) => {
+                self.short += 1;
+                (self.short == 1).then_some(told)
+            }
+            Notice::MemoryEnough(cut) => {
+                self.short -= 1;
+                self.cut += cut;
+                (self.short == 0).then(|| Notice::MemoryEnough(std::mem::take(&mut self.cut)))
+            }
+            told => Some(told),
+        }
+    }
 }
 
 /// How the loop ended.
@@ -140,13 +178,16 @@ pub fn run(
             core.join(Arc::clone(&common), place);
         }
     }
-    let notice = Arc::new(Mutex::new(notice));
+    let notice = Arc::new(Mutex::new((Together::default(), notice)));
     let tell = |all: bool| -> Tell {
         let notice = Arc::clone(&notice);
         Box::new(move |told| {
+            let (together, notice) = &mut *notice.lock().unwrap_or_else(PoisonError::into_inner);
             // What every loop sees, the first one tells.
-            if all || matches!(told, Notice::Cut(..) | Notice::Unfinished(_)) {
-                notice.lock().unwrap_or_else(PoisonError::into_inner)(told);
+            if let Some(told) = together.summed(told)
+                && (all || told.is_of_one_loop())
+            {
+                notice(told);
             }
         })
     };
@@ -196,10 +237,7 @@ struct Engine<N> {
     coming: Option<Coming>,
     credentials: Arc<Credentials>,
     patience: Patience,
-    /// Whether so much waits in buffers that no more requests are read.
-    full: bool,
-    /// Bytes that have come since what waits was last added up.
-    since_counted: usize,
+    memory: Memory,
     accepting: Accepting,
     servers: Links,
     /// When lanes are next looked at, where there are many.
@@ -320,6 +358,14 @@ struct ClientLink {
     ended: bool,
     /// Whether what was written last is not entered yet.
     unentered: bool,
+    /// How long the request may be, in bytes, for which memory is reserved; zero where none is.
+    reserved: usize,
+    /// What that takes: the request may be copied for several servers.
+    reserved_in_all: usize,
+    /// Whether it waits for memory.
+    waits: bool,
+    /// What it had sent of a long request when the progress was last looked at.
+    had: usize,
 }
 
 /// The servers' first connections and their lanes, by the core's numbers.
@@ -419,8 +465,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             coming: None,
             credentials,
             patience: Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now),
-            full: false,
-            since_counted: 0,
+            memory: Memory::new(config.edge.memory / config.threads),
             accepting: Accepting::After(now + config.connect_timeout),
             servers,
             lanes_due: now,
@@ -543,6 +588,12 @@ impl<N: FnMut(Notice)> Engine<N> {
                         if let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) {
                             link.writable |= event.is_writable();
                             link.end_near |= event.is_read_closed() || event.is_error();
+                            let broken =
+                                event.is_error() || event.is_read_closed() && event.is_write_closed();
+                            if link.waits && link.end_near {
+                                self.ends_while_it_waits(id, broken);
+                                continue;
+                            }
                             let readable = event.is_readable() || event.is_read_closed() || event.is_error();
                             if readable && !link.readable {
                                 link.readable = true;
@@ -577,9 +628,10 @@ impl<N: FnMut(Notice)> Engine<N> {
             let waited = std::mem::take(&mut self.partly);
             self.flush();
             self.write_clients(waited);
-            self.relieve();
+            self.look_after_memory();
             if let Some(board) = &self.board {
                 board.lay(|| {
+                    self.core.note_memory(self.memory.used(), self.memory.is_short());
                     self.core.settle_books();
                     Snapshot::of(&self.core, self.clock.now(), self.stop_by.is_some())
                 });
@@ -595,7 +647,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         now < self.settled_until
             && (!self.settled_idle || self.core.in_flight() == 0)
             && self.accepting == Accepting::Yes
-            && !self.full
+            && !self.memory.is_short()
             && self.lingering.is_empty()
             && self.servers.lanes.is_empty()
             && !self.core.has_new_lanes()
@@ -693,12 +745,13 @@ impl<N: FnMut(Notice)> Engine<N> {
         let inquiries = self.core.take_inquiries();
         let Some(place) = &self.crew else { return };
         inquiries.into_iter().for_each(|inquiry| place.inquire(inquiry));
+        self.core.note_memory(self.memory.used(), self.memory.is_short());
         place.board.lay(|| Books { core: self.core.books(), now, stopping: self.stop_by.is_some() });
     }
 
     /// Until when there is nothing to do unless something happens; none: for ever.
     fn next_due(&mut self, now: Stamp) -> Option<Stamp> {
-        if !self.ready.is_empty() && !self.full || self.core.has_new_lanes() {
+        if !self.ready.is_empty() || self.core.has_new_lanes() {
             return Some(now);
         }
         if self.is_settled(now) {
@@ -735,8 +788,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         {
             at(due);
         }
-        if self.full {
-            at(now + Nanos::from_millis(5));
+        if let Some(due) = self.memory.due() {
+            at(due);
         }
         if !self.lingering.is_empty() {
             at(now + Nanos::from_millis(20));

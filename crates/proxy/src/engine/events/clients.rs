@@ -115,6 +115,10 @@ impl<N: FnMut(Notice)> Engine<N> {
             end_near: false,
             ended: false,
             unentered: false,
+            reserved: 0,
+            reserved_in_all: 0,
+            waits: false,
+            had: 0,
         });
         self.ready.push(id);
     }
@@ -134,10 +138,6 @@ impl<N: FnMut(Notice)> Engine<N> {
         let ready = std::mem::take(&mut self.ready);
         let mut end = 0;
         for &id in &ready {
-            if self.full {
-                self.ready.push(id);
-                continue;
-            }
             let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { continue };
             if !link.inbox.is_empty() || !link.admitted || link.end_near {
                 // It goes on where it stopped, or there is more to find out; what was read before lies in the common memory still.
@@ -147,7 +147,15 @@ impl<N: FnMut(Notice)> Engine<N> {
             if !link.readable || self.core.client_held_back(id) {
                 continue;
             }
-            let room = &mut self.scratch[end..];
+            let mut most = self.scratch.len() - end;
+            if self.memory.is_tight(CLIENT_READ) {
+                match self.room_for(id) {
+                    Some(room) => most = most.min(room),
+                    None => continue,
+                }
+            }
+            let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { continue };
+            let room = &mut self.scratch[end..end + most];
             let length = room.len();
             match link.conn.read(room) {
                 Moved::Some(count) => {
@@ -156,7 +164,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                     let received = self.clock.now();
                     self.came.push(Came { id, at: end..end + count, received });
                     self.taken_in += count;
-                    self.since_counted += count;
+                    self.memory.came(count);
                     end += count;
                 }
                 other => self.nothing_came(id, &other),
@@ -170,10 +178,6 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.take_what_came();
         let mut apart = std::mem::take(&mut self.apart);
         for id in apart.drain(..) {
-            if self.full {
-                self.ready.push(id);
-                continue;
-            }
             self.read_client(id);
             self.pass_on();
         }
@@ -189,7 +193,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn pass_on(&mut self) {
         if self.taken_in >= PASS_ON {
             self.write_servers();
-            self.relieve();
+            self.count_memory();
         }
     }
 
@@ -242,17 +246,26 @@ impl<N: FnMut(Notice)> Engine<N> {
             if !link.readable || self.core.client_held_back(id) {
                 return;
             }
+            let Some(most) = self.room_for(id) else { return };
+            let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
             let kept = !link.inbox.is_empty();
-            let room = if kept { link.inbox.room(CLIENT_READ / 4) } else { &mut self.scratch[..] };
+            let room = if kept {
+                link.inbox.room_up_to(most, CLIENT_READ / 4)
+            } else {
+                &mut self.scratch[..most.min(CLIENT_READ)]
+            };
             let length = room.len();
             match link.conn.read(room) {
                 Moved::Some(count) => {
                     let now = self.clock.now();
                     link.received = now;
                     self.taken_in += count;
-                    self.since_counted += count;
+                    self.memory.came(count);
                     if kept {
                         link.inbox.filled(count);
+                        if link.reserved > 0 {
+                            self.memory.progressed(count);
+                        }
                         self.offer(id);
                     } else if link.admitted {
                         self.take_in(id, 0..count, now, now);
@@ -300,8 +313,13 @@ impl<N: FnMut(Notice)> Engine<N> {
             if link.inbox.is_empty() {
                 link.inbox.shrink(0);
             }
+            if used > 0 && link.reserved > 0 {
+                // What it was for has gone on.
+                link.reserved = 0;
+                self.memory.release(std::mem::take(&mut link.reserved_in_all));
+            }
         }
-        if link.readable && !self.core.client_held_back(id) && !self.ready.contains(&id) {
+        if link.readable && !link.waits && !self.core.client_held_back(id) && !self.ready.contains(&id) {
             self.ready.push(id);
         }
         self.conclude(id);
@@ -346,6 +364,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Some(mut link) = self.clients[id as usize].take() else { return };
         let now = self.clock.now();
         self.leave(id, now);
+        self.free_memory_of(&mut link);
         if link.ended {
             return;
         }
@@ -359,7 +378,9 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// The connection is broken, nobody reads any more.
     pub(super) fn drop_client(&mut self, id: u32) {
-        self.clients[id as usize] = None;
+        if let Some(mut link) = self.clients[id as usize].take() {
+            self.free_memory_of(&mut link);
+        }
         self.leave(id, self.clock.now());
     }
 

@@ -158,6 +158,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.credentials = credentials;
         self.patience = Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now);
         self.hold = Hold::new(config.hold);
+        self.memory.resize(config.edge.memory / config.threads);
         if admin.is_some() || config.admin.is_none() {
             // Where it was before nobody listens any more.
             self.admin = admin;

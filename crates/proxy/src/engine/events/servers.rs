@@ -127,7 +127,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             let length = room.len();
             match conn.read(room) {
                 Moved::Some(count) => {
-                    self.since_counted += count;
+                    self.memory.came(count);
                     link.inbox.filled(count);
                     let now = self.clock.now();
                     let used = if self.core.answers_large(server, link.inbox.unread()) {
@@ -161,7 +161,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                     if taken >= PASS_ON_ANSWERS {
                         taken = 0;
                         self.flush();
-                        self.relieve();
+                        self.count_memory();
                     }
                 }
                 Moved::None => return,
