@@ -3,7 +3,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod asked;
 pub mod forms;
 pub mod imports;
 pub mod proxied;
@@ -27,7 +26,6 @@ pub const TARGETS: [Target; 9] = [
     ("records", records::check),
     ("imports", imports::check),
     ("proxied", proxied::check),
-    ("asked", asked::check),
     ("queued", queued::check),
 ];
 

@@ -14,6 +14,8 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Mutex;
+
 use krarup_net::Address;
 use krarup_net::http::{self, Answer, Method};
 
@@ -24,9 +26,11 @@ pub use snapshot::Snapshot;
 /// What monitoring is answered from, and what it may have done.
 pub(crate) struct Desk {
     /// The numbers of this moment; none if a loop is stuck.
-    pub(crate) ask: Box<dyn Fn() -> Option<Snapshot> + Send>,
+    pub(crate) ask: Box<dyn Fn() -> Option<Snapshot> + Send + Sync>,
     /// Has the configuration read again, and says what came of it.
-    pub(crate) reload: Box<dyn Fn() -> Result<(), String> + Send>,
+    pub(crate) reload: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Held by the one reload that may wait for the loop.
+    pub(crate) reloading: Mutex<()>,
 }
 
 impl Desk {
@@ -35,12 +39,20 @@ impl Desk {
         match (method, path) {
             (Method::Get, "/") => Answer::text(200, PATHS),
             (Method::Get, "/metrics" | "/health" | "/ready") => self.tell(path),
-            (Method::Post, "/reload") => match (self.reload)() {
-                Ok(()) => Answer::text(200, "the configuration was read again and holds from now on\n"),
-                Err(why) => Answer::text(409, format!("{why}; the configuration before goes on\n")),
-            },
+            (Method::Post, "/reload") => self.reload_once(),
             (_, "/" | "/metrics" | "/health" | "/ready" | "/reload") => Answer::text(405, PATHS),
             _ => Answer::text(404, PATHS),
+        }
+    }
+
+    /// Reloads, unless another request does: each would take a thread that monitoring needs.
+    fn reload_once(&self) -> Answer {
+        let Ok(_alone) = self.reloading.try_lock() else {
+            return Answer::text(409, "a reload is under way; ask again when it is done\n");
+        };
+        match (self.reload)() {
+            Ok(()) => Answer::text(200, "the configuration was read again and holds from now on\n"),
+            Err(why) => Answer::text(409, format!("{why}; the configuration before goes on\n")),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What monitoring is told is well-formed, adds up, and comes from the loop.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,6 +161,7 @@ fn desk(board: &Arc<Board<Snapshot>>) -> Desk {
     Desk {
         ask: Box::new(move || Board::ask(&boards)?.pop()),
         reload: Box::new(|| Err("line 1: nothing is good".into())),
+        reloading: Mutex::default(),
     }
 }
 
@@ -234,4 +235,15 @@ fn ready_is_who_has_a_server_and_is_not_stopping() {
     let mut down = moment();
     down.pools[1].servers_up = 0;
     assert_eq!(ready(down), (503, "no server of the pool users is up\n".into()));
+}
+
+#[test]
+fn one_reload_at_a_time_waits_for_the_loop() {
+    let board = Board::waking(Duration::from_millis(1), || {});
+    let desk = desk(&board);
+    let under_way = desk.reloading.lock().unwrap();
+    let refused = desk.answer(Method::Post, "/reload");
+    assert!(refused.status == 409 && refused.body.contains("under way"), "{}", refused.body);
+    drop(under_way);
+    assert!(desk.answer(Method::Post, "/reload").body.contains("nothing is good"));
 }

@@ -519,7 +519,7 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// Answers monitoring at `address`.
     fn monitor(&mut self, address: &Address) -> Result<http::Server, String> {
-        let ask: Box<dyn Fn() -> Option<Snapshot> + Send> = match &self.crew {
+        let ask: Box<dyn Fn() -> Option<Snapshot> + Send + Sync> = match &self.crew {
             Some(place) => {
                 let crew = Arc::clone(&place.crew);
                 Box::new(move || {
@@ -534,7 +534,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
         };
         let reload = self.outlook.as_ref().expect("it hears the news").reload();
-        admin::serve(address, Desk { ask, reload: Box::new(reload) })
+        admin::serve(address, Desk { ask, reload: Box::new(reload), reloading: Mutex::default() })
     }
 
     fn tell_admin(&mut self) {

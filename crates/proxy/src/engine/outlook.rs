@@ -178,7 +178,7 @@ impl Outlook {
     }
 
     /// Has the configuration read again when it is called, and waits to hear what came of it.
-    pub(crate) fn reload(&self) -> impl Fn() -> Result<(), String> + Send + use<> {
+    pub(crate) fn reload(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
         let orders = self.orders.clone();
         move || {
             let (hearer, heard) = mpsc::channel();
