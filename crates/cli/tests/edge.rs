@@ -136,6 +136,80 @@ fn who_is_asked_says_his_password_to_the_proxy_and_the_proxy_to_its_servers() {
     denied.says_text("authentication failure");
 }
 
+/// A proxy that asks who its clients are, with these settings besides.
+fn asking(name: &str, server: &Program, settings: &str) -> Program {
+    let users = file(&format!("{name}-users"), "anna:secret\n");
+    proxy(name, &server.address().to_string(), &format!("[edge]\nusers = {users:?}\n{settings}"))
+}
+
+const LOGIN: &[u8] = b"set x 0 0 11\r\nanna secret\r\n";
+
+#[test]
+fn a_login_or_a_handshake_that_does_not_end_is_ended() {
+    let server = memcached();
+    let proxy = asking("edge-login-late", &server, "login_timeout = \"300ms\"\n");
+    let mut known = proxy.connect();
+    known.send(LOGIN).unwrap();
+    known.expect(b"STORED\r\n").unwrap();
+    for begun in [&b""[..], &LOGIN[..20], b"get nothing\r\n"] {
+        let mut late = proxy.connect();
+        late.send(begun).unwrap();
+        let words = String::from_utf8(late.rest()).unwrap();
+        assert!(words.ends_with("CLIENT_ERROR the login took too long\r\n"), "{words:?}");
+    }
+    known.send(b"get nothing\r\n").unwrap();
+    known.expect(b"END\r\n").unwrap();
+    assert_eq!(known.stats("")["curr_connections"], "1");
+
+    let config = format!(
+        "[edge]\nlogin_timeout = \"300ms\"\ntls = {{ certificate = {:?}, key = {:?} }}\n",
+        certificate("proxy.pem"),
+        certificate("proxy.key")
+    );
+    let encrypted = self::proxy("edge-handshake-late", &server.address().to_string(), &config);
+    // Nothing at all, and the beginning of a greeting.
+    for begun in [&b""[..], &[0x16, 3, 1, 2, 0, 1]] {
+        let mut late = encrypted.connect();
+        late.send(begun).unwrap();
+        assert!(late.rest().is_empty());
+    }
+}
+
+#[test]
+fn of_clients_that_do_not_log_in_only_the_newest_stay() {
+    let server = memcached();
+    let proxy = asking("edge-unknown", &server, "login_timeout = 0\nmax_unauthenticated = 3\n");
+    let mut known = proxy.connect();
+    known.send(LOGIN).unwrap();
+    known.expect(b"STORED\r\n").unwrap();
+    let mut silent: Vec<Peer> = (0..10).map(|_| proxy.connect()).collect();
+    for oldest in &mut silent[..7] {
+        assert!(oldest.rest().is_empty());
+    }
+    known.send(b"get nothing\r\n").unwrap();
+    known.expect(b"END\r\n").unwrap();
+    let mut other = silent.pop().unwrap();
+    other.send(LOGIN).unwrap();
+    other.expect(b"STORED\r\n").unwrap();
+    assert_eq!(other.stats("")["curr_connections"], "4");
+}
+
+#[test]
+fn the_third_wrong_password_is_the_last() {
+    let server = memcached();
+    let proxy = asking("edge-guesses", &server, "");
+    let mut guessing = proxy.connect();
+    let wrong = b"set x 0 0 9\r\nanna wron\r\n".as_slice();
+    // All at once: each is answered when it is its turn, and after the third nothing is carried out.
+    guessing.send(&[wrong, wrong, wrong, LOGIN, b"set edge 0 0 1\r\nx\r\n"].concat()).unwrap();
+    let said = String::from_utf8(guessing.rest()).unwrap();
+    assert_eq!(said, "CLIENT_ERROR authentication failure\r\n".repeat(3));
+    let mut mistaken = proxy.connect();
+    mistaken.send(&[wrong, wrong, LOGIN, b"get edge\r\n"].concat()).unwrap();
+    mistaken.expect(&b"CLIENT_ERROR authentication failure\r\n".repeat(2)).unwrap();
+    mistaken.expect(b"STORED\r\nEND\r\n").unwrap();
+}
+
 /// memcached asks for a password in the same words.
 #[test]
 fn a_memcached_that_asks_for_a_password_gets_it() {

@@ -126,6 +126,12 @@ pub struct Events {
     /// Clients disconnected because the memory was used up and they did not read.
     #[serde(default)]
     pub clients_cut: u64,
+    /// Clients disconnected before it was known who they are: too slow, too many, or a wrong password too often.
+    #[serde(default)]
+    pub clients_unknown: u64,
+    /// Wrong passwords.
+    #[serde(default)]
+    pub logins_failed: u64,
 }
 
 /// Where recorded rows go besides the recorder.
@@ -309,6 +315,16 @@ impl Core {
     /// A client will be disconnected because it does not read and the memory is used up.
     pub fn client_cut(&mut self) {
         self.events.clients_cut += 1;
+    }
+
+    /// A client will be disconnected before it is known who it is.
+    pub fn client_unknown(&mut self) {
+        self.events.clients_unknown += 1;
+    }
+
+    /// A client has said a wrong password.
+    pub fn login_failed(&mut self) {
+        self.events.logins_failed += 1;
     }
 
     /// The client has been quiet for a while: the memory of its replies is given back.

@@ -36,6 +36,11 @@ pub struct Edge {
     /// How long a request may take from its first byte to its last; zero: for ever.
     #[serde(deserialize_with = "length")]
     pub request_timeout: Nanos,
+    /// How long a client may take from its connection until it is known who it is, by TLS handshake and login; zero: for ever.
+    #[serde(deserialize_with = "length")]
+    pub login_timeout: Nanos,
+    /// How many clients there may be of which that is not known yet.
+    pub max_unauthenticated: usize,
     /// How many bytes may wait in all buffers together: requests that are not whole, for which it is reserved, requests on their way to servers,
     /// and replies.
     #[serde(deserialize_with = "size")]
@@ -120,6 +125,8 @@ impl Default for Edge {
             keep_alive: Nanos::from_secs(60),
             idle_timeout: Nanos::ZERO,
             request_timeout: Nanos::from_secs(60),
+            login_timeout: Nanos::from_secs(10),
+            max_unauthenticated: 1_000,
             memory: 1 << 30,
         }
     }
@@ -143,11 +150,15 @@ impl Edge {
         if self.memory < 1 << 20 {
             return Err(format!("`edge.memory` is {}, and must be at least 1MiB", self.memory));
         }
+        if self.max_unauthenticated == 0 {
+            return Err("`edge.max_unauthenticated` is 0, and must be at least 1".into());
+        }
         let longest = Nanos::from_secs(30 * 86_400);
         for (key, value) in [
             ("keep_alive", self.keep_alive),
             ("idle_timeout", self.idle_timeout),
             ("request_timeout", self.request_timeout),
+            ("login_timeout", self.login_timeout),
         ] {
             if value > longest || (value > Nanos::ZERO && value < Nanos::from_millis(1)) {
                 return Err(format!("`edge.{key}` is {value}, and must be 0 or from 1ms to 30 days"));
@@ -268,6 +279,12 @@ keep_alive = {keep_alive}
 idle_timeout = {idle_timeout}
 request_timeout = {request_timeout}
 
+# How long a client may take from its connection until it is known who it is: TLS handshake and login together. And how many
+# there may be that are not known yet: with one more, the oldest of them is disconnected. A wrong password is answered after a second, the
+# third is the last. 0 waits for ever.
+login_timeout = {login_timeout}
+max_unauthenticated = {max_unauthenticated}
+
 # How many bytes may wait in all buffers together. A long request is read when there is room for all of it, which half of this is for; until then
 # its client waits, and others do not. While clients wait, /ready answers 503; what stands still for a second, a request that is not gone on with or
 # replies that are not read, is disconnected, the largest first. Beyond the bound so is the client with the most replies, of those that do not
@@ -281,6 +298,8 @@ memory = {memory}
             keep_alive = length(self.keep_alive),
             idle_timeout = length(self.idle_timeout),
             request_timeout = length(self.request_timeout),
+            login_timeout = length(self.login_timeout),
+            max_unauthenticated = self.max_unauthenticated,
             memory = self.memory,
         )
     }
@@ -344,6 +363,8 @@ mod tests {
             keep_alive: Nanos::ZERO,
             idle_timeout: Nanos::from_millis(1),
             request_timeout: Nanos::from_secs(5),
+            login_timeout: Nanos::from_secs(2),
+            max_unauthenticated: 7,
             memory: 1 << 20,
         };
         for edge in [plain, full] {

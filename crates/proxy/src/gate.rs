@@ -22,7 +22,11 @@ const LONGEST_VALUE: usize = 1_024;
 const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 const BAD_ENDING: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
-const FAILURE: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
+
+impl Knock {
+    /// The answer to a wrong password.
+    pub(crate) const FAILURE: &'static [u8] = b"CLIENT_ERROR authentication failure\r\n";
+}
 
 /// Names and passwords.
 #[derive(Debug, PartialEq, Eq)]
@@ -100,7 +104,7 @@ impl Users {
         if self.admit(user, password) {
             Knock::Answered { reply: b"STORED\r\n", used: end + 2, admitted: true }
         } else {
-            refused(FAILURE, end + 2)
+            refused(Knock::FAILURE, end + 2)
         }
     }
 }

@@ -266,6 +266,12 @@ pub const TABLE: &[Metric] = &[
         "Clients disconnected because of that bound: they did not read their replies, or did not go on with a request.",
     ),
     counter(
+        "krarup_clients_unknown_total",
+        |now| now.events.clients_unknown as f64,
+        "Clients disconnected before it was known who they are: too slow, too many, or a wrong password too often.",
+    ),
+    counter("krarup_logins_failed_total", |now| now.events.logins_failed as f64, "Wrong passwords."),
+    counter(
         "krarup_clients_timed_out_total",
         |now| now.events.clients_timed_out as f64,
         "Clients disconnected because they said nothing, or took too long over a request.",

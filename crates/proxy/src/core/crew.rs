@@ -184,6 +184,8 @@ impl Events {
             commands_refused,
             clients_timed_out,
             clients_cut,
+            clients_unknown,
+            logins_failed,
         } = other;
         for (ours, theirs) in [
             (&mut self.clients_accepted, clients_accepted),
@@ -199,6 +201,8 @@ impl Events {
             (&mut self.commands_refused, commands_refused),
             (&mut self.clients_timed_out, clients_timed_out),
             (&mut self.clients_cut, clients_cut),
+            (&mut self.clients_unknown, clients_unknown),
+            (&mut self.logins_failed, logins_failed),
         ] {
             *ours += theirs;
         }

@@ -33,6 +33,7 @@ use crate::topology::Topology;
 mod bounds;
 mod clients;
 mod crew;
+mod logins;
 mod looking;
 mod reload;
 mod servers;
@@ -40,6 +41,7 @@ mod writing;
 
 use clients::{Came, READS_A_PASS};
 use crew::{Books, Crew, Order, Place};
+use logins::{Login, Logins};
 use looking::{Alarm, Answers, Looks};
 use writing::Written;
 
@@ -237,6 +239,7 @@ struct Engine<N> {
     coming: Option<Coming>,
     credentials: Arc<Credentials>,
     patience: Patience,
+    logins: Logins,
     memory: Memory,
     accepting: Accepting,
     servers: Links,
@@ -350,6 +353,7 @@ struct ClientLink {
     begun: Option<Stamp>,
     /// Whether it may ask for anything, as everybody may where nobody need say who he is.
     admitted: bool,
+    login: Login,
     readable: bool,
     writable: bool,
     /// The system has announced the end: reads go on until they find it.
@@ -465,6 +469,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             coming: None,
             credentials,
             patience: Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now),
+            logins: Logins::default(),
             memory: Memory::new(config.edge.memory / config.threads),
             accepting: Accepting::After(now + config.connect_timeout),
             servers,
@@ -669,6 +674,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.keep_lanes(now);
         self.core.tick(now);
         self.lose_patience(now);
+        self.tick_logins(now);
         match self.accepting {
             Accepting::After(until) if until <= now || self.servers.first.iter().all(|link| link.tried) => {
                 let others = self.crew.as_ref().is_none_or(|place| {
@@ -757,6 +763,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         if self.is_settled(now) {
             return Some(self.settled_until);
         }
+        let logins_due = self.logins_due();
         let mut next: Option<Stamp> = self.stop_by;
         let mut at = |stamp: Stamp| next = Some(next.map_or(stamp, |next| next.min(stamp)));
         let many = self.servers.lanes.len() > FEW_LANES;
@@ -789,6 +796,9 @@ impl<N: FnMut(Notice)> Engine<N> {
             at(due);
         }
         if let Some(due) = self.memory.due() {
+            at(due);
+        }
+        if let Some(due) = logins_due {
             at(due);
         }
         if !self.lingering.is_empty() {

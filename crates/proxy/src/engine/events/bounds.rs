@@ -103,7 +103,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     /// Nothing more is read from this client: the `last_words` follow the replies it is owed, and then the end.
-    fn end_of_requests(&mut self, id: u32, last_words: &[u8]) {
+    pub(super) fn end_of_requests(&mut self, id: u32, last_words: &[u8]) {
         let now = self.clock.now();
         let Some(mut link) = self.clients.get_mut(id as usize).and_then(Option::take) else { return };
         self.free_memory_of(&mut link);

@@ -9,9 +9,8 @@ use krarup_net::{Conn, Inbox, Moved, Stream};
 use krarup_units::{Nanos, Stamp};
 
 use super::{
-    Accepting, CLIENT_READ, CLIENTS, ClientLink, Engine, Entrance, Notice, PASS_ON, refuse_datagrams,
+    Accepting, CLIENT_READ, CLIENTS, ClientLink, Engine, Entrance, Login, Notice, PASS_ON, refuse_datagrams,
 };
-use crate::gate::Knock;
 
 /// Reads of one client in one pass: nobody else waits for a client that sends without end.
 pub(super) const READS_A_PASS: usize = 4;
@@ -104,12 +103,15 @@ impl<N: FnMut(Notice)> Engine<N> {
         if self.clients.len() <= place {
             self.clients.resize_with(place + 1, || None);
         }
+        let admitted = self.credentials.users.is_none();
+        let known = admitted && conn.is_greeted();
         self.clients[place] = Some(ClientLink {
             conn,
             inbox: Inbox::default(),
             received: now,
             begun: None,
-            admitted: self.credentials.users.is_none(),
+            admitted,
+            login: Login::begun(now, known),
             readable: true,
             writable: true,
             end_near: false,
@@ -120,6 +122,9 @@ impl<N: FnMut(Notice)> Engine<N> {
             waits: false,
             had: 0,
         });
+        if !known {
+            self.await_login(id, now);
+        }
         self.ready.push(id);
     }
 
@@ -139,7 +144,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let mut end = 0;
         for &id in &ready {
             let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { continue };
-            if !link.inbox.is_empty() || !link.admitted || link.end_near {
+            if !link.inbox.is_empty() || !link.login.known || link.end_near {
                 // It goes on where it stopped, or there is more to find out; what was read before lies in the common memory still.
                 self.apart.push(id);
                 continue;
@@ -246,16 +251,24 @@ impl<N: FnMut(Notice)> Engine<N> {
             if !link.readable || self.core.client_held_back(id) {
                 return;
             }
+            if link.login.answer_due {
+                return;
+            }
             let Some(most) = self.room_for(id) else { return };
             let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
-            let kept = !link.inbox.is_empty();
+            let (kept, known) = (!link.inbox.is_empty(), link.login.known);
             let room = if kept {
                 link.inbox.room_up_to(most, CLIENT_READ / 4)
             } else {
                 &mut self.scratch[..most.min(CLIENT_READ)]
             };
             let length = room.len();
-            match link.conn.read(room) {
+            let moved = link.conn.read(room);
+            if !known {
+                self.recognise(id);
+            }
+            let Some(Some(link)) = self.clients.get_mut(id as usize) else { return };
+            match moved {
                 Moved::Some(count) => {
                     let now = self.clock.now();
                     link.received = now;
@@ -319,34 +332,15 @@ impl<N: FnMut(Notice)> Engine<N> {
                 self.memory.release(std::mem::take(&mut link.reserved_in_all));
             }
         }
-        if link.readable && !link.waits && !self.core.client_held_back(id) && !self.ready.contains(&id) {
+        if link.readable
+            && !link.waits
+            && !link.login.answer_due
+            && !self.core.client_held_back(id)
+            && !self.ready.contains(&id)
+        {
             self.ready.push(id);
         }
         self.conclude(id);
-    }
-
-    /// Whoever must say who he is before anything else is heard until he has.
-    pub(super) fn knock(&mut self, id: u32) {
-        let Some(users) = &self.credentials.users else { return };
-        let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        while !link.admitted && !link.inbox.is_empty() {
-            let now = self.clock.now();
-            link.begun.get_or_insert(now);
-            match users.judge(link.inbox.unread()) {
-                Knock::Incomplete => return,
-                Knock::Answered { reply, used, admitted } => {
-                    link.inbox.consume(used);
-                    link.admitted = admitted;
-                    link.begun = None;
-                    self.core.client_told(id, reply, used, link.received, now);
-                }
-                Knock::Close => {
-                    link.inbox.clear();
-                    link.readable = false;
-                    return self.core.client_ended(id);
-                }
-            }
-        }
     }
 
     /// No more requests of this client will be taken, if it has said its last or a stop was asked for, and everything that had arrived by
@@ -365,6 +359,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let now = self.clock.now();
         self.leave(id, now);
         self.free_memory_of(&mut link);
+        self.forget_login(link.login);
         if link.ended {
             return;
         }
@@ -380,6 +375,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     pub(super) fn drop_client(&mut self, id: u32) {
         if let Some(mut link) = self.clients[id as usize].take() {
             self.free_memory_of(&mut link);
+            self.forget_login(link.login);
         }
         self.leave(id, self.clock.now());
     }
