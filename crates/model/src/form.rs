@@ -107,6 +107,8 @@ struct StationForm {
     #[serde(skip_serializing_if = "Option::is_none")]
     overhead: Option<Size>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    factor: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     discipline: Option<DisciplineForm>,
     #[serde(skip_serializing_if = "Option::is_none")]
     capacity: Option<u64>,

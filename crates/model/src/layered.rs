@@ -13,8 +13,8 @@
 
 use krarup_units::Seconds;
 
-use crate::forkjoin::Copies;
-use crate::network::{Class, Kind, Network, Step};
+use crate::forkjoin::{Cluster, Copies, Site};
+use crate::network::{Class, Discipline, Fork, Kind, Network, Step, Work};
 use crate::single::{self, Pace, Resource, Reward, Sweep};
 use crate::{Error, laws};
 
@@ -25,8 +25,8 @@ pub(crate) enum Part {
     Station { station: usize, visits: f64, demand: Seconds },
     /// A pool and what happens while a slot is held.
     Pool { pool: usize, parts: Vec<Part> },
-    /// Copies to several stations; `weight` is the mean number of forks per request.
-    Fork { stations: Vec<usize>, copies: Copies, weight: f64 },
+    /// Stations that forks share, and all visits to them. `stations` are those of the cluster, in its order.
+    Cluster { stations: Vec<usize>, cluster: Cluster },
 }
 
 /// Gathers the steps of a class into parts.
@@ -34,8 +34,7 @@ pub(crate) enum Part {
 /// # Errors
 /// [`Error::Refused`] where one station or pool is used in two places that a decomposition must keep apart.
 pub(crate) fn parts(network: &Network, class: &Class) -> Result<Vec<Part>, Error> {
-    let mut parts = Vec::new();
-    gather(network, &class.path, 1.0, &mut parts);
+    let parts = gather_all(network, &class.path);
     only_once(
         network,
         &parts,
@@ -45,71 +44,133 @@ pub(crate) fn parts(network: &Network, class: &Class) -> Result<Vec<Part>, Error
     Ok(parts)
 }
 
-fn gather(network: &Network, path: &[Step], weight: f64, parts: &mut Vec<Part>) {
+/// Paths, and how often each is walked.
+type Walks<'a> = Vec<(&'a [Step], f64)>;
+/// Forks, and how often each is made.
+type Forks<'a> = Vec<(&'a Fork, f64)>;
+
+/// What is gathered of one level, before forks and the stations they share become clusters.
+#[derive(Default)]
+struct Gathered<'a> {
+    /// Stations in the order of their first visit, with visits and demand.
+    stations: Vec<(usize, f64, Seconds)>,
+    /// Pools, with the paths inside of them and how often each is walked.
+    pools: Vec<(usize, Walks<'a>)>,
+    forks: Forks<'a>,
+}
+
+fn gather_all(network: &Network, path: &[Step]) -> Vec<Part> {
+    gather_level(network, &[(path, 1.0)])
+}
+
+fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<Part> {
+    let mut gathered = Gathered::default();
+    for (path, weight) in paths {
+        gather(network, path, *weight, &mut gathered);
+    }
+    let mut parts = Vec::new();
+    let mut clusters = clusters(network, &gathered);
+    for (station, visits, demand) in gathered.stations {
+        let there = clusters.iter_mut().find_map(|(stations, cluster)| {
+            let place = stations.iter().position(|other| *other == station)?;
+            Some(&mut cluster.sites[place])
+        });
+        match there {
+            // Nobody waits at a delay: visits there have nothing to do with copies.
+            Some(site) if network.stations[station].kind != Kind::Delay => {
+                (site.visits, site.demand) = (visits, demand);
+            }
+            _ => parts.push(Part::Station { station, visits, demand }),
+        }
+    }
+    parts.extend(clusters.into_iter().map(|(stations, cluster)| Part::Cluster { stations, cluster }));
+    for (pool, paths) in gathered.pools {
+        parts.push(Part::Pool { pool, parts: gather_level(network, &paths) });
+    }
+    parts
+}
+
+fn gather<'a>(network: &Network, path: &'a [Step], weight: f64, into: &mut Gathered<'a>) {
+    let visit = |into: &mut Gathered<'a>, station: usize, visits: f64, work: &Work| {
+        let demand = visits * network.stations[station].service(work);
+        match into.stations.iter_mut().find(|(other, ..)| *other == station) {
+            Some((_, all, time)) => (*all, *time) = (*all + visits, *time + demand),
+            None => into.stations.push((station, visits, demand)),
+        }
+    };
     for step in path {
         match step {
-            Step::Visit(visit) => {
-                let more = weight * visit.count;
-                add(
-                    parts,
-                    visit.station.0,
-                    more,
-                    more * network.stations[visit.station.0].service(&visit.work),
-                );
-            }
-            Step::Hold { pool, path } => {
-                let found = parts.iter_mut().find_map(|part| match part {
-                    Part::Pool { pool: other, parts } if *other == pool.0 => Some(parts),
-                    _ => None,
-                });
-                if let Some(inner) = found {
-                    gather(network, path, weight, inner);
-                } else {
-                    let mut inner = Vec::new();
-                    gather(network, path, weight, &mut inner);
-                    parts.push(Part::Pool { pool: pool.0, parts: inner });
-                }
-            }
+            Step::Visit(to) => visit(into, to.station.0, weight * to.count, &to.work),
+            Step::Hold { pool, path } => match into.pools.iter_mut().find(|(other, _)| *other == pool.0) {
+                Some((_, paths)) => paths.push((path.as_slice(), weight)),
+                None => into.pools.push((pool.0, vec![(path.as_slice(), weight)])),
+            },
             Step::Fork(fork) if fork.choose == 1 => {
                 let share = weight / fork.stations.len() as f64;
-                for station in &fork.stations {
-                    add(parts, station.0, share, share * network.stations[station.0].service(&fork.work));
-                }
+                fork.stations.iter().for_each(|station| visit(into, station.0, share, &fork.work));
             }
-            Step::Fork(fork) => parts.push(Part::Fork {
-                stations: fork.stations.iter().map(|s| s.0).collect(),
-                copies: Copies {
-                    service: fork
-                        .stations
-                        .iter()
-                        .map(|s| network.stations[s.0].service(&fork.work))
-                        .collect(),
-                    choose: fork.choose,
-                    needed: fork.wait.needed(fork.choose),
-                },
-                weight,
-            }),
+            Step::Fork(fork) => into.forks.push((fork, weight)),
             Step::OneOf { branches } => {
                 let total: f64 = branches.iter().map(|b| b.share).sum();
                 for branch in branches {
-                    gather(network, &branch.path, weight * branch.share / total, parts);
+                    gather(network, &branch.path, weight * branch.share / total, into);
                 }
             }
         }
     }
 }
 
-fn add(parts: &mut Vec<Part>, station: usize, more_visits: f64, more_demand: Seconds) {
-    for part in parts.iter_mut() {
-        if let Part::Station { station: other, visits, demand } = part
-            && *other == station
-        {
-            *visits += more_visits;
-            *demand += more_demand;
-            return;
+/// Forks that have a station in common are one cluster.
+fn clusters(network: &Network, gathered: &Gathered<'_>) -> Vec<(Vec<usize>, Cluster)> {
+    let mut groups: Vec<(Vec<usize>, Forks<'_>)> = Vec::new();
+    for (fork, weight) in &gathered.forks {
+        let mut stations: Vec<usize> = fork.stations.iter().map(|station| station.0).collect();
+        let mut forks = vec![(*fork, *weight)];
+        let (shared, apart) = groups.into_iter().partition(|(others, _): &(Vec<usize>, _)| {
+            others.iter().any(|station| stations.contains(station))
+        });
+        groups = apart;
+        for (others, more) in Vec::<(Vec<usize>, Forks<'_>)>::into_iter(shared) {
+            stations
+                .extend(others.into_iter().filter(|other| !fork.stations.iter().any(|own| own.0 == *other)));
+            forks.splice(0..0, more);
         }
+        groups.push((stations, forks));
     }
-    parts.push(Part::Station { station, visits: more_visits, demand: more_demand });
+    let cluster = |(stations, forks): (Vec<usize>, Forks<'_>)| {
+        let sites = stations.iter().map(|station| {
+            let there = &network.stations[*station];
+            let shared = there.discipline == Discipline::ProcessorSharing;
+            Site { name: there.name.clone(), pace: pace(&there.kind), shared, visits: 0.0, demand: 0.0 }
+        });
+        let copies = |(fork, weight): &(&Fork, f64)| {
+            let site =
+                |station: usize| stations.iter().position(|other| *other == station).expect("gathered above");
+            let service = |station: usize| network.stations[station].service(&fork.work);
+            Copies {
+                service: fork.stations.iter().map(|s| (site(s.0), service(s.0))).collect(),
+                scv: match &fork.work {
+                    Work::Time(time) => time.scv(),
+                    Work::Bytes(_) => 0.0,
+                },
+                choose: fork.choose,
+                needed: fork.wait.needed(fork.choose),
+                weight: *weight,
+            }
+        };
+        let cluster = Cluster { sites: sites.collect(), forks: forks.iter().map(copies).collect() };
+        (stations, cluster)
+    };
+    groups.into_iter().map(cluster).collect()
+}
+
+fn pace(kind: &Kind) -> Pace {
+    match kind {
+        Kind::Servers { count: 1 } | Kind::Link { .. } => Pace::Fixed,
+        Kind::Servers { count } => Pace::Servers(*count),
+        Kind::Delay => Pace::Delay,
+        Kind::LoadDependent { rates } => Pace::Speeds(rates.clone()),
+    }
 }
 
 /// A station inside and outside of a pool, or in a fork and alone, has queues that a decomposition cannot
@@ -132,7 +193,7 @@ fn only_once(network: &Network, parts: &[Part], seen: &mut [bool], pools: &mut [
     for part in parts {
         match part {
             Part::Station { station, .. } => mark(*station)?,
-            Part::Fork { stations, .. } => stations.iter().try_for_each(|s| mark(*s))?,
+            Part::Cluster { stations, .. } => stations.iter().try_for_each(|s| mark(*s))?,
             Part::Pool { .. } => {}
         }
     }
@@ -207,7 +268,7 @@ pub(crate) fn solve_closed(
                 means
                     .push(Mean { of: Of::Idle(*station), values: by_population(&|n| sweep.idle(k, n), 1.0) });
             }
-            Part::Fork { stations, .. } => {
+            Part::Cluster { stations, .. } => {
                 let values = by_population(&|n| sweep.queue(k, n), 0.0);
                 means.push(Mean { of: Of::Fork(stations.clone()), values });
             }
@@ -226,22 +287,19 @@ fn resource(network: &Network, part: &Part, population: usize) -> Result<(Resour
     match part {
         Part::Station { station, demand, .. } => {
             let there = &network.stations[*station];
-            let pace = match &there.kind {
-                Kind::Servers { count: 1 } | Kind::Link { .. } => Pace::Fixed,
-                Kind::Servers { count } => Pace::Servers(*count),
-                Kind::Delay => Pace::Delay,
-                Kind::LoadDependent { rates } => Pace::Speeds(rates.clone()),
-            };
+            let pace = pace(&there.kind);
             Ok((Resource { name: there.name.clone(), demand: *demand, pace }, Vec::new()))
         }
-        Part::Fork { stations, copies, weight } => {
-            let names: Vec<_> = stations.iter().map(|s| network.stations[*s].name.as_str()).collect();
+        Part::Cluster { cluster, .. } => {
+            let names: Vec<_> = cluster.sites.iter().map(|site| site.name.as_str()).collect();
             let name = format!("fork to {}", names.join(", "));
-            let demand = weight * copies.alone();
-            let speeds = (1..=population.max(1)).map(|j| copies.rate(j) * copies.alone()).collect();
+            let rates = cluster.closed_rates(population.max(1))?;
             // A fork without work takes no time, whatever its queue.
-            let pace = if demand > 0.0 { Pace::Speeds(speeds) } else { Pace::Fixed };
-            Ok((Resource { name, demand, pace }, Vec::new()))
+            if rates[0].is_infinite() {
+                return Ok((Resource { name, demand: 0.0, pace: Pace::Fixed }, Vec::new()));
+            }
+            let speeds = rates.iter().map(|rate| rate / rates[0]).collect();
+            Ok((Resource { name, demand: 1.0 / rates[0], pace: Pace::Speeds(speeds) }, Vec::new()))
         }
         Part::Pool { pool, parts } => {
             let slots = network.pools[*pool].size as usize;
@@ -271,8 +329,8 @@ pub(crate) struct OpenLevel {
 pub(crate) fn solve_open(network: &Network, parts: &[Part], arrival: f64) -> Result<OpenLevel, Error> {
     let mut level = OpenLevel { present: Vec::new(), means: Vec::new() };
     for part in parts {
-        if let Part::Fork { stations, copies, weight } = part {
-            let present = arrival * weight * copies.open_response(arrival * weight)?;
+        if let Part::Cluster { stations, cluster } = part {
+            let present = cluster.open_present(arrival)?;
             level.present.push(present);
             level.means.push((Of::Fork(stations.clone()), present));
             continue;
@@ -313,7 +371,7 @@ fn levels_needed(network: &Network, part: &Part) -> usize {
             Kind::Delay | Kind::Link { .. } => 1,
         },
         Part::Pool { pool, .. } => network.pools[*pool].size as usize + 1,
-        Part::Fork { .. } => 1,
+        Part::Cluster { .. } => 1,
     }
 }
 

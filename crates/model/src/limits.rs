@@ -18,6 +18,9 @@ pub struct Limits {
     pub parts: Vec<Limit>,
     /// D: the shortest time inside, nobody waiting.
     pub shortest: Seconds,
+    /// The longest time inside of a request that nobody is beside, at the slowest rate of each station.
+    #[serde(default)]
+    pub slowest: Seconds,
     /// Z.
     pub think: Seconds,
     /// N* = (D + Z)·capacity of the bottleneck; infinite (and `null` in JSON) where nothing saturates.
@@ -56,7 +59,9 @@ pub fn of(network: &Network) -> Result<Limits, Error> {
         });
     };
     let mut limits = Vec::new();
-    let shortest = collect(network, &layered::parts(network, class)?, &mut limits);
+    let parts = layered::parts(network, class)?;
+    let shortest = collect(network, &parts, &mut limits);
+    let slowest = slowest(network, &parts);
     let least =
         limits.iter().filter(|l| l.capacity.is_finite()).min_by(|a, b| a.capacity.total_cmp(&b.capacity));
     let capacity = least.map_or(f64::INFINITY, |l| l.capacity);
@@ -64,7 +69,7 @@ pub fn of(network: &Network) -> Result<Limits, Error> {
     let think = class.think();
     let knee = (shortest + think) * capacity;
     let product_form = product_form(network);
-    Ok(Limits { shortest, think, knee, bottleneck, capacity, parts: limits, product_form })
+    Ok(Limits { shortest, slowest, think, knee, bottleneck, capacity, parts: limits, product_form })
 }
 
 /// The demands of a closed class at single servers and delays alone, all of it exactly as product form has it.
@@ -87,6 +92,48 @@ fn product_form(network: &Network) -> Option<Demands> {
     (!demands.is_empty()).then(|| Demands::single_servers(&demands, think))
 }
 
+/// The most a station ever does at once, and the shortest a request ever stays, both relative to one server alone.
+fn extremes(kind: &Kind) -> (f64, f64) {
+    match kind {
+        Kind::Servers { count } => (f64::from(*count), 1.0),
+        Kind::Delay => (f64::INFINITY, 1.0),
+        Kind::Link { .. } => (1.0, 1.0),
+        Kind::LoadDependent { rates } => (
+            rates.iter().copied().fold(0.0, f64::max),
+            rates.iter().enumerate().map(|(i, r)| (i + 1) as f64 / r).fold(f64::INFINITY, f64::min),
+        ),
+    }
+}
+
+/// What the parts take one after another, each at its slowest: so long a request takes whose way nobody shares, and N of them take no
+/// more than N times as long.
+fn slowest(network: &Network, parts: &[Part]) -> Seconds {
+    let least = |kind: &Kind| match kind {
+        Kind::LoadDependent { rates } => rates.iter().copied().fold(f64::INFINITY, f64::min),
+        _ => 1.0,
+    };
+    parts
+        .iter()
+        .map(|part| match part {
+            Part::Station { station, demand, .. } => demand / least(&network.stations[*station].kind),
+            Part::Pool { parts, .. } => slowest(network, parts),
+            Part::Cluster { stations, cluster } => {
+                let visits = stations.iter().zip(&cluster.sites);
+                let least = |station: usize| least(&network.stations[station].kind);
+                visits.map(|(station, site)| site.demand / least(*station)).sum::<f64>()
+                    + cluster
+                        .forks
+                        .iter()
+                        .map(|fork| {
+                            let worst = fork.service.iter().map(|(site, _)| least(stations[*site]));
+                            fork.weight * cluster.alone(fork) / worst.fold(1.0, f64::min)
+                        })
+                        .sum::<f64>()
+            }
+        })
+        .sum()
+}
+
 /// Adds the limits of the parts and returns their shortest time.
 fn collect(network: &Network, parts: &[Part], limits: &mut Vec<Limit>) -> Seconds {
     let mut total = 0.0;
@@ -94,20 +141,7 @@ fn collect(network: &Network, parts: &[Part], limits: &mut Vec<Limit>) -> Second
         match part {
             Part::Station { station, demand, .. } => {
                 let there = &network.stations[*station];
-                // The most it ever does at once, and the shortest a request ever stays.
-                let (most, stretch) = match &there.kind {
-                    Kind::Servers { count } => (f64::from(*count), 1.0),
-                    Kind::Delay => (f64::INFINITY, 1.0),
-                    Kind::Link { .. } => (1.0, 1.0),
-                    Kind::LoadDependent { rates } => (
-                        rates.iter().copied().fold(0.0, f64::max),
-                        rates
-                            .iter()
-                            .enumerate()
-                            .map(|(i, r)| (i + 1) as f64 / r)
-                            .fold(f64::INFINITY, f64::min),
-                    ),
-                };
+                let (most, stretch) = extremes(&there.kind);
                 total += demand * stretch;
                 limits.push(Limit {
                     name: there.name.clone(),
@@ -115,12 +149,17 @@ fn collect(network: &Network, parts: &[Part], limits: &mut Vec<Limit>) -> Second
                     capacity: if *demand > 0.0 { most / demand } else { f64::INFINITY },
                 });
             }
-            Part::Fork { stations, copies, weight } => {
-                total += weight * copies.alone();
-                for station in stations {
-                    let demand = weight * copies.demand();
-                    let capacity = 1.0 / demand;
-                    limits.push(Limit { name: network.stations[*station].name.clone(), demand, capacity });
+            Part::Cluster { stations, cluster } => {
+                for fork in &cluster.forks {
+                    total += fork.weight * cluster.shortest(fork);
+                }
+                for (place, station) in stations.iter().enumerate() {
+                    let there = &network.stations[*station];
+                    let (most, stretch) = extremes(&there.kind);
+                    total += cluster.sites[place].demand * stretch;
+                    let demand = cluster.demand(place);
+                    let capacity = if demand > 0.0 { most / demand } else { f64::INFINITY };
+                    limits.push(Limit { name: there.name.clone(), demand: demand * stretch, capacity });
                 }
             }
             Part::Pool { pool, parts } => {
@@ -138,12 +177,9 @@ fn collect(network: &Network, parts: &[Part], limits: &mut Vec<Limit>) -> Second
 impl Limits {
     /// Asymptotic bounds of X with `population` customers.
     pub fn asymptotic(&self, population: f64) -> Range {
-        let demands =
-            Demands { stations: vec![(self.shortest, self.shortest * self.capacity)], think: self.think };
-        if self.shortest > 0.0 {
-            demands.asymptotic(population)
-        } else {
-            Range { low: population / self.think, high: population / self.think }
+        Range {
+            low: population / (population * self.slowest + self.think),
+            high: self.capacity.min(population / (self.shortest + self.think)),
         }
     }
 

@@ -57,6 +57,8 @@ pub struct Station {
     pub name: String,
     /// How fast it serves, given how many requests are there.
     pub kind: Kind,
+    /// Service times as written are divided by it, and it multiplies a link's bandwidth; > 0, as a rule 1.
+    pub factor: f64,
     /// Which request is served next. A delay has no use for it.
     pub discipline: Discipline,
     /// How many requests may be there, those in service included; `None` is no limit.
@@ -291,6 +293,7 @@ impl Station {
         Self {
             name: name.into(),
             kind,
+            factor: 1.0,
             discipline: Discipline::Fcfs,
             capacity: None,
             when_full: WhenFull::Lose,
@@ -311,12 +314,21 @@ impl Station {
 
     /// The mean service time of one visit, in seconds, alone at the station.
     pub fn service(&self, work: &Work) -> Seconds {
+        match work {
+            Work::Time(time) => time.mean() / self.factor,
+            Work::Bytes(_) => self.service_time(work).mean(),
+        }
+    }
+
+    /// The service time of one visit, alone at the station.
+    pub fn service_time(&self, work: &Work) -> Distribution {
         match (work, &self.kind) {
-            (Work::Time(time), _) => time.mean(),
+            (Work::Time(time), _) if self.factor == 1.0 => time.clone(),
+            (Work::Time(time), _) => time.scaled(1.0 / self.factor),
             (Work::Bytes(bytes), Kind::Link { bits_per_second, overhead }) => {
-                (bytes + overhead.0 as f64) * 8.0 / bits_per_second
+                Distribution::constant((bytes + overhead.0 as f64) * 8.0 / (bits_per_second * self.factor))
             }
-            (Work::Bytes(_), _) => f64::NAN, // refused by `check`
+            (Work::Bytes(_), _) => Distribution::constant(f64::NAN), // refused by `check`
         }
     }
 }

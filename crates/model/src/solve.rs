@@ -156,11 +156,14 @@ pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatme
             Approximate("decomposition: the inside is solved for each number of held slots")
         }
         FeatureKind::HeldPool => Refused("give the network one class, or simulate"),
+        FeatureKind::Fork if one_class && closed_classes(network) == 1 => Approximate(
+            "a request waits for its own copies and those ahead; X within 5 % and R within 8 % in 348 networks, within 12 and 15 % in 102 with rates or shared stations",
+        ),
         FeatureKind::Fork if one_class => Approximate(
-            "a request waits for its own copies and those ahead; X within 2 % of the cases solved exactly",
+            "waits that are partly alike; R within 10 % in 90 networks, within 13 % in 21 with rates or shared stations",
         ),
         FeatureKind::PartialFork if one_class && closed_classes(network) == 0 => {
-            Approximate("servers as if independent: R is up to 20 % too short in the cases solved exactly")
+            Approximate("servers as if independent: R was up to 27 % too short in 39 networks")
         }
         FeatureKind::PartialFork => Refused("late copies have no closed solution: simulate"),
         FeatureKind::Fork => Refused("give the network one class, or simulate"),
@@ -306,7 +309,11 @@ fn point<'a>(
                 utilization: match &there.kind {
                     Kind::Servers { count } => busy / f64::from(*count),
                     Kind::Delay | Kind::Link { .. } => busy,
-                    Kind::LoadDependent { .. } => idle[k].map_or(busy, |idle| 1.0 - idle),
+                    Kind::LoadDependent { rates } => {
+                        // In a fork the share of the time that it is empty is not known: busy by the most it can do.
+                        let most = rates.iter().copied().fold(0.0, f64::max);
+                        idle[k].map_or(busy / most, |idle| 1.0 - idle)
+                    }
                 },
                 queue,
                 residence: queue.filter(|_| visits > 0.0).map(|queue| queue / visits),

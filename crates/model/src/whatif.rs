@@ -5,7 +5,7 @@ use std::str::FromStr;
 use krarup_units::text;
 
 use crate::Error;
-use crate::network::{Fork, Kind, Network, Station, StationId, Step, Visit, Wait, Work, Workload};
+use crate::network::{Fork, Kind, Network, Station, StationId, Step, Visit, Wait, Workload};
 use crate::solve::{Method, Solution, solve};
 use crate::table::{Cell, Table, Unit};
 
@@ -112,8 +112,7 @@ fn change_station(network: &mut Network, station: StationId, change: &Change) ->
             there.kind = Kind::Servers { count: change.count()? };
         }
         "speed" => {
-            let factor = change.number()?;
-            faster(network, station, factor);
+            network.stations[station.0].factor *= change.number()?;
         }
         "replicas" => {
             let count = change.count()?;
@@ -135,25 +134,6 @@ fn change_station(network: &mut Network, station: StationId, change: &Change) ->
         }
     }
     Ok(())
-}
-
-/// Makes a station `factor` times as fast.
-fn faster(network: &mut Network, station: StationId, factor: f64) {
-    if let Kind::Link { bits_per_second, .. } = &mut network.stations[station.0].kind {
-        *bits_per_second *= factor;
-    }
-    let scale = |work: &mut Work| {
-        if let Work::Time(time) = work {
-            *time = time.scaled(1.0 / factor);
-        }
-    };
-    for class in &mut network.classes {
-        each_step(&mut class.path, &mut |step| match step {
-            Step::Visit(visit) if visit.station == station => scale(&mut visit.work),
-            Step::Fork(fork) if fork.stations == [station] => scale(&mut fork.work),
-            _ => {}
-        });
-    }
 }
 
 fn each_step(path: &mut [Step], each: &mut dyn FnMut(&mut Step)) {
@@ -306,7 +286,7 @@ pub fn sensitivity(network: &Network, method: Method) -> Result<Table, Error> {
     for (station, there) in network.stations.iter().enumerate() {
         let at = |factor: f64| {
             let mut changed = network.clone();
-            faster(&mut changed, StationId(station), factor);
+            changed.stations[station].factor *= factor;
             solve(&changed, method).map(|solution| {
                 let classes = &solution.last().classes;
                 (classes.iter().map(|c| c.throughput).sum::<f64>(), classes[0].response)
@@ -347,6 +327,29 @@ mod tests {
         assert!((ratio - 2.0).abs() < 0.01, "{ratio}");
         let Cell::Number(change) = table.rows[0][5] else { panic!("no change") };
         assert!((change - (ratio - 1.0)).abs() < 1e-12);
+    }
+
+    /// Of three copies one goes to a station that is changed: its servers and its speed count.
+    #[test]
+    fn a_station_of_a_fork_may_change_alone() {
+        let network = from_toml(
+            r#"station = [{ name = "a", servers = 4 }, { name = "b", servers = 4 }, { name = "c", servers = 1 }]
+               class = [{ name = "set", population = 60, path = [{ fork = ["a", "b", "c"], service = 0.004 }] }]"#,
+        )
+        .unwrap();
+        let x = |change: &str| {
+            let (_, after, _) = what_if(&network, &changes(&[change]), Method::Auto).unwrap();
+            after.last().classes[0].throughput
+        };
+        let before = x("set.population=60");
+        assert!((before / 250.0 - 1.0).abs() < 0.01, "{before}");
+        assert!((x("c.servers=2") / 500.0 - 1.0).abs() < 0.03, "{}", x("c.servers=2"));
+        assert!((x("c.speed=2") / 500.0 - 1.0).abs() < 0.01, "{}", x("c.speed=2"));
+        let table = sensitivity(&network, Method::Auto).unwrap();
+        assert_eq!(table.rows[0][0], "c".into());
+        assert!(table.numbers("of throughput")[0].unwrap() > 0.9);
+        let limits = crate::limits::of(&network).unwrap();
+        assert_eq!((limits.bottleneck.as_deref(), limits.capacity), (Some("c"), 250.0));
     }
 
     #[test]

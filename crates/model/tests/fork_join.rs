@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use krarup_model::forkjoin::Copies;
+use krarup_model::forkjoin::Cluster;
 use krarup_model::single::{self, Pace, Resource};
 
 /// Exact mean number of requests that wait, by iterating the balance of the Markov chain over queue lengths sorted
@@ -71,9 +71,10 @@ fn exact(arrival: impl Fn(usize) -> f64, most: usize, service: f64, servers: usi
 }
 
 fn approximate(population: usize, think: f64, service: f64, servers: usize, needed: usize) -> f64 {
-    let copies = Copies { service: vec![service; servers], choose: servers as u32, needed: needed as u32 };
-    let speeds = (1..=population).map(|j| copies.rate(j) * copies.alone()).collect();
-    let fork = Resource { name: "fork".into(), demand: copies.alone(), pace: Pace::Speeds(speeds) };
+    let cluster = Cluster::of_single_servers(&vec![service; servers], servers as u32, needed as u32);
+    let rates = cluster.closed_rates(population).unwrap();
+    let speeds = rates.iter().map(|rate| rate / rates[0]).collect();
+    let fork = Resource { name: "fork".into(), demand: 1.0 / rates[0], pace: Pace::Speeds(speeds) };
     single::solve(&[fork], think, population).expect("the fork has a demand").throughput(population)
 }
 
@@ -112,9 +113,8 @@ fn open_forks_are_within_the_stated_error() {
         for load in [0.1, 0.5, 0.75] {
             let most = if servers == 2 { 60 } else { 28 };
             let truth = exact(|_| load, most, 1.0, servers, needed) / load;
-            let copies =
-                Copies { service: vec![1.0; servers], choose: servers as u32, needed: needed as u32 };
-            let error = copies.open_response(load).unwrap() / truth - 1.0;
+            let cluster = Cluster::of_single_servers(&vec![1.0; servers], servers as u32, needed as u32);
+            let error = cluster.open_present(load).unwrap() / load / truth - 1.0;
             println!("open, R: {needed} of {servers} at {load}: {error:.4}");
             assert!((low..=high).contains(&error), "{needed} of {servers} at {load}: {error}");
         }

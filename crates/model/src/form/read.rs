@@ -123,6 +123,7 @@ impl StationForm {
         Ok(Station {
             name: self.name,
             kind,
+            factor: self.factor.unwrap_or(1.0),
             discipline: self.discipline.map_or(usual, DisciplineForm::value),
             capacity: self.capacity,
             when_full: self.full.map_or(WhenFull::Lose, FullForm::value),

@@ -43,6 +43,7 @@ impl From<&Station> for StationForm {
             }
         }
         form.discipline = (station.discipline != usual).then(|| DisciplineForm::of(station.discipline));
+        form.factor = (station.factor != 1.0).then_some(station.factor);
         form.full = FullForm::of(station.when_full);
         form
     }

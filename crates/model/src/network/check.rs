@@ -46,6 +46,12 @@ impl Network {
                     "capacity counts those in service too",
                 );
             }
+            if !(station.factor.is_finite() && station.factor > 0.0) {
+                return wrong(
+                    format!("has a factor of {}", station.factor),
+                    "it must be > 0; 1 is as written",
+                );
+            }
             if station.capacity == Some(0) {
                 return wrong("has room for nobody".into(), "write capacity = 1 or more, or leave it out");
             }

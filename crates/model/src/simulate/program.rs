@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::random::{Stream, Times};
-use crate::network::{Fork, Kind, Network, StationId, Step, Work, Workload};
+use crate::network::{Fork, Network, StationId, Step, Work, Workload};
 
 /// One instruction.
 #[derive(Clone, Copy, Debug)]
@@ -178,13 +178,7 @@ impl Writer<'_> {
         let network = self.network;
         let there = &network.stations[station.0];
         let stream = self.stream(&["service", &there.name]);
-        let times = match work {
-            Work::Time(time) => Times::new(stream, time),
-            Work::Bytes(_) => {
-                debug_assert!(matches!(there.kind, Kind::Link { .. }), "bytes are for links");
-                Times::constant(stream, there.service(work))
-            }
-        };
+        let times = Times::new(stream, &there.service_time(work));
         self.program.times.push(times);
         self.program.times.len() as u32 - 1
     }

@@ -66,11 +66,6 @@ impl Times {
         Self { stream, law: Law::of(distribution) }
     }
 
-    /// Always `value`.
-    pub(super) fn constant(stream: Stream, value: f64) -> Self {
-        Self { stream, law: Law::Constant(value) }
-    }
-
     /// The next time, in seconds.
     #[inline]
     pub(super) fn next(&mut self) -> f64 {

@@ -162,10 +162,7 @@ pub(super) fn lone(network: &Network, class: &Class, place: usize) -> Result<Poi
 fn service(network: &Network, class: &Class) -> Distribution {
     let mut times = Vec::new();
     network.walk(&class.path, 1.0, &mut |visits, station, work| {
-        let time = match work {
-            Work::Time(time) => time.clone(),
-            Work::Bytes(_) => Distribution::constant(network.stations[station.0].service(work)),
-        };
+        let time = network.stations[station.0].service_time(work);
         times.push((visits, time));
     });
     mixture(&times)
