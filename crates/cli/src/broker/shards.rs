@@ -160,7 +160,8 @@ fn turn(
         _ => tell(Notice::Stopping, false),
     }
     let patience = Duration::from_secs_f64(args.patience);
-    let mut stop = Stop { signals: &base.signals, asked: base.signals.stops(), hurried: false };
+    // One request to stop began it, or hurries nothing.
+    let mut stop = Stop { signals: &base.signals, asked: 1, hurried: false };
     fronts.iter_mut().for_each(|(front, _)| front.close());
     let unfinished = || fronts.iter().map(|(front, _)| front.clients()).sum::<usize>();
     if !stop.waits_for(patience, || unfinished() == 0) {
@@ -194,10 +195,10 @@ enum End {
     Otherwise,
 }
 
-/// A stop under way. Who asks for it again does not want to wait.
+/// A stop under way. To ask for it again is to hurry it.
 struct Stop<'a> {
     signals: &'a Signals,
-    /// How often it had been asked for when it began.
+    /// How often it has been asked for without hurry.
     asked: usize,
     hurried: bool,
 }
@@ -212,7 +213,7 @@ impl Stop<'_> {
             }
             let stops = self.signals.stops();
             self.hurried |= stops > self.asked;
-            self.asked = stops;
+            self.asked = self.asked.max(stops);
             if self.hurried || Instant::now() >= end {
                 return false;
             }
