@@ -63,11 +63,28 @@ impl Cluster {
         }
         let as_other = rustix::process::geteuid().is_root();
         if as_other {
+            if let Err(error) = Command::new("runuser").arg("--version").output() {
+                return Err(Failure::run(format!(
+                    "PostgreSQL does not run as root, and runuser, which starts it as the user `postgres`, cannot be started: {error}"
+                ))
+                .hint("apt-get install util-linux, or run krarup as another user"));
+            }
             let ids = user("postgres").ok_or_else(|| {
                 Failure::run("PostgreSQL does not run as root, and there is no user `postgres`")
                     .hint("run krarup as another user")
             })?;
             chown(&folder, Some(ids.0), Some(ids.1)).map_err(wrong)?;
+            if let Some(closed) = closed_to_postgres(&folder) {
+                return Err(Failure::usage(format!(
+                    "PostgreSQL runs as the user `postgres`, who cannot reach {}: {} lets others not through",
+                    folder.display(),
+                    closed.display()
+                ))
+                .hint(format!(
+                    "choose another directory, such as /var/lib/krarup-queues, or chmod o+x {}",
+                    closed.display()
+                )));
+            }
         }
         let cluster = Self { programs, data: folder.join("data"), folder, as_other, temporary: false };
         if !cluster.data.join("PG_VERSION").exists() {
@@ -113,8 +130,8 @@ impl Cluster {
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let path = self.programs.join(program);
         let mut command = if self.as_other {
-            let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--"]).arg(path);
+            let mut command = as_postgres();
+            command.arg(path);
             command
         } else {
             Command::new(path)
@@ -137,6 +154,27 @@ impl Drop for Cluster {
             eprintln!("warning: {} cannot be removed: {error}", self.folder.display());
         }
     }
+}
+
+/// Starts a program as the user `postgres`.
+fn as_postgres() -> Command {
+    let mut command = Command::new("runuser");
+    command.args(["-u", "postgres", "--"]).current_dir("/").stdin(Stdio::null());
+    command
+}
+
+/// The first directory on the way to this one that the user `postgres` may not pass.
+fn closed_to_postgres(folder: &Path) -> Option<PathBuf> {
+    let passes = |path: &Path| {
+        let tested = as_postgres().arg("test").arg("-x").arg(path).output();
+        tested.is_ok_and(|output| output.status.success())
+    };
+    if passes(folder) {
+        return None;
+    }
+    let mut way: Vec<&Path> = folder.ancestors().collect();
+    way.reverse();
+    way.into_iter().find(|path| !passes(path)).map(Path::to_owned)
 }
 
 /// Where PostgreSQL's programs are: on the path, or where Debian keeps those of each version.
