@@ -43,7 +43,7 @@ const LOOKS_FOR_A_POOLER: usize = 3;
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("postgres/migrations/0001.sql"),
     include_str!("postgres/migrations/0002.sql"),
     include_str!("postgres/migrations/0003.sql"),
@@ -52,6 +52,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("postgres/migrations/0006.sql"),
     include_str!("postgres/migrations/0007.sql"),
     include_str!("postgres/migrations/0008.sql"),
+    include_str!("postgres/migrations/0009.sql"),
 ];
 /// What makes plans in all sessions that read and write messages.
 const SETTINGS: &str = include_str!("postgres/session.sql");

@@ -21,6 +21,7 @@ use support::{file, fresh, until};
 
 mod durable {
     pub(crate) mod cluster;
+    pub(crate) mod counts;
     pub(crate) mod history;
     pub(crate) mod model;
     pub(crate) mod refused;
@@ -93,6 +94,29 @@ fn messages_outlive_the_broker_and_its_own_postgresql() {
     say(&mut peer, "use q\r\nput-unique k 1 0 60 1\r\nu\r\n", "USING q\r\nEXISTS 5\r\n");
     say(&mut peer, "peek-tube q\r\n", "FOUND 5 1\r\nu\r\n");
     assert!(broker.stop().success);
+}
+
+#[test]
+fn a_directory_that_postgres_cannot_reach_and_a_missing_runuser_are_named() {
+    if !rustix::process::geteuid().is_root() || durable::cluster::programs().is_none() {
+        return skipped("this is about PostgreSQL that root starts");
+    }
+    let closed = fresh("closed");
+    fs::create_dir_all(&closed).unwrap();
+    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let inside = closed.join("queues");
+    let flags = ["broker", "--listen", "127.0.0.1:0", "--postgres-embedded", inside.to_str().unwrap()];
+    let ended = Program::begin(&flags).ended();
+    let named = format!("chmod o+x {}", closed.display());
+    assert!(ended.code == Some(2) && ended.errors.contains(&named), "{ended:?}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
+    let open = fresh("no-runuser");
+    command
+        .args(["broker", "--listen", "127.0.0.1:0", "--postgres-embedded"])
+        .arg(&open)
+        .env("PATH", "/nowhere");
+    let ended = Program::spawn(command).ended();
+    assert!(ended.code == Some(1) && ended.errors.contains("apt-get install util-linux"), "{ended:?}");
 }
 
 #[test]
@@ -272,6 +296,18 @@ fn a_broker_waits_for_its_turn_whatever_the_database_does() {
     durable::standby::members_wait_again_where_the_queues_are_divided_otherwise(&cluster);
     durable::standby::signals_are_obeyed_while_it_waits(&cluster);
     durable::standby::a_stop_does_not_wait_for_a_database_that_is_gone(&cluster);
+}
+
+#[test]
+fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
+    let Some(cluster) = Cluster::start("counts") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    for mode in &MODES[1..] {
+        durable::counts::messages_are_counted_as_they_change(&cluster, mode);
+        durable::counts::nobody_counts_all_messages(&cluster, mode);
+    }
+    durable::counts::databases_of_earlier_versions_are_taken_along(&cluster);
 }
 
 #[test]

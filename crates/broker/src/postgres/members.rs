@@ -195,6 +195,8 @@ pub(super) fn lay_out(client: &mut Client, shards: u32) -> Result<(), Error> {
         .execute("UPDATE krarup.layout SET shards = $1 WHERE shards <> $1", &[&(shards as i32)])?
         > 0;
     if changed {
+        // An owner counts by itself.
+        transaction.batch_execute("SELECT krarup.count_messages(false)")?;
         if shards > 1 {
             // Later they would be in the way of all others.
             transaction.batch_execute(INDEXES)?;

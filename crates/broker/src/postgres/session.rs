@@ -42,7 +42,7 @@ const KEPT: &str = "SELECT place, 0::smallint, id, 0, NULL::bytea FROM krarup.ou
 const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, message.body, message.flags \
                            FROM krarup.outcome, unnest(places, ids) AS kept (place, id) JOIN krarup.message ON message.id = kept.id \
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
-const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5)";
+const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
 /// The lock of all who share the queues, and that of this broker: others see by it that he is there. And by what this session is known to others.
 const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout), \
                             pg_backend_pid(), (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid())";
@@ -50,6 +50,9 @@ const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advis
 const STILL_THERE: &str = "SELECT pg_is_in_recovery() OR EXISTS (SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                            WHERE pid = $1 AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2)";
 const WRITTEN: &str = "SELECT EXISTS (SELECT FROM krarup.outcome WHERE broker = $1 AND serial = $2)";
+
+/// The statements of this session count the messages that they change.
+const COUNTS: &str = "SET krarup.counts = 'itself'";
 
 type Columns<'a> = [&'a (dyn ToSql + Sync)];
 
@@ -132,6 +135,7 @@ impl Session {
             client.batch_execute("SET synchronous_commit = on").await?;
         }
         client.batch_execute(SETTINGS).await?;
+        client.batch_execute(COUNTS).await?;
         let shares = client.query_one(SHARE, &[&(number as i32 & i32::MAX)]).await?;
         if !shares.get::<_, bool>(0) || !shares.get::<_, bool>(2) {
             return Err(Problem::Deposed);
@@ -500,16 +504,16 @@ impl Session {
                 let row = client.query_one(include_str!("shared/stats_tube.sql"), &[&&**tube]).await?;
                 Reply::Tube(TubeFacts {
                     totals: totals(&row),
-                    kept: row.get(5),
-                    pause: seconds(row.get(6)),
-                    pause_left: seconds(row.get(7)),
-                    expires: Nanos::from_secs(row.get::<_, i32>(8) as u64),
-                    keeps: Nanos::from_secs(row.get::<_, i32>(9) as u64),
+                    kept: row.get(6),
+                    pause: seconds(row.get(7)),
+                    pause_left: seconds(row.get(8)),
+                    expires: Nanos::from_secs(row.get::<_, i32>(9) as u64),
+                    keeps: Nanos::from_secs(row.get::<_, i32>(10) as u64),
                 })
             }
             Once::Stats => {
                 let row = client.query_one(include_str!("shared/stats.sql"), &[]).await?;
-                Reply::Totals(totals(&row), row.get::<_, i64>(5) as u64)
+                Reply::Totals(totals(&row), row.get::<_, i64>(6) as u64)
             }
             Once::Tubes => {
                 let statement =
@@ -646,13 +650,14 @@ fn seconds(time: f64) -> Nanos {
 }
 
 fn totals(row: &Row) -> Totals {
-    let count = |column: usize| row.get::<_, i64>(column) as u64;
+    let count = |column: usize| row.get::<_, i64>(column).max(0) as u64;
     Totals {
         urgent: count(0),
         ready: count(1),
         reserved: count(2),
         delayed: count(3),
         buried: count(4),
+        jobs: count(5),
         ..Totals::default()
     }
 }

@@ -233,8 +233,8 @@ impl Shared {
     fn view_tube(&self, queues: &Queues, name: &Arc<str>, facts: &TubeFacts, now: Stamp) -> Option<TubeView> {
         let here = queues.view_tube(name, now);
         let totals = &facts.totals;
-        let jobs = totals.ready + totals.reserved + totals.delayed + totals.buried;
-        if here.is_none() && jobs == 0 && !facts.kept {
+        let there = totals.ready + totals.reserved + totals.delayed + totals.buried;
+        if here.is_none() && there == 0 && !facts.kept {
             return None;
         }
         Some(TubeView {
@@ -244,7 +244,7 @@ impl Shared {
             reserved: totals.reserved,
             delayed: totals.delayed,
             buried: totals.buried,
-            jobs,
+            jobs: totals.jobs,
             using: here.as_ref().map_or(0, |here| here.using),
             watching: here.as_ref().map_or(0, |here| here.watching),
             waiting: self.waiting.get(name).map_or(0, |line| line.len() as u64),

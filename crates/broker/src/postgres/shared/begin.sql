@@ -17,3 +17,4 @@ SELECT setval('krarup.buried_order', greatest(
 UPDATE krarup.layout SET shards = 0;
 DELETE FROM krarup.key WHERE until <= clock_timestamp();
 SELECT krarup.follow_tubes(true);
+SELECT krarup.count_messages(true);

@@ -12,5 +12,13 @@ WITH wish AS MATERIALIZED (
            sender, NULL, 0, 0, 0, 0, 0, NULL, body,
            flags, CASE WHEN lives > 0 THEN clock_timestamp() + make_interval(secs => lives) END
     FROM wish
+), counted AS (
+    INSERT INTO krarup.count AS sum
+    SELECT tube, pg_backend_pid(), count(*) FILTER (WHERE seconds <= 0 AND priority < 1024), count(*) FILTER (WHERE seconds <= 0), 0,
+           count(*) FILTER (WHERE seconds > 0), 0, count(*)
+    FROM wish GROUP BY tube
+    ON CONFLICT (tube, session) DO UPDATE SET urgent = sum.urgent + excluded.urgent, ready = sum.ready + excluded.ready,
+        reserved = sum.reserved + excluded.reserved, delayed = sum.delayed + excluded.delayed, buried = sum.buried + excluded.buried,
+        put = sum.put + excluded.put, changed = excluded.changed
 )
 SELECT place, 0::smallint, id, 0, NULL::bytea FROM wish
