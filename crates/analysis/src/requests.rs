@@ -170,6 +170,10 @@ pub struct Requests {
     pub settled: [Settled; 2],
     /// What does not add up.
     pub warnings: Vec<Warning>,
+    /// Whether a load generator wrote the rows: then requests are received when they are due and taken when they are sent, so that what is called
+    /// queue here is lateness, and server the time from sent to answered.
+    #[serde(default)]
+    pub of_clients: bool,
 }
 
 /// Where MSER would cut the whole run.
@@ -306,12 +310,20 @@ pub struct Reading {
     disordered: u64,
     stations: Vec<Option<Box<Visits>>>,
     windows: Vec<Tally>,
+    of_clients: bool,
 }
 
 impl Reading {
     /// Has read nothing yet.
     pub fn new(cut: Cut) -> Self {
-        Self { cut, rows: 0, disordered: 0, stations: Vec::new(), windows: vec![Tally::EMPTY; cut.windows()] }
+        let windows = vec![Tally::EMPTY; cut.windows()];
+        Self { cut, rows: 0, disordered: 0, stations: Vec::new(), windows, of_clients: false }
+    }
+
+    /// The rows are a load generator's, or not.
+    #[must_use]
+    pub fn of_clients(self, of_clients: bool) -> Self {
+        Self { of_clients, ..self }
     }
 
     /// Counts one row. They may come in any order.
@@ -343,7 +355,7 @@ impl Reading {
             .stations
             .into_iter()
             .enumerate()
-            .filter_map(|(station, visits)| Some(visits?.end(&cut, station as u16)))
+            .filter_map(|(station, visits)| Some(visits?.end(&cut, station as u16, self.of_clients)))
             .collect();
         let mut found = Requests {
             rows: self.rows,
@@ -355,6 +367,7 @@ impl Reading {
             windows,
             settled,
             warnings: Vec::new(),
+            of_clients: self.of_clients,
         };
         found.warnings = warnings(&found, lost, self.disordered);
         found
@@ -464,7 +477,7 @@ impl Visits {
         }
     }
 
-    fn end(self, cut: &Cut, station: u16) -> Station {
+    fn end(self, cut: &Cut, station: u16, of_clients: bool) -> Station {
         let mut all = Batches::default();
         let mut operations = Vec::new();
         for (operation, batches) in Operation::ALL.iter().zip(self.operations) {
@@ -473,9 +486,10 @@ impl Visits {
             operations.push(batches.line(cut, operation.name()));
         }
         operations.insert(0, all.line(cut, "all"));
-        let parts = [("station", &self.station), ("queue", &self.queue), ("workers", &self.workers)];
-        let mut places: Vec<Place> =
-            parts.into_iter().filter_map(|(name, one)| one.place(name, cut)).collect();
+        let names =
+            if of_clients { ["clients", "due, not sent", "sent"] } else { ["station", "queue", "workers"] };
+        let parts = names.into_iter().zip([&self.station, &self.queue, &self.workers]);
+        let mut places: Vec<Place> = parts.filter_map(|(name, one)| one.place(name, cut)).collect();
         let asked: u64 = self.servers.iter().flatten().map(|one| one.presence.went).sum();
         let mut servers = Vec::new();
         for (server, one) in self.servers.iter().enumerate() {

@@ -844,7 +844,7 @@ mod tests {
         assert!(matches!(results.verdicts[0].bottleneck, Bottleneck::Process(_)));
     }
 
-    /// 64 clients: most of 3.2 ms in the queue, 0.8 ms held by one of the workers, of whom Little's law makes a few more than there are.
+    /// 64 clients: most of 3.2 ms in the queue, 0.8 ms held by one of the workers; Little's law makes a few more of them than there are.
     fn held(workers: u32, rate: f64) -> Trial {
         let mut trial = steady_trial(&format!("read-only, workers {workers}"), 64, rate);
         trial.factors = vec![

@@ -152,7 +152,7 @@ fn read(file: &Path, args: &AnalyzeArgs, measured: Option<(Seconds, Seconds)>) -
     let run = rows.span().ok_or_else(|| wrong(&"it has no row"))?;
     let cut = cut(run, args, measured.map(|(from, to)| Span::between(from, to, rows.run().epoch_unix)));
     let cut = cut.map_err(|error| wrong(&error).hint("see --warm-up, --cool-down and --window"))?;
-    let mut reading = Reading::new(cut);
+    let mut reading = Reading::new(cut).of_clients(rows.of_clients());
     rows.for_each(|visit, servers| reading.see(visit, servers)).map_err(|error| wrong(&error))?;
     Ok(reading.end(rows.lost()))
 }

@@ -57,6 +57,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         let page = Page::of(&document).write(directory).map_err(unwritable)?;
         eprintln!("page: {}", page.display());
     }
+    if found.cells.is_empty() {
+        return Err(Failure::run(format!("{base_name} and {other_name} have no cell in common"))
+            .hint("compare results of one spec, or of specs with the same factors and levels"));
+    }
     Ok(())
 }
 

@@ -35,7 +35,7 @@ use krarup_units::Seconds;
 use krarup_units::text::{count, duration, timestamp};
 
 use crate::failure::Failure;
-use crate::{export, trials};
+use crate::{export, stations as stations_check, trials};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
 #[derive(Args)]
@@ -141,6 +141,7 @@ pub(crate) fn wrong(name: &str, error: &SpecError) -> Failure {
 pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let Source { spec, .. } = Source::read(&args.spec)?;
     let plan = Plan::of(&spec);
+    stations_check::words(&spec, &plan)?;
     print!("{}", text::table(&cells(&spec, &plan)));
     for repetition in 0..spec.repetitions.min {
         let order: Vec<String> =
@@ -160,6 +161,10 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         counted(trials, "trial"),
         wait(least_time(&spec, &plan))
     );
+    // A plan may be made for another machine.
+    if let Err(failure) = stations_check::programs(&spec, &plan) {
+        failure.warn("`krarup run` refuses this here");
+    }
     Ok(())
 }
 
@@ -210,6 +215,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     let Source { spec, .. } = source;
     let plan = Plan::of(spec);
+    stations_check::words(spec, &plan)?;
+    stations_check::programs(spec, &plan)?;
     if spec.testbed == Testbed::Netns {
         let krarup = std::env::current_exe().expect("a running program has a path");
         let again = netns::rootless(&krarup, std::env::args_os().skip(1)).map_err(|error| station(&error))?;

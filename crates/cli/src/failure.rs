@@ -43,6 +43,12 @@ impl Failure {
         }
     }
 
+    /// Where it is wrong.
+    pub(crate) fn at(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
     /// What to do about it, unless that is said already.
     pub(crate) fn or_hint(self, hint: impl Into<String>) -> Self {
         if self.advice().is_some() { self } else { self.hint(hint) }
@@ -51,6 +57,15 @@ impl Failure {
     /// What went wrong, without what to do about it.
     pub(crate) fn message(&self) -> &str {
         self.advice().map_or(&self.message, |(message, _)| message)
+    }
+
+    /// Tells it as a warning on stderr, with what comes of it.
+    pub(crate) fn warn(&self, so: &str) {
+        let (message, hint) = self.advice().unwrap_or((&self.message, ""));
+        eprintln!("warning: {message}; {so}");
+        if !hint.is_empty() {
+            eprintln!("  hint: {hint}");
+        }
     }
 
     /// Tells it on stderr; stdout is for data.

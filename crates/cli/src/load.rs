@@ -126,6 +126,11 @@ fn wrong(why: String) -> Failure {
     Failure::usage(why).or_hint("krarup load --help shows every flag, --print-config every key of a file")
 }
 
+/// Whether the subcommand would take these words.
+pub(crate) fn check(args: &LoadArgs) -> Result<(), Failure> {
+    args.settings()?.load().map(drop).map_err(wrong)
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if !args.merge.is_empty() {

@@ -29,6 +29,7 @@ mod model;
 mod pages;
 mod proxy;
 mod rows;
+mod stations;
 mod top;
 mod trials;
 

@@ -93,6 +93,32 @@ program = "load"
 flags = ["--ratio", "1:3", "--connections", "$clients"]
 "#;
 
+/// Clients have neither a queue nor workers: what their requests wait before they are sent is lateness.
+#[test]
+fn rows_of_a_load_generator_are_analysed_in_its_words() {
+    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let address = server.address().to_string();
+    let rows = fresh("analyze-load.parquet");
+    let rows = rows.to_str().unwrap();
+    let ended = krarup(&[
+        "load", "-s", &address, "-n", "500", "-c", "2", "--rate", "2000", "--keys", "10", "--rows", rows,
+    ]);
+    assert!(ended.success, "{ended:?}");
+    let plain = krarup(&["analyze", rows]);
+    assert!(
+        plain.success && plain.output.contains("lateness") && plain.output.contains("time from sent"),
+        "{plain:?}"
+    );
+    let page = krarup(&["analyze", rows, "--markdown"]);
+    assert!(page.output.contains("from when a request was due to when it was sent"), "{page:?}");
+    for said in [&plain.output, &page.output] {
+        assert!(!said.contains("queue") && !said.contains("worker"), "{said}");
+    }
+    let found: Value = serde_json::from_str(&krarup(&["analyze", rows, "--json"]).output).unwrap();
+    assert_eq!(found[0]["of_clients"], true);
+    assert_eq!(found[0]["stations"][0]["places"][1]["name"], "due, not sent");
+}
+
 /// The folder of the only trial with so many clients.
 fn trial(out: &str, clients: u32) -> PathBuf {
     PathBuf::from(out).join(format!("trials/clients={clients}/0"))

@@ -189,8 +189,54 @@ fn two_runs_of_one_spec_are_compared_with_intervals() {
     // With itself nothing differs.
     let same = Program::begin(&["compare", one.to_str().unwrap(), one.to_str().unwrap()]).ended();
     assert!(!same.output.contains("better\n") && same.output.contains("no conclusion"), "{same:?}");
+    // Cells of other names are no counterparts: nothing was compared.
+    let other = one.with_file_name("other");
+    fs::create_dir_all(&other).unwrap();
+    let results = fs::read_to_string(two.join("results.json")).unwrap();
+    fs::write(
+        other.join("results.json"),
+        results.replace("\"read\"", "\"gets\"").replace("\"write\"", "\"sets\""),
+    )
+    .unwrap();
+    let apart = Program::begin(&["compare", one.to_str().unwrap(), other.to_str().unwrap()]).ended();
+    assert!(apart.code == Some(1) && apart.errors.contains("have no cell in common"), "{apart:?}");
     let nothing = Program::begin(&["compare", one.to_str().unwrap(), "no-such-directory"]).ended();
     assert!(nothing.code == Some(2) && nothing.errors.contains("there are no results"), "{nothing:?}");
+}
+
+/// What fails for certain is found before anything is started, by `plan` and by `run`.
+#[test]
+fn programs_that_are_not_there_and_flags_that_are_unknown_are_found_before_the_first_trial() {
+    let changes = [
+        (
+            "\"--ratio\", \"1:0\"",
+            "\"--ration\", \"1:0\"",
+            "stations.clients, workload write, connections 1: unexpected argument '--ration'",
+        ),
+        ("\"--verify\"]", "\"--key-law\", \"nope\"]", "nope"),
+        (
+            "program = \"cache\"",
+            "command = [\"no-such-program\", \"{port}\"]",
+            "there is no program `no-such-program` that can be run",
+        ),
+        (
+            "program = \"proxy\"",
+            "command = [\"/nowhere/proxy\"]",
+            "there is no program `/nowhere/proxy` that can be run",
+        ),
+    ];
+    for (number, (from, to, said)) in changes.into_iter().enumerate() {
+        assert!(SPEC.contains(from), "{from}");
+        let (spec, out) = place(&format!("experiment-certain-{number}"), &SPEC.replace(from, to));
+        let spec = spec.to_str().unwrap();
+        for job in [&["plan", spec][..], &["run", spec, "--out", out.to_str().unwrap()]] {
+            let ended = Program::begin(job).ended();
+            // A plan may be made for another machine: what is missing here is told, and no error.
+            let code = if job[0] == "plan" && said.starts_with("there is no program") { 0 } else { 2 };
+            assert!(ended.code == Some(code) && ended.errors.contains(said), "{job:?}: {ended:?}");
+        }
+        assert!(!out.exists(), "nothing was begun");
+    }
 }
 
 #[test]

@@ -425,7 +425,7 @@ fn a_stall_is_seen_by_every_request_that_was_due_in_it() {
     assert!(slow("response_time") > 0.05);
     // Who counts from the sending sees a tenth of it at most: nearly all waited before they were sent.
     assert!(slow("time_from_sent") < slow("response_time") / 2.0, "{result}");
-    assert!(result["warnings"].as_array().unwrap().iter().any(|one| one["warning"] == "generator_late"));
+    assert!(result["warnings"].as_array().unwrap().iter().any(|one| one["warning"] == "connections_waited"));
 }
 
 #[test]

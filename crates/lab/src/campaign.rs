@@ -7,6 +7,7 @@
 //! block …: only cells whose runs do not agree yet (`until`)
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -42,6 +43,8 @@ pub struct Outcome {
     pub response: Seconds,
     /// Why it failed; none where it did not.
     pub failed: Option<String>,
+    /// Whether it would fail again, whatever the machine does: then it is not tried again, and neither is its cell.
+    pub certain: bool,
     /// Why its figures may be others' doing; none where nobody was in the way.
     pub disturbed: Option<String>,
 }
@@ -131,6 +134,8 @@ pub fn run(
     let anchor =
         plan.anchor(spec).zip(spec.anchor.as_ref()).map(|(cell, anchor)| (cell, anchor.get_ref().every));
     let block = with_anchors(&plan.cells.iter().collect::<Vec<_>>(), 0, anchor).len();
+    // What fails for certain fails in every repetition of its cell.
+    let mut hopeless: BTreeMap<usize, String> = BTreeMap::new();
     let mut progress = Progress { done: 0, all: block * spec.repetitions.min as usize, run: 0 };
     for repetition in 0..spec.repetitions.most() {
         let needed: Vec<&Cell> = plan
@@ -151,9 +156,17 @@ pub fn run(
                 tell(&Event::Skipped(Due { cell, repetition: run, attempt: manifest.attempt }, progress));
                 Some(manifest)
             } else {
-                let tried = Trying { spec, store, stop, now };
-                let found = tried.run(cell, run, testbed, &mut progress, tell)?;
-                found.map_err(|why| ended.given_up.push((cell.name(), run, why))).ok()
+                let found = match hopeless.get(&cell.number) {
+                    Some(why) => Err((why.clone(), true)),
+                    None => Trying { spec, store, stop, now }.run(cell, run, testbed, &mut progress, tell)?,
+                };
+                let give_up = |(why, certain): (String, bool)| {
+                    if certain {
+                        hopeless.insert(cell.number, why.clone());
+                    }
+                    ended.given_up.push((cell.name(), run, why));
+                };
+                found.map_err(give_up).ok()
             };
             if let Some(manifest) = manifest {
                 ended.complete += 1;
@@ -186,7 +199,7 @@ struct Trying<'a> {
 }
 
 impl Trying<'_> {
-    /// The manifest of the complete trial, or the reason of the last failure.
+    /// The manifest of the complete trial, or the reason of the last failure, and whether it is certain to fail again.
     fn run(
         &self,
         cell: &Cell,
@@ -194,7 +207,7 @@ impl Trying<'_> {
         testbed: &mut dyn Testbed,
         progress: &mut Progress,
         tell: &mut dyn FnMut(&Event<'_>),
-    ) -> Result<Result<Manifest, String>, CampaignError> {
+    ) -> Result<Result<Manifest, (String, bool)>, CampaignError> {
         let mut last = String::new();
         for attempt in 0..=self.spec.retries {
             if self.stop.asked() {
@@ -205,6 +218,7 @@ impl Trying<'_> {
             let folder = self.store.begin()?;
             let started_unix = (self.now)();
             let outcome = testbed.run(&due, &folder);
+            let certain = outcome.certain && outcome.failed.is_some();
             if self.stop.asked() && outcome.failed.is_some() {
                 // Not its fault.
                 return Err(CampaignError::Stopped);
@@ -233,11 +247,14 @@ impl Trying<'_> {
                     return Ok(Ok(manifest));
                 }
                 Some(why) => {
-                    tell(&Event::Failed(due, why, attempt < self.spec.retries));
+                    tell(&Event::Failed(due, why, attempt < self.spec.retries && !certain));
                     last.clone_from(why);
+                    if certain {
+                        return Ok(Err((last, true)));
+                    }
                 }
             }
         }
-        Ok(Err(last))
+        Ok(Err((last, false)))
     }
 }

@@ -17,7 +17,7 @@ use crate::spec::{Phases, Populate, Program, Spec, Station, Stations, Testbed};
 use crate::store::{Manifest, Store};
 use crate::testbed::ssh::settings::{Machine, Ssh};
 
-/// The form of the list. Whoever changes a name or the form of a value counts it up.
+/// The form of the list. A change of a name or of the form of a value counts it up.
 const VERSION: u32 = 2;
 
 /// Everything that could change the outcome of the trials of a cell, by its name in the spec. What is not asked for is not listed. Which
@@ -191,7 +191,7 @@ impl List<'_> {
     }
 }
 
-/// Which trials belong to a directory: what each cell's trials must be, by the cell's folder. Written by whoever runs trials there.
+/// Which trials belong to a directory: what each cell's trials must be, by the cell's folder. Written by the runs of trials there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Belonging {
     cells: BTreeMap<String, Meant>,

@@ -51,13 +51,22 @@ struct Made<'a> {
     until: usize,
     run: usize,
     fails: fn(&Due<'_>) -> bool,
+    certain: fn(&Due<'_>) -> bool,
     disturbed: fn(&Due<'_>) -> bool,
     spread: f64,
 }
 
 impl<'a> Made<'a> {
     fn new(stop: &'a Stop) -> Self {
-        Self { stop, until: usize::MAX, run: 0, fails: |_| false, disturbed: |_| false, spread: 0.0 }
+        Self {
+            stop,
+            until: usize::MAX,
+            run: 0,
+            fails: |_| false,
+            certain: |_| false,
+            disturbed: |_| false,
+            spread: 0.0,
+        }
     }
 }
 
@@ -72,7 +81,8 @@ impl Testbed for Made<'_> {
         let throughput = 100.0 + self.spread * f64::from(due.repetition);
         let failed = (self.fails)(due).then(|| format!("no luck in attempt {}", due.attempt));
         let disturbed = (self.disturbed)(due).then(|| "somebody compiled".to_owned());
-        Outcome { commands: vec!["nothing".into()], throughput, response: 0.01, failed, disturbed }
+        let certain = (self.certain)(due);
+        Outcome { commands: vec!["nothing".into()], throughput, response: 0.01, failed, certain, disturbed }
     }
 }
 
@@ -207,6 +217,18 @@ fn what_fails_is_tried_again_and_kept_with_its_reason() {
     }));
     let again = run(&spec, &folder, &mut Made::new(&stop)).unwrap();
     assert_eq!((again.complete, again.skipped), (6, 5), "another day it works");
+}
+
+#[test]
+fn what_is_certain_to_fail_is_tried_once_and_its_cell_never_again() {
+    let spec = spec("repetitions = { min = 3 }\nretries = 2");
+    let stop = Stop::default();
+    let fails = |due: &Due<'_>| due.cell.number == 0;
+    let mut testbed = Made { fails, certain: fails, ..Made::new(&stop) };
+    let ended = run(&spec, &fresh("campaign-certain"), &mut testbed).unwrap();
+    assert_eq!((ended.complete, testbed.run), (5 * 3, 5 * 3 + 1));
+    assert_eq!(ended.given_up.len(), 3);
+    assert!(ended.given_up.iter().all(|(.., why)| why == "no luck in attempt 0"), "{ended:?}");
 }
 
 #[test]

@@ -255,6 +255,10 @@ pub struct Account {
     pub over: Vec<Segment>,
     /// Requests handed to a connection.
     pub sent: u64,
+    /// How late all arrivals of an open load were sent, in sum.
+    pub late: Nanos,
+    /// The part of it in which no connection was free.
+    pub waited: Nanos,
     /// Bytes that the sockets took.
     pub bytes_sent: u64,
     /// Bytes that came from the sockets.
@@ -272,6 +276,8 @@ impl Account {
             rows: None,
             over: Vec::new(),
             sent: 0,
+            late: Nanos::ZERO,
+            waited: Nanos::ZERO,
             bytes_sent: 0,
             bytes_received: 0,
             verified: Verified::default(),

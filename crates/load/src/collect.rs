@@ -140,6 +140,8 @@ impl Collected {
                 .fold(0.0, f64::max)
                 .min(1.0),
             elapsed,
+            late: done.iter().map(|one| one.late.as_seconds()).sum(),
+            waited: done.iter().map(|one| one.waited.as_seconds()).sum(),
         };
         let mut warnings = warnings_of_generator(load.is_open(), &overall, &generator);
         warnings.extend(warnings_of_counts(&account, &overall));
@@ -184,7 +186,12 @@ fn warnings_of_generator(is_open: bool, overall: &OperationResult, generator: &G
     }
     let (late, response) = (overall.lateness, overall.response_time);
     if is_open && late.p99 > 1e-3 && late.p99 > 0.1 * response.p50 {
-        warnings.push(Warning::GeneratorLate { p99: late.p99, response_p50: response.p50 });
+        let share = if generator.late > 0.0 { generator.waited / generator.late } else { 0.0 };
+        warnings.push(if share > 0.5 {
+            Warning::ConnectionsWaited { p99: late.p99, share }
+        } else {
+            Warning::GeneratorLate { p99: late.p99, response_p50: response.p50 }
+        });
     }
     warnings
 }
@@ -223,7 +230,19 @@ mod tests {
         overall.lateness.p99 = 0.01;
         overall.response_time.p50 = 0.02;
         let late = Warning::GeneratorLate { p99: 0.01, response_p50: 0.02 };
+        assert_eq!(warnings_of_generator(true, &overall, &generator), std::slice::from_ref(&late));
+        // Whose doing it is decides where most of the time went.
+        (generator.late, generator.waited) = (4.0, 1.0);
         assert_eq!(warnings_of_generator(true, &overall, &generator), [late]);
+        generator.waited = 3.0;
+        let waited = warnings_of_generator(true, &overall, &generator);
+        assert_eq!(waited, [Warning::ConnectionsWaited { p99: 0.01, share: 0.75 }]);
+        let said = waited[0].to_string();
+        assert!(
+            said.contains("75 % of that time because all connections waited for answers")
+                && !said.contains("add"),
+            "{said}"
+        );
         // In a closed load nobody has a time to be late for.
         assert_eq!(warnings_of_generator(false, &overall, &generator), []);
     }

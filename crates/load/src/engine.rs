@@ -105,12 +105,46 @@ pub struct Group {
     arrival: Option<Stamp>,
     /// In an open load, one entry for each free slot of a connection that stands.
     idle: VecDeque<u32>,
+    /// When no such slot was free.
+    shortage: Shortage,
+}
+
+/// The last stretch of time in which no connection was free: what is due then waits for answers, and not for the generator.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shortage {
+    is_on: bool,
+    from: Stamp,
+    to: Stamp,
+}
+
+impl Shortage {
+    /// No slot is free any more. One that was free for no time at all has not ended the last shortage.
+    fn begins(&mut self, now: Stamp) {
+        if !self.is_on {
+            self.is_on = true;
+            if self.to != now {
+                self.from = now;
+            }
+        }
+    }
+
+    fn ends(&mut self, now: Stamp) {
+        if self.is_on {
+            self.is_on = false;
+            self.to = now;
+        }
+    }
+
+    /// How long a request waited for a slot that was due then and is sent now.
+    fn of(&self, due: Stamp, now: Stamp) -> Nanos {
+        Nanos(self.to.min(now).0.saturating_sub(self.from.max(due).0))
+    }
 }
 
 impl Group {
     /// A group that has not begun.
     pub fn new(plan: Arc<Plan>, habits: Habits, source: Source) -> Self {
-        Self { plan, habits, source, arrival: None, idle: VecDeque::new() }
+        Self { plan, habits, source, arrival: None, idle: VecDeque::new(), shortage: Shortage::default() }
     }
 }
 
@@ -189,6 +223,10 @@ pub struct Done {
     pub sent: u64,
     /// Requests that were due and never sent, because no connection had a free slot until the end.
     pub unsent: u64,
+    /// How late all arrivals of an open load were sent, in sum.
+    pub late: Nanos,
+    /// The part of it in which no connection was free.
+    pub waited: Nanos,
     /// Bytes that the sockets took.
     pub bytes_sent: u64,
     /// Bytes that came.
@@ -419,6 +457,8 @@ impl Engine {
         Ok(Done {
             sent: self.account.sent,
             unsent,
+            late: self.account.late,
+            waited: self.account.waited,
             bytes_sent: self.account.bytes_sent,
             bytes_received: self.account.bytes_received,
             verified: self.account.verified,
@@ -594,7 +634,11 @@ impl Engine {
         let Source::Open(arriving) = &mut group.source else { return None };
         let due = group.arrival.filter(|&due| due <= now && due < self.end && arriving.budget > 0)?;
         let number = loop {
-            let number = group.idle.pop_front()? as usize;
+            let Some(number) = group.idle.pop_front() else {
+                group.shortage.begins(now);
+                return None;
+            };
+            let number = number as usize;
             let connection = &mut self.connections[number];
             connection.queued -= 1;
             // A slot may have been taken by a follow-up, or the connection be busy writing: then `serve` queues it again.
@@ -602,6 +646,12 @@ impl Engine {
                 break number;
             }
         };
+        group.shortage.ends(now);
+        self.account.late += now - due;
+        self.account.waited += group.shortage.of(due, now);
+        if group.idle.is_empty() {
+            group.shortage.begins(now);
+        }
         let mut shared = Shared {
             plan: &group.plan,
             account: &mut self.account,

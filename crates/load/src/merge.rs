@@ -69,7 +69,10 @@ pub fn merge(results: &[LoadResult]) -> Result<LoadResult, String> {
     for warning in results.iter().flat_map(|one| &one.warnings) {
         let is_its_own = matches!(
             warning,
-            Warning::GeneratorBusy { .. } | Warning::GeneratorLate { .. } | Warning::GaveUp
+            Warning::GeneratorBusy { .. }
+                | Warning::GeneratorLate { .. }
+                | Warning::ConnectionsWaited { .. }
+                | Warning::GaveUp
         );
         if is_its_own && !warnings.contains(warning) {
             warnings.push(warning.clone());
@@ -186,7 +189,9 @@ fn generator(results: &[LoadResult], sent: u64) -> Generator {
         cpu_seconds: cpu,
         cpu_per_request: if sent > 0 { cpu / sent as f64 } else { 0.0 },
         busiest_thread: all.clone().map(|one| one.busiest_thread).fold(0.0, f64::max),
-        elapsed: all.map(|one| one.elapsed).fold(0.0, f64::max),
+        elapsed: all.clone().map(|one| one.elapsed).fold(0.0, f64::max),
+        late: all.clone().map(|one| one.late).sum(),
+        waited: all.map(|one| one.waited).sum(),
     }
 }
 
@@ -350,6 +355,8 @@ mod tests {
         Done {
             sent: requests as u64,
             unsent: 1,
+            late: Nanos::ZERO,
+            waited: Nanos::ZERO,
             bytes_sent: 10,
             bytes_received: 20,
             verified: crate::account::Verified::default(),

@@ -266,6 +266,12 @@ pub struct Generator {
     pub busiest_thread: f64,
     /// How long the whole run took, in seconds.
     pub elapsed: Seconds,
+    /// How late all arrivals of an open load were sent, in sum, in seconds.
+    #[serde(default)]
+    pub late: Seconds,
+    /// The part of `late` in which no connection was free: all of them waited for answers, or did not stand.
+    #[serde(default)]
+    pub waited: Seconds,
 }
 
 /// What to know before believing the figures, with the evidence.
@@ -283,6 +289,13 @@ pub enum Warning {
         p99: Seconds,
         /// Median response time, in seconds.
         response_p50: Seconds,
+    },
+    /// Requests were sent late because all connections waited for answers.
+    ConnectionsWaited {
+        /// 99th percentile of the lateness, in seconds.
+        p99: Seconds,
+        /// The share of all lateness in which no connection was free.
+        share: f64,
     },
     /// Requests that were due were never sent.
     Unsent {
@@ -326,10 +339,18 @@ impl fmt::Display for Warning {
             ),
             Self::GeneratorLate { p99, response_p50 } => write!(
                 f,
-                "requests were sent late (p99 {}, median response time {}): response times count from when they were \
-                 due and show it; add --connections or --threads, or lower the rate",
+                "requests were sent late (p99 {}, median response time {}) though connections were free: the generator itself was late; response \
+                 times count from when requests were due and show it; add --threads or processors, or lower the rate",
                 text::duration(p99),
                 text::duration(response_p50)
+            ),
+            Self::ConnectionsWaited { p99, share } => write!(
+                f,
+                "requests were sent late (p99 {}), {:.0} % of that time because all connections waited for answers: the system answered too slowly, or not at all, \
+                 for this rate, and not the generator; response times count from when requests were due and show it; more --connections would put more \
+                 requests before the system at once",
+                text::duration(p99),
+                100.0 * share
             ),
             Self::Unsent { count, due } => write!(
                 f,

@@ -267,7 +267,7 @@ impl Conductor {
         let clock = Clock::start();
         let run = Run { epoch_unix: clock.wall_epoch() };
         let rows = self.rows.as_deref().filter(|_| phase == Phase::Run);
-        let rows = rows.map(|path| RowWriter::create(path, run)).transpose().map_err(LoadError::Rows)?;
+        let rows = rows.map(|path| RowWriter::of_clients(path, run)).transpose().map_err(LoadError::Rows)?;
         let (send, receive) = mpsc::channel();
         let threads = engines.len();
         let mut wakers = Vec::new();

@@ -272,7 +272,8 @@ pub fn page() -> String {
         page,
         "\nThe list `servers` of `rows.parquet` is one element per server asked; it is empty where none was. The file's metadata \
          holds `krarup.schema_version` (now {VERSION}), `krarup.epoch_unix_ns` (the wall clock at stamp zero), \
-         `krarup.rows_lost` (rows that could not be written) and `krarup.columns` (this table). Rows as CSV have one column `servers` \
+         `krarup.rows_lost` (rows that could not be written), `krarup.clients` where a load generator wrote it (`received` is when a request was due, `taken` when it was sent) \
+         and `krarup.columns` (this table). Rows as CSV have one column `servers` \
          that holds `server:outcome:sent:answered` for each server, parted by spaces.\n\n\
          ## `histograms.hlog`\n\n\
          An HdrHistogram interval log, version 1.3: one line per operation and quantity, tagged `operation.quantity`, values in \

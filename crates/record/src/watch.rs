@@ -79,7 +79,7 @@ impl Watch {
         })
     }
 
-    /// Processors that nobody else could have had: those kept busy, and those taken away.
+    /// Processors that are not free for more work: those kept busy, and those taken away.
     pub fn busy(&self) -> f64 {
         self.own + self.foreign + self.kernel + self.steal
     }

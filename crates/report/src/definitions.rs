@@ -31,6 +31,19 @@ pub fn queue_time() -> Definition {
     quoted("queue time", stamps::QUEUE_TIME)
 }
 
+/// What a load generator's rows have in place of a queue time.
+pub fn lateness() -> Definition {
+    own(
+        "lateness",
+        "from when a request was due to when it was sent: the load generator was late itself, or all its connections waited for answers",
+    )
+}
+
+/// What a load generator's rows have in place of a server time.
+pub fn from_sent() -> Definition {
+    own("time from sent", "from when a request was sent to the read that brought the last byte of its reply")
+}
+
 /// Time with the servers.
 pub fn server_time() -> Definition {
     quoted("server time", stamps::SERVER_TIME)

@@ -5,7 +5,7 @@ use krarup_analysis::results::Quantity;
 use krarup_units::text;
 
 use crate::definitions as define;
-use crate::document::{Block, Column, Document, Fact, Finding, Note, Section, Table, Value};
+use crate::document::{Block, Column, Definition, Document, Fact, Finding, Note, Section, Table, Value};
 use crate::figures::{
     Axis, Buckets, Figure, Histogram, HistogramPanel, Plot, StackedBars, StackedPanel, TimeLine, TimePanel,
     TimeSeries, Tint,
@@ -64,6 +64,35 @@ pub fn span(requests: &Requests) -> String {
     )
 }
 
+/// What the parts of the response time are called: of a station, or of the clients, who have neither a queue nor workers.
+struct Words {
+    queue: &'static str,
+    server: &'static str,
+    own: &'static str,
+}
+
+fn words(requests: &Requests) -> Words {
+    if requests.of_clients {
+        Words { queue: "lateness", server: "time from sent", own: "rest" }
+    } else {
+        Words { queue: "queue time", server: "server time", own: "own time" }
+    }
+}
+
+/// What they mean.
+fn meanings(requests: &Requests) -> Vec<Definition> {
+    if requests.of_clients {
+        vec![define::lateness(), define::from_sent()]
+    } else {
+        vec![define::queue_time(), define::server_time(), define::own_time()]
+    }
+}
+
+/// What the response time is.
+fn whole(requests: &Requests) -> Definition {
+    if requests.of_clients { define::response_time() } else { define::middleware_response_time() }
+}
+
 fn lines(requests: &Requests) -> impl Iterator<Item = (&Station, &Line)> {
     requests.stations.iter().flat_map(|station| shown(station).iter().map(move |line| (station, line)))
 }
@@ -90,14 +119,17 @@ fn summary(requests: &Requests) -> Vec<Finding> {
         let all = station.operations.first().filter(|all| all.count > 0)?;
         let share = |part: &Spread| 100.0 * part.mean.value / all.response.mean.value.max(f64::MIN_POSITIVE);
         let p99 = all.response.at(0.99).map_or(0.0, |p99| p99.value);
+        let (queue, server, own) = (share(&all.queue), share(&all.server), share(&all.own));
+        let parts = if requests.of_clients {
+            format!("{queue:.0} % before requests were sent (lateness), {server:.0} % from sent to answered")
+        } else {
+            format!("{queue:.0} % in the queue, {server:.0} % with servers, {own:.0} % the station's own")
+        };
         let text = format!(
-            "{} requests per second, mean response time {} (p99 {}): {:.0} % in the queue, {:.0} % with servers, {:.0} % the station's own.",
+            "{} requests per second, mean response time {} (p99 {}): {parts}.",
             with_interval(&all.throughput),
             text::duration(all.response.mean.value),
             text::duration(p99),
-            share(&all.queue),
-            share(&all.server),
-            share(&all.own)
         );
         Some(Finding { about: label(requests, station, "all operations"), text })
     };
@@ -154,7 +186,14 @@ pub fn operations(requests: &Requests) -> Table {
     Table {
         name: "operations".into(),
         title: "Throughput and response time by operation".into(),
-        caption: "Replied − received at the station that wrote the rows. ± is half the 95 % t interval of ten batches of equal length; none where a batch has no request.".into(),
+        caption: format!(
+            "{} ± is half the 95 % t interval of ten batches of equal length; none where a batch has no request.",
+            if requests.of_clients {
+                "From when a request was due to its last byte, at the clients that wrote the rows."
+            } else {
+                "Replied − received at the station that wrote the rows."
+            }
+        ),
         columns,
         rows: rows.collect(),
     }
@@ -180,7 +219,8 @@ pub fn parts(requests: &Requests) -> Table {
         ]
     };
     let rows = lines(requests).flat_map(|(station, line)| {
-        [("queue time", &line.queue), ("server time", &line.server), ("own time", &line.own)]
+        let Words { queue, server, own } = words(requests);
+        [(queue, &line.queue), (server, &line.server), (own, &line.own)]
             .map(|(name, part)| row(station, line, name, part))
     });
     Table {
@@ -324,20 +364,21 @@ fn breakdown(requests: &Requests) -> Figure {
             })
             .collect(),
     };
+    let names = words(requests);
     Figure {
         name: "where-the-time-goes".into(),
         title: "Mean response time by part".into(),
         caption: "The parts sum to the mean response time at the station. The axis starts from zero; intervals are in the table.".into(),
-        definitions: vec![define::queue_time(), define::server_time(), define::own_time()],
+        definitions: meanings(requests),
         notes: Vec::new(),
         plot: Plot::StackedBars(StackedBars {
             group: "station".into(),
             category: "operation".into(),
             y: Axis::linear("response time, mean", Unit::Seconds),
             parts: vec![
-                ("queue time".into(), Tint::Queue),
-                ("server time".into(), Tint::Server),
-                ("own time".into(), Tint::Own),
+                (names.queue.into(), Tint::Queue),
+                (names.server.into(), Tint::Server),
+                (names.own.into(), Tint::Own),
             ],
             panels: requests.stations.iter().map(panel).collect(),
         }),
@@ -358,7 +399,7 @@ fn histogram(requests: &Requests) -> Option<Figure> {
         };
         let mut series = vec![buckets("response time", Tint::Series(0), response)];
         if !station.servers.is_empty() {
-            series.push(buckets("server time", Tint::Server, server));
+            series.push(buckets(words(requests).server, Tint::Server, server));
         }
         let width = response.width;
         Some(HistogramPanel {
@@ -371,9 +412,9 @@ fn histogram(requests: &Requests) -> Option<Figure> {
     let panels: Vec<HistogramPanel> = requests.stations.iter().filter_map(panel).collect();
     (!panels.is_empty()).then(|| Figure {
         name: "histogram".into(),
-        title: "Response times, and times with the servers".into(),
+        title: format!("Response times, and {}", if requests.of_clients { "times from sent" } else { "times with the servers" }),
         caption: "Share of all requests in each bucket. The slowest of a thousand lie beyond the right edge; the data has their number in its last row.".into(),
-        definitions: vec![define::middleware_response_time(), define::server_time()],
+        definitions: std::iter::once(whole(requests)).chain(meanings(requests).into_iter().nth(1)).collect(),
         notes: Vec::new(),
         plot: Plot::Histogram(Histogram {
             group: "station".into(),
@@ -392,6 +433,7 @@ fn run(requests: &Requests) -> Figure {
         values: windows.iter().map(of).collect(),
     };
     let rate = |window: &Window| Some(window.completed as f64 / window.length);
+    let names = words(requests);
     let mut panels = vec![
         TimePanel {
             y: Axis::linear("throughput", Unit::PerSecond),
@@ -401,13 +443,15 @@ fn run(requests: &Requests) -> Figure {
             y: Axis::linear("time, mean", Unit::Seconds),
             lines: vec![
                 line("response time", Tint::Series(3), |window| window.response),
-                line("server time", Tint::Server, |window| window.server),
-                line("queue time", Tint::Queue, |window| window.queue),
-                line("own time", Tint::Own, |window| window.own),
+                line(names.server, Tint::Server, |window| window.server),
+                line(names.queue, Tint::Queue, |window| window.queue),
+                line(names.own, Tint::Own, |window| window.own),
             ],
         },
     ];
-    if windows.iter().any(|window| window.queue_length.is_some()) {
+    let mut definitions = meanings(requests);
+    if !requests.of_clients && windows.iter().any(|window| window.queue_length.is_some()) {
+        definitions.push(define::queue_length());
         panels.push(TimePanel {
             y: Axis::linear("queue length, mean", Unit::Count),
             lines: vec![line("queue length", Tint::Queue, |window| window.queue_length)],
@@ -422,12 +466,7 @@ fn run(requests: &Requests) -> Figure {
             text::duration(requests.from),
             text::duration(requests.from + requests.length)
         ),
-        definitions: vec![
-            define::queue_time(),
-            define::server_time(),
-            define::own_time(),
-            define::queue_length(),
-        ],
+        definitions,
         notes: Vec::new(),
         plot: Plot::TimeSeries(TimeSeries {
             x: Axis::linear("time in the run", Unit::Seconds),

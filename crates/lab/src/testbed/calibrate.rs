@@ -157,6 +157,7 @@ fn spin(cap: &Cap, count: usize, ledger: &Ledger) -> Result<Measured, StationErr
             name: "cpu".into(),
             why: format!("`sh` cannot be started: {error}"),
             said: Vec::new(),
+            certain: false,
         })?;
         // It ends with the others, also where it cannot be held.
         let number = child.id();

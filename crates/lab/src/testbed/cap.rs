@@ -65,6 +65,7 @@ fn refused(why: &str) -> StationError {
              privileged one), or take `cpu` out of the spec"
         ),
         said: Vec::new(),
+        certain: false,
     }
 }
 

@@ -176,7 +176,7 @@ impl<'a> Local<'a> {
         let paths = starter.round_trips(clients.count, &targets, &middleware, &servers.running)?;
         save(&folder.join("paths.json"), &paths)?;
         if let Some(why) = paths.iter().find_map(RoundTrip::refused) {
-            return Err(StationError { name: "network".into(), why, said: Vec::new() });
+            return Err(StationError { name: "network".into(), why, said: Vec::new(), certain: false });
         }
         if spec.stations.middleware.as_ref().is_some_and(|station| station.program == Some(Program::Proxy)) {
             middleware.iter().try_for_each(forget)?;
@@ -292,7 +292,12 @@ impl<'a> Local<'a> {
 }
 
 pub(super) fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StationError {
-    StationError { name: "load".into(), why: format!("{}: {error}", path.display()), said: Vec::new() }
+    StationError {
+        name: "load".into(),
+        why: format!("{}: {error}", path.display()),
+        said: Vec::new(),
+        certain: false,
+    }
 }
 
 /// A folder that is there from now on.
@@ -387,6 +392,7 @@ fn foreign_result(said: &str, file: &Path, told: Told) -> Result<LoadResult, Sta
         name: "clients".into(),
         why: format!("what it printed is not as memtier_benchmark or memaslap print it: {why}"),
         said: said.lines().rev().take(5).map(str::to_owned).collect(),
+        certain: false,
     })
 }
 
@@ -419,6 +425,7 @@ impl Testbed for Local<'_> {
         let stands = self.starter.hosts.network().map_or(Ok(()), Network::stands);
         if let Err(error) = stands.and(ended) {
             outcome.failed = Some(error.to_string());
+            outcome.certain = error.certain;
             // What was written up to then may tell why.
             let _ = self.starter.collect(folder);
             // Whatever was wrong with them: the next attempt begins with servers of its own.
@@ -499,8 +506,12 @@ fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, Place)> {
 
 /// Asks our proxy to forget what it counted.
 fn forget(proxy: &Running) -> Result<(), StationError> {
-    let wrong =
-        |why: String| StationError { name: format!("proxy {}", proxy.address), why, said: Vec::new() };
+    let wrong = |why: String| StationError {
+        name: format!("proxy {}", proxy.address),
+        why,
+        said: Vec::new(),
+        certain: false,
+    };
     match proxy.host.ask(&proxy.address, "stats reset\r\nquit\r\n") {
         Ok(answer) if answer == "RESET" => Ok(()),
         Ok(answer) => Err(wrong(format!("`stats reset` was answered with `{answer}`"))),

@@ -52,6 +52,7 @@ pub fn rootless(
              (sysctl kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0), or use testbed = \"local\""
         ),
         said: String::from_utf8_lossy(said).lines().map(str::to_owned).collect(),
+        certain: false,
     };
     let tried = Command::new("unshare").args([ROOT_OF_MINE, "true"]).stdin(Stdio::null()).output();
     let tried = tried.map_err(|error| wrong(format!("cannot be run: {error}"), &[]))?;
@@ -158,6 +159,7 @@ impl Network {
                     name: format!("host {}", host.name),
                     why: format!("`tc -s -j qdisc` said what cannot be read: {error}"),
                     said: said.lines().map(str::to_owned).collect(),
+                    certain: false,
                 })?;
                 Ok((host, link, shapers.iter().filter(|one| one.kind == "tbf").map(|one| one.bytes).sum()))
             })
@@ -317,6 +319,7 @@ fn run(program: &str, words: &[&str]) -> Result<String, StationError> {
             words.join(" ")
         ),
         said: String::from_utf8_lossy(said).lines().map(str::to_owned).collect(),
+        certain: false,
     };
     let output = Command::new(program).args(words).stdin(Stdio::null()).output();
     let output = output.map_err(|error| wrong(format!("cannot be run: {error}"), &[]))?;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{BufRead, BufReader, Read, Write, copy};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write, copy};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -35,6 +35,8 @@ pub struct StationError {
     pub why: String,
     /// The last lines it said.
     pub said: Vec<String>,
+    /// Whether it would go wrong again: there is no such program, or it refuses the words that it is given.
+    pub certain: bool,
 }
 
 impl fmt::Display for StationError {
@@ -45,6 +47,12 @@ impl fmt::Display for StationError {
 }
 
 impl std::error::Error for StationError {}
+
+/// Whether a program ended because of what it was told, as it would the next time: 2 is the exit status of those that refuse their words, ours with
+/// them, 64 by sysexits.h, and 126 and 127 a shell's that finds no program.
+pub(super) fn is_refusal(status: ExitStatus) -> bool {
+    matches!(status.code(), Some(2 | 64 | 126 | 127))
+}
 
 /// How a station ended.
 #[derive(Debug)]
@@ -140,7 +148,8 @@ impl Process {
         feed: Feed,
         drain: Drain,
     ) -> Result<Self, StationError> {
-        let fail = |why: String| StationError { name: name.to_owned(), why, said: Vec::new() };
+        let fail =
+            |why: String| StationError { name: name.to_owned(), why, said: Vec::new(), certain: false };
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
             .stdin(if matches!(feed, Feed::Nothing) { Stdio::null() } else { Stdio::piped() })
@@ -148,7 +157,10 @@ impl Process {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
-            .map_err(|error| fail(format!("`{program}` cannot be started: {error}")))?;
+            .map_err(|error| StationError {
+                certain: matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied),
+                ..fail(format!("`{program}` cannot be started: {error}"))
+            })?;
         let governor = match (feed, child.stdin.take()) {
             (Feed::All(mut from), Some(mut stdin)) => {
                 std::thread::spawn(move || copy(&mut from, &mut stdin));
@@ -247,9 +259,11 @@ impl Process {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let status =
-                        self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-                    return Err(self.error(format!("ended before it was ready ({status})")));
+                    let status = self.child.wait();
+                    let certain = status.as_ref().is_ok_and(|status| is_refusal(*status));
+                    let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                    let error = self.error(format!("ended before it was ready ({status})"));
+                    return Err(StationError { certain, ..error });
                 }
             }
             if stop.asked() {
@@ -277,7 +291,8 @@ impl Process {
             self.listen();
             if let Ok(Some(status)) = self.child.try_wait() {
                 self.hear_out();
-                return Err(self.error(format!("ended before it was ready ({status})")));
+                let error = self.error(format!("ended before it was ready ({status})"));
+                return Err(StationError { certain: is_refusal(status), ..error });
             }
             if stop.asked() {
                 return Err(self.error("stopped on request".into()));
@@ -407,7 +422,8 @@ impl Process {
     /// An error of this station, with its last words.
     pub fn error(&mut self, why: String) -> StationError {
         self.listen();
-        StationError { name: self.name.clone(), why, said: self.said.iter().cloned().collect() }
+        let said = self.said.iter().cloned().collect();
+        StationError { name: self.name.clone(), why, said, certain: false }
     }
 }
 
@@ -470,7 +486,12 @@ mod tests {
     #[test]
     fn nobody_waits_for_what_makes_no_sense_any_more() {
         let mut process = shell("trap 'exit 0' TERM; while :; do sleep 0.01; done");
-        let why = || StationError { name: "network".into(), why: "is gone".into(), said: Vec::new() };
+        let why = || StationError {
+            name: "network".into(),
+            why: "is gone".into(),
+            said: Vec::new(),
+            certain: false,
+        };
         let error = process.finish(LONG, &Stop::default(), || Err(why())).unwrap_err();
         assert_eq!(error.to_string(), "network: is gone");
         assert!(process.has_ended());

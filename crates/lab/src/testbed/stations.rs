@@ -12,7 +12,7 @@ use super::calibrate::{Calibration, calibrate_here};
 use super::cap::Cap;
 use super::host::{Host, Hosts};
 use super::netns::{Kind, Network};
-use super::process::{Ended, Process, StationError};
+use super::process::{Ended, Process, StationError, is_refusal};
 use super::ssh::fleet::Fleet;
 use super::ssh::remote::Remote;
 use super::watching::machine_name;
@@ -104,6 +104,7 @@ pub fn kind(servers: &Station, hosts: &Hosts) -> Result<String, StationError> {
                 why: "is not installed; install Debian's package memcached, or use the program `cache`"
                     .into(),
                 said: Vec::new(),
+                certain: false,
             }),
         },
         Some(Program::Broker) => Ok(format!("krarup broker {}", env!("CARGO_PKG_VERSION"))),
@@ -132,6 +133,7 @@ fn parse(addresses: &[String]) -> Result<Vec<Address>, StationError> {
             name: format!("server {text}"),
             why,
             said: Vec::new(),
+            certain: false,
         })
     };
     addresses.iter().map(read).collect()
@@ -187,6 +189,7 @@ impl Starter {
                         name: "cpu".into(),
                         why: "stopped on request".into(),
                         said: Vec::new(),
+                        certain: false,
                     });
                 }
                 let found = match host.remote() {
@@ -347,7 +350,8 @@ impl Starter {
         for process in &mut all {
             let ended = process.finish(PATIENCE + loads.within, &self.stop, stands)?;
             if !ended.status.success() {
-                return Err(process.error(format!("failed ({})", ended.status)));
+                let error = process.error(format!("failed ({})", ended.status));
+                return Err(StationError { certain: is_refusal(ended.status), ..error });
             }
             ends.push(ended);
         }
@@ -429,7 +433,8 @@ impl Starter {
         (servers, config): (&[Address], Option<&Config>),
         commands: &mut Vec<String>,
     ) -> Result<Running, StationError> {
-        let wrong = |why: String| StationError { name: name.to_owned(), why, said: Vec::new() };
+        let wrong =
+            |why: String| StationError { name: name.to_owned(), why, said: Vec::new(), certain: false };
         let port = host.free_port().map_err(|error| wrong(format!("no free port: {error}")))?;
         let told = |word: &str| {
             let word = word.replace("{port}", &port.to_string()).replace("{host}", &host.address);
@@ -516,6 +521,7 @@ impl Config {
             name: name.to_owned(),
             why: format!("{}: {error}", self.path.display()),
             said: Vec::new(),
+            certain: false,
         })?;
         host.remote().map_or(Ok(()), |remote| remote.put(&self.path, &text))
     }
@@ -542,7 +548,12 @@ fn joined(addresses: &[Address]) -> String {
 
 /// What a server says its version is: whoever answers can be asked the rest, too.
 fn tell_version(from: &Host, address: &Address) -> Result<String, StationError> {
-    let wrong = |why: String| StationError { name: format!("server {address}"), why, said: Vec::new() };
+    let wrong = |why: String| StationError {
+        name: format!("server {address}"),
+        why,
+        said: Vec::new(),
+        certain: false,
+    };
     let answer = from
         .ask(address, "version\r\nquit\r\n")
         .map_err(|error| wrong(format!("does not answer: {error}; is a memcached running there?")))?;

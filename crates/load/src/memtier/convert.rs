@@ -83,6 +83,8 @@ pub fn load_result(printed: &Printed, told: Told) -> Result<LoadResult, String> 
         cpu_per_request: told.cpu_seconds / count.max(1) as f64,
         busiest_thread: (told.cpu_seconds / seconds / f64::from(config.threads.max(1))).min(1.0),
         elapsed: seconds,
+        late: 0.0,
+        waited: 0.0,
     };
     Ok(LoadResult {
         format: FORMAT,

@@ -147,6 +147,11 @@ impl<W: Write + Send> RowSink<W> {
         Ok(())
     }
 
+    /// The file says that clients wrote it: `received` is when a request was due, `taken` when it was sent.
+    pub fn of_clients(&mut self) {
+        self.writer.append_key_value_metadata(pair(CLIENTS, "true".to_owned()));
+    }
+
     /// Counts rows that could not be kept, as when the disk was slower than the requests.
     pub fn lost(&mut self, rows: u64) {
         self.lost += rows;
@@ -162,6 +167,9 @@ impl<W: Write + Send> RowSink<W> {
         Ok((self.writer.into_inner()?, self.rows))
     }
 }
+
+/// Says that the rows are a load generator's.
+const CLIENTS: &str = "krarup.clients";
 
 fn pair(key: &str, value: String) -> KeyValue {
     KeyValue::new(key.to_owned(), value)

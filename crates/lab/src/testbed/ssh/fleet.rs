@@ -30,7 +30,7 @@ pub struct Fleet {
 }
 
 fn wrong(name: &str, why: String) -> StationError {
-    StationError { name: name.to_owned(), why, said: Vec::new() }
+    StationError { name: name.to_owned(), why, said: Vec::new(), certain: false }
 }
 
 /// The machines of a station: those it names, or else the inventory's group of its name.

@@ -108,7 +108,7 @@ struct Sessions {
 }
 
 fn wrong(line: &Line, why: String) -> StationError {
-    StationError { name: line.name.clone(), why, said: Vec::new() }
+    StationError { name: line.name.clone(), why, said: Vec::new(), certain: false }
 }
 
 fn words<const COUNT: usize>(words: [&str; COUNT]) -> Vec<String> {

@@ -12,7 +12,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::file::statistics::{Statistics, ValueStatistics};
 
-use super::{RowBatch, columns};
+use super::{CLIENTS, RowBatch, columns};
 use crate::file::{FileError, Problem, Run};
 use crate::schema::{ROWS, VERSION};
 use crate::{Operation, Outcome, ServerVisit, Visit};
@@ -30,6 +30,7 @@ pub struct Rows {
     batch: RowBatch,
     run: Run,
     lost: u64,
+    of_clients: bool,
 }
 
 impl Rows {
@@ -73,13 +74,19 @@ impl Rows {
         }
         let run = Run { epoch_unix: Nanos(number("krarup.epoch_unix_ns", "krarup.epoch_unix_ns")?) };
         let lost = number("krarup.rows_lost", "krarup.rows_lost")?;
+        let of_clients = value(CLIENTS).is_some();
         let batch = RowBatch::new(READ_ROWS);
-        Ok(Self { reader: Box::new(reader), next_group: 0, open: Vec::new(), batch, run, lost })
+        Ok(Self { reader: Box::new(reader), next_group: 0, open: Vec::new(), batch, run, lost, of_clients })
     }
 
     /// When and where the rows were measured.
     pub fn run(&self) -> Run {
         self.run
+    }
+
+    /// Whether a load generator wrote them: then `received` is when a request was due, and `taken` when it was sent. Files of earlier builds do not say.
+    pub fn of_clients(&self) -> bool {
+        self.of_clients
     }
 
     /// How many rows the writer had to drop.

@@ -51,11 +51,24 @@ impl RowWriter {
     /// # Errors
     /// As the operating system says, with the path.
     pub fn create(path: &Path, run: Run) -> Result<Self, FileError> {
+        Self::begin(path, run, |_| {})
+    }
+
+    /// The same for a load generator's rows; the file says so.
+    ///
+    /// # Errors
+    /// As [`RowWriter::create`].
+    pub fn of_clients(path: &Path, run: Run) -> Result<Self, FileError> {
+        Self::begin(path, run, RowSink::of_clients)
+    }
+
+    fn begin(path: &Path, run: Run, mark: fn(&mut RowSink<Partial>)) -> Result<Self, FileError> {
         let (full, batches) = channel::<Full>();
         let lost = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lost);
         let start = || {
-            let sink = RowSink::new(Partial::create(path)?, run)?;
+            let mut sink = RowSink::new(Partial::create(path)?, run)?;
+            mark(&mut sink);
             let thread = Builder::new().name("rows".to_owned());
             Ok(thread.spawn(move || write_all(sink, &batches, &counted))?)
         };

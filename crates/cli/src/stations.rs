@@ -1,0 +1,108 @@
+//! Whether what a spec starts can be started at all: programs that are there, words that they take. It is cheaper to find out before the first
+//! trial than in each of them.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use krarup_lab::plan::{Cell, Plan};
+use krarup_lab::spec::{Program, Spec, Station, Testbed};
+use krarup_lab::testbed::host::memcached;
+
+use crate::failure::Failure;
+use crate::{Cli, Job, load};
+
+/// Every program must be there. Other machines have programs of their own.
+pub(crate) fn programs(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
+    if spec.testbed == Testbed::Ssh {
+        return Ok(());
+    }
+    each(spec, plan, |cell, station| match station.program {
+        None => command(cell, station),
+        Some(Program::Memcached) if memcached().is_none() => {
+            Err(Failure::usage("memcached is not installed")
+                .hint("install Debian's package memcached, or use the program `cache`"))
+        }
+        Some(_) => Ok(()),
+    })
+}
+
+/// Programs of ours must take their words, in every cell.
+pub(crate) fn words(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    each(spec, plan, |cell, station| match station.program {
+        // Their words are their own.
+        None | Some(Program::Auto | Program::Memcached) => Ok(()),
+        Some(Program::Proxy) => taken("proxy", cell.render(&station.flags), &mut seen),
+        Some(Program::Broker) => taken("broker", cell.render(&station.flags), &mut seen),
+        Some(Program::Cache) => taken("cache", cell.render(&station.flags), &mut seen),
+        Some(Program::Load) => {
+            let flags = [cell.render(&spec.data), cell.render(&station.flags)].concat();
+            taken("load", flags, &mut seen)
+        }
+    })?;
+    let Some(populate) = &spec.populate else { return Ok(()) };
+    plan.cells.iter().try_for_each(|cell| {
+        let flags = [cell.render(&spec.data), cell.render(&populate.flags)].concat();
+        taken("load", flags, &mut seen).map_err(|failure| failure.at(&format!("populate, {}", cell.name())))
+    })
+}
+
+/// The first failure of a station in a cell, with both.
+fn each(
+    spec: &Spec,
+    plan: &Plan,
+    mut check: impl FnMut(&Cell, &Station) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for cell in &plan.cells {
+        for (name, station) in spec.stations() {
+            check(cell, station)
+                .map_err(|failure| failure.at(&format!("stations.{name}, {}", cell.name())))?;
+        }
+    }
+    Ok(())
+}
+
+/// A program that is not ours must be there. One that runs already is none.
+fn command(cell: &Cell, station: &Station) -> Result<(), Failure> {
+    let words = cell.render(&station.command);
+    // A word in braces is filled in later.
+    let Some(program) = words.first().filter(|word| !word.contains('{')) else { return Ok(()) };
+    let can_be_run = |path: &Path| {
+        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = if program.contains('/') {
+        can_be_run(Path::new(program))
+    } else {
+        std::env::split_paths(&path).any(|folder| can_be_run(&folder.join(program)))
+    };
+    if is_there {
+        Ok(())
+    } else {
+        Err(Failure::usage(format!("there is no program `{program}` that can be run"))
+            .hint("install it, or write its path; relative ones begin where krarup is run"))
+    }
+}
+
+/// A subcommand of ours must take its words. Each list of words is looked at once.
+fn taken(job: &str, words: Vec<String>, seen: &mut BTreeSet<Vec<String>>) -> Result<(), Failure> {
+    let mut line = vec!["krarup".to_owned(), job.to_owned()];
+    if job == "load" {
+        // A trial says which servers it asks.
+        line.extend(["--servers".to_owned(), "127.0.0.1:1".to_owned()]);
+    }
+    line.extend(words);
+    if !seen.insert(line.clone()) {
+        return Ok(());
+    }
+    match Cli::try_parse_from(line) {
+        Ok(Cli { job: Job::Load(args) }) => load::check(&args),
+        Ok(_) => Ok(()),
+        // What a trial adds is not among these words.
+        Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => Ok(()),
+        Err(error) => Err(Failure::command_line(&error, Some(job))),
+    }
+}
