@@ -13,7 +13,7 @@ use krarup_broker::relay::Relay;
 use krarup_broker::shards::Shard;
 use krarup_broker::statistics::About;
 use krarup_broker::{Broker, Queues, broker, pool, queues, shared};
-use krarup_net::tls::{Acceptor, Identity};
+use krarup_net::tls::{Acceptor, Identity, outdated};
 use krarup_net::{Address, Clock, Listener, listen};
 use krarup_units::{Bytes, Nanos, text};
 
@@ -304,6 +304,9 @@ impl BrokerArgs {
     fn acceptor(&self) -> Result<Option<Acceptor>, Failure> {
         let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) else { return Ok(None) };
         let identity = Identity { certificate: certificate.clone(), key: key.clone() };
+        if let Some(warning) = outdated(certificate) {
+            eprintln!("warning: {warning}");
+        }
         let acceptor = Acceptor::new(&identity, self.tls_client_authorities.as_deref());
         acceptor.map(Some).map_err(|why| Failure::usage(why).hint("certificates and keys are PEM files"))
     }

@@ -156,7 +156,9 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         Failure::usage(why).or_hint("krarup proxy --print-config shows every key with its meaning")
     })?;
     if args.check {
-        config.edge.check_files().map_err(Failure::usage)?;
+        for warning in config.edge.check_files().map_err(Failure::usage)? {
+            eprintln!("warning: {warning}");
+        }
         eprintln!(
             "the configuration is good: {} servers, clients on {}",
             config.addresses().len(),
@@ -314,6 +316,7 @@ fn tell(notice: Notice) {
         Notice::MemoryEnough(cut) => {
             eprintln!("no client waits for memory any more; {cut} were disconnected meanwhile");
         }
+        Notice::Warning(what) => eprintln!("warning: {what}"),
         Notice::Reloaded => eprintln!("the configuration was read again and holds from now on"),
         Notice::NotReloaded(why) => {
             eprintln!("warning: another configuration is not taken over: {why}; the one before goes on");

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use support::conversation::memcached;
 use support::peer::Peer;
 use support::process::{Port, Program};
@@ -105,6 +106,24 @@ fn tls_carries_both_sides_and_strangers_are_turned_away() {
     assert!(!plain.rest().starts_with(b"STORED"));
     let ended = inner.stop();
     assert!(ended.success, "{ended:?}");
+}
+
+#[test]
+fn a_reload_that_takes_an_expired_certificate_warns() {
+    let server = memcached();
+    let tls = |name: &str| {
+        let (shown, key) = (certificate(name), certificate("proxy.key"));
+        format!("[edge]\ntls = {{ certificate = {shown:?}, key = {key:?} }}\n")
+    };
+    let mut proxy = proxy("edge-expired", &server.address().to_string(), &tls("proxy.pem"));
+    let path = file("edge-expired", &tls("expired.pem"));
+    proxy.signal(Signal::HUP);
+    proxy.says_text("expired.pem has expired");
+    proxy.says_text("holds from now on");
+    assert!(proxy.stop().success);
+    let checked =
+        Program::begin(&["proxy", "--check", "--servers", "127.0.0.1:1", "--config", &path]).ended();
+    assert!(checked.success && checked.errors.contains("has expired"), "{checked:?}");
 }
 
 #[test]

@@ -7,11 +7,15 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig,
+    ServerConnection,
+};
 
 use crate::conn::Moved;
 use crate::stream::Stream;
@@ -97,6 +101,25 @@ impl Connector {
         let connection = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
         Ok(Tls::new(connection.into()))
     }
+}
+
+/// Why every peer refuses the certificate of this file now: it has expired, or is not valid yet. None where its dates are good, and
+/// where it cannot be read, which [`Acceptor::new`] says.
+pub fn outdated(file: &Path) -> Option<String> {
+    let chain = certificates(file).ok()?;
+    let certificate = ParsedCertificate::try_from(chain.first()?).ok()?;
+    let algorithms = ring::default_provider().signature_verification_algorithms.all;
+    // Its dates are looked at before its authority, of which there is none here.
+    let no_authority = RootCertStore::empty();
+    let now = UnixTime::now();
+    let found = verify_server_cert_signed_by_trust_anchor(&certificate, &no_authority, &[], now, algorithms);
+    let Err(rustls::Error::InvalidCertificate(why)) = found else { return None };
+    let what = match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "is not valid yet",
+        _ => return None,
+    };
+    Some(format!("the certificate in {} {what}: every client that checks it will refuse it", file.display()))
 }
 
 fn unusable(identity: &Identity, error: &rustls::Error) -> String {
@@ -224,5 +247,22 @@ impl Tls {
     pub(crate) fn finish(&mut self, stream: &mut Stream) {
         self.session.send_close_notify();
         let _ = self.flush(stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_whose_time_is_over_is_told_and_a_good_one_is_not() {
+        let file = |name: &str| {
+            PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/certificates")).join(name)
+        };
+        let told = outdated(&file("expired.pem")).expect("its time is over");
+        assert!(told.contains("expired.pem has expired"), "{told}");
+        for good in ["proxy.pem", "stranger.pem", "authority.pem", "proxy.key", "no-such-file.pem"] {
+            assert_eq!(outdated(&file(good)), None, "{good}");
+        }
     }
 }

@@ -41,6 +41,7 @@ mod ask;
 mod asked;
 pub(crate) mod crew;
 mod elsewhere;
+mod forgotten;
 mod lanes;
 mod large;
 pub mod ledger;
@@ -48,6 +49,7 @@ mod meta;
 mod reload;
 mod reply;
 
+pub use answer::Distrust;
 pub(crate) use lanes::{LANES, Servers};
 pub(crate) use large::LARGE;
 pub use reload::Reconfigured;
@@ -196,6 +198,8 @@ pub struct Core {
     started: Stamp,
     /// Since when is counted: the start, or the last reset.
     counting_since: Stamp,
+    /// What was counted before that.
+    forgotten: Option<Box<forgotten::Forgotten>>,
     dirty_servers: Vec<usize>,
     dirty_clients: Vec<u32>,
     runnable: Vec<u32>,
@@ -258,6 +262,7 @@ impl Core {
             seen: None,
             started,
             counting_since: started,
+            forgotten: None,
             dirty_servers: Vec::new(),
             dirty_clients: Vec::new(),
             runnable: Vec::new(),
@@ -821,20 +826,6 @@ impl Core {
         &self.settings
     }
 
-    /// Everything counted is forgotten; what is under way is counted when it ends.
-    pub(crate) fn reset(&mut self, now: Stamp) {
-        self.finished.clear();
-        self.recorder.reset();
-        self.recorder.advance(now);
-        self.events = Events::default();
-        for pool in &mut self.pools {
-            pool.counts = crate::pool::Counts::default();
-        }
-        self.slowest.reset();
-        self.dispatch.forget_longest();
-        self.counting_since = now;
-    }
-
     pub(crate) fn counting_since(&self) -> Stamp {
         self.counting_since
     }
@@ -845,17 +836,20 @@ impl Core {
 
     /// `VERSION`: the oldest of the servers', because that is what clients can count on, and our own.
     fn version(&self) -> (Class, String) {
+        match self.version_text() {
+            Some(version) => (Class::Version, format!("VERSION {version}\r\n")),
+            None => (Class::ServerError, "SERVER_ERROR no server has told its version yet\r\n".to_owned()),
+        }
+    }
+
+    /// The version that `version` and `stats` tell alike; none until a server has told its own.
+    pub(crate) fn version_text(&self) -> Option<String> {
         let number = |version: &str| {
             version.split('.').map(|part| part.parse::<u32>().unwrap_or(0)).collect::<Vec<_>>()
         };
         let oldest =
             self.servers.iter().filter_map(|server| server.version.as_deref()).min_by_key(|v| number(v));
-        match oldest {
-            Some(version) => {
-                (Class::Version, format!("VERSION {version} krarup-{}\r\n", env!("CARGO_PKG_VERSION")))
-            }
-            None => (Class::ServerError, "SERVER_ERROR no server has told its version yet\r\n".to_owned()),
-        }
+        oldest.map(|version| format!("{version} krarup-{}", env!("CARGO_PKG_VERSION")))
     }
 }
 

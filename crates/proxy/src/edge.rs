@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use krarup_net::tls::{Acceptor, Connector, Identity};
+use krarup_net::tls::{Acceptor, Connector, Identity, outdated};
 use krarup_units::Nanos;
 use serde::{Deserialize, Deserializer};
 
@@ -139,6 +139,8 @@ pub(crate) struct Credentials {
     pub(crate) login: Option<Vec<u8>>,
     pub(crate) acceptor: Option<Acceptor>,
     pub(crate) connector: Option<Connector>,
+    /// What can be used and will not do any good: a certificate that has expired.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Edge {
@@ -177,12 +179,12 @@ impl Edge {
         !self.allow.contains(&command)
     }
 
-    /// Whether the files that are named can be read, and hold what they should.
+    /// Whether the files that are named can be read, and hold what they should; warnings of what will do no good all the same.
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
-    pub fn check_files(&self) -> Result<(), String> {
-        self.credentials().map(|_| ())
+    pub fn check_files(&self) -> Result<Vec<String>, String> {
+        self.credentials().map(|found| found.warnings)
     }
 
     /// Reads the files.
@@ -200,6 +202,7 @@ impl Edge {
         if let Some(tls) = &self.tls {
             let identity = Identity { certificate: tls.certificate.clone(), key: tls.key.clone() };
             found.acceptor = Some(Acceptor::new(&identity, tls.client_authorities.as_deref())?);
+            found.warnings.extend(outdated(&identity.certificate));
         }
         if let Some(tls) = &self.server_tls {
             let identity = match (&tls.certificate, &tls.key) {
@@ -209,6 +212,7 @@ impl Edge {
                 _ => None,
             };
             found.connector = Some(Connector::new(&tls.authorities, identity.as_ref())?);
+            found.warnings.extend(identity.and_then(|identity| outdated(&identity.certificate)));
         }
         Ok(found)
     }

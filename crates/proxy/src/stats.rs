@@ -45,7 +45,7 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     ];
     stat("pid", &std::process::id());
     stat("uptime", &((now - core.started()).0 / 1_000_000_000));
-    stat("version", &env!("CARGO_PKG_VERSION"));
+    stat("version", &core.version_text().unwrap_or_else(|| "unknown".to_owned()));
     stat("pointer_size", &usize::BITS);
     stat("curr_connections", &core.clients());
     stat("total_connections", &events.clients_accepted);

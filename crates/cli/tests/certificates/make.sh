@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the certificates of the tests anew: an authority, two it has signed, and one it has not. Good for a century.
+# Makes the certificates of the tests anew: an authority, two it has signed, and one it has not, good for a century; and one whose time is over.
 set -e
 cd "$(dirname "$0")"
 key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" 2>/dev/null || openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; }
@@ -15,4 +15,6 @@ sign() {
 sign proxy DNS:localhost,IP:127.0.0.1
 sign client DNS:client
 openssl req -x509 -new -key stranger.key -subj "/CN=stranger" -days 36500 -out stranger.pem -addext "subjectAltName=DNS:client"
-rm -f authority.key authority.srl
+openssl req -new -key proxy.key -subj "/CN=expired" -out expired.csr
+openssl x509 -req -in expired.csr -signkey proxy.key -days -1 -out expired.pem
+rm -f authority.key authority.srl expired.csr

@@ -322,7 +322,7 @@ fn resident_memory() -> Option<f64> {
 pub fn page() -> String {
     let mut page = String::from(
         "# Metrics\n\n<!-- Generated: UPDATE=1 cargo test -p krarup-proxy --test metrics -->\n\nWhat `/metrics` tells on the address \
-         given with `--admin` or `admin` in the configuration. Counters begin at 0 with the process, those of requests also after `stats reset`.\n\
+         given with `--admin` or `admin` in the configuration. Counters begin at 0 with the process and never go back: `stats reset` is for `stats` alone.\n\
          Operations are told once they have been seen. The buckets of histograms end at ",
     );
     page += &format!("{} seconds.\n\n", exposition::bounds());

@@ -60,13 +60,13 @@ pub(super) struct OfPool {
 impl Snapshot {
     /// The numbers now.
     pub fn of(core: &Core, now: Stamp, stopping: bool) -> Self {
-        let recorder = core.recorder();
+        let recorder = core.recorder_since_start();
         let up = |server: &usize| core.servers()[*server].health == Health::Up;
-        let pool = |pool: &Pool| OfPool {
+        let pool = |(number, pool): (usize, &Pool)| OfPool {
             name: pool.spec.name.clone(),
             servers_up: pool.spec.servers.iter().filter(|&server| up(server)).count(),
             in_progress: pool.busy,
-            counts: pool.counts,
+            counts: core.counts_since_start(number),
         };
         let buckets = core.servers().len() <= SERVERS_WITH_BUCKETS;
         let mut totals = vec![None; core.servers().len()];
@@ -93,7 +93,7 @@ impl Snapshot {
             stopping,
             uptime: now - core.started(),
             clients: core.clients(),
-            events: *core.events(),
+            events: core.events_since_start(),
             in_progress: core.unfinished(),
             workers: match core.settings().workers {
                 Workers::Unlimited => None,
@@ -104,10 +104,17 @@ impl Snapshot {
             longest: core.dispatch().longest(),
             disordered: recorder.disordered(),
             memory: core.memory(),
-            operations: OfOperation::seen(recorder),
-            pools: core.pools().iter().filter(|pool| !pool.retired).map(pool).collect(),
+            operations: OfOperation::seen(&recorder),
+            pools: core.pools().iter().enumerate().filter(|(_, pool)| !pool.retired).map(pool).collect(),
             servers: servers.collect(),
         }
+    }
+
+    /// Gets answered, and requests of any kind: counters that must never go back.
+    #[cfg(test)]
+    pub(crate) fn gets_and_requests(&self) -> (u64, u64) {
+        let gets = self.operations.iter().filter(|one| one.operation == krarup_record::Operation::Get);
+        (gets.map(|one| one.tally.count).sum(), self.events.requests)
     }
 
     /// Why no more clients should be sent here; none if they should.

@@ -1,5 +1,7 @@
 //! What servers say: each answer goes to the request it belongs to, or the connection is trusted no more.
 
+use std::fmt;
+
 use krarup_memcache::{Class, Parsed, Reply, response};
 use krarup_net::Outbox;
 use krarup_record::{Operation, Outcome, ServerVisit};
@@ -12,6 +14,21 @@ use crate::exchange::{Copies, Stage};
 use crate::meta;
 use crate::pool::Waiting;
 use crate::server::{Health, Pending};
+
+/// Why a connection to a server is not trusted any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Distrust {
+    /// What is wrong with what came: for every client that waits on the connection.
+    pub why: &'static str,
+    /// The line that came. It may hold a key of any client, so that it is for the log alone.
+    line: String,
+}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: `{}`", self.why, self.line.escape_debug())
+    }
+}
 
 impl Core {
     /// A connection to the server stands: it is asked for its version, and is up when it has told.
@@ -48,14 +65,14 @@ impl Core {
     /// # Errors
     /// Why the connection must not be trusted any more. Then it is closed and [`Self::server_lost`] called: failing closed is
     /// what keeps one client's data from another when requests and answers are out of step.
-    pub fn server_bytes(&mut self, server: usize, bytes: &[u8], now: Stamp) -> Result<usize, String> {
+    pub fn server_bytes(&mut self, server: usize, bytes: &[u8], now: Stamp) -> Result<usize, Distrust> {
         let mut used = 0;
         while used < bytes.len() {
             let rest = &bytes[used..];
-            let distrust = |why: &str| {
+            let distrust = |why: &'static str| {
                 let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(rest);
-                let shown = String::from_utf8_lossy(&line[..line.len().min(60)]).trim_end().to_owned();
-                Err(format!("{why}: `{}`", shown.escape_debug()))
+                let line = String::from_utf8_lossy(&line[..line.len().min(60)]).trim_end().to_owned();
+                Err(Distrust { why, line })
             };
             let Some(front) = self.servers[server].front() else {
                 self.events.desynchronised += 1;

@@ -91,6 +91,7 @@ impl Core {
             slowest: self.slowest.clone(),
             events: self.events,
             counting_since: self.counting_since,
+            forgotten: self.forgotten.clone(),
             memory: self.memory,
             loops: self.loops,
             besides: Besides {
@@ -105,6 +106,11 @@ impl Core {
     /// Adds what another core of the same crew has counted, exactly as if it had been counted here.
     pub(crate) fn absorb(&mut self, other: &Self) {
         self.recorder.merge(other.recorder()).expect("all cores of a crew keep the same windows");
+        match (&mut self.forgotten, &other.forgotten) {
+            (Some(ours), Some(theirs)) => ours.absorb(theirs),
+            (ours @ None, Some(theirs)) => *ours = Some(theirs.clone()),
+            (_, None) => {}
+        }
         self.slowest.absorb(&other.slowest);
         self.events.absorb(&other.events);
         self.dispatch.absorb(&other.dispatch);
@@ -169,7 +175,7 @@ impl Server {
 }
 
 impl Events {
-    fn absorb(&mut self, other: &Self) {
+    pub(super) fn absorb(&mut self, other: &Self) {
         let Self {
             clients_accepted,
             clients_closed,

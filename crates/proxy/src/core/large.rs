@@ -10,7 +10,7 @@ use krarup_memcache::{Expect, Parsed, request, response};
 use krarup_net::Lent;
 use krarup_units::Stamp;
 
-use super::Core;
+use super::{Core, Distrust};
 
 /// What is shorter is copied, in bytes: into memory that is there already, which is cheaper than new memory for each.
 pub(crate) const LARGE: usize = 1 << 20;
@@ -57,7 +57,7 @@ impl Core {
         memory: &Arc<Vec<u8>>,
         unread: Range<usize>,
         now: Stamp,
-    ) -> Result<usize, String> {
+    ) -> Result<usize, Distrust> {
         self.lent = Some(Arc::clone(memory));
         let used = self.server_bytes(server, &memory[unread], now);
         self.lent = None;

@@ -389,7 +389,7 @@ fn an_answer_of_the_wrong_kind_ends_the_trust_in_the_connection() {
         let client = world.client();
         world.send(client, "get a\r\n").write_servers();
         let error = world.core.server_bytes(0, answer.as_bytes(), world.now).unwrap_err();
-        assert!(error.contains(why), "{error}");
+        assert!(error.why.contains(why), "{error}");
         assert_eq!(world.core.events().desynchronised, 1);
     }
     let mut world = World::new(1, settings());
@@ -418,11 +418,11 @@ fn an_answer_about_something_else_ends_the_trust_in_the_connection() {
         world.send(client, asked).write_servers();
         // The value itself need not have come.
         let error = world.core.server_bytes(0, answer.as_bytes(), world.now).unwrap_err();
-        assert!(error.contains("that was not asked for"), "{asked}: {error}");
+        assert!(error.why.contains("that was not asked for"), "{asked}: {error}");
         assert_eq!((world.core.events().desynchronised, world.replied(client).as_str()), (1, ""), "{asked}");
-        world.core.server_lost(0, &error, Outcome::ServerError, world.now);
+        world.core.server_lost(0, error.why, Outcome::ServerError, world.now);
         world.write_clients();
-        assert!(world.replied(client).starts_with("SERVER_ERROR "), "{asked}");
+        assert_eq!(world.replied(client), format!("SERVER_ERROR server-0:1: {}\r\n", error.why), "{asked}");
     }
     // What was asked for twice may be told twice, and what is base64 need not be read.
     for (asked, answer) in [
@@ -460,7 +460,8 @@ fn a_server_that_wants_a_login_is_not_up_before_it_has_one() {
     core.server_connected(0);
     core.server_written(0, core.server_output(0).len(), Stamp(1));
     let error = core.server_bytes(0, b"CLIENT_ERROR unauthenticated\r\n", Stamp(2)).unwrap_err();
-    assert!(error.contains("edge.server_login") && error.contains("unauthenticated"), "{error}");
+    assert!(error.why.contains("edge.server_login"), "{error}");
+    assert!(error.to_string().contains("unauthenticated"), "the log has the line: {error}");
     assert!(!core.server_is_up(0));
 }
 
@@ -796,4 +797,57 @@ proptest! {
         prop_assert_eq!((world.core.unfinished(), world.core.in_flight(), world.core.dispatch().busy()), (0, 0, 0));
         prop_assert_eq!((world.core.queued_at_servers, world.core.pools()[0].busy), (0, 0));
     }
+}
+
+/// A key of one client is nothing that another client may read.
+#[test]
+fn clients_on_a_connection_that_is_lost_are_told_why_and_nothing_of_each_other() {
+    let mut world = World::new(1, settings());
+    let (one, other) = (world.client(), world.client());
+    world.send(one, "get a\r\n").send(other, "get secret\r\n").write_servers();
+    let error = world.core.server_bytes(0, b"VALUE secret 0 1\r\nx\r\nEND\r\n", world.now).unwrap_err();
+    assert!(error.to_string().contains("secret"), "the log has the line: {error}");
+    world.core.server_lost(0, error.why, Outcome::ServerError, world.now);
+    world.write_clients();
+    for client in [one, other] {
+        let told = world.replied(client);
+        assert_eq!(told, "SERVER_ERROR server-0:1: a value of a key that was not asked for\r\n");
+    }
+    world.send(one, "stats servers\r\n").write_clients();
+    assert!(!world.replied(one).contains("secret"));
+}
+
+#[test]
+fn stats_and_version_tell_the_same_version() {
+    let mut world = World::new(1, settings());
+    let client = world.client();
+    world.send(client, "version\r\n").write_clients();
+    let version = world.replied(client).replace("VERSION ", "");
+    world.send(client, "stats\r\n").write_clients();
+    let stats = world.replied(client);
+    assert!(stats.contains(&format!("STAT version {version}")), "{stats}");
+}
+
+/// A client may begin its statistics anew; a counter of monitoring never goes back.
+#[test]
+fn what_monitoring_counts_outlives_a_reset() {
+    use crate::admin::Snapshot;
+    let mut world = World::new(1, settings());
+    let client = world.client();
+    let mut counted = Vec::new();
+    for round in 0..3 {
+        world.send(client, "get a\r\n").write_servers().answer(0, "END\r\n");
+        world.write_clients();
+        if round < 2 {
+            world.send(client, "stats reset\r\n").write_clients();
+        }
+        world.core.settle_books();
+        counted.push(Snapshot::of(&world.core, world.now, false).gets_and_requests());
+    }
+    // Requests count the resets as well.
+    assert_eq!(counted, [(1, 2), (2, 4), (3, 5)]);
+    world.replied(client);
+    world.send(client, "stats\r\n").write_clients();
+    let stats = world.replied(client);
+    assert!(stats.contains("STAT cmd_get 1\r\n"), "{stats}");
 }

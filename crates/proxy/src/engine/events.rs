@@ -89,6 +89,8 @@ pub enum Notice {
     Reloaded,
     /// The configuration was read again and is no good, why; the one before goes on.
     NotReloaded(String),
+    /// Something that was asked for will do no good.
+    Warning(String),
     /// Anybody can connect here from other machines, and is asked for nothing.
     Open(Address),
     /// The bound on memory was reached, and this client, which held this many bytes without getting on, was disconnected.
@@ -161,7 +163,7 @@ pub fn run(
     source: Source,
     cores: Vec<Core>,
     clock: Clock,
-    notice: impl FnMut(Notice) + Send + 'static,
+    mut notice: impl FnMut(Notice) + Send + 'static,
 ) -> Result<Ended, String> {
     let started = clock.now();
     let system = |error: io::Error| format!("cannot start an event loop: {error}");
@@ -170,6 +172,9 @@ pub fn run(
     let wakers: Vec<_> = wakers.collect::<Result<_, _>>().map_err(system)?;
     let resolved = source.resolved.clone();
     let credentials = Arc::new(resolved.config.edge.credentials()?);
+    for warning in &credentials.warnings {
+        notice(Notice::Warning(warning.clone()));
+    }
     let mut places = Vec::new();
     let mut cores = cores;
     if cores.len() > 1 {

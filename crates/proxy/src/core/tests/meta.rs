@@ -147,7 +147,7 @@ fn an_answer_of_another_kind_closes_the_connection_and_reaches_nobody() {
     world.send(client, "mg a\r\nmg b v\r\n");
     world.write_servers();
     let said = world.core.server_bytes(0, b"VA 6\r\nsecret\r\n", world.now);
-    assert!(said.unwrap_err().starts_with("a value that was not asked for"));
+    assert!(said.unwrap_err().why.starts_with("a value that was not asked for"));
     world.core.server_lost(0, "out of step", Outcome::ServerLost, world.now);
     assert_eq!(world.replied(client), "SERVER_ERROR server-0:1: out of step\r\n".repeat(2));
 }

@@ -373,7 +373,7 @@ fn a_key_that_a_route_changes_is_told_as_the_client_knows_it() {
     world.send(client, "mg user:7 k v\r\n");
     assert_eq!(world.asked(1), "mg u/7 k v\r\n");
     let error = world.core.server_bytes(1, b"VA 1 ku/8\r\nx\r\n", world.now).unwrap_err();
-    assert!(error.contains("that was not asked for"), "{error}");
+    assert!(error.why.contains("that was not asked for"), "{error}");
 }
 
 #[test]

@@ -155,6 +155,9 @@ impl<N: FnMut(Notice)> Engine<N> {
                 self.open_entrance(self.entrances.len() - 1);
             }
         }
+        for warning in &credentials.warnings {
+            (self.notice)(Notice::Warning(warning.clone()));
+        }
         self.credentials = credentials;
         self.patience = Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now);
         self.hold = Hold::new(config.hold);

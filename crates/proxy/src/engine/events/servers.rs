@@ -7,7 +7,7 @@ use krarup_record::Outcome;
 use krarup_units::{Nanos, Stamp};
 
 use super::{Engine, FEW_LANES, Link, Notice, SERVER_READ, SERVERS, link_has_output};
-use crate::core::LANES;
+use crate::core::{Distrust, LANES};
 use crate::engine::plain;
 
 /// Bytes from one server after which clients are written to before more is read from it: who sends without end must not fill the memory.
@@ -58,6 +58,15 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// The connection to a server is no good: everything asked on it is answered with an error, and another is made later.
     pub(super) fn lose(&mut self, server: usize, why: &str, outcome: Outcome) {
+        self.lose_and_log(server, why, outcome, why);
+    }
+
+    /// The same for what a server has said: the log has the line, and clients have the reason alone.
+    pub(super) fn distrust(&mut self, server: usize, distrust: &Distrust) {
+        self.lose_and_log(server, distrust.why, Outcome::ServerError, &distrust.to_string());
+    }
+
+    fn lose_and_log(&mut self, server: usize, why: &str, outcome: Outcome, log: &str) {
         let now = self.clock.now();
         self.settled_until = Stamp(0);
         let link = &mut self.servers[server];
@@ -72,7 +81,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.core.server_lost(server, why, outcome, now);
         self.servers[server].state = Link::Waiting(now + self.core.reconnect_delay(server));
         if tell {
-            (self.notice)(Notice::ServerDown(self.servers[server].address.to_string(), why.to_owned()));
+            (self.notice)(Notice::ServerDown(self.servers[server].address.to_string(), log.to_owned()));
         }
     }
 
@@ -141,7 +150,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                     match used {
                         Ok(()) => {}
                         Err(why) => {
-                            self.lose(server, &why, Outcome::ServerError);
+                            self.distrust(server, &why);
                             return;
                         }
                     }

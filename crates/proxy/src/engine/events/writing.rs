@@ -102,7 +102,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             link.inbox.filled(count);
             match self.core.server_bytes(server, link.inbox.unread(), self.clock.now()) {
                 Ok(used) => link.inbox.consume(used),
-                Err(why) => return self.lose(server, &why, Outcome::ServerError),
+                Err(why) => return self.distrust(server, &why),
             }
         }
         self.lose(server, why, Outcome::ServerLost);

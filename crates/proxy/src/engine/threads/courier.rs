@@ -206,7 +206,7 @@ impl Courier {
                 link.inbox.filled(count);
                 match self.core.server_bytes(server, link.inbox.unread(), self.clock.now()) {
                     Ok(used) => self.servers[server].inbox.consume(used),
-                    Err(why) => self.lose(server, &why, Outcome::ServerError),
+                    Err(distrust) => self.lose(server, distrust.why, Outcome::ServerError),
                 }
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {

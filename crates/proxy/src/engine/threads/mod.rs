@@ -81,6 +81,9 @@ pub fn run(
     let options = listen::Options { mode: config.edge.socket_mode, share: config.edge.reuse_port };
     let mut listener = listen::listen_with(&config.listen, options)?;
     let credentials = config.edge.credentials()?;
+    for warning in &credentials.warnings {
+        notice(Notice::Warning(warning.clone()));
+    }
     let waker = Waker::new(poll.registry(), FINISHED).map_err(system)?;
     let finished = Arc::new(Finished::new(waker));
     let books = Books(Arc::new(Mutex::new(core)));
