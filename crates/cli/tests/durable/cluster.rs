@@ -153,22 +153,20 @@ impl Cluster {
         let (here, there) = (folder.display(), self.folder.display());
         let settings = format!(
             "[databases]\n* = host={there}\n[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = {here}\n\
-             auth_type = any\npool_mode = {mode}\ndefault_pool_size = 30\nlogfile =\npidfile =\n"
+             auth_type = trust\nauth_file = {here}/users\npool_mode = {mode}\ndefault_pool_size = 30\nlogfile =\npidfile =\n"
         );
         let file = folder.join("pgbouncer.ini");
-        fs::write(
-            &file,
-            settings
-                .replace("auth_type = any", "auth_type = trust\nauth_file = USERS")
-                .replace("USERS", &format!("{here}/users")),
-        )
-        .unwrap();
+        fs::write(&file, settings).unwrap();
         fs::write(folder.join("users"), "\"krarup\" \"\"\n").unwrap();
         if rustix::process::geteuid().is_root() {
             said(&Command::new("chown").args(["-R", "postgres"]).arg(&folder).output().unwrap());
         }
-        let mut command = program_of(&programs, "pgbouncer");
-        command.arg(&file);
+        // It becomes that user by itself, so that what is ended is it and nothing between.
+        let mut command = Command::new(programs.join("pgbouncer"));
+        if rustix::process::geteuid().is_root() {
+            command.args(["-u", "postgres"]);
+        }
+        command.arg(&file).current_dir("/");
         let mut program = Program::spawn(command);
         program.says_text("process up");
         Some((program, move |name: &str| {
