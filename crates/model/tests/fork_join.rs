@@ -72,7 +72,7 @@ fn exact(arrival: impl Fn(usize) -> f64, most: usize, service: f64, servers: usi
 
 fn approximate(population: usize, think: f64, service: f64, servers: usize, needed: usize) -> f64 {
     let cluster = Cluster::of_single_servers(&vec![service; servers], servers as u32, needed as u32);
-    let rates = cluster.closed_rates(population).unwrap();
+    let rates = cluster.closed_rates(population).expect("the fork has a demand");
     let speeds = rates.iter().map(|rate| rate / rates[0]).collect();
     let fork = Resource { name: "fork".into(), demand: 1.0 / rates[0], pace: Pace::Speeds(speeds) };
     single::solve(&[fork], think, population).expect("the fork has a demand").throughput(population)
