@@ -231,11 +231,13 @@ pub(crate) fn run(args: &ModelArgs) -> Result<(), Failure> {
         Job::Whatif(args) => (jobs::changed(args)?, &args.output),
         Job::Compare(args) => (jobs::compared(args)?, &args.output),
     };
-    for note in &answer.notes {
-        eprintln!("note: {note}");
-    }
     if output.json {
-        println!("{:#}", answer.value);
+        let mut value = answer.value.clone();
+        // A value stands with what it rests on.
+        if let Some(fields) = value.as_object_mut() {
+            fields.entry("notes").or_insert_with(|| serde_json::json!(answer.notes));
+        }
+        println!("{value:#}");
     } else {
         for (index, table) in
             answer.full.as_ref().filter(|_| output.csv).unwrap_or(&answer.tables).iter().enumerate()
@@ -249,6 +251,14 @@ pub(crate) fn run(args: &ModelArgs) -> Result<(), Failure> {
             } else {
                 println!("{}", shown.title);
                 print!("{}", text::table(&shown));
+            }
+        }
+        // CSV has no place for them.
+        for note in &answer.notes {
+            if output.csv {
+                eprintln!("note: {note}");
+            } else {
+                println!("note: {note}");
             }
         }
     }

@@ -52,7 +52,13 @@ fn the_example_is_solved_bounded_and_changed() {
     assert!(csv.lines().count() > 100, "CSV has every population");
 
     let bounds = krarup(&here, &["model", "bounds", "n.toml"]);
-    assert!(String::from_utf8_lossy(&bounds.stderr).contains("the bottleneck is uplink"));
+    assert!(text(&bounds).contains("the bottleneck is uplink"));
+    // What is approximate says so where the numbers stand.
+    assert!(
+        table.contains("approximate") && table.contains("note: slots held from pool `workers`"),
+        "{table}"
+    );
+    assert!(!table.contains("(exact"), "{table}");
     let changed =
         json(&krarup(&here, &["model", "whatif", "n.toml", "--change", "uplink.speed=2", "--json"]));
     let after = changed["after"]["classes"][0]["throughput"].as_f64().expect("a number");
@@ -113,7 +119,7 @@ fn a_network_is_simulated_until_its_intervals_are_narrow() {
     assert!(low.as_f64() < Some(capacity * 1.01) && high.as_f64() > Some(capacity * 0.99), "{x}");
     assert_eq!(simulated["classes"][0]["percentiles"].as_array().map(Vec::len), Some(4));
     assert!(simulated["warm_up"].as_f64().is_some_and(|time| time > 0.0));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("were left out as warm-up"));
+    assert!(text(&said).contains("were left out as warm-up"));
     let page = fs::read_to_string(here.join("page/report.html")).expect("a page");
     assert!(page.contains("The run over time"));
     let shown = text(&with(&["--percentiles", "99.9"]));
@@ -172,4 +178,18 @@ fn arrivals_that_vary_with_time_are_replicated_and_progress_is_told() {
     assert!(simulated["replications"].as_u64().is_some_and(|count| count >= 5));
     let csv = text(&krarup(&here, &[&simulate[..], &["--csv"]].concat()));
     assert!(csv.contains("from_s,to_s,class,begun_per_s"), "{csv}");
+}
+
+/// A form that three rows are too few to judge has an infinite score, which JSON has as null.
+#[test]
+fn a_model_of_three_rows_is_read_back() {
+    let here = directory("model-three-rows");
+    let rows = "population,workers,throughput,response,wait\n8,8,2000,0.003,0\n64,16,4000,0.015,0.011\n96,64,5000,0.018,0.006\n";
+    fs::write(here.join("rows.csv"), rows).expect("written");
+    text(&krarup(&here, &["model", "calibrate", "rows.csv", "--json"]));
+    let model = fs::read_to_string(here.join("model.json")).expect("a model");
+    assert!(model.contains("null"), "a score is infinite: {model}");
+    let predicted =
+        krarup(&here, &["model", "predict", "model.json", "--population", "32", "--workers", "16", "--json"]);
+    assert_eq!(json(&predicted)["predictions"].as_array().map(Vec::len), Some(1));
 }

@@ -37,6 +37,7 @@ mod error;
 pub mod flow;
 pub mod forkjoin;
 pub mod form;
+mod infinite;
 pub mod laws;
 pub mod layered;
 pub mod limits;

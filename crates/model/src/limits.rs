@@ -24,10 +24,12 @@ pub struct Limits {
     /// Z.
     pub think: Seconds,
     /// N* = (D + Z)·capacity of the bottleneck; infinite (and `null` in JSON) where nothing saturates.
+    #[serde(deserialize_with = "crate::infinite::number")]
     pub knee: f64,
     /// Name of the bottleneck; none where nothing saturates.
     pub bottleneck: Option<String>,
     /// X at most, at any load.
+    #[serde(deserialize_with = "crate::infinite::number")]
     pub capacity: f64,
     /// Demands at single servers, delays counted as think time, where the network has product form: tighter bounds hold.
     #[serde(skip)]
@@ -42,6 +44,7 @@ pub struct Limit {
     /// D: its shortest time per request.
     pub demand: Seconds,
     /// Requests per second that it can take; infinite at a delay.
+    #[serde(deserialize_with = "crate::infinite::number")]
     pub capacity: f64,
 }
 
@@ -373,6 +376,19 @@ mod tests {
             assert!(tighter_low <= x * (1.0 + 1e-9) && x <= tighter_high * (1.0 + 1e-9), "{n}: {x}");
         }
         assert!(of(&from_toml(EXAMPLE).unwrap()).unwrap().product_form_table(&[1]).is_none());
+    }
+
+    #[test]
+    fn limits_without_a_bottleneck_are_read_back() {
+        let network = from_toml(
+            r#"station = [{ name = "net", delay = true }]
+               class = [{ name = "c", population = 3, think = 1, path = [{ at = "net", service = 1 }] }]"#,
+        )
+        .unwrap();
+        let limits = of(&network).unwrap();
+        assert!(limits.knee.is_infinite());
+        let text = serde_json::to_string(&limits).unwrap();
+        assert_eq!(serde_json::from_str::<Limits>(&text).unwrap(), limits);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | [`exact`] | exact | exact | all population vectors, Π (N_c + 1) |
 //! | [`linearizer`] | mostly within 1 % | Seidmann's split, mostly within 5–10 % | K·C³ a round |
-//! | [`schweitzer`] | mostly within 5 % | as Linearizer | K·C a round |
+//! | [`schweitzer`] | mostly within 5 %, up to 21 % | as Linearizer | K·C a round |
 //!
 //! All assume product form (Baskett, Chandy, Muntz & Palacios 1975): FCFS stations serve every class with the
 //! same exponential time; at the others the distribution does not matter.

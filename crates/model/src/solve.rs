@@ -212,7 +212,7 @@ pub fn solve(network: &Network, method: Method) -> Result<Solution, Error> {
     }
     let (points, method, more) = match &network.classes[..] {
         [class] => match (class.population(), lone_station(network)) {
-            (Some(population), _) => (closed(network, class, population)?, "exact, joined stations", None),
+            (Some(population), _) => (closed(network, class, population)?, "joined stations", None),
             (None, Some(place)) => (vec![alone::lone(network, class, place)?], "station formulas", None),
             (None, None) => (vec![open_single(network, class)?], "each station as if alone", None),
         },
@@ -430,12 +430,19 @@ fn several(network: &Network, method: Method) -> Result<Several, Error> {
         .collect();
     let name = match (exactly, method) {
         (true, _) if closed_classes.is_empty() => "each station as if alone",
-        (true, _) => "exact mean value analysis",
+        (true, _) => "mean value analysis",
         (false, Method::Schweitzer) => "Schweitzer's approximation",
         (false, _) => "Linearizer",
     };
-    let note = (!exactly)
-        .then_some("several closed classes: approximate mean value analysis, mostly within 1 to 5 %");
+    let note = match (exactly, method) {
+        (true, _) => None,
+        (false, Method::Schweitzer) => {
+            Some("several closed classes: Schweitzer's approximation, X up to 21 % off")
+        }
+        (false, _) => Some(
+            "several closed classes: Linearizer, mostly within 1 to 5 % of X; several servers by Seidmann's split, within 10 %",
+        ),
+    };
     Ok((vec![Point { classes, stations, pools: Vec::new(), waits: Vec::new() }], name, note))
 }
 
@@ -518,7 +525,8 @@ impl Solution {
 
     fn title(&self, what: &str) -> String {
         let name = if self.network.is_empty() { "the network" } else { &self.network };
-        format!("{name}: {what} ({})", self.method)
+        let how = if self.exact { "exact" } else { "approximate, see the notes" };
+        format!("{name}: {what} ({how}; {})", self.method)
     }
 }
 
@@ -586,7 +594,7 @@ mod tests {
         let open =
             r#"{ name = "o", rate = 2, path = [{ at = "a", service = 0.1 }, { at = "b", service = 0.2 }] }"#;
         let both = solved(&format!("{stations}\nclass = [{}, {}]", closed("x"), closed("y")));
-        assert_eq!(both.method, "exact mean value analysis");
+        assert_eq!(both.method, "mean value analysis");
         let mixed = solved(&format!("{stations}\nclass = [{}, {open}]", closed("x")));
         assert!(mixed.exact);
         assert!(

@@ -63,6 +63,9 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
             krarup_units::text::count(limits.capacity)
         ));
     }
+    let solution = solve::solve(&network, Method::Auto).ok();
+    // Sensitivities are as good as the solution that they are differences of.
+    notes.extend(solution.iter().flat_map(|solution| solution.notes.clone()));
     match whatif::sensitivity(&network, Method::Auto) {
         Ok(table) => tables.push(table),
         Err(error) => notes.push(format!("no sensitivities: {error}")),
@@ -70,7 +73,7 @@ pub(super) fn bounded(args: &BoundsArgs) -> Result<Answer, Failure> {
     let value = json!({ "limits": limits, "tables": tables });
     let figure = network.classes[0]
         .population()
-        .and_then(|_| solve::solve(&network, Method::Auto).ok())
+        .and(solution)
         .filter(|solution| solution.points.len() > 1)
         .map(|solution| classes_figure(&solution, Some(&limits), &[]));
     Ok(Answer {
@@ -170,10 +173,13 @@ pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
         .collect::<Result<Vec<whatif::Change>, Error>>()
         .map_err(fail)?;
     let (before, after, table) = whatif::what_if(&network, &changes, args.method.into()).map_err(fail)?;
+    let mut notes = before.notes.clone();
+    notes.extend(after.notes.iter().filter(|note| !before.notes.contains(note)).cloned());
     Ok(Answer {
         title: format!("{}: {}", name(&network), args.change.join(", ")),
-        notes: after.notes.clone(),
-        value: json!({ "changes": args.change, "before": before.last(), "after": after.last(), "table": table }),
+        value: json!({ "changes": args.change, "before": before.last(), "after": after.last(), "table": table,
+                       "exact": before.exact && after.exact, "notes": notes }),
+        notes,
         tables: vec![table],
         full: None,
         figures: before_and_after_figure(&before, &after).into_iter().collect(),

@@ -87,7 +87,9 @@ pub struct Calibration {
     pub rows: Vec<Row>,
     /// How far each row is from the model.
     pub residuals: Vec<Residual>,
-    /// Mean |error| of X and R over rows left out one at a time, for each form tried, in the order of preference.
+    /// Mean |error| of X and R over rows left out one at a time, for each form tried, in the order of preference;
+    /// infinite (and `null` in JSON) where the rest never sufficed.
+    #[serde(deserialize_with = "crate::infinite::scores")]
     pub scores: Vec<(Form, f64)>,
     /// Laws that rows break.
     pub broken: Vec<LawCheck>,
