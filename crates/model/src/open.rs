@@ -7,6 +7,7 @@
 use krarup_units::Seconds;
 
 use crate::multi::{self, Answer, Customers, Place};
+use crate::single::{self, Pace, Resource};
 use crate::{Error, laws, station};
 
 /// An open class.
@@ -77,7 +78,7 @@ pub fn solve(places: &[Place], classes: &[Arrivals]) -> Result<OpenAnswer, Error
 ///
 /// # Errors
 /// [`Error::Unstable`] where the open classes alone overload a station; [`Error::Refused`] for a station of several
-/// servers that both kinds visit; and those of `solve_closed`.
+/// servers that open and several closed classes visit; and those of `solve_closed`.
 pub fn mixed(
     places: &[Place],
     open: &[Arrivals],
@@ -85,24 +86,37 @@ pub fn mixed(
     solve_closed: impl Fn(&[Place], &[Customers]) -> Result<Answer, Error>,
 ) -> Result<(OpenAnswer, Answer), Error> {
     let alone = solve(places, open)?;
-    let mut slower = closed.to_vec();
-    for (k, place) in places.iter().enumerate() {
-        let both = alone.utilization[k] > 0.0 && closed.iter().any(|c| c.demands[k] > 0.0);
-        match place.servers {
-            Some(servers) if both && servers > 1 => {
-                return Err(Error::Refused {
-                    solver: "the mixed-network solver".into(),
-                    feature: format!("{servers} servers at `{}` with open and closed classes", place.name),
-                    hint: "simulate, or give each kind its own station".into(),
-                });
-            }
-            Some(_) if both => {
-                slower.iter_mut().for_each(|c| c.demands[k] /= 1.0 - alone.utilization[k]);
-            }
-            _ => {}
+    let both = |k: usize| alone.utilization[k] > 0.0 && closed.iter().any(|c| c.demands[k] > 0.0);
+    let crowded = (0..places.len()).find(|k| both(*k) && places[*k].servers.is_some_and(|m| m > 1));
+    // Mean number of open requests at stations of several servers that both kinds visit.
+    let mut shared = vec![None; places.len()];
+    let answer = match (crowded, closed) {
+        (Some(_), [one]) => {
+            let (answer, numbers) = beside_one(places, one, &alone.utilization)?;
+            shared = numbers;
+            answer
         }
-    }
-    let answer = solve_closed(places, &slower)?;
+        (Some(k), _) => {
+            let servers = places[k].servers.unwrap_or(1);
+            return Err(Error::Refused {
+                solver: "the mixed-network solver".into(),
+                feature: format!(
+                    "{servers} servers at `{}` with open and several closed classes",
+                    places[k].name
+                ),
+                hint: "give the network one closed class, or simulate".into(),
+            });
+        }
+        (None, _) => {
+            let mut slower = closed.to_vec();
+            for (k, place) in places.iter().enumerate() {
+                if both(k) && place.servers.is_some() {
+                    slower.iter_mut().for_each(|c| c.demands[k] /= 1.0 - alone.utilization[k]);
+                }
+            }
+            solve_closed(places, &slower)?
+        }
+    };
     let mut beside = alone;
     for (k, place) in places.iter().enumerate() {
         // Busy with either kind; the closed part works at full speed, not at the slowed one.
@@ -112,7 +126,13 @@ pub fn mixed(
             let law = format!("utilization {}, at most 1", beside.utilization[k]);
             return Err(Error::Violated { station: place.name.clone(), law });
         }
-        if place.servers == Some(1) {
+        if let Some(number) = shared[k] {
+            let busy: f64 = open.iter().map(|c| c.rate * c.demands[k]).sum();
+            for (c, class) in open.iter().enumerate() {
+                beside.queue[c][k] = number * class.rate * class.demands[k] / busy;
+                beside.residence[c][k] = beside.queue[c][k] / class.rate;
+            }
+        } else if place.servers == Some(1) {
             let closed_queue: f64 = answer.queue.iter().map(|q| q[k]).sum();
             for (c, class) in open.iter().enumerate() {
                 beside.residence[c][k] *= 1.0 + closed_queue;
@@ -121,6 +141,71 @@ pub fn mixed(
         }
     }
     Ok((beside, answer))
+}
+
+/// One closed class beside open ones, where stations may have several servers: what the open classes are to it, is summed over.
+///
+/// With n closed and o open requests at m servers, product form has C(n + o, o)·D^n·a^o / Π min(i, m), i = 1 to n + o, a being what the
+/// open classes keep busy. The sum over o makes the station one whose speed depends on n.
+fn beside_one(
+    places: &[Place],
+    class: &Customers,
+    utilization: &[f64],
+) -> Result<(Answer, Vec<Option<f64>>), Error> {
+    let population = class.population as usize;
+    let mut resources = Vec::new();
+    let mut rewards = Vec::new();
+    for (k, place) in places.iter().enumerate() {
+        let (name, demand) = (place.name.clone(), class.demands[k]);
+        let (pace, reward) = match place.servers {
+            None => (Pace::Delay, None),
+            Some(1) => (Pace::Speeds(vec![1.0 - utilization[k]]), None),
+            Some(servers) => {
+                let sums: Vec<(f64, f64)> =
+                    (0..=population).map(|n| over_open(n, servers, utilization[k])).collect();
+                let speed = |n: usize| (n.min(servers as usize)) as f64 * (sums[n - 1].0 - sums[n].0).exp();
+                let numbers = sums.iter().map(|(_, number)| *number).collect::<Vec<_>>();
+                (
+                    Pace::Speeds((1..=population.max(1)).map(|n| speed(n.min(population))).collect()),
+                    Some(numbers),
+                )
+            }
+        };
+        resources.push(Resource { name, demand, pace });
+        rewards.push(reward.into_iter().collect::<Vec<_>>());
+    }
+    let sweep = single::solve_with_rewards(&resources, class.think, population, &rewards)?;
+    let stations = 0..places.len();
+    let number =
+        |k: usize| (class.demands[k] > 0.0 && !rewards[k].is_empty()).then(|| sweep.reward(k, 0, population));
+    let queue: Vec<f64> = stations.clone().map(|k| sweep.queue(k, population)).collect();
+    let throughput = sweep.throughput(population);
+    let residence = queue.iter().map(|queue| queue / throughput).collect();
+    let answer = Answer { throughput: vec![throughput], residence: vec![residence], queue: vec![queue] };
+    Ok((answer, stations.map(number).collect()))
+}
+
+/// Beside `closed` requests at `servers` servers, with the share `utilization` of them busy with open ones: the logarithm of the sum over the
+/// number of open ones, relative to none; and their mean number.
+fn over_open(closed: usize, servers: u32, utilization: f64) -> (f64, f64) {
+    let load = utilization * f64::from(servers);
+    let (mut logarithm, mut term, mut total, mut number) = (0.0, 1.0, 1.0, 0.0);
+    for open in 1.. {
+        let all = closed + open;
+        term *= all as f64 / open as f64 * load / all.min(servers as usize) as f64;
+        total += term;
+        number += term * open as f64;
+        if total > 1e200 {
+            logarithm += total.ln();
+            (term, number, total) = (term / total, number / total, 1.0);
+        }
+        // The terms fall from here on, in the end by the utilization.
+        let falls = all as f64 / open as f64 * utilization;
+        if all > servers as usize && falls < 1.0 && term * (open as f64) < 1e-15 * (1.0 - falls) * total {
+            break;
+        }
+    }
+    (logarithm + total.ln(), number / total)
 }
 
 fn check_input(places: &[Place], classes: &[Arrivals]) -> Result<(), Error> {
@@ -184,5 +269,64 @@ mod tests {
         assert!(web.utilization[0] < 1.0 && web.utilization[0] > 0.5);
         // R_open = D (1 + Q_closed) / (1 − ρ_open)
         assert!((web.residence[0][0] - 0.1 * (1.0 + many.queue[0][0]) / 0.5).abs() < 1e-12);
+    }
+
+    /// Several servers beside an open class: against the balance of the Markov chain of both numbers.
+    #[test]
+    fn open_and_closed_requests_share_several_servers() {
+        let (servers, population, think, service, rate) = (3_u32, 4_usize, 1.5, 0.5, 2.2);
+        let places = [place(Some(servers))];
+        let closed = [Customers { name: "batch".into(), population: 4, think, demands: vec![service] }];
+        let open = [Arrivals { name: "web".into(), rate, demands: vec![service] }];
+        let (web, batch) = mixed(&places, &open, &closed, multi::exact).unwrap();
+        // States (closed, open) in a room that is never full; whoever is served is either kind as they are there.
+        let room = 80;
+        let mut share = vec![vec![1.0; room + 1]; population + 1];
+        for _ in 0..4_000 {
+            for n in 0..=population {
+                for o in 0..=room {
+                    let done = |n: usize, o: usize, kind: usize| {
+                        let all = n + o;
+                        if all == 0 { 0.0 } else { all.min(3) as f64 / service * kind as f64 / all as f64 }
+                    };
+                    let mut into = 0.0;
+                    if n > 0 {
+                        into += share[n - 1][o] * (population + 1 - n) as f64 / think;
+                    }
+                    if n < population {
+                        into += share[n + 1][o] * done(n + 1, o, n + 1);
+                    }
+                    if o > 0 {
+                        into += share[n][o - 1] * rate;
+                    }
+                    if o < room {
+                        into += share[n][o + 1] * done(n, o + 1, o + 1);
+                    }
+                    let out = (population - n) as f64 / think
+                        + if o < room { rate } else { 0.0 }
+                        + done(n, o, n)
+                        + done(n, o, o);
+                    share[n][o] = into / out;
+                }
+            }
+        }
+        let total: f64 = share.iter().flatten().sum();
+        let mean = |of: &dyn Fn(usize, usize) -> f64| {
+            let cells = (0..=population).flat_map(|n| (0..=room).map(move |o| (n, o)));
+            cells.map(|(n, o)| share[n][o] * of(n, o)).sum::<f64>() / total
+        };
+        let inside = mean(&|n, _| n as f64);
+        assert!((batch.queue[0][0] / inside - 1.0).abs() < 1e-6, "{} {inside}", batch.queue[0][0]);
+        assert!((batch.throughput[0] / ((4.0 - inside) / think) - 1.0).abs() < 1e-6);
+        let number = mean(&|_, o| o as f64);
+        assert!((web.queue[0][0] / number - 1.0).abs() < 1e-6, "{} {number}", web.queue[0][0]);
+        // As many clients as one likes.
+        let many = [Customers { population: 5_000, ..closed[0].clone() }];
+        let (_, many) = mixed(&places, &open, &many, multi::exact).unwrap();
+        assert!((many.throughput[0] * service / 3.0 - (1.0 - 1.1 / 3.0)).abs() < 1e-6);
+        let two = [closed[0].clone(), closed[0].clone()];
+        assert!(
+            mixed(&places, &open, &two, multi::exact).unwrap_err().to_string().contains("several closed")
+        );
     }
 }
