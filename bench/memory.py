@@ -196,6 +196,7 @@ def measure(case, args):
         words = [KRARUP, "proxy", "--listen", "127.0.0.1:0", "--servers", f"127.0.0.1:{server_port}", "--config", config.name]
         proxy = Started([*words, "--threads", str(args.threads)])
         port = port_of(proxy.says(r"listening on (\S+)").group(1))
+        proxy.says("is up")
         sock = connect(port)
         for name, size in ((b"small", 10), (b"large0", VALUE)):
             sock.sendall(b"set %s 0 0 %d\r\n" % (name, size) + bytes(size) + b"\r\n")

@@ -244,6 +244,11 @@ impl Outbox {
         self.bytes.len() - self.sent + self.lent_bytes
     }
 
+    /// Bytes of memory held for what has not left, with what is lent.
+    pub fn held(&self) -> usize {
+        self.bytes.capacity() + self.lent_bytes
+    }
+
     /// Bytes of memory held, those lent left out.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()

@@ -51,11 +51,14 @@ mod reply;
 
 pub use answer::Distrust;
 pub(crate) use lanes::{LANES, Servers};
-pub(crate) use large::LARGE;
+pub(crate) use large::{LARGE, LARGE_REQUEST};
 pub use reload::Reconfigured;
 
 /// Memory kept for the replies of a client that has read them all, in bytes.
 const CLIENT_KEEP: usize = 64 << 10;
+
+/// Memory kept for the requests to a server that has taken them all, in bytes.
+const SERVER_KEEP: usize = 256 << 10;
 
 /// What the core must know before it starts.
 #[derive(Clone, Debug)]
@@ -481,10 +484,11 @@ impl Core {
         client.outstanding == 0 && client.out.is_empty() && client.swallow == 0
     }
 
-    /// How many bytes of replies wait for this client, and of answers that wait for older ones.
+    /// How many bytes of memory replies hold that wait for this client, and answers that wait for older ones.
     pub fn client_waiting(&self, id: u32) -> usize {
         let client = &self.clients[id];
-        let mut waiting = client.out.len();
+        // What is kept for the next replies is not held by these.
+        let mut waiting = if client.out.is_empty() { 0 } else { client.out.held() };
         let mut number = client.next_to_render;
         while number != NOBODY {
             let exchange = &self.exchanges[number];

@@ -110,7 +110,7 @@ impl Memory {
     /// Whether clients are to be read with care: a usual read, of `read` bytes, could be the beginning of requests for which there is no room.
     #[inline]
     pub(crate) fn is_tight(&self, read: usize) -> bool {
-        self.used() + read > self.bound / 2
+        self.used() + read > self.bound / 8
     }
 
     /// Whether there is no room but for short requests of clients that have nothing under way.

@@ -8,7 +8,7 @@ use krarup_record::{Operation, Outcome, ServerVisit};
 use krarup_units::{Nanos, Stamp};
 
 use super::asked::Asked;
-use super::{Core, LANES, outcome_of};
+use super::{Core, LANES, SERVER_KEEP, outcome_of};
 use crate::arena::{DETACHED, NOBODY};
 use crate::exchange::{Copies, Stage};
 use crate::meta;
@@ -40,9 +40,9 @@ impl Core {
         self.touch_server(server);
     }
 
-    /// How many bytes of requests wait for this server.
+    /// How many bytes of memory the requests hold that wait for this server.
     pub fn server_waiting(&self, server: usize) -> usize {
-        self.servers[server].out.len()
+        self.servers[server].out.held()
     }
 
     /// Requests that wait to be written to this server, as many as lie together.
@@ -58,6 +58,7 @@ impl Core {
     /// The first `count` bytes of the output left in a write begun at `before`.
     pub fn server_written(&mut self, server: usize, count: usize, before: Stamp) {
         self.servers[server].written(count, before);
+        self.servers[server].out.shrink(SERVER_KEEP);
     }
 
     /// Offers the bytes a server has sent and that were not used so far; the last came at `now`. Returns how many are used up.

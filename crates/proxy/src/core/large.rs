@@ -15,11 +15,14 @@ use super::{Core, Distrust};
 /// What is shorter is copied, in bytes: into memory that is there already, which is cheaper than new memory for each.
 pub(crate) const LARGE: usize = 1 << 20;
 
+/// The same for requests. One that is longer than a usual read lies in memory of its own already.
+pub(crate) const LARGE_REQUEST: usize = 128 << 10;
+
 impl Core {
     /// Whether a large request stands at the front of a client's bytes, whole: then they are better lent.
     pub fn begins_large(&self, bytes: &[u8]) -> bool {
-        bytes.len() >= LARGE
-            && matches!(request::parse(bytes, &self.settings.limits), Parsed::Complete { used, .. } if used >= LARGE)
+        bytes.len() >= LARGE_REQUEST
+            && matches!(request::parse(bytes, &self.settings.limits), Parsed::Complete { used, .. } if used >= LARGE_REQUEST)
     }
 
     /// The same as [`Self::client_bytes`] for the bytes `unread` of memory of which pieces may be kept.
@@ -67,19 +70,24 @@ impl Core {
     /// The piece that `bytes` are of what is lent, if they are worth keeping as such.
     #[inline]
     pub(super) fn lent_piece(&self, bytes: &[u8]) -> Option<Lent> {
-        let memory = self.lent.as_ref().filter(|_| bytes.len() >= LARGE)?;
+        self.lent_from(LARGE, bytes)
+    }
+
+    #[inline]
+    fn lent_from(&self, least: usize, bytes: &[u8]) -> Option<Lent> {
+        let memory = self.lent.as_ref().filter(|_| bytes.len() >= least)?;
         Lent::of(memory, bytes)
     }
 
     /// The piece of a value and the line end behind it, if it is lent.
     #[inline]
     pub(super) fn lent_value(&self, data: &[u8]) -> Option<Lent> {
-        self.lent_piece(data)?.longer(2)
+        self.lent_from(LARGE_REQUEST / 2, data)?.longer(2)
     }
 
     /// A request's words are needed later.
     pub(super) fn keep_words(&mut self, number: u32, raw: &[u8]) {
-        let piece = self.lent_piece(raw);
+        let piece = self.lent_from(LARGE_REQUEST, raw);
         let exchange = &mut self.exchanges[number];
         match piece {
             Some(piece) => exchange.rest.lent = Some(piece),

@@ -3,7 +3,7 @@
 use krarup_units::{Nanos, Stamp};
 
 use super::{CLIENT_READ, ClientLink, Engine, Notice};
-use crate::core::LARGE;
+use crate::core::LARGE_REQUEST;
 use crate::memory::{CAREFUL, Change, SMALL};
 use crate::patience::Waited;
 
@@ -60,7 +60,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             } else {
                 // Of a line nobody knows how long it will be.
                 let wanted = wanted.max(have + SMALL);
-                let copies = if wanted < LARGE { self.core.most_copies() } else { 1 };
+                let copies = if wanted < LARGE_REQUEST { self.core.most_copies() } else { 1 };
                 let in_all = wanted * copies;
                 let first = link.reserved == 0;
                 let more = in_all - link.reserved_in_all;
@@ -128,7 +128,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let servers: usize = self
             .servers
             .all()
-            .map(|(server, link)| link.inbox.unread().len() + self.core.server_waiting(server))
+            .map(|(server, link)| link.inbox.capacity() + self.core.server_waiting(server))
             .sum();
         let mut total = servers + self.core.queued_bytes();
         for (id, link) in self.clients.iter().enumerate() {

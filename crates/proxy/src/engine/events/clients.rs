@@ -18,6 +18,9 @@ pub(super) const READS_A_PASS: usize = 4;
 /// How long a connection that was closed on our side may take to be closed on the other.
 const LINGER: Nanos = Nanos::from_secs(1);
 
+/// Memory for a request of up to this length is taken in one piece: what grows step by step leaves holes that nobody else fits into.
+const AT_ONCE: usize = 4 << 20;
+
 /// Whoever has less room than this to be read into has to wait until what came before is looked at.
 const LEAST_ROOM: usize = CLIENT_READ / 4;
 
@@ -258,7 +261,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
             let (kept, known) = (!link.inbox.is_empty(), link.login.known);
             let room = if kept {
-                link.inbox.room_up_to(most, CLIENT_READ / 4)
+                link.inbox.room_up_to(most, AT_ONCE)
             } else {
                 &mut self.scratch[..most.min(CLIENT_READ)]
             };
