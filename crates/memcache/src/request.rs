@@ -227,6 +227,18 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Parsed<Request<'a>, Refusa
     text::parse(bytes, limits)
 }
 
+/// A request that was accepted and kept in its words: what it was, whatever bounds hold by now. Nothing that was accepted can be refused here.
+///
+/// # Panics
+/// Where `bytes` are not the words of one request that [`parse`] has found complete.
+pub fn accepted(bytes: &[u8]) -> Request<'_> {
+    let limits = Limits { value: usize::MAX, ..Limits::default() };
+    match text::parse(bytes, &limits) {
+        Parsed::Complete { message, .. } => message,
+        other => unreachable!("only requests that were accepted are kept: {other:?}"),
+    }
+}
+
 impl Request<'_> {
     /// Whether the client asked to be told nothing. A quiet meta request is told what is not as usual: see
     /// [`crate::response::suppressed`].

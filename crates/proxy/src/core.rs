@@ -364,7 +364,10 @@ impl Core {
     /// many are used up. The rest must be offered again, with more behind it or when [`Self::take_runnable`] names the client.
     pub fn client_bytes(&mut self, id: u32, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
         let mut used = 0;
-        self.clients[id].needed = 0;
+        // What a client is in the middle of keeps the bound under which its length was taken.
+        let begun = std::mem::take(&mut self.clients[id].needed);
+        let value = self.settings.limits.value;
+        let mut limits = Limits { value: value.max(begun), ..self.settings.limits };
         loop {
             let rest = &bytes[used..];
             if self.clients[id].swallow > 0 {
@@ -381,7 +384,7 @@ impl Core {
             if rest.is_empty() || !self.listens_to(id) {
                 break;
             }
-            match request::parse(rest, &self.settings.limits) {
+            match request::parse(rest, &limits) {
                 Parsed::Complete { message, used: length } => {
                     if self.expects_too_much(id, &message) {
                         self.events.held_back += 1;
@@ -390,6 +393,7 @@ impl Core {
                     }
                     self.accept(id, &message, &rest[..length], Arrival { bytes: length, received, now });
                     used += length;
+                    limits.value = value;
                 }
                 Parsed::Incomplete { needed } => {
                     self.clients[id].needed = needed;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::{
-    Class, Expect, MetaCommand, Parsed, Request, Retrieval, Retrieve, Storage, Store, request, write,
+    Class, Expect, MetaCommand, Request, Retrieval, Retrieve, Storage, Store, request, write,
 };
 use krarup_net::Lent;
 use krarup_record::Outcome;
@@ -287,71 +287,70 @@ impl Core {
         self.lent = large.as_ref().map(|piece| Arc::clone(piece.whole()));
         let words = large.as_ref().map_or(&raw[..], Lent::bytes);
         let others = std::mem::take(&mut self.exchanges[number].rest.others);
-        if let Parsed::Complete { message, .. } = request::parse(words, &self.settings.limits) {
-            let value = match &message {
-                Request::Store(store) => self.lent_value(store.data),
-                Request::Meta(meta) if !meta::forgets(meta) => self.lent_value(meta.data),
-                _ => None,
-            };
-            let copies_value = value.is_none();
-            let mut buffer = [0; LONGEST_NAME];
-            let (key, expect) = match &message {
-                Request::Store(store) => (store.key, Expect::Stored),
-                Request::Delete { key, .. } => (*key, Expect::Deleted),
-                Request::Arithmetic { key, .. } => (*key, Expect::Number),
-                Request::Touch { key, .. } => (*key, Expect::Touched),
-                Request::Meta(meta) if meta::forgets(meta) => {
-                    (meta.name(&mut buffer), Expect::Meta { command: MetaCommand::Delete, value: false })
-                }
-                Request::Meta(meta) => (meta.name(&mut buffer), meta.expect()),
-                _ => unreachable!("only writes have copies"),
-            };
-            // That there was nothing to forget is no answer.
-            let follows = matches!(&message, Request::Meta(meta) if meta::forgets(meta));
-            let place = self.locate(self.exchanges[number].entry, key, now);
-            let (sent, lifetimes) = (place.key(key), place.lifetimes);
-            let mut request = |out: &mut Vec<u8>| match &message {
-                Request::Store(store) => {
-                    let (flags, exptime) = (store.flags, lifetimes.of(store.exptime));
-                    // Whether it may be stored has been decided.
-                    let command = match store.command {
-                        Storage::Append | Storage::Prepend => store.command,
-                        _ => Storage::Set,
-                    };
-                    write::storage_line(out, command, sent, flags, exptime, 0, store.data.len());
-                    if copies_value {
-                        out.extend_from_slice(store.data);
-                        out.extend_from_slice(b"\r\n");
-                    }
-                }
-                Request::Delete { .. } => write::delete(out, sent),
-                Request::Arithmetic { command, delta, .. } => write::arithmetic(out, *command, sent, *delta),
-                Request::Touch { exptime, .. } => write::touch(out, sent, lifetimes.of(*exptime)),
-                Request::Meta(meta) => {
-                    if copies_value {
-                        meta::write(out, meta, sent, Role::Follows, lifetimes);
-                    } else {
-                        meta::write_line(out, meta, sent, Role::Follows, lifetimes);
-                    }
-                }
-                _ => unreachable!("only writes have copies"),
-            };
-            if copies == Copies::Awaited {
-                self.exchanges[number].rest.merge.widen();
+        let message = request::accepted(words);
+        let value = match &message {
+            Request::Store(store) => self.lent_value(store.data),
+            Request::Meta(meta) if !meta::forgets(meta) => self.lent_value(meta.data),
+            _ => None,
+        };
+        let copies_value = value.is_none();
+        let mut buffer = [0; LONGEST_NAME];
+        let (key, expect) = match &message {
+            Request::Store(store) => (store.key, Expect::Stored),
+            Request::Delete { key, .. } => (*key, Expect::Deleted),
+            Request::Arithmetic { key, .. } => (*key, Expect::Number),
+            Request::Touch { key, .. } => (*key, Expect::Touched),
+            Request::Meta(meta) if meta::forgets(meta) => {
+                (meta.name(&mut buffer), Expect::Meta { command: MetaCommand::Delete, value: false })
             }
-            let home = place.home;
-            self.value = value;
-            for (place, &server) in others.iter().enumerate() {
-                match copies {
-                    Copies::Awaited => {
-                        self.ask(server, number, place as u16 + 1, follows, expect, &mut request);
-                    }
-                    _ => self.ask_aside(home, server, expect, &mut request),
+            Request::Meta(meta) => (meta.name(&mut buffer), meta.expect()),
+            _ => unreachable!("only writes have copies"),
+        };
+        // That there was nothing to forget is no answer.
+        let follows = matches!(&message, Request::Meta(meta) if meta::forgets(meta));
+        let place = self.locate(self.exchanges[number].entry, key, now);
+        let (sent, lifetimes) = (place.key(key), place.lifetimes);
+        let mut request = |out: &mut Vec<u8>| match &message {
+            Request::Store(store) => {
+                let (flags, exptime) = (store.flags, lifetimes.of(store.exptime));
+                // Whether it may be stored has been decided.
+                let command = match store.command {
+                    Storage::Append | Storage::Prepend => store.command,
+                    _ => Storage::Set,
+                };
+                write::storage_line(out, command, sent, flags, exptime, 0, store.data.len());
+                if copies_value {
+                    out.extend_from_slice(store.data);
+                    out.extend_from_slice(b"\r\n");
                 }
             }
-            self.value = None;
-            self.put_back(place);
+            Request::Delete { .. } => write::delete(out, sent),
+            Request::Arithmetic { command, delta, .. } => write::arithmetic(out, *command, sent, *delta),
+            Request::Touch { exptime, .. } => write::touch(out, sent, lifetimes.of(*exptime)),
+            Request::Meta(meta) => {
+                if copies_value {
+                    meta::write(out, meta, sent, Role::Follows, lifetimes);
+                } else {
+                    meta::write_line(out, meta, sent, Role::Follows, lifetimes);
+                }
+            }
+            _ => unreachable!("only writes have copies"),
+        };
+        if copies == Copies::Awaited {
+            self.exchanges[number].rest.merge.widen();
         }
+        let home = place.home;
+        self.value = value;
+        for (place, &server) in others.iter().enumerate() {
+            match copies {
+                Copies::Awaited => {
+                    self.ask(server, number, place as u16 + 1, follows, expect, &mut request);
+                }
+                _ => self.ask_aside(home, server, expect, &mut request),
+            }
+        }
+        self.value = None;
+        self.put_back(place);
         self.lent = reading;
         self.exchanges[number].rest.request = raw;
         self.exchanges[number].rest.others = others;

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use krarup_memcache::{Expect, Parsed, request, response};
+use krarup_memcache::{Expect, Limits, Parsed, request, response};
 use krarup_net::Lent;
 use krarup_units::Stamp;
 
@@ -21,8 +21,10 @@ pub(crate) const LARGE_REQUEST: usize = 128 << 10;
 impl Core {
     /// Whether a large request stands at the front of a client's bytes, whole: then they are better lent.
     pub fn begins_large(&self, bytes: &[u8]) -> bool {
+        // What is too large is refused afterwards; a value that was begun under a higher bound is not.
+        let limits = Limits { value: usize::MAX, ..self.settings.limits };
         bytes.len() >= LARGE_REQUEST
-            && matches!(request::parse(bytes, &self.settings.limits), Parsed::Complete { used, .. } if used >= LARGE_REQUEST)
+            && matches!(request::parse(bytes, &limits), Parsed::Complete { used, .. } if used >= LARGE_REQUEST)
     }
 
     /// The same as [`Self::client_bytes`] for the bytes `unread` of memory of which pieces may be kept.

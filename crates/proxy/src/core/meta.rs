@@ -1,9 +1,7 @@
 //! Meta commands on their way to the holders of their key: [`crate::meta`] says to whom.
 
 use krarup_memcache::request::LONGEST_NAME;
-use krarup_memcache::{
-    Class, Expect, Limits, Meta, MetaCommand, Parsed, Reply, Request, Retrieval, Storage, request, write,
-};
+use krarup_memcache::{Class, Expect, Meta, MetaCommand, Reply, Request, Retrieval, Storage, request, write};
 use krarup_units::Stamp;
 
 use super::Core;
@@ -95,18 +93,15 @@ impl Core {
             return false;
         }
         let raw = std::mem::take(&mut self.exchanges[number].rest.request);
-        if let Parsed::Complete { message: Request::Meta(asked), .. } =
-            request::parse(&raw, &self.settings.limits)
-        {
-            let mut buffer = [0; LONGEST_NAME];
-            let name = asked.name(&mut buffer);
-            let place = self.locate(self.exchanges[number].entry, name, now);
-            let sent = place.key(name);
-            self.ask(first, number, 0, false, asked.expect(), &mut |out| {
-                meta::write(out, &asked, sent, Role::Answers, place.lifetimes);
-            });
-            self.put_back(place);
-        }
+        let asked = own(&raw);
+        let mut buffer = [0; LONGEST_NAME];
+        let name = asked.name(&mut buffer);
+        let place = self.locate(self.exchanges[number].entry, name, now);
+        let sent = place.key(name);
+        self.ask(first, number, 0, false, asked.expect(), &mut |out| {
+            meta::write(out, &asked, sent, Role::Answers, place.lifetimes);
+        });
+        self.put_back(place);
         self.exchanges[number].rest.request = raw;
         true
     }
@@ -172,7 +167,7 @@ impl Core {
         if kind.touches() && holders.len() > 1 {
             let lifetimes = self.cap_for(self.exchanges[number].rest.keys.get(0).pool, pool, now);
             let words = std::mem::take(&mut self.exchanges[number].rest.request);
-            let asked = own(&words, &self.settings.limits);
+            let asked = own(&words);
             let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
             for (part, &other) in holders.iter().enumerate().skip(1) {
                 self.ask(other, number, part as u16, true, asked.expect(), &mut |out| {
@@ -194,7 +189,7 @@ impl Core {
     ) {
         let exchange = &mut self.exchanges[number];
         let refills = exchange.lineage(part).any(|part| part.missed);
-        let asked = own(&exchange.rest.request, &self.settings.limits);
+        let asked = own(&exchange.rest.request);
         let more = refills && meta::lacks_flags(&asked);
         let sent = exchange.rest.keys.get(0).sent;
         let link = &mut self.servers[connection];
@@ -250,7 +245,7 @@ impl Core {
             return;
         }
         let words = std::mem::take(&mut self.exchanges[number].rest.request);
-        let asked = own(&words, &self.settings.limits);
+        let asked = own(&words);
         let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
         let expect = match asked.base64 {
             true => Expect::Meta { command: MetaCommand::Set, value: false },
@@ -269,7 +264,7 @@ impl Core {
     /// The shadow gets the same read.
     pub(super) fn shadow_meta(&mut self, number: u32, pool: usize, shadow: usize) {
         let words = std::mem::take(&mut self.exchanges[number].rest.request);
-        let asked = own(&words, &self.settings.limits);
+        let asked = own(&words);
         let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
         let mut holders = Vec::new();
         self.pools[shadow].holders(&sent, &mut holders);
@@ -289,9 +284,9 @@ impl Core {
 }
 
 /// A read that was kept, in its words as they were written.
-fn own<'a>(words: &'a [u8], limits: &Limits) -> Meta<'a> {
-    match request::parse(words, limits) {
-        Parsed::Complete { message: Request::Meta(meta), .. } => meta,
-        other => unreachable!("what was a request when it was kept is none now: {other:?}"),
+fn own(words: &[u8]) -> Meta<'_> {
+    match request::accepted(words) {
+        Request::Meta(meta) => meta,
+        other => unreachable!("the words of a meta request are kept: {other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use krarup_memcache::{Class, Parsed, Reply, request, response};
+use krarup_memcache::{Class, Reply, request, response};
 use krarup_net::Lent;
 use krarup_record::recorder::TOGETHER;
 use krarup_record::{Operation, Outcome};
@@ -189,10 +189,7 @@ impl Core {
             // What is being read now may lie elsewhere.
             let reading = self.lent.take();
             self.lent = large.as_ref().map(|piece| Arc::clone(piece.whole()));
-            match request::parse(words, &self.settings.limits) {
-                Parsed::Complete { message, .. } => self.carry_out(number, &message, words, taken, now),
-                other => unreachable!("what was a request when it was queued is none now: {other:?}"),
-            }
+            self.carry_out(number, &request::accepted(words), words, taken, now);
             self.lent = reading;
             let exchange = &mut self.exchanges[number];
             if exchange.rest.request.is_empty() {

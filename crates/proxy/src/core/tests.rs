@@ -15,6 +15,7 @@ use krarup_memcache::write;
 mod lanes;
 mod meta;
 mod pools;
+mod reload;
 
 type Rows = Arc<Mutex<Vec<(Visit, Vec<ServerVisit>)>>>;
 
@@ -541,6 +542,9 @@ impl Memory {
                     }
                 }
                 out.extend_from_slice(b"END\r\n");
+            }
+            Asked::Store(Store { command: Storage::Add, key, .. }) if self.values.contains_key(key) => {
+                out.extend_from_slice(b"NOT_STORED\r\n");
             }
             Asked::Store(Store { key, data, .. }) => {
                 self.values.insert(key.to_vec(), data.to_vec());
