@@ -256,6 +256,21 @@ impl Pool {
         }
     }
 
+    /// How many of the `found` servers that [`Self::holders`] gave are to be read: those that hold the key while they are up, else those
+    /// that stand in. A stand-in has only what was written since a holder went down.
+    pub(crate) fn readable(&mut self, key: &[u8], found: usize) -> usize {
+        let Some(placement) = &self.spec.placement else { return found };
+        if self.spec.when_down != WhenDown::Next || self.members.iter().all(|member| member.up) {
+            return found;
+        }
+        placement.replicas(key, self.spec.copies, &mut self.order);
+        match self.order.iter().filter(|&&place| self.members[place].up).count() {
+            0 => found,
+            // In the order of placement, so that they come before those that stand in.
+            living => living,
+        }
+    }
+
     /// Whether any of these servers is up.
     pub(crate) fn any_up(&self, holders: &[usize]) -> bool {
         holders.iter().any(|&server| self.is_up(server))

@@ -145,17 +145,19 @@ impl Core {
         Some(gutter)
     }
 
-    /// The holder that is read, by the pool's policy, and given `keys` keys; none where all are down.
+    /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where all are down.
     pub(super) fn choose(
         &mut self,
         pool: usize,
+        key: &[u8],
         holders: &[usize],
         keys: usize,
         now: Stamp,
     ) -> Option<usize> {
         let (ramp, servers) = (self.settings.return_over, &self.servers);
         let load = |server: usize| servers[server].outstanding();
-        self.pools[pool].read(holders, |_| false, keys, now, ramp, load)
+        let readable = self.pools[pool].readable(key, holders.len());
+        self.pools[pool].read(&holders[..readable], |_| false, keys, now, ramp, load)
     }
 
     pub(super) fn put_back(&mut self, place: Place) {
@@ -441,7 +443,7 @@ impl Core {
         }
         let mut holders = std::mem::take(&mut self.holders);
         self.pools[entry].holders(key, &mut holders);
-        match self.choose(entry, &holders, count, now) {
+        match self.choose(entry, key, &holders, count, now) {
             None => self.nobody_is_up(number, 0, &holders),
             Some(server) => {
                 let expect = Expect::Values { keys: count as u32, unique: false };
@@ -555,7 +557,7 @@ impl Core {
             } else {
                 self.pools[pool].reads_one();
                 let weight = if together { count } else { 1 };
-                self.choose(pool, &holders, weight, now)
+                self.choose(pool, key.sent, &holders, weight, now)
             };
             let Some(server) = server else {
                 let asked = if command.with_unique() { &holders[..1] } else { &holders[..] };

@@ -111,7 +111,9 @@ impl Core {
         let tried = |server: usize| exchange.lineage(part).any(|part| part.was_asked(server));
         let (ramp, servers) = (self.settings.return_over, &self.servers);
         let load = |server: usize| servers[server].outstanding();
-        let found = self.pools[pool].read(&holders, tried, 1, now, ramp, load);
+        let readable = self.pools[pool].readable(key.sent, holders.len());
+        let found = self.pools[pool].read(&holders[..readable], tried, 1, now, ramp, load);
+        let found = found.or_else(|| self.pools[pool].read(&holders, tried, 1, now, ramp, load));
         self.holders = holders;
         found
     }

@@ -58,7 +58,7 @@ impl Core {
         self.pools[place.pool].reads_one();
         let first = place.holders[0];
         let server = match rule {
-            Rule::Anybody => self.choose(place.pool, &place.holders, 1, now),
+            Rule::Anybody => self.choose(place.pool, sent, &place.holders, 1, now),
             _ => Some(first),
         };
         let Some(server) = server else {
@@ -149,7 +149,7 @@ impl Core {
         let kind = self.exchanges[number].rest.retrieval.0;
         self.pools[pool].reads_one();
         let (server, asked) = match kind {
-            Retrieval::Get => (self.choose(pool, &holders, 1, now), &holders[..]),
+            Retrieval::Get => (self.choose(pool, key.sent, &holders, 1, now), &holders[..]),
             _ => {
                 let first = holders[0];
                 (Some(first).filter(|&first| self.servers[first].health == Health::Up), &holders[..1])

@@ -541,3 +541,39 @@ fn the_slowest_requests_are_told_with_their_stamps() {
     );
     assert_eq!(world.replied(client), expected);
 }
+
+/// Half of all gets missed while a living holder had the value: a stand-in, which has only what was written since, took its turn.
+#[test]
+fn a_living_holder_is_read_before_one_that_stands_in() {
+    for (second_look, get) in [(false, "get"), (true, "get"), (false, "mg"), (true, "mg")] {
+        let spec = placed("main", vec![0, 1, 2], 2);
+        let fall_back_on_miss = second_look;
+        let mut world = one_pool(PoolSpec { when_down: WhenDown::Next, fall_back_on_miss, ..spec });
+        let client = world.client();
+        let key = key_at(&world, &[0, 1]);
+        let (asked, miss) = match get {
+            "get" => (format!("get {key}\r\n"), "END\r\n"),
+            _ => (format!("mg {key} v\r\n"), "EN\r\n"),
+        };
+        world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+        for _ in 0..10 {
+            world.send(client, &asked);
+            assert_eq!((world.asked(1), world.asked(2)), (asked.clone(), String::new()), "{get}");
+            world.answer(1, miss);
+            if second_look {
+                let told = world.asked(2);
+                assert!(
+                    told.starts_with(asked.trim_end()),
+                    "the stand-in may have what was written since: {told}"
+                );
+                world.answer(2, miss);
+            }
+            assert_eq!(world.replied(client), miss);
+        }
+        world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
+        world.send(client, &asked);
+        assert_eq!(world.asked(2), asked, "with no holder up it stands in alone");
+        world.answer(2, miss);
+        assert_eq!(world.replied(client), miss);
+    }
+}
