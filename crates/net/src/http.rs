@@ -191,7 +191,7 @@ async fn converse(stream: tokio::net::TcpStream, answer: Arc<impl Answers>, work
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
-    http.keep_alive(false).auto_date_header(false).title_case_headers(true);
+    http.keep_alive(false).half_close(true).auto_date_header(false).title_case_headers(true);
     // A client that goes away in the middle is of no concern to another one.
     let _ = timeout(LONGEST, http.serve_connection(TokioIo::new(stream), service)).await;
 }
@@ -355,6 +355,17 @@ mod tests {
             stream.read_to_string(&mut told).unwrap();
             assert!(told.starts_with("HTTP/1.1 200 OK") && told.ends_with("well\n"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_client_that_sends_no_more_after_its_request_is_answered() {
+        let server = begin(answer);
+        let mut stream = connect(&server);
+        stream.write_all(b"GET /here HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut told = String::new();
+        stream.read_to_string(&mut told).unwrap();
+        assert!(told.ends_with("well\n"), "{told}");
     }
 
     #[test]
