@@ -146,6 +146,12 @@ impl Seen {
         let spent = sum(&spent(&first.machine, &last.machine));
         let own = last.own.saturating_sub(first.own);
         let kernel = last.kernel.saturating_sub(first.kernel);
+        let programs = spent.user + spent.system;
+        let foreign = programs.saturating_sub(own + kernel);
+        // A process is charged for the interrupts that came while it ran, and the machine counts these apart: no tick is told twice, so that
+        // the parts add up to what was not idle.
+        let kernel =
+            (kernel + spent.interrupts).min((programs + spent.interrupts).saturating_sub(own + foreign));
         let lost = last.links.iter().filter_map(|((network, name), link)| {
             let before = first.links.get(&(network.clone(), name.clone()));
             let lost = |link: &Link| link.received_lost.saturating_add(link.sent_lost);
@@ -156,8 +162,8 @@ impl Seen {
             seconds,
             cores: last.machine.cores.len() as u32,
             own: rate(own),
-            foreign: rate((spent.user + spent.system).saturating_sub(own + kernel)),
-            kernel: rate(kernel + spent.interrupts),
+            foreign: rate(foreign),
+            kernel: rate(kernel),
             steal: rate(spent.steal),
             run_queue: self.looks.iter().map(|look| look.machine.running as f64).sum::<f64>()
                 / self.looks.len() as f64,
@@ -462,6 +468,23 @@ mod tests {
             ..Look::default()
         };
         seen(vec![first, last])
+    }
+
+    /// A second of one core: 60 ticks in programs, 30 in interrupts, 10 idle; our process was charged for 85 of them.
+    #[test]
+    fn interrupts_that_a_process_was_charged_for_are_told_once() {
+        let look = |at, own, user, interrupts, idle| Look {
+            at,
+            own,
+            machine: Machine {
+                cores: vec![Ticks { user, interrupts, idle, ..Ticks::default() }],
+                ..Machine::default()
+            },
+            ..Look::default()
+        };
+        let watch = seen(vec![look(0.0, 0, 0, 0, 0), look(1.0, 85, 60, 30, 10)]).watch();
+        assert_eq!((watch.own, watch.foreign, watch.kernel), (0.85, 0.0, 0.05));
+        assert!((watch.busy() - 0.9).abs() < 1e-9, "a tenth was idle: {}", watch.busy());
     }
 
     #[test]
