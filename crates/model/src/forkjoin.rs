@@ -234,7 +234,7 @@ impl Cluster {
     /// A request that arrives finds the others as they are with one request less (mean value analysis). At a single server it finds a copy
     /// of each request in a fork there, also of those that are done there already: what it waits for is the last copy, and that is where
     /// the others are behind, too. For one fork to single servers that is j/(alone + (j − 1)·S·k/n) (Varki 1999 in spirit). At m servers
-    /// the share (m − 1)/m of the time that copies wait for each other is time in which a request is not there ([`Cluster::apart`]).
+    /// the share (m − 1)/m of the time that copies wait for each other is time in which a request is not there (`Cluster::apart`).
     ///
     /// # Errors
     /// As [`single::solve`].
