@@ -150,7 +150,7 @@ impl World {
                         Ok(used) => assert_eq!(used, said.len(), "{}", said.escape_ascii()),
                         // It found fault with a value: nobody knows what it took that for.
                         Err(why) => {
-                            self.core.server_lost(server, &why, Outcome::ServerError, now);
+                            self.core.server_lost(server, why.why, Outcome::ServerError, now);
                             self.bring_up(server);
                         }
                     }
@@ -179,7 +179,7 @@ impl World {
                 let (server, now) = (turn % SERVERS, self.now());
                 if let Err(why) = self.core.server_bytes(server, words, now) {
                     let now = self.now();
-                    self.core.server_lost(server, &why, Outcome::ServerError, now);
+                    self.core.server_lost(server, why.why, Outcome::ServerError, now);
                     self.bring_up(server);
                 }
             }
