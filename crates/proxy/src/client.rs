@@ -26,6 +26,8 @@ pub(crate) struct Client {
     pub(crate) closing: bool,
     /// How long the request is that is not whole yet, from its first byte, as far as that is known; zero if none is.
     pub(crate) needed: usize,
+    /// The same where its line is whole: the value that is coming was agreed to, and is taken under whatever limit holds then.
+    pub(crate) promised: usize,
     /// How long a reply to it is: the longest of late.
     pub(crate) typical_reply: usize,
     /// Bytes of a refused value that are still to come.
@@ -69,6 +71,7 @@ impl Default for Client {
             barrier: NOBODY,
             closing: false,
             needed: 0,
+            promised: 0,
             typical_reply: 0,
             swallow: 0,
             refused: None,

@@ -140,7 +140,7 @@ pub struct Events {
 }
 
 /// Where recorded rows go besides the recorder.
-pub trait RowSink: Send {
+pub trait RowSink: Send + Sync {
     /// One row, complete.
     fn row(&mut self, visit: &Visit, servers: &[ServerVisit]);
 }
@@ -364,10 +364,8 @@ impl Core {
     /// many are used up. The rest must be offered again, with more behind it or when [`Self::take_runnable`] names the client.
     pub fn client_bytes(&mut self, id: u32, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
         let mut used = 0;
-        // What a client is in the middle of keeps the bound under which its length was taken.
-        let begun = std::mem::take(&mut self.clients[id].needed);
         let value = self.settings.limits.value;
-        let mut limits = Limits { value: value.max(begun), ..self.settings.limits };
+        let mut limits = Limits { value: value.max(self.clients[id].promised), ..self.settings.limits };
         loop {
             let rest = &bytes[used..];
             if self.clients[id].swallow > 0 {
@@ -393,10 +391,12 @@ impl Core {
                     }
                     self.accept(id, &message, &rest[..length], Arrival { bytes: length, received, now });
                     used += length;
-                    limits.value = value;
                 }
                 Parsed::Incomplete { needed } => {
-                    self.clients[id].needed = needed;
+                    let client = &mut self.clients[id];
+                    client.needed = needed;
+                    // As long as its line is not whole, nobody knows of a value.
+                    client.promised = if rest.contains(&b'\n') { needed } else { 0 };
                     break;
                 }
                 Parsed::Invalid(Refusal::Answer { reply, used: length }) => {
@@ -441,6 +441,10 @@ impl Core {
                     used = bytes.len();
                 }
             }
+            // It has passed, and the next one is taken under the limits of now.
+            limits.value = value;
+            let client = &mut self.clients[id];
+            (client.needed, client.promised) = (0, 0);
         }
         self.pump(now);
         used

@@ -79,6 +79,63 @@ fn a_value_that_has_begun_is_taken_under_a_lower_limit_too() {
     assert_eq!(world.replied(client), "STORED\r\nSERVER_ERROR object too large for cache\r\n");
 }
 
+/// It was held back in the meantime: more of it came, and was not looked at.
+#[test]
+fn a_value_that_has_begun_and_was_held_back_is_taken_under_a_lower_limit_too() {
+    let one = Workers::Limited(1);
+    let mut world = copied(Writes::All, Settings { workers: one, queue: 1, ..settings() });
+    let clients: Vec<_> = (0..3).map(|_| world.client()).collect();
+    let half = clients[2];
+    world.send(half, format!("set a 0 0 36\r\n{}", &VALUE[..20]));
+    let needs = world.core.client_needs(half);
+    world.send(clients[0], "get b\r\n").send(clients[1], "get c\r\n");
+    world.send(half, &VALUE[20..30]);
+    assert!(world.core.client_held_back(half));
+    assert_eq!(world.core.client_needs(half), needs, "how much is still to come is known all the time");
+    lower(&mut world, Writes::All, one);
+    world.send(half, format!("{}\r\n", &VALUE[30..]));
+    for client in 0..2 {
+        world.write_servers();
+        let read = usize::from(world.received[0].is_empty());
+        world.received[read].clear();
+        world.answer(read, "END\r\n");
+        assert_eq!(world.replied(clients[client]), "END\r\n");
+    }
+    for server in 0..2 {
+        assert_eq!(world.asked(server), format!("set a 0 0 36\r\n{VALUE}\r\n"));
+        world.answer(server, "STORED\r\n");
+    }
+    assert_eq!(world.replied(half), "STORED\r\n");
+}
+
+#[test]
+fn a_value_that_has_begun_and_ends_wrong_leaves_its_limit_to_nobody() {
+    let mut world = copied(Writes::All, settings());
+    let client = world.client();
+    world.send(client, format!("set a 0 0 36\r\n{}", &VALUE[..20]));
+    lower(&mut world, Writes::All, Workers::Unlimited);
+    world.send(client, format!("{}..set b 0 0 36\r\n{VALUE}\r\n", &VALUE[20..]));
+    for server in 0..2 {
+        assert_eq!(world.asked(server), "delete b\r\n");
+        world.answer(server, "NOT_FOUND\r\n");
+    }
+    let replies = "CLIENT_ERROR bad data chunk\r\nSERVER_ERROR object too large for cache\r\n";
+    assert_eq!(world.replied(client), replies);
+}
+
+/// As long as its line is not whole nobody has agreed to a length.
+#[test]
+fn a_value_over_the_limit_is_refused_wherever_its_line_is_cut() {
+    let request = "set a 0 0 8\r\n12345678\r\n";
+    for cut in 0..request.len() {
+        let limits = Limits { value: 7, ..Limits::default() };
+        let mut world = World::new(1, Settings { limits, ..settings() });
+        let client = world.client();
+        world.send(client, &request[..cut]).send(client, &request[cut..]);
+        assert_eq!(world.asked(0), "delete a\r\n", "cut after {cut} bytes");
+    }
+}
+
 /// One number of the walk's, below `most`.
 fn draw(numbers: &mut impl Iterator<Item = u32>, most: u32) -> u32 {
     numbers.next().unwrap_or(0) % most
