@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use krarup_net::Address;
-use krarup_net::board::Board;
+use krarup_net::board::{Board, Boards};
 use krarup_net::http::{self, Answer, Method};
 use krarup_record::exposition::{MEDIA_TYPE, OfOperation, Times};
 use krarup_units::Stamp;
@@ -75,17 +75,17 @@ impl Snapshot {
 /// # Errors
 /// With the address and the reason, where it cannot be listened on.
 pub(crate) fn serve(address: &Address, board: Arc<Board<Snapshot>>) -> Result<http::Server, String> {
-    http::serve(address, move |method, path| answer(&board, method, path))
+    let boards = Boards::of(board);
+    http::serve(address, move |method, path| answer(&boards, method, path))
         .map_err(|why| format!("--admin: {why}"))
 }
 
-fn answer(board: &Arc<Board<Snapshot>>, method: Method, path: &str) -> Answer {
+fn answer(boards: &Boards<Snapshot>, method: Method, path: &str) -> Answer {
     const PATHS: &str = "krarup broker: GET /metrics for Prometheus, /health, /ready\n";
     match (method, path) {
         (Method::Get, "/") => Answer::text(200, PATHS),
         (Method::Get, "/metrics" | "/health" | "/ready") => {
-            let numbers = Board::ask(std::slice::from_ref(board)).and_then(|mut all| all.pop());
-            let Some(now) = numbers else {
+            let Some(now) = boards.ask() else {
                 return Answer::text(503, "the event loop did not answer within a second\n");
             };
             match path {

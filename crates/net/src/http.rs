@@ -36,10 +36,9 @@ const LONGEST_ANSWER: u64 = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a connection may last: a reload answers within a minute.
 const LONGEST: Duration = Duration::from_secs(90);
-/// The most connections at once.
+/// The most connections at once. Each answer is made on a thread of its own, because it may wait for an event loop: were there fewer of
+/// these, one that waits would hold another.
 const CONNECTIONS: usize = 256;
-/// The most answers that are made at once; each is made on a thread, because it may wait for an event loop.
-const ANSWERS: usize = 8;
 
 /// What a path is answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,8 +98,11 @@ pub fn serve(
     let listener = TcpListener::bind(&address.resolve()?[..]).map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
     listener.set_nonblocking(true).map_err(wrong)?;
-    let runtime =
-        Builder::new_current_thread().enable_all().max_blocking_threads(ANSWERS).build().map_err(wrong)?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(CONNECTIONS)
+        .build()
+        .map_err(wrong)?;
     let over = Arc::new(Notify::new());
     let ended = Arc::clone(&over);
     let serving = move || run(runtime, listener, &ended, &Arc::new(answer));
@@ -390,6 +392,26 @@ mod tests {
         let mut told = String::new();
         slow.read_to_string(&mut told).unwrap();
         assert!(told.ends_with("done\n"), "{told}");
+    }
+
+    /// They would be, if an answer had to wait for the thread of another one.
+    #[test]
+    fn as_many_answers_wait_together_as_there_are_connections() {
+        let all = std::sync::Barrier::new(CONNECTIONS);
+        let server = begin(move |method, path| {
+            all.wait();
+            answer(method, path)
+        });
+        let mut askers: Vec<_> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
+        for asker in &mut askers {
+            asker.write_all(b"GET /here HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        }
+        for mut asker in askers {
+            asker.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let mut told = String::new();
+            asker.read_to_string(&mut told).unwrap();
+            assert!(told.ends_with("well\n"), "{told}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
@@ -140,7 +140,7 @@ pub struct Events {
 }
 
 /// Where recorded rows go besides the recorder.
-pub trait RowSink: Send + Sync {
+pub trait RowSink: Send {
     /// One row, complete.
     fn row(&mut self, visit: &Visit, servers: &[ServerVisit]);
 }
@@ -183,7 +183,8 @@ pub struct Core {
     /// Finished requests, of one server each, that are not recorded yet: together it is quicker.
     finished: Vec<(Visit, ServerVisit)>,
     slowest: Slowest,
-    rows: Option<Box<dyn RowSink>>,
+    /// Never locked: who has the core has it alone, and only its numbers are shared.
+    rows: Option<Mutex<Box<dyn RowSink>>>,
     events: Events,
     /// Clients that wait for room in the queue, first come first served.
     starving: VecDeque<u32>,
@@ -281,7 +282,12 @@ impl Core {
 
     /// Every row from now on also goes to `sink`.
     pub fn keep_rows(&mut self, sink: Box<dyn RowSink>) {
-        self.rows = Some(sink);
+        self.rows = Some(Mutex::new(sink));
+    }
+
+    /// Where a row goes.
+    fn sink(rows: &mut Option<Mutex<Box<dyn RowSink>>>) -> Option<&mut Box<dyn RowSink>> {
+        rows.as_mut().map(|rows| rows.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// No more rows will come: whoever takes them can finish.

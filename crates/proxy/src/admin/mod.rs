@@ -14,19 +14,19 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use krarup_net::Address;
 use krarup_net::http::{self, Answer, Method};
 
-pub use krarup_net::board::Board;
+pub use krarup_net::board::{Board, Boards};
 pub use metrics::{Metric, TABLE, page};
 pub use snapshot::Snapshot;
 
 /// What monitoring is answered from, and what it may have done.
 pub(crate) struct Desk {
     /// The numbers of this moment; none if a loop is stuck.
-    pub(crate) ask: Box<dyn Fn() -> Option<Snapshot> + Send + Sync>,
+    pub(crate) ask: Box<dyn Fn() -> Option<Arc<Snapshot>> + Send + Sync>,
     /// Has the configuration read again, and says what came of it.
     pub(crate) reload: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Held by the one reload that may wait for the loop.

@@ -157,9 +157,9 @@ fn board() -> (Arc<Board<Snapshot>>, std::sync::mpsc::Receiver<()>) {
 
 /// A desk that asks one board.
 fn desk(board: &Arc<Board<Snapshot>>) -> Desk {
-    let boards = vec![Arc::clone(board)];
+    let boards = Boards::of(Arc::clone(board));
     Desk {
-        ask: Box::new(move || Board::ask(&boards)?.pop()),
+        ask: Box::new(move || boards.ask()),
         reload: Box::new(|| Err("line 1: nothing is good".into())),
         reloading: Mutex::default(),
     }
@@ -193,25 +193,6 @@ fn a_loop_that_is_stuck_is_not_healthy() {
     let refused = desk.answer(Method::Post, "/reload");
     assert_eq!(refused.status, 409);
     assert!(refused.body.starts_with("line 1: nothing is good"), "{}", refused.body);
-}
-
-#[test]
-fn several_boards_are_asked_at_once_and_by_one_at_a_time() {
-    let (one, other) = (board(), board());
-    let boards = vec![Arc::clone(&one.0), Arc::clone(&other.0)];
-    let askers: Vec<_> = (0..2)
-        .map(|_| {
-            let boards = boards.clone();
-            std::thread::spawn(move || Board::ask(&boards).map(|laid| laid.len()))
-        })
-        .collect();
-    for _ in 0..2 {
-        for (board, woken) in [&one, &other] {
-            woken.recv().unwrap();
-            board.lay(moment);
-        }
-    }
-    assert!(askers.into_iter().all(|asker| asker.join().unwrap() == Some(2)));
 }
 
 #[test]

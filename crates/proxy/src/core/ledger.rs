@@ -48,7 +48,7 @@ impl Core {
     /// Enters the row of a request that another core has carried out.
     pub fn enter(&mut self, visit: &Visit, servers: &[ServerVisit]) {
         self.recorder.record(visit, servers);
-        if let Some(rows) = &mut self.rows {
+        if let Some(rows) = Self::sink(&mut self.rows) {
             rows.row(visit, servers);
         }
     }

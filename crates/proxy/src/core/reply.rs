@@ -151,7 +151,7 @@ impl Core {
             self.recorder.record(&exchange.visit, &exchange.servers);
         }
         self.slowest.offer(&exchange.visit, &exchange.servers, exchange.home, exchange.key);
-        if let Some(rows) = &mut self.rows {
+        if let Some(rows) = Self::sink(&mut self.rows) {
             rows.row(&exchange.visit, &exchange.servers);
         }
         if exchange.holds_worker {

@@ -19,7 +19,7 @@ use krarup_net::signal::Signals;
 use krarup_net::{Address, Clock, Conn, Inbox, Listener, Moved, http, listen};
 use krarup_units::{Nanos, Stamp};
 
-use crate::admin::{self, Board, Desk, Snapshot};
+use crate::admin::{self, Board, Boards, Desk, Snapshot};
 use crate::config::Config;
 use crate::core::{Core, LANES};
 use crate::dispatch::Common;
@@ -529,18 +529,19 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// Answers monitoring at `address`.
     fn monitor(&mut self, address: &Address) -> Result<http::Server, String> {
-        let ask: Box<dyn Fn() -> Option<Snapshot> + Send + Sync> = match &self.crew {
+        let ask: Box<dyn Fn() -> Option<Arc<Snapshot>> + Send + Sync> = match &self.crew {
             Some(place) => {
                 let crew = Arc::clone(&place.crew);
                 Box::new(move || {
                     let books = crew.books()?;
-                    Some(Snapshot::of(&books.core, books.now, books.stopping))
+                    Some(Arc::new(Snapshot::of(&books.core, books.now, books.stopping)))
                 })
             }
             None => {
                 let waker = self.waker.as_ref().expect("the loop can be woken");
                 let board = Arc::clone(self.board.get_or_insert_with(|| Board::new(Arc::clone(waker))));
-                Box::new(move || Board::ask(std::slice::from_ref(&board))?.pop())
+                let boards = Boards::of(board);
+                Box::new(move || boards.ask())
             }
         };
         let reload = self.outlook.as_ref().expect("it hears the news").reload();

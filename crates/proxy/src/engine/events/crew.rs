@@ -21,7 +21,7 @@ use krarup_net::Stream;
 use krarup_net::mio::Waker;
 use krarup_units::Stamp;
 
-use crate::admin::Board;
+use crate::admin::{Board, Boards};
 use crate::core::Core;
 use crate::core::crew::Inquiry;
 use crate::dispatch::Common;
@@ -58,9 +58,21 @@ pub(super) struct Books {
     pub(super) stopping: bool,
 }
 
+impl Books {
+    /// The books of two loops as one.
+    #[expect(clippy::needless_pass_by_value, reason = "the sum of two is one, and neither is left")]
+    fn and(mut self, other: Self) -> Self {
+        self.core.absorb(&other.core);
+        self.now = self.now.max(other.now);
+        self.stopping |= other.stopping;
+        self
+    }
+}
+
 /// All loops of the process.
 pub(super) struct Crew {
     seats: Vec<Seat>,
+    boards: Boards<Books>,
     /// Loops that have something left to do.
     working: AtomicUsize,
 }
@@ -71,7 +83,6 @@ struct Seat {
     clients: AtomicUsize,
     /// The configuration whose servers it has tried to connect to.
     tried: AtomicU64,
-    board: Arc<Board<Books>>,
 }
 
 /// One loop's place among all.
@@ -90,7 +101,7 @@ pub(super) struct Place {
 impl Crew {
     /// Places for as many loops as there are wakers, which share `common`.
     pub(super) fn gather(wakers: &[Arc<Waker>], common: &Common) -> Result<Vec<Place>, String> {
-        let mut seats = Vec::new();
+        let (mut seats, mut boards) = (Vec::new(), Vec::new());
         let mut receivers = Vec::new();
         for (number, waker) in wakers.iter().enumerate() {
             let (orders, received) = mpsc::channel();
@@ -99,11 +110,12 @@ impl Crew {
             common.hang_bell(number, move || _ = bell.wake());
             let board = Board::new(Arc::clone(waker));
             receivers.push((received, Arc::clone(&board)));
+            boards.push(board);
             let (clients, tried) = (AtomicUsize::new(0), AtomicU64::new(0));
-            seats.push(Seat { orders, waker: Arc::clone(waker), clients, tried, board });
+            seats.push(Seat { orders, waker: Arc::clone(waker), clients, tried });
         }
         let working = AtomicUsize::new(seats.len());
-        let crew = Arc::new(Self { seats, working });
+        let crew = Arc::new(Self { seats, boards: Boards::new(boards, Books::and), working });
         let (clerk, inquiries) = mpsc::channel();
         let at_work = Arc::clone(&crew);
         thread::Builder::new()
@@ -148,15 +160,8 @@ impl Crew {
     }
 
     /// The books of all loops added up; none if one does not lay them down in time.
-    pub(super) fn books(&self) -> Option<Books> {
-        let boards: Vec<_> = self.seats.iter().map(|seat| Arc::clone(&seat.board)).collect();
-        let all = Board::ask(&boards)?;
-        all.into_iter().reduce(|mut sum, one| {
-            sum.core.absorb(&one.core);
-            sum.now = sum.now.max(one.now);
-            sum.stopping |= one.stopping;
-            sum
-        })
+    pub(super) fn books(&self) -> Option<Arc<Books>> {
+        self.boards.ask()
     }
 
     /// All loops forget what they have counted; whether they have.
@@ -170,14 +175,21 @@ impl Crew {
 
     /// The clerk's work: answers what clients ask of all loops, until there are none.
     fn keep_the_books(&self, inquiries: &mpsc::Receiver<(usize, Inquiry)>) {
-        while let Ok((place, Inquiry { number, argument })) = inquiries.recv() {
-            let told = if argument == b"reset" {
-                self.reset().then(|| (Class::Ok, b"RESET\r\n".to_vec()))
-            } else {
-                self.books().map(|books| crate::stats::answer(&books.core, &argument, books.now))
-            };
-            let (class, text) = told.unwrap_or_else(|| (Class::ServerError, STUCK.to_vec()));
-            self.order(place, Order::Told { number, class, text });
+        while let Ok(first) = inquiries.recv() {
+            // One look serves all that have come by now: where a loop is stuck, they do not wait in turn to hear of it.
+            let together: Vec<_> = std::iter::once(first).chain(inquiries.try_iter()).collect();
+            let mut books = None;
+            for (place, Inquiry { number, argument }) in together {
+                let told = if argument == b"reset" {
+                    books = None;
+                    self.reset().then(|| (Class::Ok, b"RESET\r\n".to_vec()))
+                } else {
+                    let books = books.get_or_insert_with(|| self.books()).as_ref();
+                    books.map(|books| crate::stats::answer(&books.core, &argument, books.now))
+                };
+                let (class, text) = told.unwrap_or_else(|| (Class::ServerError, STUCK.to_vec()));
+                self.order(place, Order::Told { number, class, text });
+            }
         }
     }
 }
@@ -238,5 +250,37 @@ impl Place {
             self.crew.seats.iter().for_each(|seat| _ = seat.waker.wake());
         }
         self.crew.working.load(Ordering::Acquire) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use krarup_net::mio::{Poll, Token};
+
+    use super::*;
+
+    #[test]
+    fn all_who_wait_hear_from_one_look_that_a_loop_is_stuck() {
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let (orders, told) = mpsc::channel();
+        let looks = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&looks);
+        let board = Board::waking(Duration::ZERO, move || _ = count.fetch_add(1, Ordering::Relaxed));
+        let seat = Seat { orders, waker, clients: AtomicUsize::new(0), tried: AtomicU64::new(0) };
+        let boards = Boards::new(vec![board], Books::and);
+        let crew = Crew { seats: vec![seat], boards, working: AtomicUsize::new(1) };
+        let (ask, inquiries) = mpsc::channel();
+        for number in 0..50 {
+            ask.send((0, Inquiry { number, argument: Vec::new() })).unwrap();
+        }
+        drop(ask);
+        crew.keep_the_books(&inquiries);
+        let answered: Vec<_> = told.try_iter().collect();
+        let stuck = |order: &Order| matches!(order, Order::Told { text, .. } if text == STUCK);
+        assert!(answered.len() == 50 && answered.iter().all(stuck));
+        assert_eq!(looks.load(Ordering::Relaxed), 1);
     }
 }
