@@ -12,6 +12,8 @@ use crate::topology::{Hedge, PoolSpec, Reads, WhenDown, Writes};
 pub(crate) struct Pool {
     pub(crate) spec: PoolSpec,
     members: Vec<Member>,
+    /// Busy readers of servers that are not in the pool any more: they may be again before these are done.
+    left: Vec<(usize, u32)>,
     /// Room for an order of the members.
     order: Vec<usize>,
     turn: usize,
@@ -134,6 +136,7 @@ impl Pool {
     pub(crate) fn new(spec: PoolSpec) -> Self {
         Self {
             members: spec.servers.iter().map(|_| Member::default()).collect(),
+            left: Vec::new(),
             order: Vec::new(),
             turn: 0,
             random: 0x9E37_79B9_7F4A_7C15,
@@ -173,9 +176,21 @@ impl Pool {
             self.spec.servers.iter().copied().zip(std::mem::take(&mut self.members)).collect();
         for &server in &spec.servers {
             let known = before.iter().position(|&(other, _)| other == server);
-            self.members.push(known.map_or_else(Member::default, |known| before.swap_remove(known).1));
+            self.members.push(known.map_or_else(
+                || {
+                    let left = self.left.iter().position(|&(other, _)| other == server);
+                    let readers = left.map_or(0, |left| self.left.swap_remove(left).1);
+                    Member { readers, ..Member::default() }
+                },
+                |known| before.swap_remove(known).1,
+            ));
         }
-        stranded.extend(before.into_iter().flat_map(|(_, member)| member.queue));
+        for (server, member) in before {
+            stranded.extend(member.queue);
+            if member.readers > 0 {
+                self.left.push((server, member.readers));
+            }
+        }
         let old = std::mem::replace(&mut self.spec, spec);
         if old.rate != self.spec.rate {
             self.tokens = Tokens::new(self.spec.rate);
@@ -478,6 +493,11 @@ impl Pool {
     pub(crate) fn release_reader(&mut self, server: usize) {
         if let Some(place) = self.place_of(server) {
             self.members[place].readers -= 1;
+        } else if let Some(left) = self.left.iter().position(|&(other, _)| other == server) {
+            self.left[left].1 -= 1;
+            if self.left[left].1 == 0 {
+                self.left.swap_remove(left);
+            }
         }
     }
 

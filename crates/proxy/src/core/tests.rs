@@ -16,6 +16,7 @@ mod lanes;
 mod meta;
 mod pools;
 mod reload;
+mod walk;
 
 type Rows = Arc<Mutex<Vec<(Visit, Vec<ServerVisit>)>>>;
 
@@ -73,21 +74,26 @@ impl World {
     }
 
     fn before(topology: Topology, settings: Settings) -> Self {
+        let mut world = Self::unconnected(topology, settings);
+        (0..world.received.len()).for_each(|server| world.bring_up(server));
+        world
+    }
+
+    /// Before servers none of which has a connection.
+    fn unconnected(topology: Topology, settings: Settings) -> Self {
         let recorder = Recorder::new(RecordSettings::default()).unwrap();
         let servers = topology.servers.len();
         let mut core = Core::new(settings, topology, recorder, Stamp(0));
         let rows = Rows::default();
         core.keep_rows(Box::new(Keep(rows.clone())));
-        let mut world = Self {
+        Self {
             core,
             now: Stamp(0),
             unread: HashMap::new(),
             replies: HashMap::new(),
             received: vec![Vec::new(); servers],
             rows,
-        };
-        (0..servers).for_each(|server| world.bring_up(server));
-        world
+        }
     }
 
     fn bring_up(&mut self, server: usize) {
@@ -538,13 +544,19 @@ impl Memory {
             Asked::Retrieve(retrieve) => {
                 for key in retrieve.keys.iter() {
                     if let Some(value) = self.values.get(key) {
-                        write::value(&mut out, key, 0, None, value);
+                        let unique = retrieve.command.with_unique().then_some(7);
+                        write::value(&mut out, key, 0, unique, value);
                     }
                 }
                 out.extend_from_slice(b"END\r\n");
             }
             Asked::Store(Store { command: Storage::Add, key, .. }) if self.values.contains_key(key) => {
                 out.extend_from_slice(b"NOT_STORED\r\n");
+            }
+            Asked::Version => out.extend_from_slice(b"VERSION 1.6.18\r\n"),
+            Asked::Touch { key, .. } => {
+                let known = self.values.contains_key(key);
+                out.extend_from_slice(if known { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" });
             }
             Asked::Store(Store { key, data, .. }) => {
                 self.values.insert(key.to_vec(), data.to_vec());
@@ -559,6 +571,10 @@ impl Memory {
                 if meta.quiet && response::suppressed(meta.command, class) {
                     out.clear();
                 }
+            }
+            Asked::Meta(meta) if meta.command == MetaCommand::Set => {
+                self.values.insert(meta.key.to_vec(), meta.data.to_vec());
+                out.extend_from_slice(b"HD\r\n");
             }
             other => panic!("not asked here: {other:?}"),
         }
