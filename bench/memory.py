@@ -5,7 +5,9 @@
     bench/memory.py [--memory 64MiB] [--threads 1] [--clients 200] [--seconds 5] [case ...]
 
 One memcached and one proxy for each case. A bystander, in a process of its own, asks for a small key all the while, one request after the
-other. The cases:
+other. Another does the same meanwhile at a second proxy and a second memcached that nobody else uses: how long it waits is the machine's doing
+and not the proxy's. Of each answer is also taken how long the proxy and its server ran until it came, which does not depend on who else wants
+the processors. The cases:
 
     sets     clients that set values of 1 MB, one request after the other
     half     the same, and attackers that send 990,000 of 1,000,000 bytes and stop
@@ -72,6 +74,10 @@ class Started:
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) * 1024
 
+    def processor_seconds(self):
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def end(self):
         self.process.terminate()
         try:
@@ -81,12 +87,22 @@ class Started:
             self.process.wait()
 
 
-def bystander(port, over, told):
-    """Small gets, one after the other, until it is over: their times."""
+def ran(pid):
+    """How long all threads of a process have run, in seconds, to the nanosecond."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/schedstat") as stat:
+            total += int(stat.read().split()[0])
+    return total / 1e9
+
+
+def bystander(port, pids, over, told):
+    """Small gets, one after the other, until it is over: their times, and how long the proxy and its server ran meanwhile."""
     sock = connect(port)
     sock.settimeout(90)
     times = []
     while not over.is_set():
+        before = [ran(pid) for pid in pids]
         begun = time.monotonic()
         sock.sendall(b"get small\r\n")
         answer = b""
@@ -96,7 +112,8 @@ def bystander(port, over, told):
                 told.put((times, f"closed after {answer!r}"))
                 return
             answer += more
-        times.append(time.monotonic() - begun)
+        took = time.monotonic() - begun
+        times.append((took, *(ran(pid) - was for pid, was in zip(pids, before))))
         over.wait(0.002)
     told.put((times, "" if times else "no answer"))
 
@@ -182,34 +199,64 @@ def watch(proxy, over, peak):
         time.sleep(0.01)
 
 
-def measure(case, args):
-    # A port that nobody else is given: bound, and never listening.
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("127.0.0.1", 0))
-    server_port = held.getsockname()[1]
-    words = ["memcached", "-u", "nobody", "-U", "0", "-l", "127.0.0.1", "-p", str(server_port), "-m", "2048", "-t", "2", "-v"]
-    server = Started(words)
-    with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
-        config.write(f'[edge]\nmemory = "{args.memory}"\n')
-        config.flush()
-        words = [KRARUP, "proxy", "--listen", "127.0.0.1:0", "--servers", f"127.0.0.1:{server_port}", "--config", config.name]
-        proxy = Started([*words, "--threads", str(args.threads)])
-        port = port_of(proxy.says(r"listening on (\S+)").group(1))
-        proxy.says("is up")
-        sock = connect(port)
+class Pair:
+    """A memcached and a proxy before it, with two keys."""
+
+    def __init__(self, args):
+        # A port that nobody else is given: bound, and never listening.
+        self.held = socket.socket()
+        self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.held.bind(("127.0.0.1", 0))
+        server_port = self.held.getsockname()[1]
+        words = ["memcached", "-u", "nobody", "-U", "0", "-l", "127.0.0.1", "-p", str(server_port), "-m", "2048", "-t", "2", "-v"]
+        self.server = Started(words)
+        self.config = tempfile.NamedTemporaryFile("w", suffix=".toml")
+        self.config.write(f'[edge]\nmemory = "{args.memory}"\n')
+        self.config.flush()
+        words = [KRARUP, "proxy", "--listen", "127.0.0.1:0", "--servers", f"127.0.0.1:{server_port}", "--config", self.config.name]
+        self.proxy = Started([*words, "--threads", str(args.threads)])
+        self.port = port_of(self.proxy.says(r"listening on (\S+)").group(1))
+        self.proxy.says("is up")
+        sock = connect(self.port)
         for name, size in ((b"small", 10), (b"large0", VALUE)):
             sock.sendall(b"set %s 0 0 %d\r\n" % (name, size) + bytes(size) + b"\r\n")
             assert sock.recv(100) == b"STORED\r\n"
         sock.close()
-        idle = proxy.resident()
+
+    def pids(self):
+        return self.proxy.process.pid, self.server.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.proxy.end()
+        self.server.end()
+        self.config.close()
+        self.held.close()
+
+
+def times_of(told):
+    times, why = told.get()
+    all_ms = [sorted(time * 1e3 for time in column) for column in zip(*times)] or [[float("nan")]] * 3
+    ms, proxy, server = all_ms
+    at = lambda share: ms[min(len(ms) - 1, int(share * len(ms)))]
+    return f"{len(times)} answers, median {statistics.median(ms):.2f} ms, p99 {at(0.99):.1f} ms, most {ms[-1]:.1f} ms (the proxy ran {proxy[-1]:.1f} ms at most, the server {server[-1]:.1f} ms) {why}".strip()
+
+
+def measure(case, args):
+    with Pair(args) as pair, Pair(args) as idle_pair:
+        proxy, port = pair.proxy, pair.port
+        idle, cpu = proxy.resident(), proxy.processor_seconds()
         over, told, asked = multiprocessing.Event(), multiprocessing.Queue(), multiprocessing.Queue()
+        control = multiprocessing.Queue()
         begun = []
         ended, peak = threading.Event(), [0]
         watcher = threading.Thread(target=watch, args=(proxy, ended, peak))
         watcher.start()
         start = lambda target, *rest: begun.append(multiprocessing.Process(target=target, args=rest)) or begun[-1].start()
-        start(bystander, port, over, told)
+        start(bystander, port, pair.pids(), over, told)
+        start(bystander, idle_pair.port, idle_pair.pids(), over, control)
         for name, what in (
             ("half", b"set half 0 0 %d\r\n" % VALUE + bytes(HALF)),
             ("reads", b"get large0\r\n" * 2_000),
@@ -225,7 +272,7 @@ def measure(case, args):
         else:
             time.sleep(args.seconds)
         over.set()
-        times, why = told.get()
+        waited, control_waited = times_of(told), times_of(control)
         for process in begun:
             process.join()
         ended.set()
@@ -233,23 +280,20 @@ def measure(case, args):
         said = proxy.said()
         if args.log:
             print(said)
-        proxy.end()
-    server.end()
-    held.close()
-    ms = sorted(time * 1e3 for time in times) or [float("nan")]
-    at = lambda share: ms[min(len(ms) - 1, int(share * len(ms)))]
+        cpu = proxy.processor_seconds() - cpu
     bound = size_of(args.memory)
     print(
         f"{case:6} memory {args.memory} threads {args.threads} clients {args.clients if case != 'reads' else 0}: "
-        f"asked {sets[0]} answered {sets[1]} lost {sets[2]} {sets[3] or ''}; bystander {len(times)} answers, "
-        f"median {statistics.median(ms):.2f} ms, p99 {at(0.99):.1f} ms, most {ms[-1]:.1f} ms {why}; "
-        f"held {(peak[0] - idle) / bound:.2f} of memory at most; cut {sum_of(said)}",
+        f"asked {sets[0]} answered {sets[1]} lost {sets[2]} {sets[3] or ''}\n"
+        f"       bystander {waited}\n       at an idle proxy {control_waited}\n"
+        f"       held {(peak[0] - idle) / bound:.2f} of memory at most; cut {cut_of(said)}; "
+        f"processor {cpu:.2f} s, {cpu / max(1, sets[1]) * 1e6:.0f} us for each request answered",
         flush=True,
     )
 
 
-def sum_of(said):
-    return len(re.findall("was disconnected", said))
+def cut_of(said):
+    return sum(int(cut) for cut in re.findall(r"any more.*?(\d+)", said))
 
 
 def size_of(text):

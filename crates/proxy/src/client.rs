@@ -4,6 +4,7 @@ use krarup_net::Outbox;
 use krarup_units::Stamp;
 
 use crate::arena::NOBODY;
+use crate::server::Length;
 
 /// A client, without its socket.
 #[derive(Debug)]
@@ -30,6 +31,10 @@ pub(crate) struct Client {
     pub(crate) promised: usize,
     /// How long a reply to it is: the longest of late.
     pub(crate) typical_reply: usize,
+    /// Whether it has been given a value, so that this is known.
+    pub(crate) known: bool,
+    /// For what its next request waits, or has waited.
+    pub(crate) crowd: Option<Crowded>,
     /// Bytes of a refused value that are still to come.
     pub(crate) swallow: u64,
     /// What to do when they have come.
@@ -44,6 +49,16 @@ pub(crate) struct Client {
     pub(crate) held_back: bool,
     /// Its own connections, each with its server.
     pub(crate) lanes: Vec<(usize, usize)>,
+}
+
+/// A request that waits for room on a connection to a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crowded {
+    pub(crate) connection: usize,
+    pub(crate) length: Length,
+    pub(crate) bytes: usize,
+    /// Whether there is room for it by now.
+    pub(crate) let_in: bool,
 }
 
 /// A value that is not taken.
@@ -73,6 +88,8 @@ impl Default for Client {
             needed: 0,
             promised: 0,
             typical_reply: 0,
+            known: false,
+            crowd: None,
             swallow: 0,
             refused: None,
             starving: false,

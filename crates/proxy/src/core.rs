@@ -40,6 +40,7 @@ mod answer;
 mod ask;
 mod asked;
 pub(crate) mod crew;
+mod crowd;
 mod elsewhere;
 mod forgotten;
 mod lanes;
@@ -395,7 +396,12 @@ impl Core {
                         self.clients[id].held_back = true;
                         break;
                     }
+                    if self.is_crowded_out(id, &message, length, now) {
+                        self.clients[id].held_back = true;
+                        break;
+                    }
                     self.accept(id, &message, &rest[..length], Arrival { bytes: length, received, now });
+                    self.leave_the_crowd(id);
                     used += length;
                 }
                 Parsed::Incomplete { needed } => {
@@ -451,6 +457,10 @@ impl Core {
             limits.value = value;
             let client = &mut self.clients[id];
             (client.needed, client.promised) = (0, 0);
+        }
+        if self.clients[id].crowd.is_some_and(|crowded| crowded.let_in) {
+            // It had its turn, and cannot take it.
+            self.leave_the_crowd(id);
         }
         self.pump(now);
         used
@@ -572,12 +582,14 @@ impl Core {
         if starving {
             self.starving.retain(|&other| other != id);
         }
+        self.leave_the_crowd(id);
         self.clients.give_back(id);
         self.pump(now);
     }
 
     fn close_after_replies(&mut self, id: u32) {
         self.clients[id].closing = true;
+        self.leave_the_crowd(id);
         self.touch_client(id);
     }
 

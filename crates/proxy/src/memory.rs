@@ -24,6 +24,8 @@ const LOOK: Nanos = Nanos::from_millis(100);
 /// So many looks in a row without progress, and memory is taken back. Looks are counted, not time: a process that was stopped for a while has
 /// not looked.
 const LOOKS: u32 = 10;
+/// So many others, whose requests are shorter, may have room before the client that has waited longest.
+const PASSED_OVER: u32 = 64;
 /// Memory is short until so long after the last client has waited for it.
 const SHORT_FOR: Nanos = Nanos::from_secs(1);
 
@@ -49,6 +51,9 @@ pub(crate) struct Memory {
     reserved: usize,
     /// Clients that wait for room, first come first served.
     pub(crate) waiting: VecDeque<u32>,
+    /// The one that has waited longest for room that is not there, and how many others have had some since.
+    eldest: Option<u32>,
+    passed_over: u32,
     /// Bytes of long requests that have come since the last progress.
     brought: usize,
     looks: u32,
@@ -67,6 +72,8 @@ impl Memory {
             holders: 0,
             reserved: 0,
             waiting: VecDeque::new(),
+            eldest: None,
+            passed_over: 0,
             brought: 0,
             looks: 0,
             next_look: Stamp(0),
@@ -118,8 +125,13 @@ impl Memory {
         self.used() > self.bound - self.bound / 16
     }
 
-    /// Reserves `bytes` more for a client, which may be its `first`; whether they fit.
-    pub(crate) fn reserve(&mut self, bytes: usize, first: bool) -> bool {
+    /// Reserves `bytes` more for a client, which may be its `first`; whether they fit. A long request is not passed over for ever by shorter ones:
+    /// after some of these nobody else begins before it.
+    pub(crate) fn reserve(&mut self, id: u32, bytes: usize, first: bool) -> bool {
+        let passes = first && self.eldest.is_some_and(|eldest| eldest != id);
+        if passes && self.passed_over >= PASSED_OVER {
+            return false;
+        }
         // One that is the only one may grow as well.
         let alone = self.holders == usize::from(!first);
         let fits =
@@ -130,7 +142,15 @@ impl Memory {
         self.since += bytes;
         self.reserved += bytes;
         self.holders += usize::from(first);
+        self.passed_over += u32::from(passes);
         true
+    }
+
+    /// Those that wait were offered room, and `first` is the first for whom there was none.
+    pub(crate) fn offered(&mut self, first: Option<u32>) {
+        if self.eldest != first {
+            (self.eldest, self.passed_over) = (first, 0);
+        }
     }
 
     /// A long request has come to its end, or its client has, which had so many `bytes` reserved. The memory is counted where it is now, or gone, when it is next added up.
@@ -214,22 +234,45 @@ mod tests {
     #[test]
     fn what_is_reserved_never_exceeds_its_share_and_one_always_fits() {
         let mut memory = Memory::new(8 * MIB);
-        assert!(memory.reserve(100 * MIB, true), "nobody else has any");
-        assert!(memory.reserve(MIB, false), "it may grow while it is alone");
-        assert!(!memory.reserve(1, true), "a second one does not fit");
+        assert!(memory.reserve(1, 100 * MIB, true), "nobody else has any");
+        assert!(memory.reserve(1, MIB, false), "it may grow while it is alone");
+        assert!(!memory.reserve(2, 1, true), "a second one does not fit");
         memory.release(101 * MIB);
         memory.counted(0);
-        let granted = (0..20).filter(|_| memory.reserve(MIB, true)).count();
+        let granted = (0..20).filter(|&id| memory.reserve(id, MIB, true)).count();
         assert_eq!(granted, 4, "the other half is for what goes on");
         assert!(!memory.is_full() && memory.is_tight(1));
         memory.release(MIB);
-        assert!(memory.reserve(MIB, true));
+        assert!(memory.reserve(9, MIB, true));
         memory.release(MIB);
         memory.counted(7 * MIB);
-        assert!(!memory.reserve(MIB, true), "others hold what is left");
+        assert!(!memory.reserve(9, MIB, true), "others hold what is left");
         assert!(!memory.is_full());
         memory.counted(7 * MIB + MIB * 3 / 4);
         assert!(memory.is_full());
+    }
+
+    #[test]
+    fn a_long_request_is_not_passed_over_for_ever_by_shorter_ones() {
+        let mut memory = Memory::new(8 * MIB);
+        assert!(memory.reserve(1, MIB, true));
+        assert!(!memory.reserve(2, 4 * MIB, true));
+        memory.offered(Some(2));
+        let mut passed = 0;
+        while memory.reserve(3, MIB, true) {
+            passed += 1;
+            memory.release(MIB);
+            memory.counted(MIB);
+        }
+        assert_eq!(passed, PASSED_OVER);
+        assert!(memory.reserve(1, MIB, false), "who has begun goes on");
+        memory.release(2 * MIB);
+        memory.counted(0);
+        assert!(memory.reserve(2, 4 * MIB, true), "its turn has come");
+        memory.offered(None);
+        memory.counted(0);
+        memory.release(4 * MIB);
+        assert!(memory.reserve(3, MIB, true));
     }
 
     #[test]

@@ -45,6 +45,15 @@ pub(crate) struct Pending {
     pub(crate) sent: Option<Stamp>,
 }
 
+/// What is known of how long a request or its reply is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// It is long.
+    Known,
+    /// The client has been given no value yet.
+    Unknown,
+}
+
 /// A server, as one event loop sees it.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -85,6 +94,16 @@ pub(crate) struct Server {
     /// Whether it is one client's own lane, and whose.
     pub(crate) dedicated: bool,
     pub(crate) owner: u32,
+    /// Replies that are likely to be long, or may be: the positions of their requests, which of both, and how long.
+    long: VecDeque<(u64, Length, usize)>,
+    /// All of these together, by [`Length`].
+    long_bytes: [usize; 2],
+    /// Clients whose next request waits for room on this connection, and how much that takes; by [`Length`].
+    pub(crate) crowd: [VecDeque<(u32, usize)>; 2],
+    /// The same of those that have room and have not asked yet.
+    pub(crate) let_in: [usize; 2],
+    /// When a long value last went this way.
+    pub(crate) had_long: Option<Stamp>,
 }
 
 impl Default for Server {
@@ -116,6 +135,11 @@ impl Server {
             lanes: Vec::new(),
             dedicated: false,
             owner: NOBODY,
+            long: VecDeque::new(),
+            long_bytes: [0; 2],
+            crowd: [VecDeque::new(), VecDeque::new()],
+            let_in: [0; 2],
+            had_long: None,
         }
     }
 
@@ -123,6 +147,23 @@ impl Server {
     pub(crate) fn expect(&mut self, exchange: u32, part: u16, follows: bool, expect: Expect) {
         let start = self.out.end();
         self.pending.push_back(Pending { exchange, part, follows, expect, start, sent: None });
+    }
+
+    /// What was expected last is likely to be a reply of so many bytes, which is long.
+    pub(crate) fn expect_long(&mut self, length: Length, bytes: usize) {
+        let start = self.pending.back().expect("something was expected").start;
+        self.long.push_back((start, length, bytes));
+        self.long_bytes[length as usize] += bytes;
+    }
+
+    /// Bytes under way on this connection: of requests without an answer, and of long replies that are likely to come; or of replies that may be
+    /// long.
+    pub(crate) fn under_way(&self, length: Length) -> usize {
+        let asked = match length {
+            Length::Known => self.pending.front().map_or(0, |front| self.out.end() - front.start),
+            Length::Unknown => 0,
+        };
+        asked as usize + self.long_bytes[length as usize] + self.let_in[length as usize]
     }
 
     /// Says who we are, where servers want to know, and asks for the version.
@@ -169,6 +210,12 @@ impl Server {
     pub(crate) fn pop(&mut self) -> Option<Pending> {
         let pending = self.pending.pop_front()?;
         self.stamped = self.stamped.saturating_sub(1);
+        if let Some(&(start, length, bytes)) = self.long.front()
+            && start == pending.start
+        {
+            self.long.pop_front();
+            self.long_bytes[length as usize] -= bytes;
+        }
         Some(pending)
     }
 

@@ -8,7 +8,7 @@ use krarup_record::{Operation, Outcome, ServerVisit};
 use krarup_units::{Nanos, Stamp};
 
 use super::asked::Asked;
-use super::{Core, LANES, SERVER_KEEP, outcome_of};
+use super::{Core, LANES, LARGE_REQUEST, SERVER_KEEP, outcome_of};
 use crate::arena::{DETACHED, NOBODY};
 use crate::exchange::{Copies, Stage};
 use crate::meta;
@@ -112,6 +112,7 @@ impl Core {
                 }
             }
         }
+        self.let_in(server);
         self.pump(now);
         Ok(used)
     }
@@ -186,6 +187,7 @@ impl Core {
             exchange.copies = Copies::None;
             self.complete_if_answered(number, now);
         }
+        self.let_in(connection);
         for pool in (0..self.pools.len()).filter(|_| !by_lane) {
             for Waiting { exchange, part } in self.pools[pool].empty_queue(server) {
                 self.queued_at_servers -= 1;
@@ -236,6 +238,9 @@ impl Core {
         link.answered_since_up += 1;
         link.failures = 0;
         link.ejected = false;
+        if reply.bytes.len() >= LARGE_REQUEST {
+            link.had_long = Some(now);
+        }
         let number = pending.exchange;
         if number == DETACHED {
             return;

@@ -11,7 +11,7 @@ use krarup_net::Lent;
 use krarup_record::Outcome;
 use krarup_units::Stamp;
 
-use super::Core;
+use super::{Core, LARGE_REQUEST};
 use crate::dispatch::Taken;
 use crate::exchange::{Copies, Part, Stage};
 use crate::merge::How;
@@ -390,10 +390,15 @@ impl Core {
         let connection = self.connection(server, number);
         let link = &mut self.servers[connection];
         link.expect(number, part, follows, expect);
+        let start = link.out.end();
         request(link.out.tail());
         if let Some(value) = &self.value {
             link.out.lend(value.clone());
         }
+        if link.out.end() - start >= LARGE_REQUEST as u64 {
+            self.servers[server].had_long = Some(self.exchanges[number].visit.taken);
+        }
+        self.expect_reply(connection, number);
         self.touch_server(connection);
     }
 
@@ -674,6 +679,7 @@ impl Core {
             link.expect(number, part, false, Expect::Values { keys: count as u32, unique });
             write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.rest.keys.of(part));
         }
+        self.expect_reply(connection, number);
         self.touch_server(connection);
         if first
             && command == Retrieval::Get

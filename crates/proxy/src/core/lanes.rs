@@ -109,7 +109,7 @@ impl Core {
         lane
     }
 
-    fn lane(&mut self, server: usize, client: u32) -> usize {
+    pub(super) fn lane(&mut self, server: usize, client: u32) -> usize {
         if client == NOBODY {
             return server;
         }
@@ -190,9 +190,12 @@ impl Core {
     /// A lane has been closed. The number of a client's own one will be another's.
     pub fn lane_closed(&mut self, lane: usize) {
         self.lane_lost(lane);
-        let Server { lane_of, dedicated, name, .. } = std::mem::take(&mut self.servers[lane]);
+        self.servers[lane].health = Health::Down;
+        self.let_in(lane);
+        let Server { lane_of, dedicated, name, let_in, .. } = std::mem::take(&mut self.servers[lane]);
         let mut closed = Server::new(name);
         (closed.lane_of, closed.dedicated) = (lane_of, dedicated);
+        closed.let_in = let_in;
         self.servers[lane] = closed;
         if dedicated {
             self.servers.free.push(lane);

@@ -8,7 +8,7 @@ use krarup_record::recorder::TOGETHER;
 use krarup_record::{Operation, Outcome};
 use krarup_units::Stamp;
 
-use super::{Core, outcome_of};
+use super::{Core, LARGE_REQUEST, outcome_of};
 use crate::arena::NOBODY;
 use crate::exchange::Stage;
 use crate::merge::Merged;
@@ -90,7 +90,11 @@ impl Core {
         let reads = matches!(visit.operation, Operation::Get | Operation::Gat);
         if reads || visit.operation == Operation::MultiGet {
             let length = visit.bytes_out as usize;
-            client.typical_reply = length.max(client.typical_reply - client.typical_reply / 8);
+            // Of a client that is new one value tells more than the guess; that there is none tells little.
+            let first_value = !client.known && length > b"END\r\n".len();
+            let before = if first_value { 0 } else { client.typical_reply - client.typical_reply / 8 };
+            client.typical_reply = length.max(before);
+            client.known |= first_value || client.typical_reply < LARGE_REQUEST;
         }
         match merged.class {
             Class::Values => {

@@ -12,6 +12,7 @@ use crate::placement::{Distribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_memcache::write;
 
+mod crowd;
 mod lanes;
 mod meta;
 mod pools;

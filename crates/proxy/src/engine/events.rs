@@ -257,6 +257,8 @@ struct Engine<N> {
     lingering: Vec<(u32, ClientLink, Stamp)>,
     /// Clients that may have more to read than one pass took.
     ready: Vec<u32>,
+    /// Servers of which the same is known, and whether their end has been announced.
+    ready_servers: Vec<(usize, bool)>,
     scratch: Vec<u8>,
     hold: Hold,
     /// Where numbers are laid down for monitoring, if this is the only loop.
@@ -268,6 +270,8 @@ struct Engine<N> {
     stop_by: Option<Stamp>,
     /// Bytes read from clients since servers were last written to.
     taken_in: usize,
+    /// Bytes read in this pass from clients one by one.
+    taken_apart: usize,
     /// Nothing is due before, unless something unusual happens: then it is zero.
     settled_until: Stamp,
     /// Whether no server owed anything when that was found out: what is asked of one from then on may be due before.
@@ -373,6 +377,8 @@ struct ClientLink {
     reserved_in_all: usize,
     /// Whether it waits for memory.
     waits: bool,
+    /// Whether it stands among those that are to be read.
+    listed: bool,
     /// What it had sent of a long request when the progress was last looked at.
     had: usize,
 }
@@ -483,6 +489,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             clients: Vec::new(),
             lingering: Vec::new(),
             ready: Vec::new(),
+            ready_servers: Vec::new(),
             scratch: vec![0; CLIENT_READ],
             hold: Hold::new(config.hold),
             board: None,
@@ -490,6 +497,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             waker: None,
             stop_by: None,
             taken_in: 0,
+            taken_apart: 0,
             settled_until: Stamp(0),
             settled_idle: true,
             some_servers: Vec::new(),
@@ -580,6 +588,9 @@ impl<N: FnMut(Notice)> Engine<N> {
             let mut reload = false;
             let mut woken = false;
             let servers = SERVERS..CLIENTS;
+            for (server, end_near) in std::mem::take(&mut self.ready_servers) {
+                self.server_ready(server, end_near);
+            }
             for event in looks.answers.iter().chain(&looks.events) {
                 if servers.contains(&event.token().0) {
                     self.hear_server(event);
@@ -606,8 +617,10 @@ impl<N: FnMut(Notice)> Engine<N> {
                                 continue;
                             }
                             let readable = event.is_readable() || event.is_read_closed() || event.is_error();
-                            if readable && !link.readable {
-                                link.readable = true;
+                            if readable
+                                && !std::mem::replace(&mut link.readable, true)
+                                && !std::mem::replace(&mut link.listed, true)
+                            {
                                 self.ready.push(id);
                             }
                             let waits = link.conn.is_waiting();
@@ -763,7 +776,7 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// Until when there is nothing to do unless something happens; none: for ever.
     fn next_due(&mut self, now: Stamp) -> Option<Stamp> {
-        if !self.ready.is_empty() || self.core.has_new_lanes() {
+        if !self.ready.is_empty() || !self.ready_servers.is_empty() || self.core.has_new_lanes() {
             return Some(now);
         }
         if self.is_settled(now) {

@@ -64,7 +64,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                 let in_all = wanted * copies;
                 let first = link.reserved == 0;
                 let more = in_all - link.reserved_in_all;
-                self.memory.reserve(more, first).then(|| {
+                self.memory.reserve(id, more, first).then(|| {
                     (link.reserved, link.reserved_in_all) = (wanted, in_all);
                     link.had = have;
                     wanted - have
@@ -200,20 +200,26 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// Those that wait for memory are read where there is some, first come first served; one that does not fit waits alone.
     fn grant_memory(&mut self) {
         let waiting = std::mem::take(&mut self.memory.waiting);
+        let mut first = None;
         for id in waiting {
             let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { continue };
             if !std::mem::take(&mut link.waits) || !link.readable {
                 continue;
             }
-            if self.room_for(id).is_some()
+            let room = self.room_for(id);
+            if room.is_none() && first.is_none() && self.core.client_needs(id) > SMALL {
+                first = Some(id);
+            }
+            if room.is_some()
                 && let Some(Some(link)) = self.clients.get_mut(id as usize)
                 && !self.core.client_held_back(id)
             {
                 // While it waited it could send nothing.
                 link.begun = link.begun.map(|_| self.clock.now());
-                self.ready.push(id);
+                self.read_again(id);
             }
         }
+        self.memory.offered(first);
     }
 
     /// Nothing has got on for a second, and clients wait: those that stand still are disconnected, the largest first, until what is waited for

@@ -15,6 +15,9 @@ use super::{
 /// Reads of one client in one pass: nobody else waits for a client that sends without end.
 pub(super) const READS_A_PASS: usize = 4;
 
+/// Bytes of long requests in one pass, from all clients together: nobody who asks for little waits for more than that.
+const LONG_A_PASS: usize = 2 << 20;
+
 /// How long a connection that was closed on our side may take to be closed on the other.
 const LINGER: Nanos = Nanos::from_secs(1);
 
@@ -123,6 +126,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             reserved: 0,
             reserved_in_all: 0,
             waits: false,
+            listed: true,
             had: 0,
         });
         if !known {
@@ -147,6 +151,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let mut end = 0;
         for &id in &ready {
             let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { continue };
+            link.listed = false;
             if !link.inbox.is_empty() || !link.login.known || link.end_near {
                 // It goes on where it stopped, or there is more to find out; what was read before lies in the common memory still.
                 self.apart.push(id);
@@ -185,9 +190,14 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
         self.take_what_came();
         let mut apart = std::mem::take(&mut self.apart);
+        self.taken_apart = 0;
         for id in apart.drain(..) {
-            self.read_client(id);
-            self.pass_on();
+            if self.taken_apart < LONG_A_PASS {
+                self.read_client(id);
+                self.pass_on();
+            } else {
+                self.read_again(id);
+            }
         }
         self.apart = apart;
         // What is still readable was pushed again; the emptied vector's memory is kept for next time.
@@ -276,6 +286,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                     let now = self.clock.now();
                     link.received = now;
                     self.taken_in += count;
+                    self.taken_apart += count;
                     self.memory.came(count);
                     if kept {
                         link.inbox.filled(count);
@@ -302,7 +313,16 @@ impl<N: FnMut(Notice)> Engine<N> {
                 other => return self.nothing_came(id, &other),
             }
         }
-        self.ready.push(id);
+        self.read_again(id);
+    }
+
+    /// It may have sent more than was read.
+    pub(super) fn read_again(&mut self, id: u32) {
+        if let Some(Some(link)) = self.clients.get_mut(id as usize)
+            && !std::mem::replace(&mut link.listed, true)
+        {
+            self.ready.push(id);
+        }
     }
 
     /// Offers the core what a client sent earlier, and reads on where there was no more than that.
@@ -335,13 +355,8 @@ impl<N: FnMut(Notice)> Engine<N> {
                 self.memory.release(std::mem::take(&mut link.reserved_in_all));
             }
         }
-        if link.readable
-            && !link.waits
-            && !link.login.answer_due
-            && !self.core.client_held_back(id)
-            && !self.ready.contains(&id)
-        {
-            self.ready.push(id);
+        if link.readable && !link.waits && !link.login.answer_due && !self.core.client_held_back(id) {
+            self.read_again(id);
         }
         self.conclude(id);
     }

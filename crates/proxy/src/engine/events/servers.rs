@@ -10,8 +10,8 @@ use super::{Engine, FEW_LANES, Link, Notice, SERVER_READ, SERVERS, link_has_outp
 use crate::core::{Distrust, LANES};
 use crate::engine::plain;
 
-/// Bytes from one server after which clients are written to before more is read from it: who sends without end must not fill the memory.
-const PASS_ON_ANSWERS: usize = 4 << 20;
+/// Bytes from one server in a pass: who sends much must neither fill the memory nor keep others waiting.
+const READ_A_PASS: usize = 1 << 20;
 
 /// Memory a quiet server connection keeps.
 const SERVER_KEEP: usize = 1 << 20;
@@ -167,10 +167,9 @@ impl<N: FnMut(Notice)> Engine<N> {
                         return;
                     }
                     taken += count;
-                    if taken >= PASS_ON_ANSWERS {
-                        taken = 0;
-                        self.flush();
-                        self.count_memory();
+                    if taken >= READ_A_PASS {
+                        self.ready_servers.push((server, end_near));
+                        return self.count_memory();
                     }
                 }
                 Moved::None => return,

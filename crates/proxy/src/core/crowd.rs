@@ -1,0 +1,160 @@
+//! Long requests, and requests for long replies, wait for their turn at a connection: what is short waits there behind a few megabytes at most.
+//!
+//! ```text
+//!   client ─▶ its next request is long ─▶ connection full? ──no──▶ asked
+//!                                             │ yes
+//!                                             ▼
+//!                          the client is not listened to; first come, first asked, as answers come
+//! ```
+
+use krarup_memcache::Request;
+use krarup_memcache::request::LONGEST_NAME;
+use krarup_units::{Nanos, Stamp};
+
+use super::{Core, LARGE_REQUEST};
+use crate::arena::NOBODY;
+use crate::client::Crowded;
+use crate::route;
+use crate::server::{Health, Length};
+
+/// So many bytes may be under way on a connection before what is long waits. A server at the speed of 10 Gbit/s and three milliseconds away has less under way.
+const WINDOW: usize = 4 << 20;
+/// A reply to a client that has been given none yet counts as so long, where its server had long values of late: 16 of them go at once, whatever
+/// else is under way.
+const UNKNOWN: usize = 256 << 10;
+/// The same before so many answers of a server, by which nothing is known of its values.
+const FIRST: u64 = 100;
+/// Of late.
+const OF_LATE: Nanos = Nanos::from_secs(60);
+
+impl Core {
+    /// Whether the client's next request, of `length` bytes, waits for room on the connection that it would take.
+    #[inline]
+    pub(super) fn is_crowded_out(
+        &mut self,
+        id: u32,
+        request: &Request<'_>,
+        length: usize,
+        now: Stamp,
+    ) -> bool {
+        let client = &self.clients[id];
+        let long = if route::retrieves(request) { client.typical_reply } else { length };
+        long >= LARGE_REQUEST && !self.settings.dedicated && self.waits_in_the_crowd(id, request, long, now)
+    }
+
+    fn waits_in_the_crowd(&mut self, id: u32, request: &Request<'_>, long: usize, now: Stamp) -> bool {
+        if let Some(crowded) = self.clients[id].crowd {
+            return !crowded.let_in;
+        }
+        let mut buffer = [0; LONGEST_NAME];
+        let key = match request {
+            Request::Retrieve(retrieve) => retrieve.keys.first(),
+            Request::Store(store) => store.key,
+            Request::Meta(meta) => meta.name(&mut buffer),
+            _ => return false,
+        };
+        let entry = self.living(self.clients[id].entry);
+        let route = self.routes.find(key);
+        let pool = route.map_or(entry, |route| route.pool);
+        let rewritten = route.map(|route| [&route.add[..], &key[route.stripped()..]].concat());
+        let mut holders = std::mem::take(&mut self.holders);
+        self.pools[pool].holders(rewritten.as_deref().unwrap_or(key), &mut holders);
+        let mut full = None;
+        let length = if route::retrieves(request) { self.length_of_replies(id) } else { Length::Known };
+        for &server in &holders {
+            let connection = self.lane(server, id);
+            let link = &self.servers[connection];
+            if link.health != Health::Up {
+                continue;
+            }
+            let bytes = match length {
+                Length::Known => long,
+                Length::Unknown => self.unknown_length(connection, now),
+            };
+            let under_way = link.under_way(length);
+            let others = !link.crowd[length as usize].is_empty();
+            if under_way > 0 && bytes > 0 && (under_way + bytes > WINDOW || others) {
+                full = Some((connection, bytes));
+            } else if route::retrieves(request) {
+                // This holder can be read.
+                full = None;
+                break;
+            }
+        }
+        self.holders = holders;
+        let Some((connection, bytes)) = full else { return false };
+        self.servers[connection].crowd[length as usize].push_back((id, bytes));
+        self.clients[id].crowd = Some(Crowded { connection, length, bytes, let_in: false });
+        self.events.held_back += 1;
+        true
+    }
+
+    fn length_of_replies(&self, id: u32) -> Length {
+        if id == NOBODY || self.clients[id].known { Length::Known } else { Length::Unknown }
+    }
+
+    /// How long a reply counts whose length nobody can know: not at all where those of this connection are short.
+    fn unknown_length(&self, connection: usize, now: Stamp) -> usize {
+        let link = &self.servers[self.server_of(connection)];
+        let of_late = |had: Stamp| now.0.saturating_sub(had.0) < OF_LATE.0;
+        if link.answered_since_up < FIRST || link.had_long.is_some_and(of_late) { UNKNOWN } else { 0 }
+    }
+
+    /// A retrieval was asked on a connection: its reply counts there, where it is likely to be long.
+    #[inline]
+    pub(super) fn expect_reply(&mut self, connection: usize, number: u32) {
+        let exchange = &self.exchanges[number];
+        let long = exchange.expected as usize;
+        if long >= LARGE_REQUEST {
+            let length = self.length_of_replies(exchange.client);
+            let bytes = match length {
+                Length::Known => long,
+                Length::Unknown => self.unknown_length(connection, exchange.visit.taken),
+            };
+            self.servers[connection].expect_long(length, bytes);
+        }
+    }
+
+    /// A connection has got on: those whose turn it is are listened to again.
+    #[inline]
+    pub(super) fn let_in(&mut self, connection: usize) {
+        for length in [Length::Unknown, Length::Known] {
+            if !self.servers[connection].crowd[length as usize].is_empty() {
+                self.let_in_the_crowd(connection, length);
+            }
+        }
+    }
+
+    fn let_in_the_crowd(&mut self, connection: usize, length: Length) {
+        let link = &mut self.servers[connection];
+        let mut under_way = link.under_way(length);
+        while let Some(&(id, bytes)) = link.crowd[length as usize].front()
+            && (under_way == 0 || under_way + bytes <= WINDOW || link.health != Health::Up)
+        {
+            link.crowd[length as usize].pop_front();
+            under_way += bytes;
+            link.let_in[length as usize] += bytes;
+            let client = &mut self.clients[id];
+            client.crowd = Some(Crowded { connection, length, bytes, let_in: true });
+            if !client.runnable {
+                client.runnable = true;
+                self.runnable.push(id);
+            }
+        }
+    }
+
+    /// A request was accepted of a client that had waited for room, or the client is gone: where it took none, the next has it.
+    #[inline]
+    pub(super) fn leave_the_crowd(&mut self, id: u32) {
+        let Some(Crowded { connection, length, bytes, let_in }) = self.clients[id].crowd.take() else {
+            return;
+        };
+        let link = &mut self.servers[connection];
+        if let_in {
+            link.let_in[length as usize] -= bytes;
+        } else {
+            link.crowd[length as usize].retain(|&(other, _)| other != id);
+        }
+        self.let_in(connection);
+    }
+}

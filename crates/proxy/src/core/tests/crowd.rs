@@ -1,0 +1,152 @@
+//! What is long waits for its turn at a connection; what is short does not wait for all of it.
+
+use super::*;
+
+const LONG: usize = 1_000_000;
+
+fn world() -> World {
+    let limits = Limits { value: 2 << 20, ..Limits::default() };
+    World::new(1, Settings { limits, queue: 10_000, ..settings() })
+}
+
+fn set(name: usize) -> Vec<u8> {
+    [format!("set k{name} 0 0 {LONG}\r\n").as_bytes(), &vec![b'v'; LONG], b"\r\n"].concat()
+}
+
+fn value() -> String {
+    format!("VALUE k 0 {LONG}\r\n{}\r\nEND\r\n", "v".repeat(LONG))
+}
+
+/// How often the server is asked for something, since the last time.
+fn asked(world: &mut World, what: &str) -> usize {
+    world.asked(0).matches(what).count()
+}
+
+#[test]
+fn a_short_request_waits_behind_a_few_long_ones_and_all_are_answered() {
+    let mut world = world();
+    let clients: Vec<_> = (0..30).map(|_| world.client()).collect();
+    for (number, &client) in clients.iter().enumerate() {
+        world.send(client, set(number));
+    }
+    let bystander = world.client();
+    world.send(bystander, "get small\r\n");
+    let first = world.asked(0);
+    assert_eq!(first.matches("set k").count(), 4, "the first ones go at once");
+    assert!(first.ends_with("get small\r\n"), "what is short goes behind them");
+    world.answer(0, "STORED\r\n".repeat(4) + "END\r\n");
+    assert_eq!(world.replied(bystander), "END\r\n");
+    let mut stored = 4;
+    while stored < clients.len() {
+        let more = asked(&mut world, "set k");
+        assert!((1..=4).contains(&more));
+        world.answer(0, "STORED\r\n".repeat(more)).write_clients();
+        stored += more;
+    }
+    for client in clients {
+        assert_eq!(world.replied(client), "STORED\r\n");
+    }
+    assert_eq!(world.core.unfinished(), 0);
+}
+
+/// Nobody knows how long the first reply to a client will be: where there were long ones of late, not all new clients ask at once.
+#[test]
+fn replies_that_are_likely_to_be_long_come_a_few_at_a_time() {
+    let mut world = world();
+    let setter = world.client();
+    world.send(setter, set(1)).asked(0);
+    world.answer(0, "STORED\r\n");
+    let clients: Vec<_> = (0..100).map(|_| world.client()).collect();
+    for &client in &clients {
+        world.send(client, "get k\r\n".repeat(3));
+    }
+    let mut most = asked(&mut world, "get k");
+    assert!(most <= 17, "{most} at once");
+    let mut answered = 0;
+    while answered < 300 {
+        assert!(most > 0, "{answered} answered, and nobody asks");
+        for _ in 0..most {
+            world.answer(0, value());
+        }
+        answered += most;
+        world.write_clients();
+        most = asked(&mut world, "get k");
+    }
+    for client in clients {
+        assert_eq!(world.replied(client).len(), 3 * value().len());
+    }
+    // Once that is known, there are fewer of them.
+    let known: Vec<_> = world.replies.keys().copied().filter(|&id| id != setter).collect();
+    for &client in &known {
+        world.send(client, "get k\r\n");
+    }
+    assert_eq!(asked(&mut world, "get k"), 4);
+}
+
+#[test]
+fn whose_turn_it_is_and_who_is_gone_gives_it_to_the_next() {
+    let mut world = world();
+    let clients: Vec<_> = (0..20).map(|_| world.client()).collect();
+    for (number, &client) in clients.iter().enumerate() {
+        world.send(client, set(number));
+    }
+    assert_eq!(asked(&mut world, "set k"), 4);
+    let gone = |world: &mut World, id: u32| {
+        world.replies.remove(&id);
+        world.core.client_gone(id, world.now);
+    };
+    // Some while they wait, and some when their turn has come.
+    (4..8).for_each(|place| gone(&mut world, clients[place]));
+    world.answer(0, "STORED\r\n".repeat(4));
+    (8..19).for_each(|place| gone(&mut world, clients[place]));
+    world.write_clients();
+    assert_eq!(asked(&mut world, "set k19 "), 1);
+    world.answer(0, "STORED\r\n");
+    assert_eq!(world.replied(clients[19]), "STORED\r\n");
+}
+
+#[test]
+fn where_the_server_is_lost_nobody_goes_on_waiting() {
+    let mut world = world();
+    let clients: Vec<_> = (0..20).map(|_| world.client()).collect();
+    for (number, &client) in clients.iter().enumerate() {
+        world.send(client, set(number));
+    }
+    world.asked(0);
+    world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+    for &client in &clients {
+        assert!(world.replied(client).starts_with("SERVER_ERROR"));
+    }
+}
+
+/// A client whose replies wait for it cannot take its turn: it does not keep it either.
+#[test]
+fn who_does_not_read_gives_its_turn_to_the_next() {
+    let mut world = world();
+    let clients: Vec<_> = (0..10).map(|_| world.client()).collect();
+    for &client in &clients {
+        world.send(client, "get k\r\n");
+        assert_eq!(asked(&mut world, "get k"), 1);
+        world.answer(0, value());
+        assert_eq!(world.replied(client), value());
+    }
+    let (silent, readers) = clients.split_at(8);
+    for &client in silent {
+        world.replies.remove(&client);
+        world.send(client, "get k\r\n".repeat(5));
+    }
+    for &client in readers {
+        world.send(client, "get k\r\n");
+    }
+    for round in 0.. {
+        let more = asked(&mut world, "get k");
+        if more == 0 {
+            break;
+        }
+        assert!(round < 40);
+        world.answer(0, value().repeat(more)).write_clients();
+    }
+    for &client in readers {
+        assert_eq!(world.replied(client), value());
+    }
+}
