@@ -20,6 +20,7 @@
 pub mod anchor;
 pub mod compare;
 pub mod configurations;
+pub mod course;
 pub mod demands;
 pub mod design;
 pub mod distribution;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::anchor::Anchor;
 use crate::configurations::Configuration;
+use crate::course::Stretch;
 use crate::demands::Demand;
 use crate::design::Study;
 use crate::distribution::Shape;
@@ -190,6 +191,9 @@ pub struct Cell {
     /// Each operation apart, where there is more than one.
     #[serde(default)]
     pub operations: Vec<OperationCell>,
+    /// Before and after each thing that was done to a station meanwhile, all repetitions together; empty where nothing was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<Stretch>,
 }
 
 /// One operation of a cell.

@@ -12,7 +12,7 @@ use crate::results::{
 };
 use crate::trial::{Histogram, Levels, Link, MiddlewareOperation, MiddlewareSide, RoundTrip, Times, Trial};
 use crate::warning::{Concern, Warning};
-use crate::{configurations, demands, design, distribution, laws, saturation, steadiness};
+use crate::{configurations, course, demands, design, distribution, laws, saturation, steadiness};
 
 /// Why trials give no results.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,6 +168,14 @@ fn valid(trial: &Trial) -> Result<(), SweepError> {
         trial.ways.iter().all(|way| time(way.least) && time(way.median) && time(way.asked)),
         "a round trip is not a length of time",
     )?;
+    let counted = || trial.course.iter().flat_map(|stretch| &stretch.operations);
+    check(
+        trial.course.iter().all(|stretch| time(stretch.start) && time(stretch.late) && time(stretch.length))
+            && counted().all(|one| time(one.response)),
+        "a time before or after a fault is not a length of time",
+    )?;
+    let counts = counted().flat_map(|one| [one.completed, one.errors, one.hits, one.misses]);
+    check(counts.into_iter().all(|count| count <= MOST), "a count is beyond 2^53")?;
     let Some(middleware) = &trial.middleware else { return Ok(()) };
     let times = [middleware.response, middleware.queue, middleware.server, middleware.own];
     check(times.iter().all(Times::all_finite), "a time of the middleware is not a length of time")?;
@@ -263,6 +271,7 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
         machine: machine(trials),
         machines: machines(trials),
         operations: operations(&estimates, trials)?,
+        course: course::together(trials),
     };
     warnings.extend(laws::check_load(&cell, cores));
     Ok((cell, warnings))
@@ -540,6 +549,7 @@ pub(crate) mod tests {
             factors: Vec::new(),
             machine: None,
             machines: Vec::new(),
+            course: Vec::new(),
             disturbed: None,
         }
     }

@@ -6,6 +6,8 @@ use krarup_record::watch::Watch;
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
+use crate::course::Stretch;
+
 /// The levels of a cell: what was chosen, not measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Levels {
@@ -49,6 +51,9 @@ pub struct Trial {
     /// Each of several machines, by its name; empty where there is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<(String, Watch)>,
+    /// Before and after each thing that was done to a station meanwhile; empty where nothing was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<Stretch>,
     /// Why its figures may be others' doing; none where nobody was in the way.
     #[serde(default)]
     pub disturbed: Option<String>,

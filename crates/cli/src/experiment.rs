@@ -148,6 +148,13 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
             plan.block(repetition).iter().map(|cell| (cell.number + 1).to_string()).collect();
         println!("block {}: {}", repetition + 1, order.join(" "));
     }
+    for fault in &spec.faults {
+        let fault = fault.get_ref();
+        let levels = fault.when.iter().map(|(name, level)| format!("{name} {level}")).collect::<Vec<_>>();
+        let when =
+            if levels.is_empty() { "in all cells".into() } else { format!("with {}", levels.join(", ")) };
+        println!("fault: {fault}, {when}");
+    }
     let (least, most) = (spec.repetitions.min as usize, spec.repetitions.most() as usize);
     let trials = plan.cells.len() * least;
     let more = if most > least {
@@ -483,6 +490,9 @@ fn report_on(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended, also: Also<
 
 fn print(results: &Results) {
     println!("{}", text::table(&krarup_report::sweep::table(results)));
+    if let Some(course) = krarup_report::sweep::course(results) {
+        println!("{}", text::table(&course));
+    }
     for verdict in &results.verdicts {
         println!("{}: {verdict}\n", verdict.at.workload);
     }

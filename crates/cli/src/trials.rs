@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use krarup_analysis::anchor::AnchorRun;
+use krarup_analysis::course::{Stretch, StretchOperation};
 use krarup_analysis::distribution::{QUANTILES, share_of};
 use krarup_analysis::results::{Environment, Limit, Way};
 use krarup_analysis::trial::{
@@ -12,6 +13,7 @@ use krarup_analysis::trial::{
     MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station, Times, Trial,
 };
 use krarup_lab::agent::Facts;
+use krarup_lab::fault::Happened;
 use krarup_lab::host::Host;
 use krarup_lab::identity::Belonging;
 use krarup_lab::plan::{Plan, anchor_run};
@@ -24,7 +26,7 @@ use krarup_lab::testbed::process::StationError;
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Starter};
 use krarup_load::LoadResult;
-use krarup_load::result::OperationResult;
+use krarup_load::result::{OperationResult, SeriesRow};
 use krarup_load::schedule::Arrivals;
 use krarup_proxy::{Summary, summary};
 use krarup_record::file::log;
@@ -212,10 +214,50 @@ fn trial(
         links: links.iter().map(link).collect(),
         ways: ways.iter().map(way).collect(),
         factors: Vec::new(),
+        course: course(folder, &loads, length)?,
         machine: machine(&folder.join("monitor"))?,
         machines: each_machine(&folder.join("monitor"))?,
         disturbed: None,
     })
+}
+
+/// What was answered before and after each fault; empty where nothing was done to a station.
+fn course(folder: &Path, loads: &[LoadResult], length: f64) -> Result<Vec<Stretch>, Failure> {
+    let file = folder.join("faults.json");
+    if !file.is_file() {
+        return Ok(Vec::new());
+    }
+    let happened: Vec<Happened> = json(&file)?;
+    let mut course = vec![Stretch::default()];
+    for Happened { station, action, at, late } in happened {
+        let after = format!("{action} {station}");
+        match course.last_mut().filter(|last| last.start == at) {
+            Some(last) => {
+                last.after = if last.after.is_empty() { after } else { format!("{}, {after}", last.after) };
+                last.late = last.late.max(late);
+            }
+            None => course.push(Stretch { after, start: at, late, ..Stretch::default() }),
+        }
+    }
+    // The generators count by seconds: one belongs to what was done at its beginning or before.
+    let ends: Vec<f64> = course.iter().skip(1).map(|next| next.start.ceil()).chain([length]).collect();
+    for (stretch, end) in course.iter_mut().zip(ends) {
+        stretch.length = (end - stretch.start.ceil()).max(0.0);
+    }
+    let by_operation =
+        |row: &&SeriesRow| row.measured && row.class.is_empty() && row.operation != "all" && row.count > 0;
+    for row in loads.iter().flat_map(|load| &load.series).filter(by_operation) {
+        let of = course.partition_point(|stretch| stretch.start <= row.start + 1e-6);
+        course[of.saturating_sub(1)].count(&StretchOperation {
+            name: row.operation.clone(),
+            completed: row.count,
+            errors: row.errors,
+            hits: row.hits,
+            misses: row.misses,
+            response: row.mean,
+        });
+    }
+    Ok(course)
 }
 
 /// What the machine did meanwhile; none where it was not watched.
@@ -272,8 +314,7 @@ fn link(link: &LinkUse) -> Link {
 fn client_side(load: &LoadResult) -> ClientSide {
     let overall = &load.overall;
     let times = &overall.response_time;
-    let whole =
-        |row: &&krarup_load::result::SeriesRow| row.measured && row.operation == "all" && row.length >= 1.0;
+    let whole = |row: &&SeriesRow| row.measured && row.operation == "all" && row.length >= 1.0;
     ClientSide {
         completed: overall.count,
         errors: overall.errors.values().sum(),

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use support::experiment::{LONG, begin, place, run, still_runs};
+use support::fresh;
 use support::process::{Program, skipped, unread};
 
 mod support;
@@ -547,4 +548,117 @@ flags = ["--connections", "$connections"]
     for heading in ["What a model says", "Whether the machine stayed the same"] {
         assert!(page.contains(heading), "{heading}");
     }
+}
+
+/// Two copies of each key on three memcached: one is killed and comes back empty, then another stands still for a while. Where the level says
+/// so, nothing happens.
+#[test]
+fn stations_are_killed_restarted_frozen_and_thawed_while_a_trial_is_measured() {
+    let fault = |station: &str, at: &str, action: &str| {
+        format!(
+            "[[fault]]\nstation = \"{station}\"\nat = \"{at}\"\ndo = \"{action}\"\nwhen = {{ loss = \"some\" }}\n"
+        )
+    };
+    let faults = [
+        fault("server 2", "1s", "kill"),
+        fault("server 2", "2s", "restart"),
+        fault("server 1", "6s", "freeze"),
+        fault("server 1", "7s", "thaw"),
+    ];
+    let spec = format!(
+        r#"
+title = "faults"
+seed = 7
+repetitions = {{ min = 1 }}
+phases = {{ warm_up = "50ms", measure = "9s" }}
+data = ["--keys", "300"]
+[[factor]]
+name = "loss"
+levels = ["none", "some"]
+[populate]
+[stations.servers]
+program = "memcached"
+count = 3
+[stations.middleware]
+program = "proxy"
+config = """
+distribution = "rendezvous"
+replicas = 2
+"""
+[stations.clients]
+program = "load"
+flags = ["--ratio", "0:1", "--connections", "2"]
+{}"#,
+        faults.concat()
+    );
+    let (spec, out) = place("experiment-faults", &spec);
+    let shown = Program::begin(&["plan", spec.to_str().unwrap()]).ended();
+    assert!(shown.output.contains("fault: kill server 2 at 1.00 s, with loss some\n"), "{shown:?}");
+    let ended = run(&spec, &out);
+    assert!(ended.output.contains("restart server 2"), "{ended:?}");
+    let happened = support::experiment::json(&out.join("trials/loss=some/0/faults.json"));
+    let told: Vec<(&str, &str)> = happened
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["do"].as_str().unwrap(), one["station"].as_str().unwrap()))
+        .collect();
+    let done = [("kill", "server 2"), ("restart", "server 2"), ("freeze", "server 1"), ("thaw", "server 1")];
+    assert_eq!(told, done);
+    assert!(!out.join("trials/loss=none/0/faults.json").exists());
+    let results = support::experiment::json(&out.join("results.json"));
+    let cells = results["cells"].as_array().unwrap();
+    assert!(
+        cells[0]["course"].is_null() && cells[0]["hit_ratio"] == 1.0 && cells[0]["errors"] == 0,
+        "{}",
+        cells[0]
+    );
+    let course = cells[1]["course"].as_array().unwrap();
+    let gets = |place: usize| &course[place]["operations"][0];
+    assert_eq!((course.len(), course[2]["after"].as_str()), (5, Some("restart server 2")), "{course:?}");
+    // Whoever has the other copy answers; the one that comes back has nothing, and is asked for its share again.
+    let missed = |place: usize| gets(place)["misses"].as_u64().unwrap();
+    assert!(missed(0) == 0 && missed(1) < missed(2) && gets(2)["hits"].as_u64() > Some(0), "{course:?}");
+    // Two clients, and a server that says nothing: sooner or later both wait for it.
+    let answered = |place: usize| gets(place)["completed"].as_u64().unwrap_or(0);
+    assert!(answered(3) < answered(2) && answered(4) > 0, "{course:?}");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Before and after each fault") && page.contains("freeze server 1"));
+}
+
+/// On another machine the agent that started a station does to it what it is told, and says when that is done.
+#[test]
+fn an_agent_freezes_thaws_and_kills_what_it_has_started() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::Stdio;
+
+    let folder = fresh("experiment-agent");
+    let words = ["agent", "run", "--run", folder.to_str().unwrap(), "--", "sleep", "600"];
+    let mut agent = Command::new(env!("CARGO_BIN_EXE_krarup"))
+        .args(words)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(agent.stderr.take().unwrap()).lines();
+    let mut says = |text: &str| {
+        let line = told.by_ref().map(Result::unwrap).find(|line| line.contains(text)).unwrap();
+        line.rsplit_once(' ').unwrap().1.to_owned()
+    };
+    let station = says("started ");
+    let state = || {
+        let stat = fs::read_to_string(format!("/proc/{station}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.chars().next()
+    };
+    let mut stdin = agent.stdin.take().unwrap();
+    let mut tell = |word: &str| stdin.write_all(word.as_bytes()).unwrap();
+    tell("do freeze 1\n");
+    says("done 1");
+    support::until("it stands still", || state() == Some('T'));
+    tell("do thaw 2\n");
+    says("done 2");
+    support::until("it goes on", || state() == Some('S'));
+    tell("do kill 3\n");
+    says("done 3");
+    assert_eq!(agent.wait().unwrap().code(), Some(128 + 9));
 }

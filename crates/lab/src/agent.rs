@@ -24,6 +24,7 @@ use krarup_units::{Nanos, Seconds};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 
+use crate::fault::Action;
 use crate::host::{Host, children_cpu, is_alone, is_root};
 use crate::ledger::Ledger;
 use crate::monitor::{Family, Monitor, Subject, carriers};
@@ -39,6 +40,10 @@ pub const BEAT: Duration = Duration::from_secs(2);
 pub const SILENCE: Duration = Duration::from_secs(20);
 /// The word that ends what an agent has started.
 pub const END: &str = "end\n";
+/// The word by which an agent does something to what it has started; what it is, and which of such words it is, follow.
+pub const DO: &str = "do ";
+/// What an agent says when it has done that; which of such words it was follows.
+pub const DONE: &str = "krarup agent: done ";
 /// What an agent says when a program was started; its process number follows.
 pub const STARTED: &str = "krarup agent: started ";
 /// What an agent says when a program takes connections; its address follows.
@@ -119,6 +124,8 @@ enum Heard {
     Beat,
     /// The end is asked for.
     End,
+    /// This is to be done, and told under this number.
+    Do(Action, u32),
     /// Nobody speaks any more.
     Gone,
     /// The program has ended.
@@ -131,6 +138,9 @@ fn listen(tell: Sender<Heard>) {
         for line in io::stdin().lock().lines() {
             let heard = match line {
                 Ok(line) if line == END.trim_end() => Heard::End,
+                Ok(line) if line.starts_with(DO) => {
+                    deed(&line).map_or(Heard::Beat, |(action, number)| Heard::Do(action, number))
+                }
                 Ok(_) => Heard::Beat,
                 Err(_) => break,
             };
@@ -140,6 +150,14 @@ fn listen(tell: Sender<Heard>) {
         }
         let _ = tell.send(Heard::Gone);
     });
+}
+
+/// What the word for it asks to be done, and its number.
+fn deed(line: &str) -> Option<(Action, u32)> {
+    let (action, number) = line.strip_prefix(DO)?.split_once(' ')?;
+    let action =
+        [Action::Kill, Action::Freeze, Action::Thaw].into_iter().find(|one| one.to_string() == action)?;
+    Some((action, number.parse().ok()?))
 }
 
 /// The next thing that is more than a sign of life.
@@ -236,6 +254,12 @@ fn signal(process: u32, signal: Signal) {
     }
 }
 
+/// Asks a process to end; one that was frozen hears it, too.
+fn end(process: u32) {
+    signal(process, Signal::TERM);
+    signal(process, Signal::CONT);
+}
+
 fn pid(process: u32) -> Option<Pid> {
     i32::try_from(process).ok().and_then(Pid::from_raw)
 }
@@ -328,12 +352,24 @@ pub fn run(order: &Order) -> io::Result<u8> {
 
 /// Waits until the program has ended, by itself or because it was told to; whether it was told.
 fn outlast(heard: &Receiver<Heard>, process: u32, stop: &Stop) -> (io::Result<ExitStatus>, bool) {
-    match next(heard, stop, SILENCE) {
+    let word = loop {
+        match next(heard, stop, SILENCE) {
+            Heard::Do(action, number) => {
+                if let Some((group, signal)) = pid(process).zip(action.signal()) {
+                    let _ = kill_process_group(group, signal);
+                }
+                tell_runner(&format!("{DONE}{number}"));
+            }
+            word => break word,
+        }
+    };
+    match word {
         Heard::Exited(status) => return (status, false),
-        Heard::End => signal(process, Signal::TERM),
-        Heard::Beat | Heard::Gone => {
+        Heard::End => end(process),
+        Heard::Beat | Heard::Do(..) | Heard::Gone => {
             if let Some(group) = pid(process) {
                 let _ = kill_process_group(group, Signal::TERM);
+                let _ = kill_process_group(group, Signal::CONT);
             }
             let until = Instant::now() + GRACE;
             loop {
@@ -353,7 +389,7 @@ fn outlast(heard: &Receiver<Heard>, process: u32, stop: &Stop) -> (io::Result<Ex
         match next(heard, &Stop::default(), SILENCE) {
             Heard::Exited(status) => return (status, true),
             Heard::Gone => signal(process, Signal::KILL),
-            Heard::End | Heard::Beat => {}
+            Heard::End | Heard::Do(..) | Heard::Beat => {}
         }
     }
 }

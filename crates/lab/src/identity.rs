@@ -11,6 +11,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use crate::fault::{self, Fault};
 use crate::gate::Gate;
 use crate::plan::{Cell, Plan};
 use crate::spec::{Phases, Populate, Program, Spec, Station, Stations, Testbed};
@@ -56,6 +57,7 @@ impl Identity {
             repetitions: _,
             phases: Phases { warm_up, measure, cool_down },
             testbed,
+            faults: _,
             gates,
             retries: _,
             data,
@@ -84,6 +86,11 @@ impl Identity {
                 Testbed::Ssh => "ssh",
             },
         );
+        for (number, fault) in fault::in_order(spec, cell).into_iter().enumerate() {
+            // Whether it is done in this cell is said by its standing here.
+            let Fault { station, at, action, when: _ } = fault.get_ref();
+            list.set(format!("faults.{number}"), &format!("{action} {station} at {at}"));
+        }
         for (number, gate) in gates.iter().enumerate() {
             let Gate { watched, relation, limit } = gate.get_ref();
             list.set(format!("gates.{number}"), &format!("{} {relation} {limit}", watched.name()));
@@ -306,6 +313,11 @@ config = "workers = $workers\n"
 [stations.clients]
 program = "load"
 flags = ["$workload"]
+[[fault]]
+station = "server 2"
+at = "0.3s"
+do = "kill"
+when = { workload = "read" }
 "#;
 
     fn identity(text: &str) -> Identity {
@@ -321,6 +333,7 @@ flags = ["$workload"]
   "version": 2,
   "of": {
     "data": "[\"--keys\",\"100\"]",
+    "faults.0": "kill server 2 at 0.3",
     "gates.0": "errors == 0",
     "gates.1": "interactive_law <= 0.05",
     "level.workers": "8",
@@ -390,6 +403,10 @@ hosts = ["c"]
             ("my-proxy", "your-proxy"),
             ("workers = $workers\\n", "workers = ${workers}0\\n"),
             ("levels = [8]", "levels = [9]"),
+            ("0.3s", "0.4s"),
+            ("do = \"kill\"", "do = \"freeze\""),
+            ("server 2", "server 3"),
+            ("when = { workload = \"read\" }", "when = { workload = \"write\" }"),
         ];
         for (from, to) in changes {
             assert!(FULL.contains(from), "{from}");

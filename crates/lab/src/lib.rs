@@ -6,6 +6,7 @@
 //! | [`change`] | the same, with something changed |
 //! | [`shipped`] | those that come with the program |
 //! | [`gate`] | what a trial must keep to count |
+//! | [`fault`] | what is done to stations while a trial is measured |
 //! | [`plan`] | which trials that means, and in which order |
 //! | [`campaign`] | all of them, one after the other, taken up where they were left |
 //! | [`monitor`] | what the machine did meanwhile, and whether others were at work on it |
@@ -25,6 +26,7 @@ pub mod agent;
 pub mod campaign;
 pub mod change;
 pub mod delay;
+pub mod fault;
 pub mod gate;
 pub mod host;
 pub mod identity;

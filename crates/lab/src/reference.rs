@@ -45,6 +45,7 @@ const SECTIONS: &[Section] = &[
                 "`local`",
                 "`local`: processes on this machine; `netns`: each in a network namespace of its own, behind a link of its own (Linux, root); `ssh`: on other machines",
             ],
+            ["fault", "tables", "none", "what is done to stations while a trial is measured"],
             ["gates", "list of texts", "none", "what a trial must keep, or it has failed"],
             ["retries", "number", "2", "how often a trial that failed is tried again"],
             [
@@ -136,6 +137,26 @@ const SECTIONS: &[Section] = &[
                 "0s",
                 "load that goes on afterwards and counts no more, so that no client is measured while another has ended",
             ],
+        ],
+    },
+    Section {
+        path: "fault",
+        about: "One `[[fault]]` for each thing that is done to a station while a trial is measured. The servers are made anew for the next trial.",
+        keys: &[
+            [
+                "station",
+                "text",
+                "",
+                "`\"server 2\"` or `\"middleware 1\"`: the kind, and the number from 1, of one that the spec starts",
+            ],
+            ["at", "time", "", "when, from the beginning of what is measured"],
+            [
+                "do",
+                "name",
+                "",
+                "`kill`: gone at once, its memory too; `restart`: started once more at its address with nothing in it, killed before where it runs; `freeze`: it takes nothing and says nothing, and its connections stay; `thaw`: it goes on. A middleware is frozen and thawed only: one that is killed writes no records",
+            ],
+            ["when", "table", "in all cells", "only in cells with these levels: `{ loss = \"kill\" }`"],
         ],
     },
     Section {
@@ -304,6 +325,7 @@ mod tests {
             "repetitions" | "phases" => {
                 demo.replacen(&format!("{path} = {{ "), &format!("{path} = {{ no_such_key = 1, "), 1)
             }
+            "fault" => format!("{demo}\n[[fault]]\n{wrong}"),
             "anchor" | "predictions" | "ssh" => format!("{demo}\n[{path}]\n{wrong}"),
             _ => demo.replacen(&format!("[{path}]\n"), &format!("[{path}]\n{wrong}"), 1),
         };

@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use krarup_units::Seconds;
-use krarup_units::text::parse_duration;
+use krarup_units::text::{duration, parse_duration};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
+use crate::fault::{self, Action, Fault, Which};
 use crate::gate::{Gate, Until};
+use crate::plan::Plan;
 use crate::testbed::cap::LEAST;
 use crate::testbed::ssh::settings::{Machine, Ssh};
 
@@ -70,6 +72,9 @@ pub struct Spec {
     /// Where it runs.
     #[serde(default)]
     pub testbed: Testbed,
+    /// What is done to stations while a trial is measured.
+    #[serde(default, rename = "fault")]
+    pub faults: Vec<Spanned<Fault>>,
     /// What a trial must keep, or it has failed.
     #[serde(default)]
     pub gates: Vec<Spanned<Gate>>,
@@ -248,7 +253,7 @@ impl Phases {
 }
 
 /// A time as `10s`, `600ms`, or a number of seconds.
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
+pub(crate) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a time is a text as \"10s\" or \"600ms\", or a number of seconds")]
     enum Time {
@@ -538,7 +543,8 @@ impl Check<'_> {
         if let Some(base) = &self.spec.base {
             self.levels("base", Some(base.span().start), base.get_ref())?;
         }
-        self.stations()
+        self.stations()?;
+        self.faults()
     }
 
     fn known(&self) -> String {
@@ -582,7 +588,8 @@ impl Check<'_> {
             }
             let used = self.spec.words().any(|word| names_in(word.get_ref()).contains(&name.as_str()));
             let counts = self.spec.stations().filter_map(|(_, station)| station.count.as_ref()?.factor());
-            if !used && !counts.into_iter().any(|counted| counted == name) {
+            let decides = self.spec.faults.iter().any(|fault| fault.get_ref().when.contains_key(name));
+            if !used && !decides && !counts.into_iter().any(|counted| counted == name) {
                 let hint = format!(
                     "write \"${name}\" in the flags of a station or as its count, or remove the factor"
                 );
@@ -796,6 +803,33 @@ impl Check<'_> {
         if *every == Some(0) || !(*within > 0.0 && *within < 1.0) {
             let what = "anchor: every must be above 0, and within between 0 and 1".into();
             return self.wrong(at, what, "write every = 10 and within = 0.1");
+        }
+        Ok(())
+    }
+
+    fn faults(&self) -> Result<(), SpecError> {
+        let measured = self.spec.phases.measure;
+        for spanned in &self.spec.faults {
+            let (at, fault) = (Some(spanned.span().start), spanned.get_ref());
+            self.levels("fault", at, &fault.when)?;
+            if fault.at >= measured {
+                let what = format!("{fault} comes too late: a trial is measured for {}", duration(measured));
+                return self.wrong(at, what, "name an earlier instant, or raise phases.measure");
+            }
+            let ends = matches!(fault.action, Action::Kill | Action::Restart);
+            if ends && matches!(fault.station, Which::Middleware(_)) {
+                let what = format!("{fault}: a middleware that is killed writes no records");
+                return self.wrong(at, what, "freeze and thaw it, or do this to a server");
+            }
+        }
+        if self.spec.faults.is_empty() {
+            return Ok(());
+        }
+        for cell in &Plan::of(self.spec).cells {
+            if let Err((fault, what)) = fault::course(self.spec, cell) {
+                let hint = "stations are named by kind and number, as \"server 2\"; docs/reference/spec.md says what may follow what";
+                return self.wrong(Some(fault.span().start), what, hint);
+            }
         }
         Ok(())
     }

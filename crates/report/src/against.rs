@@ -174,6 +174,7 @@ mod tests {
             .to_vec(),
             machine: None,
             machines: Vec::new(),
+            course: Vec::new(),
             disturbed: None,
         }
     }

@@ -261,6 +261,7 @@ mod tests {
             factors: vec![("mode".into(), mode.into()), ("keys".into(), keys.to_string())],
             machine: None,
             machines: Vec::new(),
+            course: Vec::new(),
             disturbed: None,
         }
     }

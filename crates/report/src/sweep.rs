@@ -1,5 +1,6 @@
 //! The report of a sweep: results of the analysis, put into words, tables and figures.
 
+use krarup_analysis::course::StretchOperation;
 use krarup_analysis::results::{Cell, Limit, ProcessLoad, Quantity, Results};
 use krarup_analysis::saturation::{Bottleneck, Part, Verdict, parts};
 use krarup_analysis::trial::Link;
@@ -24,6 +25,7 @@ pub fn document(results: &Results, footer: &str) -> Document {
             Block::Figure(figures::percentiles(results)),
         ],
     }];
+    sections.extend(section("Before and after each fault", [course(results).map(Block::Table)]));
     if let Some(first) = sections.first_mut() {
         first.blocks.extend(percentiles_by_factor(results).into_iter().map(Block::Figure));
         first.blocks.extend(study_figures::configurations(results).map(Block::Table));
@@ -206,6 +208,59 @@ pub fn table(results: &Results) -> Table {
         columns,
         rows: results.cells.iter().map(row).collect(),
     }
+}
+
+/// What was answered before and after each fault; none where nothing was done to a station.
+pub fn course(results: &Results) -> Option<Table> {
+    let columns = vec![
+        Column::new("workload", Unit::Text),
+        Column::new("clients", Unit::Count),
+        Column::new("from", Unit::Seconds),
+        Column::new("what happens", Unit::Text),
+        Column::new("operation", Unit::Text),
+        Column::new("throughput", Unit::PerSecond),
+        Column::new("response time", Unit::Seconds),
+        Column::new("found", Unit::Share),
+        Column::new("missed", Unit::Share),
+        Column::new("errors", Unit::Share),
+    ];
+    let share = |part: u64, all: u64| Value::from((all > 0).then(|| part as f64 / all as f64));
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    for (cell, stretch) in
+        results.cells.iter().flat_map(|cell| cell.course.iter().map(move |stretch| (cell, stretch)))
+    {
+        let nothing = StretchOperation { name: "none answered".into(), ..StretchOperation::default() };
+        let nothing = stretch.operations.is_empty().then_some(&nothing);
+        for one in stretch.operations.iter().chain(nothing) {
+            // What was answered with an error is neither found nor missed.
+            let keys = one.hits + one.misses;
+            rows.push(vec![
+                Value::from(cell.levels.workload.as_str()),
+                Value::from(f64::from(cell.levels.clients)),
+                Value::from(stretch.start),
+                Value::from(if stretch.after.is_empty() { "–" } else { stretch.after.as_str() }),
+                Value::from(one.name.as_str()),
+                Value::from((stretch.length > 0.0).then(|| one.completed as f64 / stretch.length)),
+                Value::from((one.completed > 0).then_some(one.response)),
+                share(one.hits, keys),
+                share(one.misses, keys),
+                share(one.errors, one.completed),
+            ]);
+        }
+    }
+    let late =
+        results.cells.iter().flat_map(|cell| &cell.course).map(|stretch| stretch.late).fold(0.0, f64::max);
+    (!rows.is_empty()).then(|| Table {
+        name: "faults".into(),
+        title: "What was answered before and after each fault".into(),
+        caption: format!(
+            "All repetitions together, by the generators' seconds: a second belongs to what was done at its beginning or before. Found and missed are \
+             shares of the keys that were answered for, errors of all requests. At the latest a fault was done {} after its instant.",
+            text::duration(late)
+        ),
+        columns,
+        rows,
+    })
 }
 
 fn breakdown_table(results: &Results) -> Option<Table> {

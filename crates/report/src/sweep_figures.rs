@@ -266,13 +266,19 @@ pub(crate) fn run(results: &Results) -> Option<Figure> {
         });
         definitions.push(define::queue_length());
     }
+    let done = cell.course.iter().filter(|stretch| !stretch.after.is_empty());
+    let done: Vec<String> = done
+        .map(|stretch| format!(" At {}: {}.", krarup_units::text::duration(stretch.start), stretch.after))
+        .collect();
     let repetition = cell.repetitions.first().map_or(0, |first| first.repetition);
     Some(Figure {
         name: "one-run".into(),
         title: format!("{}, {}, repetition {repetition}", verdict.at.workload, clients(verdict.at.clients)),
-        caption: "Each point is one window of the measured span; times are means of the requests answered in it. The axes start \
-                  from zero."
-            .into(),
+        caption: format!(
+            "Each point is one window of the measured span; times are means of the requests answered in it. The axes start \
+             from zero.{}",
+            done.concat()
+        ),
         definitions,
         notes: notes(results, Place::Run),
         plot: Plot::TimeSeries(TimeSeries {

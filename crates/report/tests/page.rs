@@ -220,6 +220,7 @@ fn any_trial() -> impl Strategy<Value = Trial> {
             factors: Vec::new(),
             machine: None,
             machines: Vec::new(),
+            course: Vec::new(),
             disturbed: None,
         },
     )

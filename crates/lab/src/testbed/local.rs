@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use krarup_load::LoadResult;
@@ -24,6 +25,7 @@ use super::stations::{Loads, PATIENCE, Running, SERVERS, Starter, words};
 use super::watching::{Place, Watching, machine_name};
 use crate::agent::wall as wall_now;
 use crate::campaign::{Due, Outcome, Testbed};
+use crate::fault::{self, Fault, Happened, Which};
 use crate::gate::Watched;
 use crate::host::children_cpu;
 use crate::plan::Cell;
@@ -192,7 +194,9 @@ impl<'a> Local<'a> {
         let passed_before = passed();
         let clock =
             |client: u32| clocks.get(&machine_name(&starter.host('c', client))).copied().unwrap_or_default();
-        let together = (clients.count > 1).then(|| wall_now() + Nanos::from(lead));
+        let faults = fault::in_order(spec, cell);
+        // A fault has its place in what is measured: then its beginning must be known beforehand.
+        let together = (clients.count > 1 || !faults.is_empty()).then(|| wall_now() + Nanos::from(lead));
         let words = clients.words(measure + cool_down, &|client| {
             let mut words = vec!["--json".to_owned(), place(client, &results[client as usize - 1])];
             if cool_down > 0.0 {
@@ -203,7 +207,13 @@ impl<'a> Local<'a> {
             words
         });
         let within = Duration::from_secs_f64(measure + cool_down) + lead;
-        if clients.is_foreign() {
+        // Runs the load to its end, and returns every command that was run.
+        let load = || {
+            let mut commands = Vec::new();
+            if !clients.is_foreign() {
+                let loads = Loads { targets: &targets, words: &words, within, out: results[0].parent() };
+                return starter.load(&loads, &mut commands).map(|()| commands);
+            }
             let out = made(&folder.join("said"))?;
             let words = clients.foreign(measure, &|client| place(client, &out));
             let words = match together {
@@ -211,10 +221,8 @@ impl<'a> Local<'a> {
                 None => words,
             };
             let (begun, cpu) = (wall_now().as_seconds(), children_cpu());
-            let ends = starter.foreign_load(
-                &Loads { targets: &targets, words: &words, within, out: Some(&out) },
-                commands,
-            )?;
+            let loads = Loads { targets: &targets, words: &words, within, out: Some(&out) };
+            let ends = starter.foreign_load(&loads, &mut commands)?;
             let each = (children_cpu() - cpu) / ends.len() as f64;
             starter.collect(&out)?;
             for ((number, ended), file) in (1_u32..).zip(ends).zip(&results) {
@@ -227,12 +235,28 @@ impl<'a> Local<'a> {
                 let said = String::from_utf8_lossy(&ended.stdout);
                 save(file, &foreign_result(&said, &out.join(number.to_string()), told)?)?;
             }
-        } else {
-            let loads = Loads { targets: &targets, words: &words, within, out: results[0].parent() };
-            if let Err(error) = starter.load(&loads, commands) {
+            Ok(commands)
+        };
+        let mut stations = Stations { servers: &mut servers.running, middleware: &mut middleware };
+        let (over, ended) = channel();
+        let (order, begin) = (&faults[..], together.unwrap_or_default());
+        let (loaded, struck) = std::thread::scope(|scope| {
+            let striking = scope.spawn(move || strike(starter, &mut stations, order, begin, &ended));
+            let loaded = load();
+            drop(over);
+            (loaded, striking.join().expect("whoever strikes does not panic"))
+        });
+        // A fault that could not be done explains what became of the load.
+        let struck = struck?;
+        match loaded {
+            Ok(run) => commands.extend(run.into_iter().chain(struck.commands)),
+            Err(error) => {
                 self.lead = LEAD[1].min(2 * self.lead);
                 return Err(error);
             }
+        }
+        if !struck.happened.is_empty() {
+            save(&folder.join("faults.json"), &struck.happened)?;
         }
         let watched = watching.end()?;
         let sent_after = sent()?;
@@ -285,6 +309,10 @@ impl<'a> Local<'a> {
         let watch = &seen.watch;
         outcome.failed = apart(&begun).or_else(|| loads.iter().find_map(|load| refused(spec, load, watch)));
         let late = || paths.iter().find_map(RoundTrip::late);
+        if !faults.is_empty() {
+            // Whoever was killed has lost its keys: the next trial begins with servers that have theirs.
+            self.end()?;
+        }
         outcome.disturbed =
             seen.disturbed.or_else(late).or_else(|| delays.iter().find_map(Lateness::disturbed));
         Ok(())
@@ -444,6 +472,54 @@ fn end(stations: &mut [Running]) -> Result<(), StationError> {
         }
     }
     Ok(())
+}
+
+/// Stations that something may be done to.
+struct Stations<'a> {
+    servers: &'a mut [Running],
+    middleware: &'a mut [Running],
+}
+
+/// What was done while a trial was measured.
+#[derive(Default)]
+struct Struck {
+    happened: Vec<Happened>,
+    commands: Vec<String>,
+}
+
+/// Does what is to be done when it is due, counted from `begin` on the wall clock, until `ended` says that nobody measures any more.
+fn strike(
+    starter: &Starter,
+    stations: &mut Stations<'_>,
+    faults: &[&Spanned<Fault>],
+    begin: Nanos,
+    ended: &Receiver<()>,
+) -> Result<Struck, StationError> {
+    let mut struck = Struck::default();
+    for fault in faults.iter().map(|fault| fault.get_ref()) {
+        let due = begin + Nanos::from_seconds(fault.at);
+        while let Some(left) = due.0.checked_sub(wall_now().0).filter(|left| *left > 0) {
+            if matches!(ended.recv_timeout(Duration::from_nanos(left)), Err(RecvTimeoutError::Disconnected)) {
+                return Ok(struck);
+            }
+        }
+        let running = match fault.station {
+            Which::Server(number) => stations.servers.get_mut(number as usize - 1),
+            Which::Middleware(number) => stations.middleware.get_mut(number as usize - 1),
+        };
+        starter.strike(
+            running.expect("faults were checked against what is started"),
+            fault.action,
+            &mut struck.commands,
+        )?;
+        struck.happened.push(Happened {
+            station: fault.station.to_string(),
+            action: fault.action,
+            at: fault.at,
+            late: Nanos(wall_now().0.saturating_sub(due.0)).as_seconds(),
+        });
+    }
+    Ok(struck)
 }
 
 /// Clients that begin this share of the measured time apart were not one load: their throughputs must not be added up.

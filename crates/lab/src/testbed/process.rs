@@ -11,12 +11,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use krarup_units::Seconds;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::cap::Cap;
 use super::host::Host;
 use crate::agent;
 use crate::delay::{PASSED, Tally};
+use crate::fault::Action;
 use crate::stop::Stop;
 
 /// How often a waiting one looks whether it shall stop.
@@ -86,11 +87,11 @@ pub(super) fn keep_all(mut stdout: ChildStdout) -> Vec<u8> {
 }
 
 /// Feeds an agent until the sender is gone, which ends whatever the agent has started.
-fn beat(mut stdin: ChildStdin, ending: &Receiver<()>) {
+fn beat(mut stdin: ChildStdin, words: &Receiver<String>) {
     loop {
-        let word = match ending.recv_timeout(agent::BEAT) {
-            Err(RecvTimeoutError::Timeout) => "\n",
-            Ok(()) => agent::END,
+        let word = match words.recv_timeout(agent::BEAT) {
+            Err(RecvTimeoutError::Timeout) => "\n".to_owned(),
+            Ok(word) => word,
             Err(RecvTimeoutError::Disconnected) => return,
         };
         if stdin.write_all(word.as_bytes()).and_then(|()| stdin.flush()).is_err() {
@@ -110,8 +111,10 @@ pub struct Process {
     ended: Option<ExitStatus>,
     /// Goes after the process: until then it cannot be taken away.
     cap: Option<Cap>,
-    /// Where an agent is told to end.
-    governor: Option<Sender<()>>,
+    /// Where an agent is told what to do.
+    governor: Option<Sender<String>>,
+    /// What was done to it so far, where an agent does it.
+    deeds: u32,
     /// Its number on another machine.
     there: Option<u32>,
     /// Processor time that an agent told.
@@ -167,8 +170,8 @@ impl Process {
                 None
             }
             (Feed::Beats, Some(stdin)) => {
-                let (governor, ending) = channel();
-                std::thread::spawn(move || beat(stdin, &ending));
+                let (governor, words) = channel();
+                std::thread::spawn(move || beat(stdin, &words));
                 Some(governor)
             }
             _ => None,
@@ -196,6 +199,7 @@ impl Process {
             ended: None,
             cap: None,
             governor,
+            deeds: 0,
             there: None,
             cpu: None,
             passed: None,
@@ -352,11 +356,13 @@ impl Process {
     /// When it had to be killed.
     pub fn stop(&mut self, within: Duration) -> Result<Ended, StationError> {
         if let Some(governor) = &self.governor {
-            let _ = governor.send(());
+            let _ = governor.send(agent::END.to_owned());
         } else if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
             && self.ended.is_none()
         {
             let _ = kill_process(pid, Signal::TERM);
+            // One that was frozen hears it, too.
+            let _ = kill_process(pid, Signal::CONT);
         }
         let until = Instant::now() + within;
         loop {
@@ -370,6 +376,29 @@ impl Process {
                 }
             }
         }
+    }
+
+    /// Kills, freezes or thaws it, or has its agent do it, and waits until that is done. One that was killed has ended.
+    ///
+    /// # Errors
+    /// When it ended before, or what is to be done is not done in time.
+    pub fn suffer(&mut self, action: Action, within: Duration, stop: &Stop) -> Result<(), StationError> {
+        if self.has_ended() {
+            return Err(self.error(format!("ended before its fault ({action})")));
+        }
+        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(governor) = &self.governor {
+            self.deeds += 1;
+            let _ = governor.send(format!("{}{action} {}\n", agent::DO, self.deeds));
+            self.ready(&format!("{}{}", agent::DONE, self.deeds), within, stop)?;
+        } else if let Some((group, signal)) = group.zip(action.signal()) {
+            let sent = kill_process_group(group, signal);
+            sent.map_err(|error| self.error(format!("{action}: {error}")))?;
+        }
+        if action == Action::Kill {
+            self.finish(within, stop, || Ok(()))?;
+        }
+        Ok(())
     }
 
     fn collect(&mut self, status: ExitStatus) -> Ended {

@@ -16,6 +16,7 @@ use super::process::{Ended, Process, StationError, is_refusal};
 use super::ssh::fleet::Fleet;
 use super::ssh::remote::Remote;
 use super::watching::machine_name;
+use crate::fault::Action;
 use crate::ledger::Ledger;
 use crate::plan::Cell;
 use crate::spec::{Program, Spec, Station};
@@ -23,6 +24,8 @@ use crate::stop::Stop;
 
 /// How long a station may take to be ready or to end.
 pub const PATIENCE: Duration = Duration::from_secs(15);
+/// What a program of ours says when it is ready; its address follows.
+const LISTENS: &str = "listening on ";
 /// How many servers, where nobody says.
 pub const SERVERS: u32 = 3;
 
@@ -35,6 +38,17 @@ pub struct Running {
     pub address: Address,
     /// Its process, where it was started here.
     pub process: Option<Process>,
+    /// How it is started once more at its address, where it was.
+    again: Option<Again>,
+}
+
+/// How a station is started once more.
+#[derive(Clone, Debug)]
+struct Again {
+    name: String,
+    words: Vec<String>,
+    /// Whether it says that it is ready; else one sees it by its taking connections.
+    tells: bool,
 }
 
 /// How stations are started: the same words, whoever asks.
@@ -418,9 +432,12 @@ impl Starter {
     ) -> Result<Running, StationError> {
         let mut process = self.start(name, &host, words, (folder, None), commands)?;
         self.learn_number(&host, &mut process)?;
-        let address = process.ready("listening on ", PATIENCE, &self.stop)?;
-        let address = address.parse().map_err(|why| process.error(why))?;
-        Ok(Running { host, address, process: Some(process) })
+        let address = process.ready(LISTENS, PATIENCE, &self.stop)?;
+        let address: Address = address.parse().map_err(|why| process.error(why))?;
+        let any = any_port(&host);
+        let there = |word: &String| if *word == any { address.to_string() } else { word.clone() };
+        let again = Again { name: name.to_owned(), words: words.iter().map(there).collect(), tells: true };
+        Ok(Running { host, address, process: Some(process), again: Some(again) })
     }
 
     /// A program that is told its host in place of `{host}`, its port in place of `{port}`, the servers in place of `{servers}`, and its
@@ -445,17 +462,73 @@ impl Starter {
             config.write(name, &host, |text| told(&text))?;
         }
         let words: Vec<String> = words.iter().map(|word| told(word).replace("{config}", &path)).collect();
-        let ip = host.address.parse().map_err(|_| wrong(format!("{} is no address", host.address)))?;
-        let to = SocketAddr::new(ip, port);
-        let mut process = self.start(name, &host, &words, (None, Some(to)), commands)?;
-        self.learn_number(&host, &mut process)?;
+        let address = Address { host: host.address.clone(), port };
+        let process = self.that_accepts(name, &host, &words, &address, commands)?;
+        let again = Again { name: name.to_owned(), words, tells: false };
+        Ok(Running { host, address, process: Some(process), again: Some(again) })
+    }
+
+    /// A program that says nothing when it is ready: it takes connections then.
+    fn that_accepts(
+        &self,
+        name: &str,
+        host: &Host,
+        words: &[String],
+        address: &Address,
+        commands: &mut Vec<String>,
+    ) -> Result<Process, StationError> {
+        let ip = address.host.parse().map_err(|_| StationError {
+            name: name.to_owned(),
+            why: format!("{} is no address", address.host),
+            said: Vec::new(),
+            certain: false,
+        })?;
+        let to = SocketAddr::new(ip, address.port);
+        let mut process = self.start(name, host, words, (None, Some(to)), commands)?;
+        self.learn_number(host, &mut process)?;
         if host.remote().is_some() {
             process.ready(crate::agent::ACCEPTS, PATIENCE, &self.stop)?;
         } else {
-            process.accepts(&host, to, PATIENCE, &self.stop)?;
+            process.accepts(host, to, PATIENCE, &self.stop)?;
         }
-        let address = Address { host: host.address.clone(), port };
-        Ok(Running { host, address, process: Some(process) })
+        Ok(process)
+    }
+
+    /// Does to a station what is asked, and waits until it is done.
+    ///
+    /// # Errors
+    /// When it cannot be done, or the station has ended by itself before.
+    pub fn strike(
+        &self,
+        running: &mut Running,
+        action: Action,
+        commands: &mut Vec<String>,
+    ) -> Result<(), StationError> {
+        let nobody = || StationError {
+            name: running.address.to_string(),
+            why: format!("{action}: it was not started here"),
+            said: Vec::new(),
+            certain: true,
+        };
+        let (Some(process), Some(again)) = (running.process.as_mut(), &running.again) else {
+            return Err(nobody());
+        };
+        if action != Action::Restart {
+            return process.suffer(action, PATIENCE, &self.stop);
+        }
+        if !process.has_ended() {
+            process.suffer(Action::Kill, PATIENCE, &self.stop)?;
+        }
+        let Again { name, words, tells } = again;
+        running.process = Some(if *tells {
+            let mut process = self.start(name, &running.host, words, (None, None), commands)?;
+            self.learn_number(&running.host, &mut process)?;
+            process.ready(LISTENS, PATIENCE, &self.stop)?;
+            process
+        } else {
+            self.that_accepts(name, &running.host, words, &running.address, commands)?
+        });
+        Ok(())
     }
 
     /// Makes sure that all hosts can be reached, and that nothing of an earlier trial is on them.
@@ -529,7 +602,7 @@ impl Config {
 
 /// A station that somebody else started.
 fn running(address: Address) -> Running {
-    Running { host: Host::here(), address, process: None }
+    Running { host: Host::here(), address, process: None, again: None }
 }
 
 /// A word with `{servers}` replaced by all of them, `{server1}`, `{server2}` … by one, and `{server1.host}` and `{server1.port}` by its parts.

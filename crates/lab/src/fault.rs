@@ -1,0 +1,278 @@
+//! What is done to stations while a trial is measured, so that a report can say what the others make of it.
+//!
+//! ```text
+//! runs ── kill ──▶ gone ── restart ──▶ runs, with nothing in it
+//! runs ── freeze ──▶ stands still ── thaw ──▶ runs, as it was
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use krarup_units::Seconds;
+use krarup_units::text::duration;
+use rustix::process::Signal;
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::Spanned;
+
+use crate::plan::Cell;
+use crate::spec::{LevelName, Spec, Station, time};
+
+/// Something that is done to a station.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// To which.
+    pub station: Which,
+    /// When, from the beginning of what is measured.
+    #[serde(deserialize_with = "time")]
+    pub at: Seconds,
+    /// What is done.
+    #[serde(rename = "do")]
+    pub action: Action,
+    /// Only in cells with these levels; without, in all.
+    #[serde(default)]
+    pub when: BTreeMap<String, LevelName>,
+}
+
+/// A station that was started, by its name in messages: `server 2`, `middleware 1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Which {
+    /// The server of this number, from 1.
+    Server(u32),
+    /// The middleware of this number, from 1.
+    Middleware(u32),
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(number) => write!(f, "server {number}"),
+            Self::Middleware(number) => write!(f, "middleware {number}"),
+        }
+    }
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("`{text}` is no station that faults are for: write \"server 2\" or \"middleware 1\"");
+        let (kind, number) = text.split_once(' ').ok_or_else(wrong)?;
+        let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)?;
+        match kind {
+            "server" => Ok(Self::Server(number)),
+            "middleware" => Ok(Self::Middleware(number)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Which {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What can be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It is gone at once, as when its machine loses power (SIGKILL).
+    Kill,
+    /// It takes nothing and says nothing, and its connections stay (SIGSTOP).
+    Freeze,
+    /// It goes on where it was frozen (SIGCONT).
+    Thaw,
+    /// It is started once more at its address, with nothing in it.
+    Restart,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kill => "kill",
+            Self::Freeze => "freeze",
+            Self::Thaw => "thaw",
+            Self::Restart => "restart",
+        })
+    }
+}
+
+impl Action {
+    /// The signal that does it; none where it takes more.
+    pub fn signal(self) -> Option<Signal> {
+        match self {
+            Self::Kill => Some(Signal::KILL),
+            Self::Freeze => Some(Signal::STOP),
+            Self::Thaw => Some(Signal::CONT),
+            Self::Restart => None,
+        }
+    }
+}
+
+/// A fault that happened; `faults.json` of a trial is a list of these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Happened {
+    /// To which station.
+    pub station: String,
+    /// What was done.
+    #[serde(rename = "do")]
+    pub action: Action,
+    /// When it was due, from the beginning of what is measured.
+    pub at: Seconds,
+    /// How much later it was done; a restart is done when the station takes connections.
+    pub late: Seconds,
+}
+
+impl Fault {
+    /// Whether it is done in this cell.
+    pub fn is_in(&self, cell: &Cell) -> bool {
+        self.when.iter().all(|(name, level)| cell.level(name) == Some(level))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} at {}", self.action, self.station, duration(self.at))
+    }
+}
+
+/// What is done in this cell, in the order of time.
+pub fn in_order<'a>(spec: &'a Spec, cell: &Cell) -> Vec<&'a Spanned<Fault>> {
+    let mut faults: Vec<_> = spec.faults.iter().filter(|fault| fault.get_ref().is_in(cell)).collect();
+    faults.sort_by(|one, other| one.get_ref().at.total_cmp(&other.get_ref().at));
+    faults
+}
+
+/// What a station is doing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Runs,
+    Frozen,
+    Gone,
+}
+
+/// Whether a cell's faults can be done one after the other: which one cannot, and why.
+pub(crate) fn course<'a>(spec: &'a Spec, cell: &Cell) -> Result<(), (&'a Spanned<Fault>, String)> {
+    let mut states: BTreeMap<Which, State> = BTreeMap::new();
+    for spanned in in_order(spec, cell) {
+        let Fault { station, action, .. } = spanned.get_ref();
+        let wrong = |why: &str| Err((spanned, format!("{}: {why}", spanned.get_ref())));
+        let there = match station {
+            Which::Server(number) => {
+                started(Some(&spec.stations.servers), cell, 3).map(|there| (there, number))
+            }
+            Which::Middleware(number) => {
+                started(spec.stations.middleware.as_ref(), cell, 1).map(|there| (there, number))
+            }
+        };
+        match there {
+            None => return wrong("no such station is started by the spec"),
+            Some((there, number)) if *number > there => {
+                return wrong(&format!("there are {there} of its kind in the cell `{}`", cell.name()));
+            }
+            Some(_) => {}
+        }
+        let state = states.entry(*station).or_insert(State::Runs);
+        *state = match (*state, action) {
+            (State::Gone, Action::Kill | Action::Freeze | Action::Thaw) => {
+                return wrong("it is gone by then");
+            }
+            (State::Frozen, Action::Freeze) => return wrong("it is frozen already by then"),
+            (State::Runs, Action::Thaw) => return wrong("it is not frozen then"),
+            (_, Action::Kill) => State::Gone,
+            (_, Action::Freeze) => State::Frozen,
+            (_, Action::Thaw | Action::Restart) => State::Runs,
+        };
+    }
+    Ok(())
+}
+
+/// How many of a station are started in a cell; none where nobody starts it.
+fn started(station: Option<&Station>, cell: &Cell, usual: u32) -> Option<u32> {
+    let station = station.filter(|station| station.addresses.is_empty())?;
+    Some(cell.count(station, usual))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+
+    fn spec(faults: &str) -> Result<Spec, crate::spec::SpecError> {
+        Spec::parse(&format!(
+            r#"
+title = "t"
+phases = {{ measure = "6s" }}
+[[factor]]
+name = "loss"
+levels = ["none", "kill"]
+[[factor]]
+name = "servers"
+levels = [1, 2]
+[stations.servers]
+program = "cache"
+count = "$servers"
+[stations.middleware]
+program = "proxy"
+[stations.clients]
+program = "load"
+{faults}
+"#
+        ))
+    }
+
+    fn fault(station: &str, at: &str, action: &str, when: &str) -> String {
+        format!("[[fault]]\nstation = \"{station}\"\nat = \"{at}\"\ndo = \"{action}\"\nwhen = {{ {when} }}\n")
+    }
+
+    #[test]
+    fn a_level_switches_a_fault_off() {
+        let killed = fault("server 1", "2s", "kill", "loss = \"kill\"");
+        let spec =
+            spec(&format!("{}{killed}", fault("server 1", "4s", "restart", "loss = \"kill\""))).unwrap();
+        let told: Vec<Vec<String>> = Plan::of(&spec)
+            .cells
+            .iter()
+            .map(|cell| in_order(&spec, cell).iter().map(|fault| fault.get_ref().to_string()).collect())
+            .collect();
+        let both = ["kill server 1 at 2.00 s", "restart server 1 at 4.00 s"].map(str::to_owned).to_vec();
+        assert_eq!(told, [vec![], vec![], both.clone(), both]);
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_with_its_line() {
+        let used = fault("server 1", "0s", "freeze", "loss = \"kill\"");
+        let refused = |more: &str| spec(&format!("{used}{more}")).unwrap_err();
+        for (more, what) in [
+            (
+                fault("server 2", "1s", "kill", "servers = 1"),
+                "there are 1 of its kind in the cell `loss none, servers 1`",
+            ),
+            (fault("server 0", "1s", "kill", ""), "`server 0` is no station"),
+            (fault("client 1", "1s", "kill", ""), "`client 1` is no station"),
+            (fault("middleware 2", "1s", "freeze", ""), "there are 1 of its kind"),
+            (fault("middleware 1", "1s", "kill", ""), "writes no records"),
+            (fault("server 1", "6s", "kill", ""), "is measured for 6.00 s"),
+            (fault("server 1", "1s", "thaw", "loss = \"none\""), "it is not frozen then"),
+            (fault("server 1", "1s", "freeze", "loss = \"kill\""), "it is frozen already by then"),
+            (fault("server 1", "1s", "kill", "loss = \"any\""), "the factor `loss` has no level `any`"),
+            (fault("server 1", "1s", "end", ""), "end"),
+        ] {
+            let error = refused(&more);
+            assert!(error.what.contains(what), "{more}: {error}");
+            assert!(error.line.is_some_and(|line| line >= 22), "{more}: {error}");
+        }
+        let twice = [fault("server 1", "1s", "kill", ""), fault("server 1", "2s", "thaw", "")].concat();
+        assert!(refused(&twice).what.contains("it is gone by then"));
+    }
+
+    #[test]
+    fn nothing_is_done_to_what_somebody_else_has_started() {
+        let source = "title = \"t\"\n[stations.servers]\naddresses = [\"127.0.0.1:1\"]\n[stations.clients]\nprogram = \"load\"\n";
+        let error = Spec::parse(&format!("{source}{}", fault("server 1", "1s", "kill", ""))).unwrap_err();
+        assert!(error.what.contains("no such station is started"), "{error}");
+    }
+}
