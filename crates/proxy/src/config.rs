@@ -38,8 +38,8 @@ const POOLS: &str = "\
 # add = \"\"
 ";
 
-/// The keys at the top level that are not a pool's.
-const KEYS: &[&str] = &[
+/// The keys at the top level of a file that are not a pool's.
+pub const KEYS: &[&str] = &[
     "pools",
     "default_pool",
     "routes",

@@ -72,7 +72,7 @@ pub struct PoolConfig {
 
 impl PoolConfig {
     /// Every key, as it stands in a file.
-    pub(super) const KEYS: [&str; 26] = [
+    pub const KEYS: [&str; 26] = [
         "listen",
         "servers",
         "distribution",
