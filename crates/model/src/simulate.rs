@@ -1,8 +1,8 @@
 //! Simulation of the same description that the solvers read: event by event, every feature of it.
 //!
 //! ```text
-//!  network ──▶ program ──▶ engine ──▶ tallies ──▶ warm-up cut off ──▶ readings with intervals
-//!              (paths)     (events)   (64 batches     (MSER)             narrow enough? else on
+//!  network ──▶ program ──▶ engine ──▶ tallies ──▶ warm-up cut off ──▶ pilot ──▶ readings with intervals,
+//!              (paths)     (events)   (128 batches    (MSER)         (how long?)   of the rest alone
 //!                                      at most)
 //! ```
 //!
@@ -20,7 +20,7 @@
 //! | `sample` | estimates with intervals, from batches or replications |
 //! | [`result`] | what a simulation says |
 //!
-//! **What a run costs in memory** does not grow with its length: time is cut into at most 64 batches, and when there are 64,
+//! **What a run costs in memory** does not grow with its length: time is cut into at most 128 batches, and when they are too many,
 //! neighbours are joined. **Repeatable:** the same network, settings and version give the same bits; nothing here
 //! reads a clock.
 //!
@@ -66,7 +66,7 @@ pub struct SimulationSettings {
     /// Level of the intervals; between 0 and 1.
     pub level: f64,
     /// Enough is when the half width of every class's response time and throughput is at most this share of
-    /// its value; 0 is never.
+    /// its value; 0 is never. A pilot tells beforehand how long that takes, and counts in no estimate.
     pub precision: f64,
     /// Events at most (arrivals, ends of thinking, completed services); ≥ 1.
     pub max_events: u64,

@@ -447,6 +447,38 @@ fn replications_give_the_same_answer_as_one_long_run() {
     agrees("R", simulated.classes[0].response, 2.0, 0.025);
 }
 
+/// What tells how long to run must not count, or runs that look calm would end early and say so.
+#[test]
+fn what_tells_how_long_to_run_counts_in_no_figure() {
+    let network = one_station(Station::single("s"), 0.5, Distribution::exponential(1.0));
+    for runs in [Runs::Long, Runs::Replications { length: 1_000.0 }] {
+        let settings = SimulationSettings { precision: 0.05, runs, ..SimulationSettings::default() };
+        let simulated = simulate(&network, &settings, &mut on).unwrap();
+        assert_eq!(simulated.stop, Stop::Precise);
+        assert!(simulated.pilot > 0.0 && simulated.pilot < simulated.time / 2.0, "{}", simulated.pilot);
+        let x = simulated.classes[0].throughput;
+        let warm_up =
+            simulated.warm_up * if runs == Runs::Long { 1.0 } else { simulated.replications as f64 };
+        let counted = x.n as f64 / x.value;
+        let rest = simulated.time - simulated.pilot - warm_up;
+        assert!((counted / rest - 1.0).abs() < 0.1, "{counted} of {rest}");
+        agrees("R", simulated.classes[0].response, 2.0, 0.05);
+    }
+    // Where the length is given, all of it counts.
+    assert!(run(&network, 50_000).pilot.abs() < 1e-9);
+}
+
+#[test]
+fn a_percentile_with_little_beyond_it_has_no_interval() {
+    let network = one_station(Station::single("s"), 0.5, Distribution::exponential(1.0));
+    let settings = SimulationSettings { percentiles: vec![0.5, 0.9999], ..settings(40_000) };
+    let simulated = simulate(&network, &settings, &mut on).unwrap();
+    let [half, most] = &simulated.classes[0].percentiles[..] else { panic!("two were asked for") };
+    agrees("p50", Some(half.response), 2.0 * 2_f64.ln(), 0.1);
+    assert!(half.response.interval.is_some_and(|interval| interval.contains(half.response.value)));
+    assert_eq!(most.response.interval, None);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bits_and_another_seed_does_not() {
     let network = replicated_writes(24, 8);

@@ -33,7 +33,8 @@ pub(super) struct SimulateArgs {
     /// All randomness comes from it: the same seed, the same figures
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Enough is when the intervals of X and R of every class reach this half width, relative to the value
+    /// Enough is when the intervals of X and R of every class reach this half width, relative to the value; a pilot, which
+    /// counts in no figure, tells how long that takes. 0 is never
     #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
     precision: f64,
     /// Level of the intervals
@@ -149,6 +150,10 @@ fn answer(name: &str, simulated: &Simulated) -> Answer {
         ),
         format!("the first {} were left out as warm-up", duration(simulated.warm_up)),
     ];
+    if simulated.pilot > 0.0 {
+        let pilot = duration(simulated.pilot);
+        notes.push(format!("a pilot of {pilot} told how long the rest had to be, and counts in no figure"));
+    }
     notes.extend(simulated.warnings.iter().map(|warning| format!("warning: {warning}")));
     let tables = simulated.tables();
     let full = tables.iter().cloned().chain([simulated.timeline_table()]).collect();

@@ -1,6 +1,18 @@
 //! The course of a simulation: windows and batches, the end of the warm-up, and when it is enough.
+//!
+//! A run that ended as soon as its interval is narrow would end early whenever it happens to look calm: its mean would be too
+//! low and its interval too narrow. So its length is fixed before what counts begins:
+//!
+//! ```text
+//! ├─ warm-up ─┼─ pilot: looked at at fixed checkpoints ─┼─ what counts: as long as the pilot says ─┤
+//!              two in a row know X and R to 2.5 times   not looked at before its end; a quarter or
+//!              the half width asked for                 more is added if it is not narrow enough
+//! ```
+//!
+//! The length is what the two checkpoints expect to be needed, the longer of both, and a fifth more; then more is added about one
+//! time in four.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use krarup_stats::StatsError;
 use krarup_stats::steady::{WarmUp, mser5};
@@ -15,8 +27,14 @@ use super::{Progress, Runs, SimulationSettings, WarmUpRule};
 use crate::Error;
 use crate::network::{FeatureKind, Kind, Network, Workload};
 
-/// Batches at most; when there are so many, neighbours are joined.
+/// Batches of a pilot at most, and of what is planned; when there are so many, neighbours are joined.
 const BATCHES: usize = 64;
+/// Batches of a whole run at most.
+const MOST_BATCHES: usize = 2 * BATCHES;
+/// A pilot ends when half widths are at most so many times those asked for: after a sixth of the length that is needed.
+const PILOT_WIDTH: f64 = 2.5;
+/// What counts is so much longer than the pilot expects to be needed.
+const SPARE: f64 = 1.2;
 /// Windows in a batch: warm-up is looked for at this resolution.
 const WINDOWS: usize = 16;
 /// Fewer batches than this are not looked at.
@@ -26,7 +44,7 @@ const REQUESTS: f64 = 16.0;
 /// Fewer replications than this are not looked at; the warm-up is looked for in the average of these.
 const FEWEST_REPLICATIONS: usize = 10;
 /// Batches of the first replications that are kept as one.
-const PILOT: usize = 4;
+const COARSE: usize = 4;
 /// More are not made.
 const MOST_REPLICATIONS: usize = 10_000;
 /// Progress is told at least each so many events.
@@ -41,6 +59,15 @@ pub(super) struct Course<'a> {
     rate: f64,
     time_varying: bool,
     state: Progress,
+}
+
+/// Simulated time that counts in no estimate: before `origin` nothing is looked at.
+#[derive(Clone, Copy)]
+struct LeftOut {
+    origin: Seconds,
+    /// From the beginning, and after it.
+    warm_up: Seconds,
+    pilot: Seconds,
 }
 
 /// One run, cut into windows and batches.
@@ -101,10 +128,34 @@ impl Run {
     }
 }
 
+/// How long what counts has to be, from what a pilot knew at its checkpoints. Lengths are in any unit.
+#[derive(Default)]
+struct Plan {
+    /// What the checkpoint before expects to be needed, if it knew enough.
+    last: Option<f64>,
+}
+
+impl Plan {
+    /// A checkpoint knows X and R to `reached` from `length`. Two in a row that know enough give a length: the longer that they expect.
+    fn checkpoint(&mut self, length: f64, reached: Option<f64>, precision: f64) -> Option<f64> {
+        let needed = reached
+            .filter(|reached| precision > 0.0 && *reached <= PILOT_WIDTH * precision)
+            .map(|reached| length * (reached / precision).powi(2));
+        let before = std::mem::replace(&mut self.last, needed);
+        Some(SPARE * before?.max(needed?))
+    }
+
+    /// How much to add to a `length` that knows X and R to `reached` only: at least a quarter, at most as much again.
+    fn more(length: usize, reached: Option<f64>, precision: f64) -> usize {
+        let times = reached.map_or(2.0, |reached| 1.1 * (reached / precision).powi(2));
+        (length as f64 * (times - 1.0).clamp(0.25, 1.0)).ceil() as usize
+    }
+}
+
 /// The first replications, in whose average the end of the warm-up is looked for. All replications are then cut there: cutting
 /// each where it suits itself would cut off busy beginnings and keep idle ones, which bends the mean.
 #[derive(Default)]
-struct Pilot {
+struct First {
     runs: Vec<Run>,
     /// Batches to leave out, once it is known.
     cut: Option<usize>,
@@ -112,10 +163,10 @@ struct Pilot {
     drifts: bool,
 }
 
-impl Pilot {
+impl First {
     /// Adds a replication. Four batches are kept as one, to keep memory small.
     fn add(&mut self, mut run: Run) {
-        run.batches = run.batches.chunks(PILOT).filter_map(Tally::sum).collect();
+        run.batches = run.batches.chunks(COARSE).filter_map(Tally::sum).collect();
         self.runs.push(run);
     }
 
@@ -133,8 +184,8 @@ impl Pilot {
         }
         let windows = if detect { warm_up_windows(&average) } else { Some(0) };
         self.drifts = windows.is_none() && !self.runs.is_empty();
-        let cut = windows.map_or(BATCHES / PILOT / 2, |windows| windows.div_ceil(WINDOWS * PILOT));
-        self.cut = Some(cut * PILOT);
+        let cut = windows.map_or(BATCHES / COARSE / 2, |windows| windows.div_ceil(WINDOWS * COARSE));
+        self.cut = Some(cut * COARSE);
         self.runs.drain(..).filter_map(|run| Tally::sum(&run.batches[cut..])).collect()
     }
 }
@@ -261,46 +312,94 @@ impl<'a> Course<'a> {
         let mut stop = self.run_to(&mut engine, origin, before)?;
         engine.cut(origin);
         let mut warnings = Vec::new();
+        let mut plan = Plan::default();
+        // The batches that count, and the warm-up before the pilot, once they are planned.
+        let mut planned: Option<(Range<usize>, Seconds)> = None;
         while stop.is_none() {
             stop = self.batch(&mut run, &mut engine, before)?;
             let count = run.batches.len();
-            if stop.is_none() && count >= BATCHES / 2 && count.is_multiple_of(BATCHES / 8) {
-                let cut = if self.detects() { run.warm_up() } else { Some(0) };
-                if let Some(cut) = cut.filter(|cut| count - cut >= FEWEST) {
-                    let sample = Sample::batches(&run.batches[cut..], self.settings.level);
-                    self.state.precision = sample.precision(self.network.classes.len());
-                    if self.state.precision.is_some_and(|reached| reached <= self.settings.precision) {
+            if stop.is_some() {
+                break;
+            }
+            if let Some((counts, _)) = &mut planned {
+                if count == counts.end {
+                    let reached =
+                        self.reached(&Sample::batches(&run.batches[counts.clone()], self.settings.level));
+                    if reached.is_some_and(|reached| reached <= self.settings.precision) {
                         stop = Some(Stop::Precise);
+                        break;
+                    }
+                    // Even, so that all batches find a partner.
+                    let more = Plan::more(counts.len(), reached, self.settings.precision).next_multiple_of(2);
+                    counts.end = (count + more).next_multiple_of(2);
+                    while counts.end > MOST_BATCHES && run.batches.len().is_multiple_of(2) {
+                        run.join();
+                        *counts = counts.start.div_ceil(2)..counts.end.div_ceil(2);
                     }
                 }
-                if stop.is_none() && (self.progress)(&self.state).is_break() {
-                    stop = Some(Stop::Asked);
+            } else if count >= BATCHES / 2 && count.is_multiple_of(BATCHES / 4) {
+                let cut = if self.detects() { run.warm_up() } else { Some(0) };
+                let known = cut.filter(|cut| count - cut >= FEWEST);
+                let reached = known
+                    .and_then(|cut| self.reached(&Sample::batches(&run.batches[cut..], self.settings.level)));
+                let length = (count - known.unwrap_or(0)) as f64;
+                let time = run.width * WINDOWS as f64;
+                let length = plan.checkpoint(length * time, reached, self.settings.precision);
+                if let Some(length) = length {
+                    let warm_up = origin + known.unwrap_or(0) as f64 * time;
+                    let mut batches = ((length / time).ceil() as usize).max(BATCHES / 2);
+                    while batches > BATCHES && run.batches.len().is_multiple_of(2) {
+                        run.join();
+                        batches = batches.div_ceil(2);
+                    }
+                    let begin = run.batches.len();
+                    planned = Some((begin..(begin + batches).next_multiple_of(2), warm_up));
+                } else if count == BATCHES {
+                    run.join();
                 }
             }
-            if stop.is_none() && count == BATCHES {
-                run.join();
+            if count.is_multiple_of(BATCHES / 8) && (self.progress)(&self.state).is_break() {
+                stop = Some(Stop::Asked);
             }
         }
         engine.check_balance()?;
-        let count = run.batches.len();
-        let cut = if self.detects() { run.warm_up() } else { Some(0) };
-        let cut = cut.unwrap_or_else(|| {
-            warnings.push("the warm-up was not over: the first half of the run is left out, and what is given may drift".into());
-            count / 2
-        });
-        if count == cut {
+        let time = run.width * WINDOWS as f64;
+        let (first, left_out) = match planned.filter(|_| stop == Some(Stop::Precise)) {
+            Some((counts, warm_up)) => {
+                let pilot = origin + counts.start as f64 * time - warm_up;
+                (counts.start, LeftOut { origin, warm_up, pilot })
+            }
+            // Cut short: all that was seen counts.
+            None => {
+                let cut = if self.detects() { run.warm_up() } else { Some(0) };
+                let cut = cut.unwrap_or_else(|| {
+                    warnings.push("the warm-up was not over: the first half of the run is left out, and what is given may drift".into());
+                    run.batches.len() / 2
+                });
+                (cut, LeftOut { origin, warm_up: origin + cut as f64 * time, pilot: 0.0 })
+            }
+        };
+        if run.batches.len() == first {
             return Err(self.too_short());
         }
-        let warm_up = origin + run.width * (cut * WINDOWS) as f64;
-        let sample = Sample::batches(&run.batches[cut..], self.settings.level);
+        let sample = Sample::batches(&run.batches[first..], self.settings.level);
         let timeline: Vec<&Tally> = run.batches.iter().collect();
-        self.result(&sample, origin, &timeline, warm_up, stop, warnings)
+        self.result(&sample, left_out, &timeline, stop, warnings)
+    }
+
+    /// How well a sample knows X and R, which is told as progress, too.
+    fn reached(&mut self, sample: &Sample<'_>) -> Option<f64> {
+        self.state.precision = sample.precision(self.network.classes.len());
+        self.state.precision
     }
 
     fn replications(&mut self, length: Seconds, mut each: Option<EachVisit<'_>>) -> Result<Simulated, Error> {
         let origin = self.fixed_warm_up();
         let width = (length - origin) / (BATCHES * WINDOWS) as f64;
-        let mut pilot = Pilot::default();
+        let mut first = First::default();
+        let mut plan = Plan::default();
+        let mut checkpoint = FEWEST_REPLICATIONS;
+        let mut counts: Option<Range<usize>> = None;
         let (mut samples, mut timeline): (Vec<Tally>, Vec<Tally>) = (Vec::new(), Vec::new());
         let mut stop = None;
         while stop.is_none() {
@@ -324,19 +423,30 @@ impl<'a> Course<'a> {
             } else {
                 timeline.iter_mut().zip(&run.batches).for_each(|(into, from)| into.add(from));
             }
-            if let Some(cut) = pilot.cut {
+            if let Some(cut) = first.cut {
                 samples.extend(Tally::sum(&run.batches[cut..]));
             } else {
-                pilot.add(run);
+                first.add(run);
                 if self.state.replications == FEWEST_REPLICATIONS {
-                    samples = pilot.finish(self.detects());
+                    samples = first.finish(self.detects());
                 }
             }
-            if !samples.is_empty() {
-                let sample = Sample::replications(&samples, self.settings.level);
-                self.state.precision = sample.precision(self.network.classes.len());
-                let enough = self.state.precision.is_some_and(|reached| reached <= self.settings.precision);
-                stop = enough.then_some(Stop::Precise);
+            let count = samples.len();
+            if let Some(counts) = &mut counts {
+                if count == counts.end {
+                    let sample = Sample::replications(&samples, counts.start, self.settings.level);
+                    let reached = self.reached(&sample);
+                    if reached.is_some_and(|reached| reached <= self.settings.precision) {
+                        stop = Some(Stop::Precise);
+                    } else {
+                        counts.end += Plan::more(counts.len(), reached, self.settings.precision);
+                    }
+                }
+            } else if count == checkpoint {
+                checkpoint = checkpoint * 3 / 2;
+                let reached = self.reached(&Sample::replications(&samples, 0, self.settings.level));
+                let length = plan.checkpoint(count as f64, reached, self.settings.precision);
+                counts = length.map(|length| count..count + FEWEST_REPLICATIONS.max(length.ceil() as usize));
             }
             if stop.is_none() && samples.len() == MOST_REPLICATIONS {
                 stop = Some(Stop::Events);
@@ -345,27 +455,29 @@ impl<'a> Course<'a> {
                 stop = Some(Stop::Asked);
             }
         }
-        if pilot.cut.is_none() {
-            samples = pilot.finish(self.detects());
+        if first.cut.is_none() {
+            samples = first.finish(self.detects());
         }
         if samples.is_empty() {
             return Err(self.too_short());
         }
-        let drifts = pilot
+        let drifts = first
             .drifts
             .then(|| "the warm-up was not over after half of a replication: make them longer".to_owned());
-        let warm_up = origin + width * (pilot.cut.unwrap_or(0) * WINDOWS) as f64;
-        let sample = Sample::replications(&samples, self.settings.level);
+        let warm_up = origin + width * (first.cut.unwrap_or(0) * WINDOWS) as f64;
+        // Cut short: all that was seen counts.
+        let begin = counts.filter(|_| stop == Some(Stop::Precise)).map_or(0, |counts| counts.start);
+        let sample = Sample::replications(&samples, begin, self.settings.level);
         let timeline: Vec<&Tally> = timeline.iter().collect();
-        self.result(&sample, origin, &timeline, warm_up, stop, drifts.into_iter().collect())
+        let left_out = LeftOut { origin, warm_up, pilot: begin as f64 * length };
+        self.result(&sample, left_out, &timeline, stop, drifts.into_iter().collect())
     }
 
     fn result(
-        &self,
+        &mut self,
         sample: &Sample<'_>,
-        origin: Seconds,
+        left_out: LeftOut,
         timeline: &[&Tally],
-        warm_up: Seconds,
         stop: Option<Stop>,
         warnings: Vec<String>,
     ) -> Result<Simulated, Error> {
@@ -373,18 +485,20 @@ impl<'a> Course<'a> {
         let mut simulated = result::read(self.network, self.settings, sample)?;
         simulated.events = self.state.events;
         simulated.time = self.state.time;
-        simulated.warm_up = warm_up;
+        (simulated.warm_up, simulated.pilot) = (left_out.warm_up, left_out.pilot);
         simulated.stop = stop;
         simulated.warnings.splice(0..0, warnings);
-        if stop != Stop::Precise && self.settings.precision > 0.0 {
-            let reached = self.state.precision.map_or("an unknown".into(), |p| format!("{:.2} %", p * 100.0));
+        let reached = self.reached(sample);
+        let narrow = reached.is_some_and(|reached| reached <= self.settings.precision);
+        if !narrow && self.settings.precision > 0.0 {
+            let reached = reached.map_or("an unknown".into(), |p| format!("{:.2} %", p * 100.0));
             simulated.warnings.push(format!(
                 "stopped {} at {reached} relative half width; {:.2} % were asked for",
                 if stop == Stop::Events { "after the most events allowed" } else { "on request" },
                 self.settings.precision * 100.0
             ));
         }
-        simulated.timeline = result::timeline(timeline, origin, sample.replicated().unwrap_or(1));
+        simulated.timeline = result::timeline(timeline, left_out.origin, simulated.replications);
         Ok(simulated)
     }
 
@@ -447,4 +561,31 @@ fn expected_rate(network: &Network) -> Result<f64, Error> {
         };
     }
     Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_checkpoints_in_a_row_have_to_agree_that_enough_is_known() {
+        let mut plan = Plan::default();
+        let precision = 0.02;
+        for (length, reached) in [(32.0, Some(0.04)), (48.0, Some(0.06)), (64.0, Some(0.05)), (96.0, None)] {
+            assert_eq!(plan.checkpoint(length, reached, precision), None, "{length}");
+        }
+        assert_eq!(plan.checkpoint(128.0, Some(0.04), precision), None);
+        // They expect 512 and 96 to be needed.
+        let length = plan.checkpoint(96.0, Some(0.02), precision);
+        assert!(length.is_some_and(|length| (length - SPARE * 512.0).abs() < 1e-9), "{length:?}");
+        assert_eq!(Plan::default().checkpoint(32.0, Some(0.0), 0.0), None, "0 is never");
+    }
+
+    #[test]
+    fn what_is_not_narrow_enough_gets_a_quarter_more_at_least() {
+        assert_eq!(Plan::more(64, Some(0.0201), 0.02), 16);
+        assert_eq!(Plan::more(64, Some(0.024), 0.02), 38);
+        assert_eq!(Plan::more(64, Some(0.1), 0.02), 64);
+        assert_eq!(Plan::more(64, None, 0.02), 64);
+    }
 }

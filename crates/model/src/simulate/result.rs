@@ -44,7 +44,11 @@ pub struct Simulated {
     pub time: Seconds,
     /// Simulated seconds that were left out at the start (the longest of all replications).
     pub warm_up: Seconds,
-    /// Number of independent replications; 1 is one long run.
+    /// Simulated seconds after it that only told how long the rest had to be, and count in no estimate; of replications, all of
+    /// those that did. 0 where the length was given.
+    #[serde(default)]
+    pub pilot: Seconds,
+    /// Number of independent replications, the pilot's too; 1 is one long run.
     pub replications: usize,
     /// What to bear in mind.
     pub warnings: Vec<String>,
@@ -87,7 +91,7 @@ pub struct ClassReading {
     pub present: Reading,
     /// Share of the requests that found no room and were lost.
     pub lost: Option<Reading>,
-    /// Throughput and mean response time of each replication, to compare alternatives pair by pair; empty of one long run.
+    /// Throughput and mean response time of each replication, the pilot's too, to compare alternatives pair by pair; empty of one long run.
     pub by_replication: Vec<(f64, Seconds)>,
 }
 
@@ -181,7 +185,7 @@ pub(super) fn read(
     let stations: Vec<&str> = network.stations.iter().map(|station| station.name.as_str()).collect();
     let servers: Vec<f64> = network.stations.iter().map(Place::servers).collect();
     let names = Names { classes: &classes, stations: &stations, servers: &servers };
-    sample.parts.iter().try_for_each(|part| part.check(&names))?;
+    sample.parts().iter().try_for_each(|part| part.check(&names))?;
     let mut warnings = Vec::new();
     let class_readings: Vec<ClassReading> = network
         .classes
@@ -195,7 +199,7 @@ pub(super) fn read(
                 let sums = &part.classes[class];
                 (sums.completed as f64 / part.time, sums.response / sums.completed as f64)
             };
-            let replications = if sample.replicated().is_some() { sample.parts } else { &[] };
+            let replications = sample.replicated().unwrap_or_default();
             ClassReading {
                 name: description.name.clone(),
                 population: description.population(),
@@ -272,7 +276,8 @@ pub(super) fn read(
         events: 0,
         time: 0.0,
         warm_up: 0.0,
-        replications: sample.replicated().unwrap_or(1),
+        pilot: 0.0,
+        replications: sample.replicated().map_or(1, <[Tally]>::len),
         warnings,
         classes: class_readings,
         stations: station_readings,

@@ -9,8 +9,17 @@
 //!
 //! have the mean r and the spread of the ratio to first order (Law 2015, §9.5.3; Jain 1991, §25.5.2). Batches go through
 //! [`krarup_stats::batch`], which joins neighbours until they no longer depend on each other, or says that they still do; then
-//! there is no interval. Percentiles are read from the histogram of all requests, and their spread from those of the batches
-//! (sectioning; Asmussen & Glynn 2007, §III.5).
+//! there is no interval.
+//!
+//! A percentile is read from the histogram of all requests. Its interval is that of the share of requests beyond it, a ratio like the
+//! others, read back from the same histogram (Woodruff 1952): with v the half width of that share p, on the scale of log odds,
+//!
+//! ```text
+//! ends = quantiles at the odds  p / (1 − p) · exp(± v / (p (1 − p)))
+//! ```
+//!
+//! A share says how many independent requests beyond would know it as well, p² (1 − p) / its variance. Requests come beyond a high
+//! percentile in crowds, one of which counts about once; with fewer than [`BEYOND`] there is no interval.
 
 use krarup_stats::batch::batch_means;
 use krarup_stats::{Interval, StatsError, Summary};
@@ -19,30 +28,35 @@ use super::result::Reading;
 use super::spread::Spread;
 use super::tally::Tally;
 
-/// Observations beyond a percentile that a batch must have to say something about it.
+/// Independent requests beyond a percentile that its interval needs.
 const BEYOND: f64 = 10.0;
-/// Fewer groups of batches than this say nothing about a percentile's spread.
-const GROUPS: usize = 10;
 
 /// Batches of one run, or replications.
 pub(super) struct Sample<'a> {
-    pub(super) parts: &'a [Tally],
-    replications: bool,
+    parts: &'a [Tally],
+    /// All replications, those before the parts too.
+    replications: Option<&'a [Tally]>,
     level: f64,
 }
 
 impl<'a> Sample<'a> {
     pub(super) fn batches(parts: &'a [Tally], level: f64) -> Self {
-        Self { parts, replications: false, level }
+        Self { parts, replications: None, level }
     }
 
-    pub(super) fn replications(parts: &'a [Tally], level: f64) -> Self {
-        Self { parts, replications: true, level }
+    /// Of all replications, those count that are not before `begin`.
+    pub(super) fn replications(all: &'a [Tally], begin: usize, level: f64) -> Self {
+        Self { parts: &all[begin..], replications: Some(all), level }
     }
 
-    /// How many replications, if they are.
-    pub(super) fn replicated(&self) -> Option<usize> {
-        self.replications.then_some(self.parts.len())
+    /// All replications, if they are.
+    pub(super) fn replicated(&self) -> Option<&'a [Tally]> {
+        self.replications
+    }
+
+    /// What counts.
+    pub(super) fn parts(&self) -> &'a [Tally] {
+        self.parts
     }
 
     /// The widest half width of response times and throughputs, relative to the value; `None` if one is not known.
@@ -92,45 +106,44 @@ impl<'a> Sample<'a> {
         let mean = sum_x / self.parts.len() as f64;
         let values: Vec<f64> =
             self.parts.iter().map(|part| value + (y(part) - value * x(part)) / mean).collect();
-        Reading { value, n, interval: self.interval(value, &values) }
+        let interval = |half| Interval { low: value - half, high: value + half, level: self.level };
+        Reading { value, n, interval: self.half_width(&values).map(interval) }
     }
 
-    /// The interval around `value` from the spread of the parts' values.
-    fn interval(&self, value: f64, values: &[f64]) -> Option<Interval> {
+    /// Half of the width of an interval, from the spread of the parts' values.
+    fn half_width(&self, values: &[f64]) -> Option<f64> {
         let level = self.level;
-        let estimate = if self.replications {
+        let estimate = if self.replications.is_some() {
             Summary::of(values).and_then(|summary| summary.mean_estimate(level))
         } else {
             batch_means(values, level).map(|means| means.estimate)
         };
-        let half = match estimate {
-            Ok(estimate) => estimate.interval.half_width(),
+        match estimate {
+            Ok(estimate) => Some(estimate.interval.half_width()),
             // Every part says the same, as a network without randomness does.
-            Err(StatsError::Constant { .. }) => 0.0,
-            Err(_) => return None,
-        };
-        Some(Interval { low: value - half, high: value + half, level })
+            Err(StatsError::Constant { .. }) => Some(0.0),
+            Err(_) => None,
+        }
     }
 
     pub(super) fn percentile(&self, class: usize, share: f64) -> Option<Reading> {
         let spreads: Vec<&Spread> = self.parts.iter().map(|part| &part.responses[class]).collect();
         let all = joined(&spreads);
         let value = all.quantile(share)?;
-        // Neighbours are joined until each group knows its own percentile.
-        let beyond = BEYOND / share.min(1.0 - share);
-        let mut size = 1;
-        let interval = loop {
-            let groups: Vec<Spread> = spreads.chunks_exact(size).map(joined).collect();
-            if groups.len() < GROUPS || (self.replications && size > 1) {
-                break None;
-            }
-            if groups.iter().all(|group| group.total() as f64 >= beyond) {
-                let values: Vec<f64> = groups.iter().filter_map(|group| group.quantile(share)).collect();
-                break self.interval(value, &values);
-            }
-            size *= 2;
+        let beyond =
+            self.per(|part| part.responses[class].total(), |part| part.responses[class].above(value) as f64)?;
+        let interval = || {
+            let rare = share.min(1.0 - share);
+            let half = beyond.half_width()?;
+            let errors = Interval::student(0.0, 1.0, 1e6, self.level).ok()?.half_width();
+            let independent = (rare * errors / half).powi(2);
+            let apart = (half / (share * (1.0 - share))).exp();
+            let odds = share / (1.0 - share);
+            let end = |odds: f64| all.quantile(odds / (1.0 + odds));
+            let (low, high) = (end(odds / apart)?, end(odds * apart)?);
+            (independent >= BEYOND).then_some(Interval { low, high, level: self.level })
         };
-        Some(Reading { value, n: all.total(), interval })
+        Some(Reading { value, n: all.total(), interval: interval() })
     }
 }
 

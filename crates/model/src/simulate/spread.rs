@@ -55,6 +55,15 @@ impl Spread {
         self.total
     }
 
+    /// How many values are above what counts as the same as `value`.
+    pub(super) fn above(&self, value: f64) -> u64 {
+        if value < LEAST {
+            return self.total - self.zeros;
+        }
+        let next = (value.min(GREATEST).to_bits() >> IGNORED) as usize + 1;
+        self.counts.iter().skip(next.saturating_sub(self.first)).sum()
+    }
+
     /// The least value such that `share` of all are not greater: the middle of its bucket. `None` of nothing.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
         let rank = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
@@ -112,6 +121,9 @@ mod tests {
             let exact = sorted[((share * sorted.len() as f64).ceil() as usize).clamp(1, sorted.len()) - 1];
             let seen = whole.quantile(share).unwrap();
             prop_assert!((seen - exact).abs() <= 0.0005 * exact, "{} {}", seen, exact);
+            let above = sorted.iter().filter(|value| **value > 1.002 * exact).count() as u64;
+            let reach = sorted.iter().filter(|value| **value > 0.998 * exact).count() as u64;
+            prop_assert!((above..=reach).contains(&whole.above(seen)), "{} of {:?}", whole.above(seen), sorted);
         }
     }
 
