@@ -67,39 +67,70 @@ const MOST_NUMBERS: f64 = 5e7;
 /// [`Error::TooLarge`] where there are too many population vectors; [`Error::Invalid`] for impossible input;
 /// [`Error::Violated`] when the answer breaks a law.
 pub fn exact(places: &[Place], classes: &[Customers]) -> Result<Answer, Error> {
+    let paced = exact_paced(places, classes, &vec![None; places.len()]).map_err(|error| match error {
+        Error::TooLarge { what, .. } => Error::TooLarge { what, hint: "use Linearizer, or simulate".into() },
+        other => other,
+    })?;
+    Ok(paced.answer)
+}
+
+/// The answer, and how the number of customers at some stations is distributed.
+pub(crate) struct Paced {
+    pub(crate) answer: Answer,
+    /// Probability of 0, 1, … customers at stations that have speeds of their own and are visited.
+    pub(crate) number: Vec<Option<Vec<f64>>>,
+}
+
+/// As [`exact`], with stations whose speed depends on how many customers are there, whatever their class: `speeds[station][j − 1]` times
+/// that of one server with j of them. There must be one for each number up to the sum of the populations.
+///
+/// # Errors
+/// As [`exact`].
+pub(crate) fn exact_paced(
+    places: &[Place],
+    classes: &[Customers],
+    speeds: &[Option<Vec<f64>>],
+) -> Result<Paced, Error> {
     check_input(places, classes)?;
-    if too_large(places, classes) {
+    let crowd = crowd(places, classes, speeds);
+    if is_too_large(places, classes, &crowd) {
         return Err(Error::TooLarge {
             what: format!(
                 "exact solution of {:.0} population vectors and {} multi-server stations",
                 vectors(classes),
-                crowd(places, classes).len()
+                crowd.len()
             ),
-            hint: "use Linearizer, or simulate".into(),
+            hint: "simulate".into(),
         });
     }
-    let crowd = crowd(places, classes);
     // Solve each set of multi-server stations, smaller sets first; keep the first class's X of each state.
     let mut known: Vec<Vec<f64>> = Vec::new();
     let mut answer = None;
     for set in 0..1_usize << crowd.len() {
         let lattice = Lattice::solve(places, classes, &crowd, set, &known);
         if set + 1 == 1 << crowd.len() {
-            answer = Some(lattice.answer);
+            answer = Some((lattice.answer, lattice.last_marginal));
         } else {
             known.push(lattice.first_throughput);
         }
     }
-    let answer = answer.expect("the last set is the whole network");
+    let (answer, marginals) = answer.expect("the last set is the whole network");
     check_answer(places, classes, &answer, 1e-6)?;
-    Ok(answer)
+    let mut number = vec![None; places.len()];
+    for (crowded, marginal) in crowd.iter().zip(marginals).filter(|(crowded, _)| crowded.speeds.is_some()) {
+        number[crowded.station] = Some(marginal);
+    }
+    Ok(Paced { answer, number })
 }
 
 /// Whether [`exact`] would refuse for its size.
 pub fn too_large(places: &[Place], classes: &[Customers]) -> bool {
-    let crowd = crowd(places, classes);
+    is_too_large(places, classes, &crowd(places, classes, &vec![None; places.len()]))
+}
+
+fn is_too_large(places: &[Place], classes: &[Customers], crowd: &[Crowded<'_>]) -> bool {
     let sets = 2.0_f64.powi(crowd.len() as i32);
-    let marginals: f64 = crowd.iter().map(|k| f64::from(places[*k].servers.unwrap_or(1))).sum();
+    let marginals: f64 = crowd.iter().map(|crowded| crowded.levels as f64).sum();
     vectors(classes) * (places.len() as f64 + marginals + sets) > MOST_NUMBERS || crowd.len() > 12
 }
 
@@ -108,10 +139,26 @@ fn vectors(classes: &[Customers]) -> f64 {
     classes.iter().map(|c| c.population as f64 + 1.0).product()
 }
 
-/// The stations of several servers that somebody visits.
-fn crowd(places: &[Place], classes: &[Customers]) -> Vec<usize> {
-    let several = |k: &usize| places[*k].servers.is_some_and(|m| m > 1) && total_demand(classes, *k) > 0.0;
-    (0..places.len()).filter(several).collect()
+/// A station whose speed depends on how many customers are there.
+#[derive(Clone, Copy)]
+struct Crowded<'a> {
+    station: usize,
+    /// Speed with 1, 2, … customers; none where it is that of its servers.
+    speeds: Option<&'a [f64]>,
+    /// Up to how many customers, less one, probabilities are needed.
+    levels: usize,
+}
+
+/// The stations of several servers, or with speeds of their own, that somebody visits.
+fn crowd<'a>(places: &[Place], classes: &[Customers], speeds: &'a [Option<Vec<f64>>]) -> Vec<Crowded<'a>> {
+    let all: u64 = classes.iter().map(|class| class.population).sum();
+    let visited = (0..places.len()).filter(|k| total_demand(classes, *k) > 0.0);
+    let crowded = visited.filter_map(|station| match (&speeds[station], places[station].servers) {
+        (Some(speeds), _) => Some(Crowded { station, speeds: Some(speeds), levels: all as usize + 1 }),
+        (None, Some(m)) if m > 1 => Some(Crowded { station, speeds: None, levels: m as usize }),
+        _ => None,
+    });
+    crowded.collect()
 }
 
 fn total_demand(classes: &[Customers], station: usize) -> f64 {
@@ -123,6 +170,8 @@ struct Lattice {
     /// X of the first class that is there, by state.
     first_throughput: Vec<f64>,
     answer: Answer,
+    /// p(0), p(1), … with all customers there, of the stations of the set.
+    last_marginal: Vec<Vec<f64>>,
 }
 
 impl Lattice {
@@ -130,7 +179,7 @@ impl Lattice {
     fn solve(
         places: &[Place],
         classes: &[Customers],
-        crowd: &[usize],
+        crowd: &[Crowded<'_>],
         set: usize,
         known: &[Vec<f64>],
     ) -> Self {
@@ -141,14 +190,18 @@ impl Lattice {
             strides.push(states);
             states *= class.population as usize + 1;
         }
-        let inside: Vec<(usize, usize, usize)> = crowd // (station, servers, set without it)
+        let inside: Vec<(Crowded<'_>, usize)> = crowd // and the set without it
             .iter()
             .enumerate()
             .filter(|(bit, _)| set >> bit & 1 == 1)
-            .map(|(bit, k)| (*k, places[*k].servers.unwrap_or(1) as usize, set & !(1 << bit)))
+            .map(|(bit, crowded)| (*crowded, set & !(1 << bit)))
             .collect();
-        let outside: Vec<usize> =
-            crowd.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 0).map(|(_, k)| *k).collect();
+        let outside: Vec<usize> = crowd
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| set >> bit & 1 == 0)
+            .map(|(_, crowded)| crowded.station)
+            .collect();
         // Demands at queueing stations, and all that is delay.
         let queueing: Vec<Vec<f64>> = classes
             .iter()
@@ -176,11 +229,8 @@ impl Lattice {
             .collect();
 
         let mut queue = vec![0.0; states * stations];
-        let mut marginal: Vec<Vec<f64>> = inside.iter().map(|(_, m, _)| vec![0.0; states * m]).collect();
-        for (p, (_, m, _)) in marginal.iter_mut().zip(&inside) {
-            p[..*m].fill(0.0);
-            p[0] = 1.0;
-        }
+        let mut marginal: Vec<Vec<f64>> = inside.iter().map(|(c, _)| vec![0.0; states * c.levels]).collect();
+        marginal.iter_mut().for_each(|p| p[0] = 1.0);
         let mut first_throughput = vec![0.0; states];
         let mut residence = vec![vec![0.0; stations]; classes.len()];
         let mut throughput = vec![0.0; classes.len()];
@@ -206,9 +256,17 @@ impl Lattice {
                     *r = d * (1.0 + q);
                     total += *r;
                 }
-                for (p, (k, m, _)) in marginal.iter().zip(&inside) {
-                    let idle: f64 = (0..m - 1).map(|j| (m - 1 - j) as f64 * p[before * m + j]).sum::<f64>();
-                    let fair = queueing[c][*k] * (1.0 + seen[*k] + idle) / *m as f64;
+                for (p, (Crowded { station: k, speeds, levels: m }, _)) in marginal.iter().zip(&inside) {
+                    let p = &p[before * m..(before + 1) * m];
+                    let fair = if let Some(speeds) = speeds {
+                        // Found j there: with j + 1 the station has that speed, shared by all of them.
+                        let slower = p.iter().zip(*speeds).enumerate();
+                        let sum: f64 = slower.map(|(j, (p, speed))| (j + 1) as f64 / speed * p).sum();
+                        queueing[c][*k] * sum
+                    } else {
+                        let idle: f64 = (0..m - 1).map(|j| (m - 1 - j) as f64 * p[j]).sum::<f64>();
+                        queueing[c][*k] * (1.0 + seen[*k] + idle) / *m as f64
+                    };
                     total += fair - residence[c][*k];
                     residence[c][*k] = fair;
                 }
@@ -224,7 +282,8 @@ impl Lattice {
             }
             let first = (0..classes.len()).find(|c| count[*c] > 0).expect("state 0 is the only empty one");
             first_throughput[state] = throughput[first];
-            for (p, (k, m, without)) in marginal.iter_mut().zip(&inside) {
+            for (p, (Crowded { station: k, speeds, levels: m }, without)) in marginal.iter_mut().zip(&inside)
+            {
                 let without = known[*without][state];
                 p[state * m] = p[(state - strides[first]) * m] * (throughput[first] / without);
                 for j in 1..*m {
@@ -232,7 +291,7 @@ impl Lattice {
                         .filter(|c| count[*c] > 0)
                         .map(|c| queueing[c][*k] * throughput[c] * p[(state - strides[c]) * m + j - 1])
                         .sum::<f64>()
-                        / j as f64;
+                        / speeds.map_or(j as f64, |speeds| speeds[j - 1]);
                 }
             }
         }
@@ -248,7 +307,11 @@ impl Lattice {
         }
         let queue =
             residence.iter().zip(&throughput).map(|(r, x)| r.iter().map(|r| r * x).collect()).collect();
-        Self { first_throughput, answer: Answer { throughput, residence, queue } }
+        let last = |(p, (crowded, _)): (&Vec<f64>, &(Crowded<'_>, usize))| {
+            p[(states - 1) * crowded.levels..].to_vec()
+        };
+        let last_marginal = marginal.iter().zip(&inside).map(last).collect();
+        Self { first_throughput, answer: Answer { throughput, residence, queue }, last_marginal }
     }
 }
 

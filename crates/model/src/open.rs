@@ -73,12 +73,21 @@ pub fn solve(places: &[Place], classes: &[Arrivals]) -> Result<OpenAnswer, Error
     Ok(answer)
 }
 
+/// A station of several servers that open and closed classes visit.
+pub(crate) fn crowded(places: &[Place], open: &[Arrivals], closed: &[Customers]) -> Option<usize> {
+    (0..places.len()).find(|k| {
+        places[*k].servers.is_some_and(|m| m > 1)
+            && open.iter().any(|class| class.demands[*k] > 0.0)
+            && closed.iter().any(|class| class.demands[*k] > 0.0 && class.population > 0)
+    })
+}
+
 /// Solves closed classes beside open ones: exactly with `solve_closed` = [`multi::exact`], else as good as the
-/// approximation given.
+/// approximation given. Where both share a station of several servers it is always exact.
 ///
 /// # Errors
-/// [`Error::Unstable`] where the open classes alone overload a station; [`Error::Refused`] for a station of several
-/// servers that open and several closed classes visit; and those of `solve_closed`.
+/// [`Error::Unstable`] where the open classes alone overload a station; [`Error::TooLarge`] where open and several closed classes
+/// share a station of several servers, and have too many population vectors; and those of `solve_closed`.
 pub fn mixed(
     places: &[Place],
     open: &[Arrivals],
@@ -87,7 +96,7 @@ pub fn mixed(
 ) -> Result<(OpenAnswer, Answer), Error> {
     let alone = solve(places, open)?;
     let both = |k: usize| alone.utilization[k] > 0.0 && closed.iter().any(|c| c.demands[k] > 0.0);
-    let crowded = (0..places.len()).find(|k| both(*k) && places[*k].servers.is_some_and(|m| m > 1));
+    let crowded = crowded(places, open, closed);
     // Mean number of open requests at stations of several servers that both kinds visit.
     let mut shared = vec![None; places.len()];
     let answer = match (crowded, closed) {
@@ -96,16 +105,10 @@ pub fn mixed(
             shared = numbers;
             answer
         }
-        (Some(k), _) => {
-            let servers = places[k].servers.unwrap_or(1);
-            return Err(Error::Refused {
-                solver: "the mixed-network solver".into(),
-                feature: format!(
-                    "{servers} servers at `{}` with open and several closed classes",
-                    places[k].name
-                ),
-                hint: "give the network one closed class, or simulate".into(),
-            });
+        (Some(_), _) => {
+            let (answer, numbers) = beside_several(places, closed, &alone.utilization)?;
+            shared = numbers;
+            answer
         }
         (None, _) => {
             let mut slower = closed.to_vec();
@@ -161,14 +164,8 @@ fn beside_one(
             None => (Pace::Delay, None),
             Some(1) => (Pace::Speeds(vec![1.0 - utilization[k]]), None),
             Some(servers) => {
-                let sums: Vec<(f64, f64)> =
-                    (0..=population).map(|n| over_open(n, servers, utilization[k])).collect();
-                let speed = |n: usize| (n.min(servers as usize)) as f64 * (sums[n - 1].0 - sums[n].0).exp();
-                let numbers = sums.iter().map(|(_, number)| *number).collect::<Vec<_>>();
-                (
-                    Pace::Speeds((1..=population.max(1)).map(|n| speed(n.min(population))).collect()),
-                    Some(numbers),
-                )
+                let (speeds, numbers) = speeds_beside(servers, utilization[k], population);
+                (Pace::Speeds(speeds), Some(numbers))
             }
         };
         resources.push(Resource { name, demand, pace });
@@ -183,6 +180,47 @@ fn beside_one(
     let residence = queue.iter().map(|queue| queue / throughput).collect();
     let answer = Answer { throughput: vec![throughput], residence: vec![residence], queue: vec![queue] };
     Ok((answer, stations.map(number).collect()))
+}
+
+/// Several closed classes beside open ones: as [`beside_one`], over all population vectors. Product form has one factor for the number of
+/// all closed requests at a station, whatever their classes, so that one speed for each number is the same for all of them
+/// (Bruell, Balbo & Afshari 1984).
+fn beside_several(
+    places: &[Place],
+    classes: &[Customers],
+    utilization: &[f64],
+) -> Result<(Answer, Vec<Option<f64>>), Error> {
+    let population = classes.iter().map(|class| class.population).sum::<u64>() as usize;
+    let mut slower = classes.to_vec();
+    let mut speeds = vec![None; places.len()];
+    let mut numbers = vec![Vec::new(); places.len()];
+    for (k, place) in places.iter().enumerate().filter(|(k, _)| utilization[*k] > 0.0) {
+        match place.servers {
+            None => {}
+            Some(1) => slower.iter_mut().for_each(|class| class.demands[k] /= 1.0 - utilization[k]),
+            Some(servers) => {
+                let (own, open) = speeds_beside(servers, utilization[k], population);
+                speeds[k] = Some(own);
+                numbers[k] = open;
+            }
+        }
+    }
+    let solved = multi::exact_paced(places, &slower, &speeds)?;
+    let number = |k: usize| {
+        let shares = solved.number[k].as_ref()?;
+        Some(shares.iter().zip(&numbers[k]).map(|(share, number)| share * number).sum())
+    };
+    let shared = (0..places.len()).map(number).collect();
+    Ok((solved.answer, shared))
+}
+
+/// The speed at which `servers` servers work for 1 to `population` closed requests, relative to one server, where open ones keep the share
+/// `utilization` of them busy; and the mean number of open requests beside 0 to `population` closed ones.
+fn speeds_beside(servers: u32, utilization: f64, population: usize) -> (Vec<f64>, Vec<f64>) {
+    let sums: Vec<(f64, f64)> = (0..=population).map(|n| over_open(n, servers, utilization)).collect();
+    let speed = |n: usize| (n.min(servers as usize)) as f64 * (sums[n - 1].0 - sums[n].0).exp();
+    let speeds = (1..=population.max(1)).map(|n| speed(n.min(population))).collect();
+    (speeds, sums.iter().map(|(_, number)| *number).collect())
 }
 
 /// Beside `closed` requests at `servers` servers, with the share `utilization` of them busy with open ones: the logarithm of the sum over the
@@ -324,9 +362,10 @@ mod tests {
         let many = [Customers { population: 5_000, ..closed[0].clone() }];
         let (_, many) = mixed(&places, &open, &many, multi::exact).unwrap();
         assert!((many.throughput[0] * service / 3.0 - (1.0 - 1.1 / 3.0)).abs() < 1e-6);
-        let two = [closed[0].clone(), closed[0].clone()];
-        assert!(
-            mixed(&places, &open, &two, multi::exact).unwrap_err().to_string().contains("several closed")
-        );
+        // Two classes that do the same are one.
+        let half = Customers { population: 2, ..closed[0].clone() };
+        let (also_web, both) = mixed(&places, &open, &[half.clone(), half], multi::exact).unwrap();
+        assert!((both.throughput.iter().sum::<f64>() / batch.throughput[0] - 1.0).abs() < 1e-10);
+        assert!((also_web.queue[0][0] / web.queue[0][0] - 1.0).abs() < 1e-10);
     }
 }

@@ -383,6 +383,7 @@ fn several(network: &Network, method: Method) -> Result<Several, Error> {
         },
     };
     let exactly = closed_classes.is_empty()
+        || open::crowded(&places, &open_classes, &closed_classes).is_some()
         || match method {
             Method::Exact => true,
             Method::Auto => !multi::too_large(&places, &closed_classes),
