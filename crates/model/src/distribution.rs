@@ -141,6 +141,12 @@ impl Distribution {
         }
     }
 
+    /// The mean square, mean²·(1 + c²).
+    pub(crate) fn square(&self) -> f64 {
+        let mean = self.mean();
+        if mean > 0.0 { mean * mean * (1.0 + self.scv()) } else { 0.0 }
+    }
+
     /// The same shape with every time multiplied by `factor` (≥ 0).
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {

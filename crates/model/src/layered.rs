@@ -15,14 +15,15 @@ use krarup_units::Seconds;
 
 use crate::forkjoin::{Cluster, Copies, Site};
 use crate::network::{Class, Discipline, Fork, Kind, Network, Step, Work};
-use crate::single::{self, Pace, Resource, Reward, Sweep};
-use crate::{Error, laws};
+use crate::single::{Pace, Resource, Reward, Sweep};
+use crate::{Error, laws, variable};
 
 /// What one path is made of, repeated visits gathered.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Part {
-    /// A station.
-    Station { station: usize, visits: f64, demand: Seconds },
+    /// A station. `scv` is the squared coefficient of variation of a visit's service time; 1 where it does not matter, and where all services
+    /// are exponential, whatever their means.
+    Station { station: usize, visits: f64, demand: Seconds, scv: f64 },
     /// A pool and what happens while a slot is held.
     Pool { pool: usize, parts: Vec<Part> },
     /// Stations that forks share, and all visits to them. `stations` are those of the cluster, in its order.
@@ -52,11 +53,21 @@ type Forks<'a> = Vec<(&'a Fork, f64)>;
 /// What is gathered of one level, before forks and the stations they share become clusters.
 #[derive(Default)]
 struct Gathered<'a> {
-    /// Stations in the order of their first visit, with visits and demand.
-    stations: Vec<(usize, f64, Seconds)>,
+    /// Stations in the order of their first visit.
+    stations: Vec<Visited>,
     /// Pools, with the paths inside of them and how often each is walked.
     pools: Vec<(usize, Walks<'a>)>,
     forks: Forks<'a>,
+}
+
+/// All visits to a station together.
+struct Visited {
+    station: usize,
+    visits: f64,
+    demand: Seconds,
+    /// Mean square of the service time, times the visits.
+    squares: f64,
+    exponential: bool,
 }
 
 fn gather_all(network: &Network, path: &[Step]) -> Vec<Part> {
@@ -70,7 +81,7 @@ fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<Part> {
     }
     let mut parts = Vec::new();
     let mut clusters = clusters(network, &gathered);
-    for (station, visits, demand) in gathered.stations {
+    for Visited { station, visits, demand, squares, exponential } in gathered.stations {
         let there = clusters.iter_mut().find_map(|(stations, cluster)| {
             let place = stations.iter().position(|other| *other == station)?;
             Some(&mut cluster.sites[place])
@@ -80,7 +91,14 @@ fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<Part> {
             Some(site) if network.stations[station].kind != Kind::Delay => {
                 (site.visits, site.demand) = (visits, demand);
             }
-            _ => parts.push(Part::Station { station, visits, demand }),
+            _ => {
+                let scv = if network.stations[station].in_order() && demand > 0.0 && !exponential {
+                    squares * visits / (demand * demand) - 1.0
+                } else {
+                    1.0
+                };
+                parts.push(Part::Station { station, visits, demand, scv });
+            }
         }
     }
     parts.extend(clusters.into_iter().map(|(stations, cluster)| Part::Cluster { stations, cluster }));
@@ -93,9 +111,16 @@ fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<Part> {
 fn gather<'a>(network: &Network, path: &'a [Step], weight: f64, into: &mut Gathered<'a>) {
     let visit = |into: &mut Gathered<'a>, station: usize, visits: f64, work: &Work| {
         let demand = visits * network.stations[station].service(work);
-        match into.stations.iter_mut().find(|(other, ..)| *other == station) {
-            Some((_, all, time)) => (*all, *time) = (*all + visits, *time + demand),
-            None => into.stations.push((station, visits, demand)),
+        let time = network.stations[station].service_time(work);
+        let (squares, exponential) = (visits * time.square(), time.is_exponential());
+        match into.stations.iter_mut().find(|other| other.station == station) {
+            Some(there) => {
+                there.visits += visits;
+                there.demand += demand;
+                there.squares += squares;
+                there.exponential &= exponential;
+            }
+            None => into.stations.push(Visited { station, visits, demand, squares, exponential }),
         }
     };
     for step in path {
@@ -253,7 +278,9 @@ pub(crate) fn solve_closed(
     }
     let rewards: Vec<Vec<Reward>> =
         inside.iter().map(|means| means.iter().map(|m| m.values.clone()).collect()).collect();
-    let sweep = single::solve_with_rewards(&resources, think, population, &rewards)?;
+    let scv: Vec<f64> =
+        parts.iter().map(|part| if let Part::Station { scv, .. } = part { *scv } else { 1.0 }).collect();
+    let sweep = variable::solve(&resources, &scv, think, population, &rewards)?;
     let by_population = |value: &dyn Fn(usize) -> f64, empty: f64| {
         std::iter::once(empty).chain((1..=population).map(value)).collect::<Vec<f64>>()
     };
@@ -418,6 +445,7 @@ mod tests {
     use super::*;
     use crate::Distribution;
     use crate::network::{Pool, PoolId, Station, StationId};
+    use crate::single;
 
     fn network(slots: u32, class: impl FnOnce(Vec<Step>) -> Class) -> Network {
         let visit = |station, time| Step::visit(StationId(station), Distribution::exponential(time));

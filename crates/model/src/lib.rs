@@ -15,6 +15,7 @@
 //! | [`single`] | closed networks of one class, exactly, for every population at once |
 //! | [`multi`] | closed networks of several classes: exactly, or nearly so when large |
 //! | [`open`] | open networks, and open classes beside closed ones |
+//! | `variable` | closed networks of one class whose FCFS service is not exponential |
 //! | [`layered`] | workers that stay occupied while their request is elsewhere |
 //! | [`forkjoin`] | copies to several servers, and how long the last of them takes |
 //! | [`flow`] | the model that predicts: held workers whose hold time depends on how many are busy |
@@ -50,6 +51,7 @@ pub mod solve;
 pub mod station;
 pub mod table;
 pub mod usl;
+mod variable;
 pub mod whatif;
 
 pub use distribution::Distribution;

@@ -300,6 +300,12 @@ impl Station {
         }
     }
 
+    /// Whether one or several servers serve requests one after another, so that it matters how their service times vary.
+    pub(crate) fn in_order(&self) -> bool {
+        matches!(self.kind, Kind::Servers { .. } | Kind::Link { .. })
+            && !matches!(self.discipline, Discipline::ProcessorSharing | Discipline::LifoPreemptive)
+    }
+
     /// Total speed with `jobs` requests there, relative to one server: min(j, m), j at a delay, or the
     /// station's own rates. 0 when empty.
     pub fn speed(&self, jobs: u64) -> f64 {

@@ -493,6 +493,60 @@ impl Sweep {
         stations.chain([thinking(population - 1) - thinking(population)]).collect()
     }
 
+    /// One sweep of solutions at growing populations, each with its own rates; straight lines between them.
+    ///
+    /// # Errors
+    /// [`Error::Violated`] where one is above its bounds by more than the rates are known.
+    pub(crate) fn through(
+        points: &[Self],
+        resources: &[Resource],
+        think: Seconds,
+        population: usize,
+    ) -> Result<Self, Error> {
+        let mut limits = Limits::new(resources, think);
+        for point in points {
+            let n = point.population();
+            limits.grow(resources, n);
+            let most = limits.capacity();
+            if point.throughput(n) > most.0 * (1.0 + 1e-4) {
+                let law =
+                    format!("throughput {}, at most {} with {n} customers", point.throughput(n), most.0);
+                return Err(Error::Violated { station: resources[most.1].name.clone(), law });
+            }
+        }
+        let at = |n: usize, of: &dyn Fn(&Self, usize) -> f64| {
+            let high = points.partition_point(|point| point.population() < n);
+            let (above, size) = (of(&points[high], points[high].population()), points[high].population());
+            if size == n {
+                return above;
+            }
+            let below = &points[high - 1];
+            let share = (n - below.population()) as f64 / (size - below.population()) as f64;
+            of(below, below.population()) * (1.0 - share) + above * share
+        };
+        let all = |of: &dyn Fn(&Self, usize) -> f64| (1..=population).map(|n| at(n, of)).collect::<Vec<_>>();
+        let stations = resources.len();
+        let mut queue = vec![0.0; stations * population];
+        for k in 0..stations {
+            for (n, value) in all(&|point, n| point.queue(k, n)).into_iter().enumerate() {
+                queue[n * stations + k] = value;
+            }
+        }
+        let first = &points[0];
+        let idle = (0..stations)
+            .map(|k| if first.idle[k].is_empty() { Vec::new() } else { all(&|point, n| point.idle(k, n)) });
+        let rewards = (0..stations)
+            .map(|k| (0..first.rewards[k].len()).map(|i| all(&|point, n| point.reward(k, i, n))).collect());
+        Ok(Self {
+            resources: resources.to_vec(),
+            think,
+            throughput: all(&|point, n| point.throughput(n)),
+            queue,
+            idle: idle.collect(),
+            rewards: rewards.collect(),
+        })
+    }
+
     /// Every answer is finite and positive, below its bounds, and its customers add up.
     fn check(&self) -> Result<(), Error> {
         let mut limits = Limits::new(&self.resources, self.think);
