@@ -8,8 +8,9 @@
 //! ```
 //!
 //! have the mean r and the spread of the ratio to first order (Law 2015, §9.5.3; Jain 1991, §25.5.2). Batches go through
-//! [`krarup_stats::batch`], which joins neighbours until they no longer depend on each other, or says that they still do; then
-//! there is no interval.
+//! [`krarup_stats::batch`], which joins neighbours until they no longer depend on each other as far as it can see, or says that they
+//! still do; then there is no interval. What it cannot see in many short batches makes intervals too
+//! narrow all the same, so where there are many, pairs of them are taken.
 //!
 //! A percentile is read from the histogram of all requests. Its interval is that of the share of requests beyond it, a ratio like the
 //! others, read back from the same histogram (Woodruff 1952): with v the half width of that share p, on the scale of log odds,
@@ -21,7 +22,7 @@
 //! A share says how many independent requests beyond would know it as well, p² (1 − p) / its variance. Requests come beyond a high
 //! percentile in crowds, one of which counts about once; with fewer than [`BEYOND`] there is no interval.
 
-use krarup_stats::batch::batch_means;
+use krarup_stats::batch::{batch_means, fixed_batch_means};
 use krarup_stats::{Interval, StatsError, Summary};
 
 use super::result::Reading;
@@ -30,6 +31,8 @@ use super::tally::Tally;
 
 /// Independent requests beyond a percentile that its interval needs.
 const BEYOND: f64 = 10.0;
+/// With so many batches, half as many say more truly how far they differ.
+const MANY: usize = 32;
 
 /// Batches of one run, or replications.
 pub(super) struct Sample<'a> {
@@ -116,7 +119,12 @@ impl<'a> Sample<'a> {
         let estimate = if self.replications.is_some() {
             Summary::of(values).and_then(|summary| summary.mean_estimate(level))
         } else {
-            batch_means(values, level).map(|means| means.estimate)
+            batch_means(values, level)
+                .and_then(|means| {
+                    let pairs = means.batches >= MANY;
+                    fixed_batch_means(values, if pairs { means.batches / 2 } else { means.batches }, level)
+                })
+                .map(|means| means.estimate)
         };
         match estimate {
             Ok(estimate) => Some(estimate.interval.half_width()),
