@@ -19,6 +19,8 @@ use crate::server::{Health, Length};
 
 /// So many bytes may be under way on a connection before what is long waits. A server at the speed of 10 Gbit/s and three milliseconds away has less under way.
 const WINDOW: usize = 4 << 20;
+/// What is longer goes where no more than the rest of the window is under way: on a busy connection there is always something.
+const LONGEST: usize = WINDOW / 2;
 /// A reply to a client that has been given none yet counts as so long, where its server had long values of late: 16 of them go at once, whatever
 /// else is under way.
 const UNKNOWN: usize = 256 << 10;
@@ -26,6 +28,11 @@ const UNKNOWN: usize = 256 << 10;
 const FIRST: u64 = 100;
 /// Of late.
 const OF_LATE: Nanos = Nanos::from_secs(60);
+
+/// Whether so many bytes more may go where there are `under_way`.
+fn fits(under_way: usize, bytes: usize) -> bool {
+    under_way + bytes.min(LONGEST) <= WINDOW
+}
 
 impl Core {
     /// Whether the client's next request, of `length` bytes, waits for room on the connection that it would take.
@@ -73,7 +80,7 @@ impl Core {
             };
             let under_way = link.under_way(length);
             let others = !link.crowd[length as usize].is_empty();
-            if under_way > 0 && bytes > 0 && (under_way + bytes > WINDOW || others) {
+            if under_way > 0 && bytes > 0 && (!fits(under_way, bytes) || others) {
                 full = Some((connection, bytes));
             } else if route::retrieves(request) {
                 // This holder can be read.
@@ -129,7 +136,7 @@ impl Core {
         let link = &mut self.servers[connection];
         let mut under_way = link.under_way(length);
         while let Some(&(id, bytes)) = link.crowd[length as usize].front()
-            && (under_way == 0 || under_way + bytes <= WINDOW || link.health != Health::Up)
+            && (fits(under_way, bytes) || link.health != Health::Up)
         {
             link.crowd[length as usize].pop_front();
             under_way += bytes;

@@ -150,3 +150,19 @@ fn who_does_not_read_gives_its_turn_to_the_next() {
         assert_eq!(world.replied(client), value());
     }
 }
+
+/// On a busy connection there is always something under way; a value that is longer than what may be there does not wait for ever.
+#[test]
+fn the_longest_do_not_wait_until_nobody_asks_for_anything() {
+    let limits = Limits { value: 16 << 20, ..Limits::default() };
+    let mut world = World::new(1, Settings { limits, queue: 10_000, ..settings() });
+    let (small, large) = (world.client(), world.client());
+    world.send(small, "get a\r\n");
+    let long = vec![b'v'; 8 << 20];
+    world.send(large, [format!("set k 0 0 {}\r\n", long.len()).as_bytes(), &long, b"\r\n"].concat());
+    world.send(small, "get b\r\n");
+    let first = world.asked(0);
+    assert_eq!((first.matches("set k").count(), first.matches("get ").count()), (1, 2));
+    world.answer(0, "END\r\nSTORED\r\nEND\r\n");
+    assert_eq!(world.replied(large), "STORED\r\n");
+}
