@@ -85,6 +85,19 @@ pub(crate) fn line_feed(bytes: &[u8]) -> Option<(usize, bool)> {
     Some((end, nul || memchr::memchr(0, &bytes[words.len() * 8..end]).is_some()))
 }
 
+/// The words of a line. memcached parts them by blanks only: a tab belongs to a word.
+pub(crate) fn words(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        while let [b' ', rest @ ..] = line {
+            line = rest;
+        }
+        let end = first(b' ', line).unwrap_or(line.len());
+        let (word, rest) = line.split_at(end);
+        line = rest;
+        (end > 0).then_some(word)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -1,40 +1,17 @@
 //! The classic commands: one line of words, for storage followed by a value of the announced length.
 
-use super::{
-    Arithmetic, BAD_CHUNK, BAD_DELETE, BAD_DELTA, BAD_EXPTIME, BAD_FORMAT, ERROR, Keys, LINE_TOO_LONG,
-    Limits, MetaCommand, NO_BINARY, Parsed, Refusal, Request, Retrieval, Retrieve, Storage, Store, find,
-    meta, number,
+use super::command::{
+    BAD_CHUNK, BAD_DELETE, BAD_DELTA, BAD_EXPTIME, BAD_FORMAT, ERROR, Keys, LINE_TOO_LONG, NO_BINARY,
+    Refusal, Request, Retrieve, Store,
 };
-
-pub(super) type Outcome<'a> = Parsed<Request<'a>, Refusal<'a>>;
+use super::line::{CommandLine, Outcome};
+use super::meta_line;
+use super::verb::{Arithmetic, MetaCommand, Retrieval, Storage};
+use crate::find::words;
+use crate::{Limits, Parsed, find, number};
 
 /// memcached looks at no more words than these in a line that is not a retrieval; more is an error.
 const MOST_WORDS: usize = 8;
-
-/// The words of a line. memcached parts them by blanks only: a tab belongs to a word.
-pub(super) fn words(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        while let [b' ', rest @ ..] = line {
-            line = rest;
-        }
-        let end = find::first(b' ', line).unwrap_or(line.len());
-        let (word, rest) = line.split_at(end);
-        line = rest;
-        (end > 0).then_some(word)
-    })
-}
-
-/// A command line, its words found, its line end put aside.
-pub(super) struct Line<'a> {
-    /// The whole of what was received, from the front of the line.
-    pub(super) bytes: &'a [u8],
-    /// Bytes of the line, its end included.
-    pub(super) used: usize,
-    /// The line without its end.
-    pub(super) text: &'a [u8],
-    /// Whether there is a NUL in it.
-    nul: bool,
-}
 
 /// The words of a line that is not a retrieval.
 struct Words<'a> {
@@ -46,7 +23,7 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn of(line: &Line<'a>) -> Self {
+    fn of(line: &CommandLine<'a>) -> Self {
         let mut found = [&line.text[..0]; MOST_WORDS];
         let mut count = 0;
         let mut length = 0;
@@ -106,11 +83,11 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Outcome<'a> {
         b"stats" => line.complete(Request::Stats { argument: rest.trim_ascii() }),
         b"version" => line.complete(Request::Version),
         b"quit" => line.complete(Request::Quit),
-        b"mg" => meta::parse(&line, MetaCommand::Get, rest, limits),
-        b"ms" => meta::parse(&line, MetaCommand::Set, rest, limits),
-        b"md" => meta::parse(&line, MetaCommand::Delete, rest, limits),
-        b"ma" => meta::parse(&line, MetaCommand::Arithmetic, rest, limits),
-        b"me" => meta::parse(&line, MetaCommand::Debug, rest, limits),
+        b"mg" => meta_line::parse(&line, MetaCommand::Get, rest, limits),
+        b"ms" => meta_line::parse(&line, MetaCommand::Set, rest, limits),
+        b"md" => meta_line::parse(&line, MetaCommand::Delete, rest, limits),
+        b"ma" => meta_line::parse(&line, MetaCommand::Arithmetic, rest, limits),
+        b"me" => meta_line::parse(&line, MetaCommand::Debug, rest, limits),
         b"mn" => line.complete(Request::NoOp),
         _ if words(rest).last().is_some_and(|word| word.starts_with(b"HTTP/")) => {
             Parsed::Invalid(Refusal::Close { reply: b"" })
@@ -123,7 +100,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Outcome<'a> {
 const BINARY_HEADER: usize = 24;
 
 /// Finds the end of the line at the front of `bytes`, or says why there is none.
-fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Line<'a>, Outcome<'a>> {
+fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<CommandLine<'a>, Outcome<'a>> {
     if bytes.first() == Some(&0x80) {
         // Its whole header: who is refused in that protocol wants to hear of which request.
         if bytes.len() < BINARY_HEADER {
@@ -152,7 +129,7 @@ fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Line<'a>, Outcome<'a
         }
     };
     let text = &bytes[..newline];
-    Ok(Line { bytes, used: newline + 1, text: text.strip_suffix(b"\r").unwrap_or(text), nul })
+    Ok(CommandLine { bytes, used: newline + 1, text: text.strip_suffix(b"\r").unwrap_or(text), nul })
 }
 
 /// Whether a line that is longer than the common bound is one of those that may be long. There may be some blanks before its
@@ -164,25 +141,7 @@ fn begins_retrieval(bytes: &[u8], limits: &Limits) -> bool {
         && [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|word| line.starts_with(word))
 }
 
-impl<'a> Line<'a> {
-    pub(super) fn complete(&self, message: Request<'a>) -> Outcome<'a> {
-        Parsed::Complete { message, used: self.used }
-    }
-
-    /// Its bytes, the end included.
-    pub(super) fn whole(&self) -> &'a [u8] {
-        &self.bytes[..self.used]
-    }
-
-    /// Whether its words stand in it as a careful client writes them: one blank after each but the last, then CR LF.
-    pub(super) fn plain(&self) -> bool {
-        words(self.text).map(|word| word.len() + 1).sum::<usize>() + 1 == self.used
-    }
-
-    pub(super) fn answer(&self, noreply: bool, reply: &'static [u8]) -> Outcome<'a> {
-        Parsed::Invalid(Refusal::Answer { reply: if noreply { b"" } else { reply }, used: self.used })
-    }
-
+impl<'a> CommandLine<'a> {
     fn retrieve(&self, command: Retrieval, mut rest: &'a [u8], limits: &Limits) -> Outcome<'a> {
         let mut exptime = 0;
         if command.touches() {

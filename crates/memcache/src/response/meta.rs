@@ -2,16 +2,16 @@
 
 use memchr::memchr;
 
-use super::{Class, Line, complete, cut_line, error, more};
+use super::reply::{Class, CutLine, Reply, complete, cut_line, error, more};
 use crate::request::MetaCommand;
-use crate::{Parsed, Reply, number};
+use crate::{Parsed, number};
 
 /// Reads the answer to `command`; a value only where one was asked for.
 pub(super) fn parse(bytes: &[u8], command: MetaCommand, value: bool) -> Parsed<Reply<'_>, &'static str> {
     let (text, end) = match cut_line(bytes, 0) {
-        Line::Whole { text, end } => (text, end),
-        Line::Part => return more(bytes),
-        Line::TooLong => return Parsed::Invalid("the answer's line has no end"),
+        CutLine::Whole { text, end } => (text, end),
+        CutLine::Part => return more(bytes),
+        CutLine::TooLong => return Parsed::Invalid("the answer's line has no end"),
     };
     let (code, rest) = text.split_at(memchr(b' ', text).unwrap_or(text.len()));
     let Some(class) = class(code, command) else {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Expect;
 use crate::{request, write};
 
 fn read(bytes: &[u8]) -> Outcome<'_> {

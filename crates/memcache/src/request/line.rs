@@ -1,0 +1,39 @@
+//! One command line, cut from the front of what was received.
+
+use super::command::{Refusal, Request};
+use crate::Parsed;
+use crate::find::words;
+
+pub(super) type Outcome<'a> = Parsed<Request<'a>, Refusal<'a>>;
+
+/// A command line, its words found, its line end put aside.
+pub(super) struct CommandLine<'a> {
+    /// The whole of what was received, from the front of the line.
+    pub(super) bytes: &'a [u8],
+    /// Bytes of the line, its end included.
+    pub(super) used: usize,
+    /// The line without its end.
+    pub(super) text: &'a [u8],
+    /// Whether there is a NUL in it.
+    pub(super) nul: bool,
+}
+
+impl<'a> CommandLine<'a> {
+    pub(super) fn complete(&self, message: Request<'a>) -> Outcome<'a> {
+        Parsed::Complete { message, used: self.used }
+    }
+
+    /// Its bytes, the end included.
+    pub(super) fn whole(&self) -> &'a [u8] {
+        &self.bytes[..self.used]
+    }
+
+    /// Whether its words stand in it as a careful client writes them: one blank after each but the last, then CR LF.
+    pub(super) fn plain(&self) -> bool {
+        words(self.text).map(|word| word.len() + 1).sum::<usize>() + 1 == self.used
+    }
+
+    pub(super) fn answer(&self, noreply: bool, reply: &'static [u8]) -> Outcome<'a> {
+        Parsed::Invalid(Refusal::Answer { reply: if noreply { b"" } else { reply }, used: self.used })
+    }
+}
