@@ -22,8 +22,8 @@ use super::engine::{Engine, Pause};
 use super::result::{self, Simulated, Stop};
 use super::rows::{EachVisit, Rows};
 use super::sample::Sample;
+use super::settings::{Progress, Runs, SimulationSettings, WarmUpRule};
 use super::tally::{ClassTally, Tally};
-use super::{Progress, Runs, SimulationSettings, WarmUpRule};
 use crate::Error;
 use crate::network::{FeatureKind, Kind, Network, Workload};
 

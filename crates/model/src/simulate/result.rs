@@ -1,33 +1,15 @@
 //! What a simulation says: every estimate with the number of observations it rests on and an interval.
 
-use krarup_stats::Interval;
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use super::SimulationSettings;
 use super::place::Place;
+pub use super::reading::Reading;
 use super::sample::Sample;
+use super::settings::SimulationSettings;
 use super::tally::{FlowTally, Names, Tally};
 use crate::Error;
 use crate::network::{Kind, Network};
-
-/// An estimate.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reading {
-    /// The value.
-    pub value: f64,
-    /// Observations it rests on: requests or visits.
-    pub n: u64,
-    /// Its interval; `None` where the run was too short to know one.
-    pub interval: Option<Interval>,
-}
-
-impl Reading {
-    /// Half of the interval's width.
-    pub fn half_width(&self) -> Option<f64> {
-        self.interval.map(|interval| interval.half_width())
-    }
-}
 
 /// The results of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -20,19 +20,20 @@
 //! ```
 //!
 //! A share says how many independent requests beyond would know it as well, p² (1 − p) / its variance. Requests come beyond a high
-//! percentile in crowds, one of which counts about once; with fewer than [`BEYOND`] there is no interval.
+//! percentile in crowds, one of which counts about once; with fewer than [`BEYOND`] there is no interval, and with few it is wider,
+//! as Student's t of half as many is wider than that of many.
 
 use krarup_stats::batch::{batch_means, fixed_batch_means};
 use krarup_stats::{Interval, StatsError, Summary};
 
-use super::result::Reading;
+use super::reading::Reading;
 use super::spread::Spread;
 use super::tally::Tally;
 
 /// Independent requests beyond a percentile that its interval needs.
 const BEYOND: f64 = 10.0;
 /// With so many batches, half as many say more truly how far they differ.
-const MANY: usize = 32;
+const MANY: usize = 24;
 
 /// Batches of one run, or replications.
 pub(super) struct Sample<'a> {
@@ -143,13 +144,20 @@ impl<'a> Sample<'a> {
         let interval = || {
             let rare = share.min(1.0 - share);
             let half = beyond.half_width()?;
-            let errors = Interval::student(0.0, 1.0, 1e6, self.level).ok()?.half_width();
-            let independent = (rare * errors / half).powi(2);
+            let errors =
+                |freedom: f64| Interval::student(0.0, 1.0, freedom, self.level).map(|one| one.half_width());
+            let usual = errors(1e6).ok()?;
+            let independent = (rare * usual / half).powi(2);
+            if independent < BEYOND {
+                return None;
+            }
+            // Crowds differ in size: how far they scatter is known about as well as from half as many.
+            let half = half * errors(independent / 2.0 - 1.0).ok()? / usual;
             let apart = (half / (share * (1.0 - share))).exp();
             let odds = share / (1.0 - share);
             let end = |odds: f64| all.quantile(odds / (1.0 + odds));
             let (low, high) = (end(odds / apart)?, end(odds * apart)?);
-            (independent >= BEYOND).then_some(Interval { low, high, level: self.level })
+            Some(Interval { low, high, level: self.level })
         };
         Some(Reading { value, n: all.total(), interval: interval() })
     }

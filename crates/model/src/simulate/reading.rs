@@ -1,0 +1,22 @@
+//! One figure of a simulation, and how well it is known.
+
+use krarup_stats::Interval;
+use serde::{Deserialize, Serialize};
+
+/// An estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The value.
+    pub value: f64,
+    /// Observations it rests on: requests or visits.
+    pub n: u64,
+    /// Its interval; `None` where the run was too short to know one.
+    pub interval: Option<Interval>,
+}
+
+impl Reading {
+    /// Half of the interval's width.
+    pub fn half_width(&self) -> Option<f64> {
+        self.interval.map(|interval| interval.half_width())
+    }
+}
