@@ -14,7 +14,7 @@ use krarup_units::{Nanos, Seconds, Stamp};
 use crate::failure::Failure;
 use crate::folders::holding;
 use crate::form::Form;
-use crate::{experiment, trials};
+use crate::{experiment, trials, written};
 
 /// Analyse what was recorded: every request of a run from its rows, or a directory of results from its trials.
 ///
@@ -79,8 +79,8 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
             // Several files of rows have a page each.
             let directory =
                 if all.len() == 1 { directory.clone() } else { directory.join((place + 1).to_string()) };
-            let page =
-                Page::of(&document).write(&directory).map_err(|error| Failure::run(error.to_string()))?;
+            let page = written::write(&Page::of(&document), &directory)
+                .map_err(|error| Failure::run(error.to_string()))?;
             eprintln!("page: {}", page.display());
         }
     }

@@ -10,7 +10,7 @@ use krarup_report::{Page, comparison, csv, markdown, text};
 
 use crate::failure::Failure;
 use crate::form::Form;
-use crate::trials;
+use crate::{trials, written};
 
 /// Compare two directories of results, cell by cell and over all cells, with intervals.
 ///
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     }
     if let Some(directory) = &args.form.html {
         let unwritable = |error: std::io::Error| Failure::run(error.to_string());
-        let page = Page::of(&document).write(directory).map_err(unwritable)?;
+        let page = written::write(&Page::of(&document), directory).map_err(unwritable)?;
         eprintln!("page: {}", page.display());
     }
     if found.cells.is_empty() {

@@ -35,7 +35,7 @@ use krarup_units::Seconds;
 use krarup_units::text::{count, duration, timestamp};
 
 use crate::failure::Failure;
-use crate::{export, stations as stations_check, trials};
+use crate::{export, stations as stations_check, trials, written};
 
 /// Show what a spec means: its cells, the order of the trials, and how long they take.
 #[derive(Args)]
@@ -465,7 +465,7 @@ fn report_on(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended, also: Also<
     }
     let results = analyse(spec, plan, store, ended)?;
     let document = krarup_report::sweep::document(&results, &format!("krarup {}", env!("CARGO_PKG_VERSION")));
-    let page = Page::of(&document).write(out).map_err(&unwritable)?;
+    let page = written::write(&Page::of(&document), out).map_err(&unwritable)?;
     if also.markdown {
         let text = krarup_report::markdown::document(&document);
         store.write("report.md", text.as_bytes()).map_err(&unwritable)?;

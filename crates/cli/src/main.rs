@@ -32,6 +32,7 @@ mod rows;
 mod stations;
 mod top;
 mod trials;
+mod written;
 
 use failure::Failure;
 

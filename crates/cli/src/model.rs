@@ -263,8 +263,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<(), Failure> {
         }
     }
     if let Some(directory) = &output.html {
-        let page = Page::of(&shown::page(&answer))
-            .write(directory)
+        let page = crate::written::write(&Page::of(&shown::page(&answer)), directory)
             .map_err(|error| Failure::run(format!("{}: {error}", directory.display())))?;
         eprintln!("page: {}", page.display());
     }

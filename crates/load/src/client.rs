@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 
 use krarup_memcache::response::{self, Expect, Reply};
 use krarup_memcache::{Class, MetaCommand, Parsed};
-use krarup_net::{Inbox, Outbox};
 use krarup_record::{ServerVisit, Visit};
 use krarup_units::Stamp;
+use krarup_units::{Inbox, Outbox};
 
 use crate::account::{Account, Loss};
 use crate::keys::Key;

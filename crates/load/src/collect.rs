@@ -8,10 +8,10 @@ use krarup_units::{Nanos, Seconds, Stamp};
 use crate::account::{Segment, Verified};
 use crate::config::{Extent, Load};
 use crate::engine::Done;
+use crate::progress::{Event, Phase};
 use crate::result::{
     ClassResult, FORMAT, Generator, LoadResult, OperationResult, SeriesRow, Warning, WholeRun, series,
 };
-use crate::run::{Event, Phase};
 
 /// What the threads have reported so far.
 pub(crate) struct Collected {

@@ -6,8 +6,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use krarup_net::Address;
-use krarup_units::Seconds;
+use krarup_units::{Address, Seconds};
 use serde::{Deserialize, Serialize};
 
 use crate::keys::Family;

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use krarup_net::mio::{Registry, Token};
 use krarup_net::tls::{Connector, Identity};
-use krarup_net::{Address, Conn, Moved};
+use krarup_net::{Conn, Moved};
+use krarup_units::Address;
 
 use crate::config::{Load, Login};
 use crate::queue::Hello;
@@ -64,7 +65,7 @@ impl Door {
             let place = match target.file() {
                 Some(file) => Place::File(file.to_owned()),
                 None => {
-                    let found = target.resolve().map_err(|why| (target.clone(), why))?;
+                    let found = krarup_net::resolve(target).map_err(|why| (target.clone(), why))?;
                     let none = || (target.clone(), "it has no address".to_owned());
                     Place::Tcp(*found.first().ok_or_else(none)?)
                 }

@@ -8,6 +8,7 @@ pub mod convert;
 pub mod flags;
 mod memaslap;
 pub mod output;
+mod printed;
 pub mod read;
 pub mod script;
 

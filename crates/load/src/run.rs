@@ -7,21 +7,21 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use krarup_net::Clock;
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::Signals;
-use krarup_net::{Address, Clock};
 use krarup_record::file::rows::RowWriter;
 use krarup_record::file::{FileError, Run};
-use krarup_units::{Nanos, Seconds};
-use serde::{Deserialize, Serialize};
+use krarup_units::{Address, Nanos, Seconds};
 
 use crate::account::{Segment, Verified};
 use crate::collect::Collected;
-use crate::config::{Extent, Load};
+use crate::config::Load;
 use crate::door::Door;
 use crate::engine::{Engine, Stop};
 use crate::keys::Family;
-use crate::result::{LoadResult, SeriesRow};
+pub use crate::progress::{Event, Phase};
+use crate::result::LoadResult;
 use crate::schedule::Arrivals;
 use crate::tasks::{self, Traces};
 use crate::trace::Trace;
@@ -86,33 +86,6 @@ impl From<io::Error> for LoadError {
     fn from(error: io::Error) -> Self {
         Self::System(error)
     }
-}
-
-/// What is going on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// Keys are stored.
-    Populate,
-    /// It is verified that all are there.
-    Check,
-    /// The load itself.
-    Run,
-}
-
-/// A second of a run is over, on all threads.
-#[derive(Debug)]
-pub struct Event<'a> {
-    /// What is going on.
-    pub phase: Phase,
-    /// How long it will go on in all, where that is known.
-    pub of: Extent,
-    /// What time it was on the wall when the run began, since 1970 (UTC).
-    pub epoch_unix: Nanos,
-    /// The second's rows: all operations together first.
-    pub rows: &'a [SeriesRow],
-    /// Everything that was recorded in it.
-    pub segment: &'a Segment,
 }
 
 /// Makes every thread's clients and connects them.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use krarup_net::Address;
+use krarup_units::Address;
 use krarup_units::text::{parse_duration, parse_size};
 use krarup_units::{PerSecond, Seconds};
 

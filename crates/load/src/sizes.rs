@@ -4,8 +4,8 @@ use rand::RngExt;
 use rand_distr::{Distribution, Exp1};
 use serde::{Deserialize, Serialize};
 
+use crate::limits::LARGEST_VALUE;
 use crate::random::{Random, below};
-use crate::workload::LARGEST_VALUE;
 
 /// By which law sizes of values are drawn, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

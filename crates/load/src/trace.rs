@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::Command;
 use crate::keys::LONGEST_KEY;
-use crate::workload::{LARGEST_VALUE, MOST_KEYS};
+use crate::limits::{LARGEST_VALUE, MOST_KEYS};
 
 /// A trace and how fast it is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

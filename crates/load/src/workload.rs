@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::{Command, Form};
 use crate::keys::{Draw, Family, Key, KeyLaw, KeyRange};
+pub use crate::limits::{LARGEST_VALUE, MOST_KEYS};
 use crate::queue::{self, Verb};
 use crate::random::{self, Random, below};
 use crate::sizes::SizeLaw;
@@ -104,10 +105,6 @@ impl Default for Workload {
     }
 }
 
-/// The largest value that may be asked for: memcached's own largest item limit, 1 GiB.
-pub const LARGEST_VALUE: u64 = 1 << 30;
-/// Most keys in one multi-get.
-pub const MOST_KEYS: u32 = 10_000;
 /// Most queues of a message broker, and most names of its clients.
 pub const MOST_TUBES: u32 = 100_000;
 

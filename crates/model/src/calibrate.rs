@@ -9,6 +9,7 @@
 mod curves;
 mod fitting;
 mod records;
+mod regression;
 mod rows;
 mod tables;
 

@@ -5,18 +5,19 @@
 //! error remembers the keys that led to it, and `line_of` finds their line in the TOML text).
 
 mod read;
+mod schema;
 mod values;
 mod write;
 
 pub use values::parse_bandwidth;
 
-use krarup_units::Seconds;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use toml::de::DeTable;
 
 use self::read::{Key, line_at, line_of};
-use crate::network::{Network, Wait};
-use crate::{Distribution, Error};
+use self::schema::NetworkForm;
+use crate::Error;
+use crate::network::Network;
 
 /// A commented file with every key.
 pub const EXAMPLE: &str = include_str!("example.toml");
@@ -77,192 +78,6 @@ impl<'de> Deserialize<'de> for Network {
             de::Error::custom(format!("{place}: {} ({})", wrong.what, wrong.hint))
         })
     }
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NetworkForm {
-    #[serde(default)]
-    name: String,
-    #[serde(default, rename = "station")]
-    stations: Vec<StationForm>,
-    #[serde(default, rename = "pool", skip_serializing_if = "Vec::is_empty")]
-    pools: Vec<PoolForm>,
-    #[serde(default, rename = "class")]
-    classes: Vec<ClassForm>,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StationForm {
-    name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    servers: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rates: Option<Vec<f64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bandwidth: Option<Bandwidth>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    overhead: Option<Size>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    factor: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    discipline: Option<DisciplineForm>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    capacity: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    full: Option<FullForm>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PoolForm {
-    name: String,
-    size: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    queue: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    full: Option<FullForm>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    discipline: Option<DisciplineForm>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClassForm {
-    name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    population: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    think: Option<TimeForm>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rate: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gap: Option<TimeForm>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    profile: Vec<ChangeForm>,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    priority: u32,
-    path: Vec<StepForm>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ChangeForm {
-    at: Length,
-    factor: f64,
-}
-
-/// One step: exactly one of `at`, `hold`, `fork`, `one_of` says which kind.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StepForm {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hold: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fork: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    one_of: Option<Vec<BranchForm>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    visits: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service: Option<TimeForm>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    demand: Option<TimeForm>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    choose: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wait: Option<WaitForm>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<Vec<StepForm>>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BranchForm {
-    share: f64,
-    #[serde(default)]
-    path: Vec<StepForm>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum DisciplineForm {
-    Fcfs,
-    Ps,
-    Lifo,
-    LifoPreemptive,
-    Priority,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum FullForm {
-    Lose,
-    Block,
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-/// A length of time: seconds as a number, or text with its unit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Length(Seconds);
-
-/// A size: bytes as a number, or text with its unit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Size(u64);
-
-/// A bandwidth: bits per second as a number, or text: `101 Mbit/s`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Bandwidth(f64);
-
-/// How many answers: `"all"`, `"any"`, or a number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct WaitForm(Wait);
-
-/// A time: a length, which is the mean of an exponential, or a table that names the distribution.
-#[derive(Clone, Debug, PartialEq)]
-struct TimeForm(Distribution);
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TimeTable {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    constant: Option<Length>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exponential: Option<Length>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    erlang: Option<Length>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hyperexponential: Option<Length>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uniform: Option<[Length; 2]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gamma: Option<Length>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lognormal: Option<Length>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    weibull: Option<Length>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pareto: Option<Length>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    empirical: Option<Vec<Length>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    moments: Option<Length>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stages: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scv: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shape: Option<f64>,
 }
 
 #[cfg(test)]

@@ -1,19 +1,22 @@
 //! The right solver for a description, what it assumes, and what it refuses.
 
-use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use self::alone::{is_mg1, lone_station, ranked_station};
 use crate::Error;
-use crate::layered::{self, Of, Part};
+use crate::layered::{self, Part};
 use crate::multi::{self, Customers, Place};
-use crate::network::{Class, Demand, Feature, FeatureKind, Kind, Network};
+use crate::network::{Class, Feature, FeatureKind, Kind, Network};
 use crate::open::{self, Arrivals};
 use crate::table::{Table, Unit};
 
 mod alone;
+mod point;
+mod waits;
 
-pub use alone::{WaitPercentile, Waits};
+use point::point;
+pub use point::{ClassPoint, Point, PoolPoint, StationPoint};
+pub use waits::{WaitPercentile, Waits};
 
 /// How networks of several closed classes are solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,67 +46,6 @@ pub struct Solution {
     pub notes: Vec<String>,
     /// A closed network of one class: one entry for each population 1..=N. Others: one entry.
     pub points: Vec<Point>,
-}
-
-/// The answer at one population or arrival rate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// By class.
-    pub classes: Vec<ClassPoint>,
-    /// By station, all classes together.
-    pub stations: Vec<StationPoint>,
-    /// By pool.
-    pub pools: Vec<PoolPoint>,
-    /// By class, at a station alone: how waits are spread.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waits: Vec<Waits>,
-}
-
-/// One class in the long run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClassPoint {
-    /// Name of the class.
-    pub name: String,
-    /// N of a closed class.
-    pub population: Option<u64>,
-    /// X, per second.
-    pub throughput: f64,
-    /// R, without the think time.
-    pub response: Seconds,
-    /// Residence time at each station, in the order of [`Point::stations`].
-    pub residence: Vec<Option<Seconds>>,
-}
-
-/// One station in the long run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StationPoint {
-    /// Name of the station.
-    pub name: String,
-    /// Visits per second.
-    pub throughput: f64,
-    /// ρ: busy servers / servers; at a delay the mean number there.
-    pub utilization: f64,
-    /// Mean number there, in service included. Not known inside a fork.
-    pub queue: Option<f64>,
-    /// Residence time of one visit. Not known inside a fork.
-    pub residence: Option<Seconds>,
-}
-
-/// One pool in the long run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PoolPoint {
-    /// Name of the pool.
-    pub name: String,
-    /// Number of slots.
-    pub size: u32,
-    /// Mean number of slots in use.
-    pub held: f64,
-    /// Mean number that wait for a slot.
-    pub waiting: f64,
-    /// Mean wait for a slot, per request of the class.
-    pub wait: Seconds,
-    /// Mean time a slot is held, per request of the class.
-    pub hold: Seconds,
 }
 
 /// How a solver treats a feature.
@@ -292,70 +234,6 @@ fn open_single(network: &Network, class: &Class) -> Result<Point, Error> {
         residence,
     };
     Ok(point(network, &network.demands()[0], rate, level.means.iter().map(|(of, v)| (of, *v)), class_point))
-}
-
-/// Gathers the means of a single-class solution into one row for each station and pool.
-fn point<'a>(
-    network: &Network,
-    demands: &[Demand],
-    throughput: f64,
-    means: impl Iterator<Item = (&'a Of, f64)>,
-    class_point: impl FnOnce(Vec<Option<Seconds>>) -> ClassPoint,
-) -> Point {
-    let mut queues = vec![None; network.stations.len()];
-    let mut idle = vec![None; network.stations.len()];
-    let mut held = vec![(0.0, 0.0); network.pools.len()];
-    for (of, value) in means {
-        match of {
-            // A delay may stand in several places: its customers add up.
-            Of::Queue(k) => queues[*k] = Some(queues[*k].unwrap_or(0.0) + value),
-            Of::Idle(k) => idle[*k] = Some(value),
-            Of::Held(p) => held[*p].0 = value,
-            Of::Waiting(p) => held[*p].1 = value,
-            Of::Fork(_) => {}
-        }
-    }
-    let stations = network
-        .stations
-        .iter()
-        .enumerate()
-        .map(|(k, there)| {
-            let visits = throughput * demands[k].visits;
-            let busy = throughput * demands[k].seconds;
-            // A station that is not visited is not in the means, and empty.
-            let queue = if demands[k].visits > 0.0 { queues[k] } else { Some(0.0) };
-            StationPoint {
-                name: there.name.clone(),
-                throughput: visits,
-                utilization: match &there.kind {
-                    Kind::Servers { count } => busy / f64::from(*count),
-                    Kind::Delay | Kind::Link { .. } => busy,
-                    Kind::LoadDependent { rates } => {
-                        // In a fork the share of the time that it is empty is not known: busy by the most it can do.
-                        let most = rates.iter().copied().fold(0.0, f64::max);
-                        idle[k].map_or(busy / most, |idle| 1.0 - idle)
-                    }
-                },
-                queue,
-                residence: queue.filter(|_| visits > 0.0).map(|queue| queue / visits),
-            }
-        })
-        .collect();
-    let pools = network
-        .pools
-        .iter()
-        .zip(held)
-        .map(|(pool, (held, waiting))| PoolPoint {
-            name: pool.name.clone(),
-            size: pool.size,
-            held,
-            waiting,
-            wait: waiting / throughput,
-            hold: held / throughput,
-        })
-        .collect();
-    let residence = queues.iter().map(|queue| queue.map(|queue| queue / throughput)).collect();
-    Point { classes: vec![class_point(residence)], stations, pools, waits: Vec::new() }
 }
 
 type Several = (Vec<Point>, &'static str, Option<&'static str>);

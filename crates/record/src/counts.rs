@@ -6,7 +6,8 @@
 
 use hdrhistogram::Histogram;
 
-use crate::histogram::DIGITS;
+/// Significant decimal digits of a histogram.
+pub const DIGITS: u8 = 3;
 
 /// Below, each value has its own bucket.
 const SINGLE: u64 = 1 << SINGLE_BITS;

@@ -188,6 +188,15 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
+/// What the system says of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Processor time it has used, user and system together.
+    pub processor_time: Nanos,
+    /// Bytes of its memory that are not paged out; none where the system does not say.
+    pub resident: Option<u64>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use krarup_units::{Nanos, Seconds};
 
 use crate::counts::Counts;
+pub use crate::counts::DIGITS;
 use crate::stamps::{self, Definition};
 use crate::tally::add;
 use crate::visit::named;
@@ -17,9 +18,6 @@ use crate::{Operation, Parts};
 
 /// The longest time a histogram tells apart. Longer ones are counted here, and counted as clamped.
 pub const LONGEST: Nanos = Nanos::from_secs(100);
-
-/// Significant decimal digits of a histogram.
-pub const DIGITS: u8 = 3;
 
 /// The width of the buckets in files: 100 µs, as the reports of the course have them.
 pub const BUCKET: Nanos = Nanos::from_micros(100);

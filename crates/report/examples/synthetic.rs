@@ -3,6 +3,7 @@
 #[path = "../tests/fixture/mod.rs"]
 mod fixture;
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,10 +20,17 @@ fn main() -> ExitCode {
     let results = fixture::results(repetitions);
     let document = sweep::document(&results, "Krarup 0.1.0, made-up trials");
     print!("{}", text::table(&sweep::table(&results)));
-    match Page::of(&document).write(Path::new(&directory)) {
+    let page = Page::of(&document);
+    let write = || {
+        fs::create_dir_all(&directory)?;
+        let path = Path::new(&directory).join("report.html");
+        fs::write(&path, page.html)?;
+        Ok::<_, std::io::Error>(path)
+    };
+    match write() {
         Ok(path) => println!("{}", path.display()),
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {directory}: {error}");
             return ExitCode::FAILURE;
         }
     }

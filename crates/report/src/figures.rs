@@ -1,7 +1,7 @@
 //! Figures as values: what is drawn against what, with its definitions, its notes and its data.
 
-use crate::document::{Column, Definition, Measured, Note, Table, Value};
 use crate::quantity::Unit;
+use crate::tables::{Column, Definition, Measured, Note, Table, Value};
 
 /// A figure: one or more panels under one caption, with one data table.
 #[derive(Clone, Debug, PartialEq)]

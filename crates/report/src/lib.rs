@@ -25,6 +25,7 @@ pub mod sweep;
 mod sweep_figures;
 mod sweep_model;
 mod sweep_notes;
+mod tables;
 pub mod text;
 
 pub use page::Page;

@@ -34,7 +34,9 @@ fn chromium() -> Option<PathBuf> {
 /// What the page says of itself at this window width: its document after the scripts, and the browser's log.
 fn opened(chromium: &Path, document: &Document, name: &str, width: u32) -> (String, String) {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}-{width}"));
-    let page = Page::of(document).write(&directory).unwrap();
+    std::fs::create_dir_all(&directory).unwrap();
+    let page = directory.join("report.html");
+    std::fs::write(&page, Page::of(document).html).unwrap();
     let mut browser = Command::new(chromium)
         .args([
             "--headless",

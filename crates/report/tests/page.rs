@@ -141,21 +141,6 @@ fn the_page_needs_no_network_and_little_room() {
 }
 
 #[test]
-fn a_page_is_written_with_its_files_beside_it() {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("a page with files");
-    let page = Page::of(&kinds::document());
-    let path = page.write(&directory).unwrap();
-    assert_eq!(std::fs::read_to_string(path).unwrap(), page.html);
-    for (name, text) in &page.csv {
-        assert_eq!(&std::fs::read_to_string(directory.join("figures").join(name)).unwrap(), text);
-    }
-    let file = directory.join("report.html");
-    let error = page.write(&file).unwrap_err();
-    assert!(error.to_string().contains("report.html"), "{error}");
-    std::fs::remove_dir_all(directory).unwrap();
-}
-
-#[test]
 fn the_vendored_files_are_what_their_readme_says() {
     let readme = std::fs::read_to_string(here("assets/vendor/uplot/README.md")).unwrap();
     for name in ["uPlot.iife.min.js", "uPlot.min.css", "LICENSE"] {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use krarup_units::{PerSecond, Seconds};
 
-use super::read::{Block, Printed, Row};
+use super::printed::{Block, Printed, Row};
 
 /// Its kinds of requests, and what memtier_benchmark calls them: rows of the table, and names of distributions.
 const KINDS: [(&str, &str, &str); 3] = [

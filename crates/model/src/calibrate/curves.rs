@@ -1,6 +1,6 @@
 //! Curves that need no parameter: through what was measured, and moved until the model says what was measured.
 
-use super::fitting::{line, square};
+use super::regression::{line, square};
 use super::rows::Row;
 use crate::Error;
 use crate::flow::{Curve, FlowModel};

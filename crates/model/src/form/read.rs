@@ -3,7 +3,9 @@
 use krarup_units::Bytes;
 use toml::de::{DeTable, DeValue};
 
-use super::{Bandwidth, ClassForm, DisciplineForm, FullForm, NetworkForm, StationForm, StepForm, TimeForm};
+use super::schema::{
+    Bandwidth, ClassForm, DisciplineForm, FullForm, NetworkForm, StationForm, StepForm, TimeForm,
+};
 use crate::Distribution;
 use crate::network::{
     Branch, Class, Discipline, Fork, Kind, Network, Pool, PoolId, RateChange, Station, StationId, Step,

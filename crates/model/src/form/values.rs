@@ -3,7 +3,7 @@
 use krarup_units::text;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Bandwidth, Length, Size, TimeForm, TimeTable, WaitForm};
+use super::schema::{Bandwidth, Length, Size, TimeForm, TimeTable, WaitForm};
 use crate::Distribution;
 use crate::network::Wait;
 

@@ -1,6 +1,6 @@
 //! From a network to the schema: what is as usual is left out.
 
-use super::{
+use super::schema::{
     Bandwidth, BranchForm, ChangeForm, ClassForm, DisciplineForm, FullForm, Length, NetworkForm, PoolForm,
     Size, StationForm, StepForm, TimeForm, WaitForm,
 };

@@ -1,46 +1,14 @@
 //! A station alone, fed by arrivals: the formulas of [`station`], with percentiles where they are known, and priorities.
 
 use krarup_units::Seconds;
-use serde::{Deserialize, Serialize};
 
-use super::{ClassPoint, Point, StationPoint, point};
+use super::point::{ClassPoint, Point, StationPoint, point};
+use super::waits::{WaitPercentile, Waits};
 use crate::layered::{self, Of, Part};
 use crate::network::{Class, Discipline, Kind, Network, Step, Visit, Work, Workload};
 use crate::station::{self, PriorityClass, Tail};
 use crate::table::{Table, Unit};
 use crate::{Distribution, Error};
-
-/// How long the requests of a class wait at a station alone, and how that is spread.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Waits {
-    /// Name of the class.
-    pub class: String,
-    /// Share of the requests that wait at all; not known with priorities.
-    pub delayed: Option<f64>,
-    /// Share of the arrivals that find no room.
-    pub lost: f64,
-    /// Mean wait W.
-    pub mean: Seconds,
-    /// Mean response R.
-    pub response: Seconds,
-    /// Empty where only means are known: with priorities.
-    pub percentiles: Vec<WaitPercentile>,
-    /// Whether the percentiles are exact; else the wait of those who wait is taken as exponential.
-    pub exact: bool,
-    /// Kingman's bound: no G/G/1 of these rates and variations has a longer mean wait. One server only.
-    pub at_most: Option<Seconds>,
-}
-
-/// What a share of the requests does not exceed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WaitPercentile {
-    /// 0.99 is the 99th percentile.
-    pub share: f64,
-    /// Waiting time.
-    pub wait: Seconds,
-    /// Response time.
-    pub response: Seconds,
-}
 
 const SHARES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
 

@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use krarup_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{Problem, table};
+use super::problem::Problem;
+use super::table;
 use crate::holds::{HIGHEST_LEVEL, Hold, HoldRow, Seen};
 use crate::{Operation, schema};
 

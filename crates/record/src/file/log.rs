@@ -16,7 +16,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use krarup_units::{Nanos, Stamp};
 
-use super::{Problem, Run};
+use super::problem::{Problem, Run};
 use crate::histogram::{DIGITS, Exact, LONGEST};
 use crate::{Distribution, Histograms, Operation, Quantity};
 

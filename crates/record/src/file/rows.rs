@@ -21,7 +21,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{ColumnPath, Type};
 
-use super::{Problem, Run};
+use super::problem::{Problem, Run};
 use crate::schema::{Kind, ROWS, VERSION};
 use crate::{ServerVisit, Visit};
 

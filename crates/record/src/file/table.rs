@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Problem;
+use super::problem::Problem;
 use crate::schema::Table;
 
 /// Writes the header of `table` and then the lines, which have its columns in its order.

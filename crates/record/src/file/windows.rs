@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use krarup_units::{Nanos, Stamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Problem, table};
+use super::problem::Problem;
+use super::table;
 use crate::{Operation, Tally, WindowRow, schema};
 
 /// Writes the rows of [`crate::Windows::rows`].

@@ -1,0 +1,48 @@
+//! A report's page and its tables as files.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use krarup_report::Page;
+
+/// Writes `report.html` and `figures/*.csv` into a directory, which is made where it does not exist. The answer is
+/// the page's path.
+///
+/// # Errors
+/// What the file system said, with the path it said it about.
+pub(crate) fn write(page: &Page, directory: &Path) -> io::Result<PathBuf> {
+    let figures = directory.join("figures");
+    named(&figures, fs::create_dir_all(&figures))?;
+    for (name, text) in &page.csv {
+        let path = figures.join(name);
+        named(&path, fs::write(&path, text))?;
+    }
+    let file = directory.join("report.html");
+    named(&file, fs::write(&file, &page.html))?;
+    Ok(file)
+}
+
+fn named(path: &Path, result: io::Result<()>) -> io::Result<()> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_written_with_its_files_beside_it() {
+        let directory = std::env::temp_dir().join(format!("krarup a page with files {}", std::process::id()));
+        let csv = ["response.csv", "throughput.csv"].map(|name| (name.to_owned(), format!("of,{name}\n")));
+        let page = Page { html: "<p>".into(), csv: csv.into() };
+        let path = write(&page, &directory).unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), page.html);
+        for (name, text) in &page.csv {
+            assert_eq!(&fs::read_to_string(directory.join("figures").join(name)).unwrap(), text);
+        }
+        let file = directory.join("report.html");
+        let error = write(&page, &file).unwrap_err();
+        assert!(error.to_string().contains("report.html"), "{error}");
+        fs::remove_dir_all(directory).unwrap();
+    }
+}

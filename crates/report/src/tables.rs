@@ -1,0 +1,189 @@
+//! Tables of a report, and the notes beside them.
+
+use std::fmt;
+
+use crate::quantity::{Scale, Unit};
+
+/// How much a note matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Good to know.
+    Hint,
+    /// The figures may mislead.
+    Warning,
+}
+
+/// A remark at the place it concerns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// How much it matters.
+    pub level: Level,
+    /// What was seen, with the evidence.
+    pub text: String,
+    /// What to do about it; may be empty.
+    pub next_step: String,
+}
+
+/// What a measured quantity is, by its two instants or by what is counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definition {
+    /// The word, as everywhere in the report.
+    pub term: String,
+    /// What it means.
+    pub meaning: String,
+}
+
+/// A table; its columns know their units, so one value prints alike in a page, a terminal and a CSV file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// File name stem of its CSV: lower-case letters, digits and hyphens.
+    pub name: String,
+    /// The heading.
+    pub title: String,
+    /// What a reader must know to read it; may be empty.
+    pub caption: String,
+    /// The columns, left to right.
+    pub columns: Vec<Column>,
+    /// The rows; each has one value for each column.
+    pub rows: Vec<Vec<Value>>,
+}
+
+impl Table {
+    /// A table that needs no heading, as for a terminal: columns by their heading and unit.
+    pub fn untitled(name: &str, columns: &[(&str, Unit)], rows: Vec<Vec<Value>>) -> Self {
+        let columns = columns.iter().map(|&(heading, unit)| Column::new(heading, unit)).collect();
+        Self { name: name.to_owned(), title: String::new(), caption: String::new(), columns, rows }
+    }
+}
+
+/// A column's heading and what stands in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// The heading, without the unit.
+    pub heading: String,
+    /// The unit of every number in the column. [`Unit::Text`] aligns left, the others right.
+    pub unit: Unit,
+}
+
+/// What stands in one place of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Words.
+    Text(String),
+    /// A number in the column's base unit.
+    Number(f64),
+    /// An estimate in the column's base unit.
+    Measured(Measured),
+    /// Nothing was measured here: no zero, no blank that could be one.
+    Missing,
+}
+
+/// An estimate: the value, where the true one may lie, and the number of observations it rests on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// The estimate.
+    pub value: f64,
+    /// Lower and upper end of the interval, where there is one.
+    pub interval: Option<(f64, f64)>,
+    /// How many observations (repetitions, windows) it rests on.
+    pub n: u64,
+}
+
+impl Value {
+    /// The value as text in the scale of its column, and its half width where there is an interval.
+    pub fn shown(&self, scale: Scale) -> (String, Option<String>) {
+        match self {
+            Self::Text(text) => (text.clone(), None),
+            Self::Number(value) => (scale.show(*value), None),
+            Self::Missing => ("–".into(), None),
+            Self::Measured(measured) => (
+                scale.show(measured.value),
+                measured.interval.map(|(low, high)| scale.show_beside((high - low) / 2.0, measured.value)),
+            ),
+        }
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Number(value)
+    }
+}
+
+impl From<Option<f64>> for Value {
+    fn from(value: Option<f64>) -> Self {
+        value.map_or(Self::Missing, Self::Number)
+    }
+}
+
+impl From<Option<Measured>> for Value {
+    fn from(value: Option<Measured>) -> Self {
+        value.map_or(Self::Missing, Self::Measured)
+    }
+}
+
+impl Column {
+    /// A column.
+    pub fn new(heading: impl Into<String>, unit: Unit) -> Self {
+        Self { heading: heading.into(), unit }
+    }
+}
+
+impl Table {
+    /// The scale of column `index`: the one that suits the middle of its numbers.
+    pub fn scale(&self, index: usize) -> Scale {
+        let mut sizes: Vec<f64> = self
+            .rows
+            .iter()
+            .filter_map(|row| match row.get(index) {
+                Some(Value::Number(value)) => Some(value.abs()),
+                Some(Value::Measured(measured)) => Some(measured.value.abs()),
+                _ => None,
+            })
+            .filter(|size| *size > 0.0)
+            .collect();
+        sizes.sort_by(f64::total_cmp);
+        self.columns[index].unit.scale(sizes.get(sizes.len() / 2).copied().unwrap_or(0.0))
+    }
+
+    /// For each row, whether it starts a group: its first column differs from the row above. A table in which no two
+    /// neighbours are alike has no groups.
+    pub fn group_starts(&self) -> Vec<bool> {
+        let mut starts: Vec<bool> =
+            self.rows.windows(2).map(|pair| pair[0].first() != pair[1].first()).collect();
+        if starts.iter().all(|start| *start) {
+            starts.fill(false);
+        }
+        starts.insert(0, false);
+        starts
+    }
+}
+
+impl fmt::Display for Note {
+    /// `warning: what was seen. What to do.`, for a terminal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self.level {
+            Level::Hint => "note",
+            Level::Warning => "warning",
+        };
+        write!(f, "{word}: {}", [&*self.text, &*self.next_step].join(" ").trim_end())
+    }
+}
+
+impl Note {
+    /// A note that warns.
+    pub fn warning(text: impl Into<String>, next_step: impl Into<String>) -> Self {
+        Self { level: Level::Warning, text: text.into(), next_step: next_step.into() }
+    }
+
+    /// A note that is good to know.
+    pub fn hint(text: impl Into<String>) -> Self {
+        Self { level: Level::Hint, text: text.into(), next_step: String::new() }
+    }
+}
