@@ -4,7 +4,7 @@ CARGO ?= cargo
 SHELL := /bin/bash
 DEMO_FLAGS ?=
 
-.PHONY: help demo demo-broker test test-clients test-oracles check bench docs fuzz clean
+.PHONY: help demo demo-broker test test-fast test-clients test-oracles check release bench docs fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,6 +34,9 @@ test: ## all tests, also against real memcached and real clients; installs what 
 	set -o pipefail; { $(CARGO) test --workspace --quiet --no-fail-fast && \
 	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target) --quiet; } | scripts/total
 
+test-fast: ## what one runs while working: unit tests and properties of all crates, without any other program
+	$(CARGO) test --workspace --lib --bins --quiet
+
 test-clients: ## real clients in Python, Go, Node, Java and PHP, and libmemcached's tools, through the proxy and of the broker; builds what they need
 	@scripts/need memcached memcached
 	@scripts/need memccat libmemcached-tools
@@ -51,6 +54,11 @@ check: ## format, lints with warnings as errors, documentation without dead link
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+release: ## target/release/krarup without its debug information, which stands beside it in krarup.debug for perf and debuggers
+	$(CARGO) build --release --package krarup
+	cd $(or $(CARGO_TARGET_DIR),target)/release && objcopy --only-keep-debug krarup krarup.debug && \
+	objcopy --strip-debug --add-gnu-debuglink=krarup.debug krarup
 
 bench: ## benchmarks; figures with their commands go to docs/journal
 	$(CARGO) bench --workspace

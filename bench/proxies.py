@@ -130,7 +130,7 @@ def multiplexer(binary, servers):
     port = free_port()
     program = pathlib.Path(binary).parent / "examples/multiplexer"
     if not program.exists():
-        sys.exit(f"error: {program} is not there\n  hint: cargo build --release -p krarup-proxy --example multiplexer")
+        sys.exit(f"error: {program} is not there\n  hint: cargo build --release -p krarup-serve --example multiplexer")
     return Station([str(program), f"127.0.0.1:{port}", f"127.0.0.1:{servers[0].port}"], port)
 
 

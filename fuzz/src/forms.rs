@@ -2,7 +2,7 @@
 //! accepted can be written, and reads back as the same.
 
 use krarup_model::form;
-use krarup_net::Address;
+use krarup_units::Address;
 use krarup_proxy::Config;
 use krarup_units::text;
 

@@ -16,9 +16,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use krarup_net::Outbox;
 use krarup_record::file::rows::Lane;
 use krarup_record::{Outcome as Ending, Recorder, ServerVisit, Visit};
+use krarup_units::Outbox;
 use krarup_units::{Nanos, Stamp};
 
 use crate::batches::Batches;

@@ -18,40 +18,26 @@
 //! | [`broker`] | the life of a request, without sockets or a clock |
 //! | [`batches`] | what shared a statement and its commit, and how long that took |
 //! | [`statistics`] | the answers to `stats` |
-//! | [`postgres`] | queues in PostgreSQL: who owns them, what is there, how a batch is written |
-//! | `journal` | threads that write batches, and what came of each told in order |
-//! | [`pool`] | the queue before the database connections, and who takes from it |
+//! | [`metrics`] | the numbers of one moment, and how Prometheus reads them |
 //! | [`shards`] | queues divided among several brokers |
-//! | `door` | clients who come to a thread that waits for them |
-//! | [`front`] | clients of divided queues, each request sent to the owner that it is for |
-//! | [`relay`] | a broker that waits sends its clients on |
-//! | [`admin`] | what monitoring asks, beside the loop |
-//! | [`engine`] | one event loop: every client on one thread |
 
 #![forbid(unsafe_code)]
 
-pub mod admin;
 pub mod batches;
 pub mod broker;
 pub mod changes;
-mod door;
-pub mod engine;
-pub mod front;
 pub mod job;
-mod journal;
 pub mod memcached;
+pub mod metrics;
 pub mod names;
 mod owner;
-pub mod pool;
-pub mod postgres;
 pub mod queues;
-pub mod relay;
 pub mod reply;
 pub mod request;
 pub mod shards;
 pub mod shared;
 pub mod statistics;
-mod tube;
+pub mod tube;
 pub mod verb;
 mod window;
 pub mod wish;

@@ -30,7 +30,7 @@ const BAD_SET: &[u8] =
     b"CLIENT_ERROR options of set: /priority=N /delay=SECONDS /ttr=SECONDS /unique=KEY\r\n";
 const BAD_PAIR: &[u8] = b"CLIENT_ERROR these options of get do not go together\r\n";
 /// Two keys of one line, where only one can be answered.
-pub(crate) const ONE_KEY: &[u8] = b"CLIENT_ERROR options of get go with one key\r\n";
+pub const ONE_KEY: &[u8] = b"CLIENT_ERROR options of get go with one key\r\n";
 /// A second `/open` of a queue.
 pub(crate) const STILL_OPEN: &[u8] =
     b"CLIENT_ERROR a message of this queue is open: /close or /abort it first\r\n";

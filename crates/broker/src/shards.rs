@@ -7,9 +7,6 @@
 //! A tube is of one shard for as long as there are so many of them. The owner of shard `n` of `k` gives the ids that leave `n` when divided by `k`,
 //! so that an id says where to look first, and no two owners ever give the same.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use krarup_net::Address;
 use md5::{Digest, Md5};
 
 use crate::job::Id;
@@ -63,51 +60,6 @@ fn tag(tube: &str) -> &str {
         }
     }
     tube
-}
-
-/// Where the owner of a shard is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// The how many-th it is.
-    pub epoch: i64,
-    /// Where it speaks beanstalkd's protocol.
-    pub address: Address,
-    /// Where it speaks memcached's.
-    pub memcached: Option<Address>,
-}
-
-/// Who owns what, as far as is known.
-#[derive(Debug)]
-pub struct Owners(Mutex<Vec<Option<Arc<Owner>>>>);
-
-impl Owners {
-    /// Nobody is known to own any of so many shards.
-    pub fn unknown(shards: u32) -> Self {
-        Self(Mutex::new(vec![None; shards as usize]))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Arc<Owner>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How many shards there are.
-    pub fn shards(&self) -> u32 {
-        self.lock().len() as u32
-    }
-
-    /// Who owns a shard.
-    pub fn of(&self, shard: u32) -> Option<Arc<Owner>> {
-        self.lock().get(shard as usize).cloned().flatten()
-    }
-
-    /// What is known from now on.
-    pub fn set(&self, shard: u32, owner: Option<Owner>) {
-        if let Some(place) = self.lock().get_mut(shard as usize)
-            && place.as_deref() != owner.as_ref()
-        {
-            *place = owner.map(Arc::new);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::job::{ClientId, Id, TubeId};
 use crate::window::{First, Window};
 
 /// Messages below this priority are counted as urgent.
-pub(crate) const URGENT: u32 = 1_024;
+pub const URGENT: u32 = 1_024;
 
 /// In the order in which they are taken: by priority, then by age.
 pub(crate) type Line = Window<(u32, Id)>;

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use krarup_broker::admin::page;
+use krarup_broker::metrics::page;
 
 #[test]
 fn the_reference_of_metrics_is_the_table() {

@@ -16,26 +16,21 @@
 //! | [`counts`] | what has happened, under memcached's own names |
 //! | [`session`] | one client's bytes in, its answers out; never a socket |
 //! | [`statistics`] | the answers to `stats` |
-//! | `client` | one connection: what has come, what waits to leave, whose turn it is |
-//! | [`server`] | one thread, one loop, all clients |
 //!
 //! Answers are memcached's, byte for byte, as 1.6 gives them; `tests/memcached.rs` compares with a real one and
 //! lists every difference that is meant.
 
 #![forbid(unsafe_code)]
 
-mod client;
 pub mod counter;
 pub mod counts;
 pub mod expiry;
 mod items;
-pub mod server;
 pub mod session;
 pub mod statistics;
 pub mod store;
 
 pub use counts::{Counts, Traffic};
-pub use server::{Outcome, Server, Settings, Stopper};
 pub use session::{Progress, Session};
 pub use statistics::{About, Service};
 pub use store::{Bounds, Store};

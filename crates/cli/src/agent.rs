@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use krarup_lab::agent::{self, Order};
 use krarup_lab::delay;
 use krarup_lab::monitor::Subject;
-use krarup_net::Address;
+use krarup_units::Address;
 use krarup_units::Nanos;
 
 use crate::failure::Failure;

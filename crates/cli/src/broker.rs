@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use krarup_broker::engine::{self, Ending, Notice, Protocol, Store};
-use krarup_broker::postgres::{Owned, Place, Problem, Sharing};
 use krarup_broker::queues::Resident;
-use krarup_broker::relay::Relay;
 use krarup_broker::shards::Shard;
 use krarup_broker::statistics::About;
-use krarup_broker::{Broker, Queues, broker, pool, queues, shared};
+use krarup_broker::{Broker, Queues, broker, queues, shared};
 use krarup_net::tls::{Acceptor, Identity, outdated};
-use krarup_net::{Address, Clock, Listener, listen};
+use krarup_net::{Clock, Listener, listen};
+use krarup_serve::broker::engine::{self, Ending, Notice, Protocol, Store};
+use krarup_serve::broker::pool;
+use krarup_serve::broker::postgres::{Owned, Place, Problem, Sharing};
+use krarup_serve::broker::relay::Relay;
+use krarup_units::Address;
 use krarup_units::{Bytes, Nanos, text};
 
 use self::records::Records;

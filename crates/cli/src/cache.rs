@@ -1,8 +1,9 @@
 //! `krarup cache`: a small memcached-compatible store.
 
 use clap::Args;
-use krarup_cache::{Bounds, Server, Settings, statistics};
-use krarup_net::Address;
+use krarup_cache::{Bounds, statistics};
+use krarup_serve::cache::{Server, Settings};
+use krarup_units::Address;
 use krarup_units::{Bytes, Nanos, text};
 
 use crate::failure::Failure;

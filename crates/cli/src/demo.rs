@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use krarup_lab::change::Changes;
 use krarup_lab::shipped;
-use krarup_net::Address;
+use krarup_units::Address;
 use krarup_units::text::parse_duration;
 
 use crate::experiment::{self, Source};

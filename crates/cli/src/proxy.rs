@@ -4,15 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
-use krarup_net::{Address, Clock};
-use krarup_proxy::engine::events::{self, Notice};
-use krarup_proxy::engine::outlook::Source;
-use krarup_proxy::engine::{Engine, threads};
+use krarup_net::Clock;
+use krarup_proxy::engine::Engine;
 use krarup_proxy::import::Imported;
 use krarup_proxy::{Config, Core, MultiGet, RowSink, Summary, Topology, config};
 use krarup_record::file::rows::{Lane, RowWriter};
 use krarup_record::file::{self, Problem};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
+use krarup_serve::proxy::events::{self, Notice};
+use krarup_serve::proxy::outlook::Source;
+use krarup_serve::proxy::threads;
+use krarup_units::Address;
 use krarup_units::Nanos;
 
 use crate::failure::Failure;
@@ -156,7 +158,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         Failure::usage(why).or_hint("krarup proxy --print-config shows every key with its meaning")
     })?;
     if args.check {
-        for warning in config.edge.check_files().map_err(Failure::usage)? {
+        for warning in krarup_serve::proxy::credentials::check_files(&config.edge).map_err(Failure::usage)? {
             eprintln!("warning: {warning}");
         }
         eprintln!(

@@ -5,10 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use krarup_net::{Address, http};
+use krarup_net::http;
 use krarup_record::exposition::read::Samples;
 use krarup_report::document::{Table, Value};
 use krarup_report::{quantity::Unit, text};
+use krarup_units::Address;
 use krarup_units::text::{count, duration, parse_duration, three_digits};
 
 use crate::failure::Failure;

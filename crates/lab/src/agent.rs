@@ -19,8 +19,7 @@ use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use krarup_net::Address;
-use krarup_units::{Nanos, Seconds};
+use krarup_units::{Address, Nanos, Seconds};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 

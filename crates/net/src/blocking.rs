@@ -10,8 +10,9 @@ use krarup_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::conn::{Conn, Moved};
+use crate::conn::Conn;
 use crate::listen;
+use crate::moved::Moved;
 use crate::stream::{Listener, Stream};
 use crate::tls::Acceptor;
 
@@ -341,7 +342,7 @@ mod tests {
     fn guests_come_through_either_door_until_the_bell_has_rung() {
         let folder = std::env::temp_dir().join(format!("krarup-guests-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let file = crate::Address::of_file(&folder.join("door.sock"));
+        let file = krarup_units::Address::of_file(&folder.join("door.sock"));
         for address in ["127.0.0.1:0".parse().unwrap(), file] {
             let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
             let bell = Bell::new().unwrap();
@@ -350,7 +351,7 @@ mod tests {
                 address if address.file().is_some() => {
                     Line::connect_file(address.file().unwrap(), second).unwrap()
                 }
-                address => Line::connect(address.resolve().unwrap()[0], second, second).unwrap(),
+                address => Line::connect(crate::resolve(&address).unwrap()[0], second, second).unwrap(),
             };
             bell.ring();
             // Who has connected is served.

@@ -9,38 +9,13 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::SockRef;
 
-use crate::buffer::Outbox;
+use crate::moved::Moved;
 use crate::stream::Stream;
 use crate::tls::{Acceptor, Connector, Tls};
+use krarup_units::Outbox;
 
 /// How many pieces one write takes at most.
 const PIECES: usize = 32;
-
-/// What came of one attempt to move bytes.
-#[derive(Debug)]
-pub enum Moved {
-    /// This many bytes, at least one.
-    Some(usize),
-    /// None just now; readiness will tell when to try again.
-    None,
-    /// No more will ever come: the peer has said its last.
-    Closed,
-    /// The connection is broken.
-    Failed(io::Error),
-}
-
-impl Moved {
-    fn from(result: io::Result<usize>) -> Self {
-        match result {
-            Ok(0) => Self::Closed,
-            Ok(count) => Self::Some(count),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                Self::None
-            }
-            Err(error) => Self::Failed(error),
-        }
-    }
-}
 
 /// A connection, registered once for both directions, edge-triggered: arming and disarming per
 /// write would cost as much as the write.

@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-use crate::Address;
+use krarup_units::Address;
 
 /// The longest head of a request, in bytes.
 const LONGEST_HEAD: usize = 8 << 10;
@@ -95,7 +95,7 @@ pub fn serve(
     answer: impl Fn(Method, &str) -> Answer + Send + Sync + 'static,
 ) -> Result<Server, String> {
     let wrong = |error: io::Error| format!("cannot listen on {address}: {error}");
-    let listener = TcpListener::bind(&address.resolve()?[..]).map_err(wrong)?;
+    let listener = TcpListener::bind(&crate::resolve(address)?[..]).map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
     listener.set_nonblocking(true).map_err(wrong)?;
     let runtime = Builder::new_current_thread()
@@ -245,7 +245,7 @@ fn response(answer: Answer) -> Response<String> {
 /// In plain words, with the address: where it cannot be asked, or answers anything but 200.
 pub fn get(address: &Address, path: &str) -> Result<String, String> {
     let ask = || -> io::Result<Vec<u8>> {
-        let candidates = address.resolve().map_err(io::Error::other)?;
+        let candidates = crate::resolve(address).map_err(io::Error::other)?;
         let mut stream = TcpStream::connect(&candidates[..])?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -291,7 +291,7 @@ mod tests {
     }
 
     fn connect(server: &Server) -> TcpStream {
-        TcpStream::connect(server.address.resolve().unwrap()[0]).unwrap()
+        TcpStream::connect(crate::resolve(&server.address).unwrap()[0]).unwrap()
     }
 
     /// All that comes for these bytes, until the connection ends.
@@ -440,7 +440,7 @@ mod tests {
         let address = server.address.clone();
         drop(server);
         // The thread sees it when it is woken, and closes the socket then.
-        while TcpStream::connect(address.resolve().unwrap()[0]).is_ok() {
+        while TcpStream::connect(crate::resolve(&address).unwrap()[0]).is_ok() {
             thread::yield_now();
         }
     }

@@ -4,8 +4,7 @@
 //! |---|---|
 //! | [`clock`] | nanoseconds since the start of the run, and what wall time that was |
 //! | [`board`] | numbers that a loop lays down for another thread |
-//! | [`buffer`] | bytes that have come but are not understood yet; bytes that wait to leave |
-//! | [`address`] | `host:port` or `unix:/path` as people write it |
+//! | [`resolver`] | the socket addresses that a name stands for |
 //! | [`files`] | how many connections a process may have |
 //! | [`http`] | just enough of it to be asked how one is |
 //! | [`listen`] | a listening socket, or an error that names the address and says what to do |
@@ -20,10 +19,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod address;
 pub mod blocking;
 pub mod board;
-pub mod buffer;
 pub mod clock;
 pub mod conn;
 pub mod cpu;
@@ -31,15 +28,17 @@ pub mod datagram;
 pub mod files;
 pub mod http;
 pub mod listen;
+mod moved;
+pub mod resolver;
 pub mod signal;
 pub mod stream;
 pub mod timer;
 pub mod tls;
 
-pub use address::Address;
-pub use buffer::{Inbox, Lent, Outbox};
 pub use clock::Clock;
-pub use conn::{Conn, Moved};
+pub use conn::Conn;
 pub use mio;
+pub use moved::Moved;
+pub use resolver::resolve;
 pub use stream::{Listener, Stream};
 pub use timer::Timer;

@@ -9,7 +9,8 @@ use std::path::Path;
 use mio::net::{TcpListener, UnixListener};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::{Address, Listener};
+use crate::Listener;
+use krarup_units::Address;
 
 /// How many connections may wait to be accepted; the kernel may allow fewer (`net.core.somaxconn`).
 const BACKLOG: i32 = 1_024;
@@ -94,7 +95,7 @@ fn listen_at_file(path: &Path, mode: Option<u32>) -> Result<Listener, String> {
 }
 
 fn listen_shared(address: &Address, share: bool) -> Result<TcpListener, String> {
-    let found = address.resolve()?;
+    let found = crate::resolve(address)?;
     let mut last = None;
     for candidate in found {
         match bind(candidate, share) {

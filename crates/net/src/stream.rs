@@ -11,7 +11,7 @@ use mio::{Interest, Registry, Token};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use socket2::SockRef;
 
-use crate::Address;
+use krarup_units::Address;
 
 /// A connected socket: over TCP, or on this machine through the file system.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use rustls::{
     ServerConnection,
 };
 
-use crate::conn::Moved;
+use crate::moved::Moved;
 use crate::stream::Stream;
 
 /// A certificate and its private key, in PEM files.

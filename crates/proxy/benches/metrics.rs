@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use krarup_proxy::admin::Snapshot;
+use krarup_proxy::metrics::Snapshot;
 use krarup_proxy::{Config, Core, MultiGet, Topology};
 use krarup_record::{Operation, Outcome, Recorder, ServerVisit, Visit, recorder};
 use krarup_units::Stamp;

@@ -1,6 +1,6 @@
 //! One client's connection: its requests in the order they came, its replies in the same order.
 
-use krarup_net::Outbox;
+use krarup_units::Outbox;
 use krarup_units::Stamp;
 
 use crate::arena::NOBODY;

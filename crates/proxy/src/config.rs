@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use krarup_memcache::Limits;
-use krarup_net::Address;
-use krarup_units::{Nanos, text};
+use krarup_units::{Address, Nanos, text};
 use serde::{Deserialize, Deserializer};
 
 use crate::core::Settings;
@@ -68,7 +67,7 @@ pub const KEYS: &[&str] = &[
     "admin",
 ];
 use crate::edge::{Dangerous, Edge};
-use crate::engine::{Engine, threads};
+use crate::engine::{Engine, Form};
 
 /// Everything that can be configured, with its default.
 #[derive(Clone, Debug, Deserialize)]
@@ -458,11 +457,11 @@ impl Config {
     ///
     /// # Errors
     /// Says what is missing.
-    pub fn thread_form(&self) -> Result<threads::Form, String> {
+    pub fn thread_form(&self) -> Result<Form, String> {
         let readers = self.all_pools().into_iter().find_map(|(_, pool)| pool.readers);
         let form = match (readers, self.workers) {
-            (Some(readers), _) => threads::Form::Readers(readers),
-            (None, Workers::Limited(workers)) => threads::Form::Workers(workers),
+            (Some(readers), _) => Form::Readers(readers),
+            (None, Workers::Limited(workers)) => Form::Workers(workers),
             (None, Workers::Unlimited) => {
                 return Err(
                     "`engine` is threads, and there must be a number of them: set `workers` or `readers`"
@@ -470,7 +469,7 @@ impl Config {
                 );
             }
         };
-        let (threads::Form::Workers(threads) | threads::Form::Readers(threads)) = form;
+        let (Form::Workers(threads) | Form::Readers(threads)) = form;
         if threads > 4_096 {
             return Err(format!(
                 "`engine` is threads, and {threads} of them are too many; 4096 are the most"

@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
-use krarup_net::{Lent, Outbox};
 use krarup_record::recorder::TOGETHER;
 use krarup_record::{Operation, Outcome, Recorder, ServerVisit, Visit};
+use krarup_units::{Lent, Outbox};
 use krarup_units::{Nanos, Stamp};
 
 use crate::arena::{Arena, NOBODY};
@@ -39,7 +39,7 @@ use crate::topology::Topology;
 mod answer;
 mod ask;
 mod asked;
-pub(crate) mod crew;
+pub mod crew;
 mod crowd;
 mod elsewhere;
 mod forgotten;
@@ -51,8 +51,10 @@ mod reload;
 mod reply;
 
 pub use answer::Distrust;
-pub(crate) use lanes::{LANES, Servers};
-pub(crate) use large::{LARGE, LARGE_REQUEST};
+pub use lanes::LANES;
+pub(crate) use lanes::Servers;
+pub(crate) use large::LARGE;
+pub use large::LARGE_REQUEST;
 pub use reload::Reconfigured;
 
 /// Memory kept for the replies of a client that has read them all, in bytes.
@@ -220,6 +222,12 @@ pub struct Core {
     /// How many loops' books these are, and what the others have at work.
     loops: usize,
     besides: crew::Besides,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("events", self.events()).finish_non_exhaustive()
+    }
 }
 
 impl Core {
@@ -852,7 +860,8 @@ impl Core {
         &self.dispatch
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    /// How it was told to work.
+    pub fn settings(&self) -> &Settings {
         &self.settings
     }
 

@@ -5,17 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 mod common;
+mod workers;
 
-pub(crate) use common::Common;
-
-/// How many requests may be with the servers at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Workers {
-    /// Every request is taken at once: there is no queue.
-    Unlimited,
-    /// At most this many, at least one; the others wait.
-    Limited(u32),
-}
+pub use common::Common;
+pub(crate) use workers::Taken;
+pub use workers::Workers;
 
 /// The slots and the queue before them, first come first served.
 #[derive(Debug)]
@@ -31,17 +25,6 @@ pub(crate) struct Dispatch {
     common_busy: u32,
     /// Requests that wait at loops whose books these are.
     besides: usize,
-}
-
-/// What a worker saw when it took a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    /// Workers busy now, this one included.
-    pub(crate) busy: u32,
-    /// Requests that still wait.
-    pub(crate) waiting: u32,
-    /// Whether the worker had nothing to do before.
-    pub(crate) was_idle: bool,
 }
 
 impl Dispatch {

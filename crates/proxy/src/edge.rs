@@ -2,11 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use krarup_net::tls::{Acceptor, Connector, Identity, outdated};
 use krarup_units::Nanos;
 use serde::{Deserialize, Deserializer};
-
-use crate::gate::Users;
 
 /// The keys under `[edge]`, with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -132,17 +129,6 @@ impl Default for Edge {
     }
 }
 
-/// What the files named under `[edge]` hold.
-#[derive(Debug, Default)]
-pub(crate) struct Credentials {
-    pub(crate) users: Option<Users>,
-    pub(crate) login: Option<Vec<u8>>,
-    pub(crate) acceptor: Option<Acceptor>,
-    pub(crate) connector: Option<Connector>,
-    /// What can be used and will not do any good: a certificate that has expired.
-    pub(crate) warnings: Vec<String>,
-}
-
 impl Edge {
     /// Checks what cannot be seen key by key.
     ///
@@ -177,44 +163,6 @@ impl Edge {
     /// Whether this command is refused.
     pub fn refuses(&self, command: Dangerous) -> bool {
         !self.allow.contains(&command)
-    }
-
-    /// Whether the files that are named can be read, and hold what they should; warnings of what will do no good all the same.
-    ///
-    /// # Errors
-    /// Names the file and what is wrong with it.
-    pub fn check_files(&self) -> Result<Vec<String>, String> {
-        self.credentials().map(|found| found.warnings)
-    }
-
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// Names the file and what is wrong with it.
-    pub(crate) fn credentials(&self) -> Result<Credentials, String> {
-        let mut found = Credentials::default();
-        if let Some(file) = &self.users {
-            found.users = Some(users(file)?);
-        }
-        if let Some(file) = &self.server_login {
-            found.login = Some(users(file)?.login().map_err(|why| format!("{}: {why}", file.display()))?);
-        }
-        if let Some(tls) = &self.tls {
-            let identity = Identity { certificate: tls.certificate.clone(), key: tls.key.clone() };
-            found.acceptor = Some(Acceptor::new(&identity, tls.client_authorities.as_deref())?);
-            found.warnings.extend(outdated(&identity.certificate));
-        }
-        if let Some(tls) = &self.server_tls {
-            let identity = match (&tls.certificate, &tls.key) {
-                (Some(certificate), Some(key)) => {
-                    Some(Identity { certificate: certificate.clone(), key: key.clone() })
-                }
-                _ => None,
-            };
-            found.connector = Some(Connector::new(&tls.authorities, identity.as_ref())?);
-            found.warnings.extend(identity.and_then(|identity| outdated(&identity.certificate)));
-        }
-        Ok(found)
     }
 
     /// The table as a commented part of the configuration file, which reads back as the same.
@@ -307,12 +255,6 @@ memory = {memory}
             memory = self.memory,
         )
     }
-}
-
-fn users(file: &Path) -> Result<Users, String> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    Users::parse(&text).map_err(|why| format!("{}, {why}", file.display()))
 }
 
 fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {

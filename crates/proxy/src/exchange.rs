@@ -3,9 +3,8 @@
 use std::ops::{Deref, DerefMut};
 
 use krarup_memcache::{MetaCommand, Retrieval};
-use krarup_net::Lent;
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
-use krarup_units::Stamp;
+use krarup_units::{Lent, Stamp};
 use smallvec::SmallVec;
 
 use crate::arena::NOBODY;

@@ -18,32 +18,25 @@
 //! | [`stats`] | what `stats` answers |
 //! | [`summary`] | what the proxy says of its whole run |
 //! | [`edge`] | how the outside is met: who, how long, how much |
-//! | `gate` | who may come in |
-//! | `patience` | which clients take too long |
-//! | `hold` | when a busy loop listens to the servers alone |
-//! | [`admin`] | what monitoring asks, beside the loop |
+//! | [`metrics`] | the numbers of one moment, and how Prometheus reads them |
 //! | [`import`] | other programs' configurations as ours |
-//! | [`engine`] | what moves the bytes: an event loop, or threads |
+//! | [`engine`] | which engine moves the bytes |
 
 #![forbid(unsafe_code)]
 
-pub mod admin;
 mod arena;
 mod client;
 pub mod config;
 pub mod core;
-mod dispatch;
+pub mod dispatch;
 pub mod edge;
 pub mod engine;
 mod exchange;
-mod gate;
-mod hold;
 pub mod import;
 mod keys;
-mod memory;
 mod merge;
 mod meta;
-mod patience;
+pub mod metrics;
 pub mod placement;
 mod pool;
 mod route;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use krarup_memcache::{Class, Reply, write};
-use krarup_net::{Lent, Outbox};
+use krarup_units::{Lent, Outbox};
 
 use crate::core::LARGE;
 use crate::keys::KeyList;

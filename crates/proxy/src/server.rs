@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 use krarup_memcache::Expect;
-use krarup_net::Outbox;
+use krarup_units::Outbox;
 use krarup_units::Stamp;
 
 use crate::arena::NOBODY;

@@ -10,7 +10,7 @@ use crate::edge::Dangerous;
 use crate::server::Health;
 
 /// The answer to `stats argument`.
-pub(crate) fn answer(core: &Core, argument: &[u8], now: Stamp) -> (Class, Vec<u8>) {
+pub fn answer(core: &Core, argument: &[u8], now: Stamp) -> (Class, Vec<u8>) {
     let mut out = Vec::with_capacity(4_096);
     match argument {
         b"" => general(core, now, &mut out),

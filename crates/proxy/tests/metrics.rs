@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use krarup_proxy::admin::{TABLE, page};
+use krarup_proxy::metrics::{TABLE, page};
 
 fn root(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)

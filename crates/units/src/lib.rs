@@ -7,16 +7,22 @@
 //! | [`Seconds`] | a computed length of time: means, demands, predictions | seconds |
 //! | [`PerSecond`] | a rate: throughput X, arrival rate λ | per second |
 //! | [`Bytes`] | a size | bytes |
+//! | [`Address`] | `host:port` or `unix:/path` as people write it | |
+//! | [`Inbox`], [`Outbox`], [`Lent`] | bytes received and not parsed yet; bytes to be written; bytes that several places share | |
 //!
 //! [`text`] reads and writes them as people do: `1.50 ms`, `100us`, `64KiB`.
 
 #![forbid(unsafe_code)]
 
+mod address;
+pub mod buffer;
 mod rate;
 mod size;
 pub mod text;
 mod time;
 
+pub use address::Address;
+pub use buffer::{Inbox, Lent, Outbox};
 pub use rate::PerSecond;
 pub use size::Bytes;
 pub use time::{Nanos, Seconds, Stamp};

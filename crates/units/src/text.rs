@@ -1,5 +1,7 @@
 //! Quantities as people read and write them: three digits and a unit.
 
+use std::fmt;
+
 use crate::{Nanos, Seconds};
 
 /// A positive number with three significant digits: `1.50`, `23.4`, `512`.
@@ -184,6 +186,12 @@ fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
     (text[..end].trim(), text[end..].trim())
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&duration(self.as_seconds()))
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Points in time and lengths of time.
 
-use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
@@ -67,12 +66,6 @@ impl From<Duration> for Nanos {
     /// Lengths beyond 584 years become the longest.
     fn from(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
-    }
-}
-
-impl fmt::Display for Nanos {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&crate::text::duration(self.as_seconds()))
     }
 }
 

@@ -1,9 +1,9 @@
 //! What the broker says when it ends: its statistics as tables for people.
 
-use krarup_broker::engine::Ended;
 use krarup_record::{Distribution, Operation, Quantity};
 use krarup_report::document::{Table, Value};
 use krarup_report::{quantity::Unit, text};
+use krarup_serve::broker::engine::Ended;
 use krarup_units::text::{count, duration, three_digits};
 use krarup_units::{Bytes, Nanos};
 

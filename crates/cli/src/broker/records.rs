@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use krarup_broker::engine::Ended;
 use krarup_net::Clock;
 use krarup_record::file::rows::{Lane, RowWriter};
 use krarup_record::{Recorder, file, recorder};
+use krarup_serve::broker::engine::Ended;
 
 use super::BrokerArgs;
 use crate::failure::Failure;

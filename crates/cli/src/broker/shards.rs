@@ -11,14 +11,16 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use krarup_broker::engine::{self, Ended, Ending, Notice, Part, Protocol, Store};
-use krarup_broker::front::{self, Front};
-use krarup_broker::postgres::members::{Member, Seen, Step};
-use krarup_broker::postgres::{Owned, Place, Problem};
-use krarup_broker::shards::{Owners, Shard};
+use krarup_broker::shards::Shard;
 use krarup_broker::{Broker, broker};
-use krarup_net::{Address, Clock, listen};
+use krarup_net::{Clock, listen};
 use krarup_record::file::rows::Lane;
+use krarup_serve::broker::engine::{self, Ended, Ending, Notice, Part, Protocol, Store};
+use krarup_serve::broker::front::{self, Front};
+use krarup_serve::broker::owners::Owners;
+use krarup_serve::broker::postgres::members::{Member, Seen, Step};
+use krarup_serve::broker::postgres::{Owned, Place, Problem};
+use krarup_units::Address;
 use krarup_units::Nanos;
 
 use super::records::{Records, recorder};

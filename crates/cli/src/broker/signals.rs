@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use krarup_broker::engine::Ending;
 use krarup_net::mio::{Events, Poll, Token};
 use krarup_net::signal::{self, Heard};
+use krarup_serve::broker::engine::Ending;
 
 use crate::failure::Failure;
 

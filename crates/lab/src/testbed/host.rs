@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use krarup_net::Address;
+use krarup_units::Address;
 use krarup_units::{Nanos, Seconds};
 
 use super::netns::{Network, inside};

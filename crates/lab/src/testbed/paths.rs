@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use krarup_net::Address;
-use krarup_units::{Nanos, Seconds, text};
+use krarup_units::{Address, Nanos, Seconds, text};
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;

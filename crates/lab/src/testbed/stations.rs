@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use krarup_net::Address;
+use krarup_units::Address;
 use krarup_units::Nanos;
 
 use super::calibrate::{Calibration, calibrate_here};

@@ -1,6 +1,6 @@
 //! What a pool is told: its servers, who of them holds a key, and how it is read and written.
 
-use krarup_net::Address;
+use krarup_units::Address;
 use serde::{Deserialize, Deserializer};
 
 use super::{length, number_or_word, optional_length};

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use krarup_memcache::{Class, Parsed, Reply, response};
-use krarup_net::Outbox;
 use krarup_record::{Operation, Outcome, ServerVisit};
+use krarup_units::Outbox;
 use krarup_units::{Nanos, Stamp};
 
 use super::asked::Asked;

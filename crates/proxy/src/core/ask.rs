@@ -7,8 +7,8 @@ use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::{
     Class, Expect, MetaCommand, Request, Retrieval, Retrieve, Storage, Store, request, write,
 };
-use krarup_net::Lent;
 use krarup_record::Outcome;
+use krarup_units::Lent;
 use krarup_units::Stamp;
 
 use super::{Core, LARGE_REQUEST};

@@ -17,11 +17,11 @@ use crate::topology::PoolSpec;
 
 /// A client wants statistics, which are those of all cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Inquiry {
+pub struct Inquiry {
     /// The request.
-    pub(crate) number: u32,
+    pub number: u32,
     /// What follows `stats`.
-    pub(crate) argument: Vec<u8>,
+    pub argument: Vec<u8>,
 }
 
 /// What cores have at work whose books these are.
@@ -34,13 +34,13 @@ pub(super) struct Besides {
 
 impl Core {
     /// From now on this is one of several, at `place` among them.
-    pub(crate) fn join(&mut self, common: Arc<Common>, place: usize) {
+    pub fn join(&mut self, common: Arc<Common>, place: usize) {
         self.dispatch.share(common, place);
         self.in_crew = true;
     }
 
     /// Others may have left workers or room: whoever waits for these goes on.
-    pub(crate) fn resume(&mut self, now: Stamp) {
+    pub fn resume(&mut self, now: Stamp) {
         self.pump(now);
     }
 
@@ -54,19 +54,19 @@ impl Core {
     }
 
     /// What clients have asked since the last call.
-    pub(crate) fn take_inquiries(&mut self) -> Vec<Inquiry> {
+    pub fn take_inquiries(&mut self) -> Vec<Inquiry> {
         std::mem::take(&mut self.inquiries)
     }
 
     /// Answers an inquiry.
-    pub(crate) fn inform(&mut self, number: u32, class: Class, text: &[u8], now: Stamp) {
+    pub fn inform(&mut self, number: u32, class: Class, text: &[u8], now: Stamp) {
         self.exchanges[number].rest.merge.local(class, text);
         self.complete(number, now);
         self.pump(now);
     }
 
     /// Everything that was counted here, and how things are, without the requests and clients themselves.
-    pub(crate) fn books(&mut self) -> Self {
+    pub fn books(&mut self) -> Self {
         self.settle_books();
         let mut dispatch = Dispatch::new(self.settings.workers, self.settings.queue);
         dispatch.absorb(&self.dispatch);
@@ -104,7 +104,7 @@ impl Core {
     }
 
     /// Adds what another core of the same crew has counted, exactly as if it had been counted here.
-    pub(crate) fn absorb(&mut self, other: &Self) {
+    pub fn absorb(&mut self, other: &Self) {
         self.recorder.merge(other.recorder()).expect("all cores of a crew keep the same windows");
         match (&mut self.forgotten, &other.forgotten) {
             (Some(ours), Some(theirs)) => ours.absorb(theirs),

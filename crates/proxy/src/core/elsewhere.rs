@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use krarup_memcache::{Class, Expect, Reply, Retrieval, Storage, write};
-use krarup_net::Outbox;
+use krarup_units::Outbox;
 use krarup_units::Stamp;
 
 use super::Core;

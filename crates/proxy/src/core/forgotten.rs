@@ -32,7 +32,7 @@ impl Forgotten {
 
 impl Core {
     /// `stats` begins anew; what is under way is counted when it ends.
-    pub(crate) fn reset(&mut self, now: Stamp) {
+    pub fn reset(&mut self, now: Stamp) {
         self.settle_books();
         let counted = Forgotten {
             recorder: self.recorder.clone(),

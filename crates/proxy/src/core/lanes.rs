@@ -11,7 +11,7 @@ use crate::arena::NOBODY;
 use crate::server::{Health, Server};
 
 /// Numbers of lanes begin here, those of servers below. There are at most a thousand of these.
-pub(crate) const LANES: usize = 1 << 12;
+pub const LANES: usize = 1 << 12;
 
 /// The servers' first connections and their lanes, by number.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use krarup_memcache::{Expect, Limits, Parsed, request, response};
-use krarup_net::Lent;
+use krarup_units::Lent;
 use krarup_units::Stamp;
 
 use super::{Core, Distrust};
@@ -16,7 +16,7 @@ use super::{Core, Distrust};
 pub(crate) const LARGE: usize = 1 << 20;
 
 /// The same for requests. One that is longer than a usual read lies in memory of its own already.
-pub(crate) const LARGE_REQUEST: usize = 128 << 10;
+pub const LARGE_REQUEST: usize = 128 << 10;
 
 impl Core {
     /// Whether a large request stands at the front of a client's bytes, whole: then they are better lent.

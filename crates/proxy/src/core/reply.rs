@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use krarup_memcache::{Class, Reply, request, response};
-use krarup_net::Lent;
 use krarup_record::recorder::TOGETHER;
 use krarup_record::{Operation, Outcome};
+use krarup_units::Lent;
 use krarup_units::Stamp;
 
 use super::{Core, LARGE_REQUEST, outcome_of};

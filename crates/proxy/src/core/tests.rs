@@ -852,7 +852,7 @@ fn stats_and_version_tell_the_same_version() {
 /// A client may begin its statistics anew; a counter of monitoring never goes back.
 #[test]
 fn what_monitoring_counts_outlives_a_reset() {
-    use crate::admin::Snapshot;
+    use crate::metrics::Snapshot;
     let mut world = World::new(1, settings());
     let client = world.client();
     let mut counted = Vec::new();

@@ -6,13 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{Taken, Workers};
+use super::workers::{Taken, Workers};
 
 /// Wakes a loop.
 type Bell = Box<dyn Fn() + Send + Sync>;
 
 /// The queue of all loops.
-pub(crate) struct Common {
+pub struct Common {
     line: Mutex<Line>,
     bells: Vec<OnceLock<Bell>>,
 }
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Common {
 
 impl Common {
     /// For so many loops.
-    pub(crate) fn new(loops: usize, workers: Workers, bound: usize) -> Self {
+    pub fn new(loops: usize, workers: Workers, bound: usize) -> Self {
         let line = Line {
             workers,
             bound,
@@ -68,7 +68,7 @@ impl Common {
     }
 
     /// What wakes a loop; before this is known it is not woken. It is called without a lock.
-    pub(crate) fn hang_bell(&self, place: usize, bell: impl Fn() + Send + Sync + 'static) {
+    pub fn hang_bell(&self, place: usize, bell: impl Fn() + Send + Sync + 'static) {
         // A second bell would belong to a second loop, and there is none.
         let _ = self.bells[place].set(Box::new(bell));
     }

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::comments;
-use super::{Imported, OTHER_POOLS, Pool, Route, Server, Settings, milliseconds, quoted, set};
+use super::imported::{Imported, OTHER_POOLS, Pool, Route, Server, Settings, milliseconds, quoted, set};
 
 /// The longest lifetime that memcached takes as a length, where mcrouter's would not end.
 const LONGEST: &str = "720h";

@@ -2,8 +2,8 @@
 
 use crate::placement::KeyHash;
 
+use super::imported::{Imported, Pool, Server, Settings, milliseconds, quoted, set};
 use super::yaml::{self, Entry, Section, Value};
-use super::{Imported, Pool, Server, Settings, milliseconds, quoted, set};
 
 /// What twemproxy takes where the file says nothing.
 const FAILURE_LIMIT: u64 = 2;

@@ -9,8 +9,8 @@
 //! Each server has some hundred points, so that a server that comes or goes changes only the arcs before its own points.
 //! Two programs agree on every key when their points are the same, bit by bit; hence the peculiar arithmetic here.
 
-use super::Member;
 use super::hash::{KeyHash, md5_words};
+use super::member::Member;
 
 /// Points of a server whose weight is the mean of all.
 const POINTS: f32 = 160.0;

@@ -16,6 +16,7 @@ mod ch3;
 mod hash;
 mod jump;
 mod ketama;
+mod member;
 mod modulo;
 mod rendezvous;
 #[cfg(test)]
@@ -23,31 +24,12 @@ pub(crate) mod tests;
 
 pub use hash::KeyHash;
 use ketama::Ring;
+pub use member::Member;
 use rendezvous::Rendezvous;
 use serde::{Deserialize, Serialize};
 
-/// The port that libmemcached and twemproxy leave out of a server's name.
-const UNNAMED_PORT: u16 = 11_211;
 /// Slots that the weights of one pool may add up to where each unit of weight is a slot.
 const SLOTS: u64 = 1 << 20;
-
-/// One server as placement sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// The text that is hashed.
-    pub name: String,
-    /// How much of the keys it gets, in proportion to the others'. At least 1.
-    pub weight: u32,
-}
-
-impl Member {
-    /// A server without a name of its own is called as libmemcached and twemproxy call it: `host:port`, but only `host` where the
-    /// port is 11211.
-    pub fn unnamed(host: &str, port: u16, weight: u32) -> Self {
-        let name = if port == UNNAMED_PORT { host.to_owned() } else { format!("{host}:{port}") };
-        Self { name, weight }
-    }
-}
 
 /// How servers share the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

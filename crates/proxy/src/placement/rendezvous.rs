@@ -6,7 +6,7 @@
 
 use twox_hash::XxHash3_64;
 
-use super::Member;
+use super::member::Member;
 
 /// What a server brings to each draw.
 #[derive(Clone, Debug)]

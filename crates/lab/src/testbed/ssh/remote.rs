@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use krarup_net::Address;
+use krarup_units::Address;
 use krarup_units::{Nanos, Seconds};
 
 use super::super::calibrate::Calibration;

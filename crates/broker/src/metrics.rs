@@ -1,0 +1,7 @@
+//! The numbers of one moment, and how Prometheus reads them: one table of metrics, text made from it.
+
+mod snapshot;
+mod table;
+
+pub use snapshot::Snapshot;
+pub use table::{Metric, TABLE, exposition, page};

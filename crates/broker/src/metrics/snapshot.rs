@@ -1,0 +1,62 @@
+//! The broker's numbers of one moment.
+
+use crate::batches::Sizes;
+use crate::broker::Broker;
+use crate::queues::Totals;
+use crate::statistics::Service;
+use krarup_record::exposition::{OfOperation, Times};
+use krarup_units::Stamp;
+
+/// The numbers of one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub(super) totals: Totals,
+    pub(super) tubes: u64,
+    pub(super) memory: u64,
+    pub(super) service: Service,
+    pub(super) operations: Vec<OfOperation>,
+    /// Requests that wait for the store, and those that are with it.
+    pub(super) waiting: u64,
+    pub(super) with_store: u64,
+    /// Connections to the store at work.
+    pub(super) busy: u64,
+    pub(super) statements: Times,
+    pub(super) batches: Sizes,
+    /// Whether the store can be reached and takes what it is given; a memory always does.
+    pub(super) store_takes: bool,
+    pub(super) stopping: bool,
+}
+
+impl Snapshot {
+    /// The numbers now.
+    pub fn of(broker: &Broker, now: Stamp, store_takes: bool, stopping: bool) -> Self {
+        let load = broker.store_load();
+        Self {
+            totals: broker.queues().totals(),
+            tubes: broker.queues().tube_count() as u64,
+            memory: broker.queues().memory_used(),
+            service: broker.service(now),
+            operations: OfOperation::seen(broker.recorder()),
+            waiting: load.waiting,
+            with_store: load.asked,
+            busy: load.busy,
+            statements: Times::of(&broker.batches().times, true),
+            batches: broker.batches().sizes(),
+            store_takes,
+            stopping,
+        }
+    }
+
+    /// Why no more clients should be sent here; none if they should.
+    pub fn not_ready(&self) -> Option<&'static str> {
+        if self.stopping {
+            Some("stopping")
+        } else if !self.store_takes {
+            Some("the database cannot be reached, or refuses what is to be written")
+        } else if self.service.draining {
+            Some("draining: no more messages are accepted")
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! How many workers there are, and what one saw when it took a request.
+
+/// How many requests may be with the servers at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// Every request is taken at once: there is no queue.
+    Unlimited,
+    /// At most this many, at least one; the others wait.
+    Limited(u32),
+}
+
+/// What a worker saw when it took a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Workers busy now, this one included.
+    pub(crate) busy: u32,
+    /// Requests that still wait.
+    pub(crate) waiting: u32,
+    /// Whether the worker had nothing to do before.
+    pub(crate) was_idle: bool,
+}

@@ -1,0 +1,11 @@
+//! The numbers of one moment, and how Prometheus reads them: one table of metrics, text made from it.
+
+mod exposition;
+mod snapshot;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use exposition::exposition;
+pub use snapshot::Snapshot;
+pub use table::{Metric, TABLE, page};

@@ -1,0 +1,131 @@
+//! The numbers of one moment, as the loop lays them down: plain, and made in tens of microseconds.
+
+use krarup_record::exposition::{OfOperation, Times};
+use krarup_units::{Nanos, Stamp};
+
+use crate::core::{Core, Events};
+use crate::dispatch::Workers;
+use crate::pool::{Counts, Pool};
+use crate::server::Health;
+
+/// Servers up to which each has its buckets: counting them takes the loop some microseconds a server.
+const SERVERS_WITH_BUCKETS: usize = 64;
+
+/// The numbers of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Whether a stop was asked for.
+    pub stopping: bool,
+    pub(super) uptime: Nanos,
+    pub(super) clients: usize,
+    pub(super) events: Events,
+    pub(super) in_progress: usize,
+    /// None: unlimited.
+    pub(super) workers: Option<u32>,
+    pub(super) busy: u32,
+    pub(super) waiting: usize,
+    pub(super) longest: usize,
+    pub(super) disordered: u64,
+    /// What clients' buffers hold, in bytes, and whether clients wait because that is too much.
+    pub(super) memory: (usize, bool),
+    pub(super) operations: Vec<OfOperation>,
+    pub(super) servers: Vec<OfServer>,
+    pub(super) pools: Vec<OfPool>,
+}
+
+/// How one server is, and what it did.
+#[derive(Clone, Debug)]
+pub(super) struct OfServer {
+    pub(super) name: String,
+    pub(super) up: bool,
+    pub(super) ejected: bool,
+    pub(super) requests: u64,
+    pub(super) errors: u64,
+    pub(super) outstanding: usize,
+    pub(super) losses: u64,
+    /// Readers busy, and parts of reads that wait for one.
+    pub(super) readers: (u64, u64),
+    pub(super) times: Times,
+}
+
+/// How one pool is, and what it did.
+#[derive(Clone, Debug)]
+pub(super) struct OfPool {
+    pub(super) name: String,
+    pub(super) servers_up: usize,
+    pub(super) in_progress: u32,
+    pub(super) counts: Counts,
+}
+
+impl Snapshot {
+    /// The numbers now.
+    pub fn of(core: &Core, now: Stamp, stopping: bool) -> Self {
+        let recorder = core.recorder_since_start();
+        let up = |server: &usize| core.servers()[*server].health == Health::Up;
+        let pool = |(number, pool): (usize, &Pool)| OfPool {
+            name: pool.spec.name.clone(),
+            servers_up: pool.spec.servers.iter().filter(|&server| up(server)).count(),
+            in_progress: pool.busy,
+            counts: core.counts_since_start(number),
+        };
+        let buckets = core.servers().len() <= SERVERS_WITH_BUCKETS;
+        let mut totals = vec![None; core.servers().len()];
+        for (number, one) in recorder.servers().filter(|(number, _)| *number < core.servers().len()) {
+            totals[number] = Some(one);
+        }
+        let readers = |number| {
+            let of_pools = core.pools().iter().filter_map(|pool| pool.readers_of(number));
+            of_pools.fold((0, 0), |(busy, waiting), one| (busy + u64::from(one.0), waiting + one.1 as u64))
+        };
+        let known = core.servers().iter().zip(totals).enumerate().filter(|(_, (server, _))| !server.retired);
+        let servers = known.map(|(number, (server, totals))| OfServer {
+            name: server.name.clone(),
+            up: server.health == Health::Up,
+            ejected: server.ejected,
+            requests: totals.map_or(0, |totals| totals.requests),
+            errors: totals.map_or(0, |totals| totals.errors),
+            outstanding: server.outstanding(),
+            losses: server.losses,
+            readers: readers(number),
+            times: totals.map_or_else(Times::default, |totals| Times::of(&totals.time, buckets)),
+        });
+        Self {
+            stopping,
+            uptime: now - core.started(),
+            clients: core.clients(),
+            events: core.events_since_start(),
+            in_progress: core.unfinished(),
+            workers: match core.settings().workers {
+                Workers::Unlimited => None,
+                Workers::Limited(workers) => Some(workers),
+            },
+            busy: core.dispatch().busy(),
+            waiting: core.dispatch().waiting(),
+            longest: core.dispatch().longest(),
+            disordered: recorder.disordered(),
+            memory: core.memory(),
+            operations: OfOperation::seen(&recorder),
+            pools: core.pools().iter().enumerate().filter(|(_, pool)| !pool.retired).map(pool).collect(),
+            servers: servers.collect(),
+        }
+    }
+
+    /// Gets answered, and requests of any kind: counters that must never go back.
+    #[cfg(test)]
+    pub(crate) fn gets_and_requests(&self) -> (u64, u64) {
+        let gets = self.operations.iter().filter(|one| one.operation == krarup_record::Operation::Get);
+        (gets.map(|one| one.tally.count).sum(), self.events.requests)
+    }
+
+    /// Why no more clients should be sent here; none if they should.
+    pub fn not_ready(&self) -> Option<String> {
+        if self.stopping {
+            return Some("stopping".into());
+        }
+        if self.memory.1 {
+            return Some("clients wait for memory: the buffers are full".into());
+        }
+        let down = self.pools.iter().find(|pool| pool.servers_up == 0)?;
+        Some(format!("no server of the pool {} is up", down.name))
+    }
+}

@@ -1,0 +1,160 @@
+//! What monitoring is told is well-formed and adds up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use krarup_record::exposition::{BOUNDS, OfOperation, Process, Times};
+use krarup_record::{Distribution, Operation, Quantity, Tally};
+
+use krarup_units::Nanos;
+
+use super::snapshot::{OfPool, OfServer, Snapshot};
+use super::*;
+use crate::pool::Counts;
+
+/// A moment with something in every list, and a name that needs escapes.
+fn moment() -> Snapshot {
+    let mut distribution = Distribution::new();
+    for micros in [1, 25, 26, 999, 1_000, 70_000_000] {
+        distribution.record(Nanos::from_micros(micros));
+    }
+    let times = Times::of(&distribution, true);
+    let server = |name: &str, up| OfServer {
+        name: name.into(),
+        up,
+        ejected: false,
+        requests: 5,
+        errors: 1,
+        outstanding: 2,
+        losses: 3,
+        readers: (1, 2),
+        times: times.clone(),
+    };
+    let operation = |operation| OfOperation {
+        operation,
+        tally: Tally { count: 6, errors: 1, ..Tally::EMPTY },
+        times: std::array::from_fn(|_| times.clone()),
+    };
+    let pool =
+        |name: &str| OfPool { name: name.into(), servers_up: 1, in_progress: 4, counts: Counts::default() };
+    Snapshot {
+        pools: vec![pool("main"), pool("users")],
+        uptime: Nanos::from_millis(1_500),
+        workers: Some(8),
+        operations: vec![operation(Operation::Get), operation(Operation::Set)],
+        servers: vec![server("10.0.0.1:11211", true), server("a \"quoted\" \\ name", false)],
+        ..Snapshot::default()
+    }
+}
+
+fn process() -> Process {
+    Process { processor_time: Nanos::from_millis(20), resident: Some(1 << 20) }
+}
+
+/// Metrics as a strict reader finds them: name, then labels with value.
+type Read = BTreeMap<String, Vec<(String, f64)>>;
+
+/// Reads the text format (version 0.0.4) and accepts nothing that it does not say.
+fn read(text: &str) -> Read {
+    assert!(text.ends_with('\n'));
+    let name_of = |text: &str| {
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';
+        assert!(!text.is_empty() && text.bytes().all(good) && !text.as_bytes()[0].is_ascii_digit(), "{text}");
+        text.to_owned()
+    };
+    let mut found = Read::new();
+    let (mut helped, mut typed) = (String::new(), (String::new(), String::new()));
+    let mut samples = BTreeSet::new();
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            helped = name_of(help.split_once(' ').expect("a help has a text").0);
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').expect("a type has a kind");
+            assert_eq!(name, helped, "help and type come together");
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{kind}");
+            typed = (name_of(name), kind.to_owned());
+            assert!(found.insert(name.to_owned(), Vec::new()).is_none(), "{name} comes twice");
+        } else {
+            assert!(samples.insert(line.rsplit_once(' ').unwrap().0.to_owned()), "{line} comes twice");
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = match series.split_once('{') {
+                Some((name, rest)) => (name, rest.strip_suffix('}').expect("labels end")),
+                None => (series, ""),
+            };
+            let ending =
+                name.strip_prefix(&typed.0).unwrap_or_else(|| panic!("{line} is not of {}", typed.0));
+            let endings: &[&str] =
+                if typed.1 == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+            assert!(endings.contains(&ending), "{line}");
+            let mut rest = labels;
+            while !rest.is_empty() {
+                let (label, quoted) = rest.split_once("=\"").expect("a label has a value");
+                name_of(label);
+                let mut escaped = false;
+                let end = quoted.find(|character| {
+                    let ends = character == '"' && !escaped;
+                    escaped = character == '\\' && !escaped;
+                    ends
+                });
+                rest = &quoted[end.expect("a value ends") + 1..];
+                rest = rest.strip_prefix(',').unwrap_or(rest);
+            }
+            let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
+            found.get_mut(&typed.0).unwrap().push((format!("{ending}{{{labels}}}"), value));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_prometheus_reads_is_well_formed_and_complete() {
+    let read = read(&exposition(&moment(), &process()));
+    assert_eq!(read.len(), TABLE.len());
+    for metric in TABLE {
+        assert!(!read[metric.name].is_empty(), "{} has a value", metric.name);
+    }
+    assert_eq!(read["krarup_uptime_seconds"], [("{}".to_owned(), 1.5)]);
+    assert_eq!(read["krarup_server_up"][1], ("{server=\"a \\\"quoted\\\" \\\\ name\"}".to_owned(), 0.0));
+}
+
+#[test]
+fn the_buckets_of_a_histogram_rise_to_its_count() {
+    let read = read(&exposition(&moment(), &process()));
+    for metric in TABLE.iter().filter(|metric| metric.kind() == "histogram") {
+        let (name, samples) = (metric.name, &read[metric.name]);
+        let first: Vec<_> = samples.iter().take(BOUNDS.len() + 3).collect();
+        let (buckets, rest) = first.split_at(BOUNDS.len() + 1);
+        assert!(buckets.is_sorted_by(|one, next| one.1 <= next.1), "{name}: {buckets:?}");
+        assert_eq!(buckets.last().unwrap().1, rest[1].1, "{name}");
+    }
+    let times = &moment().operations[0].times[Quantity::Response.index()];
+    // Up to 25 µs two, up to 50 µs the third, up to 1 ms the fifth; the sixth is beyond all.
+    assert_eq!((times.up_to[0], times.up_to[1], times.up_to[4], times.up_to[5]), (2, 3, 3, 5));
+    assert_eq!((times.up_to[17], times.count), (5, 6));
+}
+
+#[test]
+fn names_follow_the_conventions() {
+    for metric in TABLE {
+        let name = metric.name;
+        assert_eq!(name.ends_with("_total"), metric.kind() == "counter", "{name}");
+        assert!(name.starts_with("krarup_") || name.starts_with("process_"), "{name}");
+        assert!(metric.help.ends_with('.') && !metric.help.contains('\n'), "{name}");
+        assert!(metric.kind() != "histogram" || name.ends_with("_seconds"), "{name}");
+    }
+}
+
+#[test]
+fn everything_that_a_pool_counts_is_told() {
+    for (name, _) in Counts::default().named() {
+        assert!(TABLE.iter().any(|metric| metric.name == format!("krarup_pool_{name}_total")), "{name}");
+    }
+}
+
+#[test]
+fn ready_is_what_has_a_server_and_is_not_stopping() {
+    assert_eq!(moment().not_ready(), None);
+    assert_eq!(Snapshot { stopping: true, ..moment() }.not_ready(), Some("stopping".into()));
+    let mut down = moment();
+    down.pools[1].servers_up = 0;
+    assert_eq!(down.not_ready(), Some("no server of the pool users is up".into()));
+}

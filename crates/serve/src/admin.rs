@@ -1,0 +1,143 @@
+//! The admin address: `/metrics`, `/health` and `/ready`; and `/reload`, which is posted.
+//!
+//! ```text
+//!   monitoring ──GET──▶ admin thread ──wants──▶ [board] ──wakes──▶ event loop
+//!              ◀─text──      formats  ◀─snapshot─ [board] ◀─numbers──┘
+//! ```
+//!
+//! The loop never waits: it is woken, lays down numbers, and goes on; the text is made on the other thread. While nobody asks, nothing is
+//! done. A loop that does not lay down its numbers within a second is stuck, and `/health` says so.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex};
+
+use krarup_net::cpu;
+use krarup_net::http::{self, Answer, Method};
+use krarup_record::exposition::{MEDIA_TYPE, Process};
+use krarup_units::Address;
+
+/// The numbers of one moment, as a loop lays them down.
+pub(crate) trait Monitored: Send + Sync + 'static {
+    /// Why no more clients should be sent here; none if they should.
+    fn not_ready(&self) -> Option<String>;
+
+    /// Every metric as Prometheus reads it.
+    fn metrics(&self, process: &Process) -> String;
+}
+
+impl Monitored for krarup_proxy::metrics::Snapshot {
+    fn not_ready(&self) -> Option<String> {
+        self.not_ready()
+    }
+
+    fn metrics(&self, process: &Process) -> String {
+        krarup_proxy::metrics::exposition(self, process)
+    }
+}
+
+impl Monitored for krarup_broker::metrics::Snapshot {
+    fn not_ready(&self) -> Option<String> {
+        self.not_ready().map(str::to_owned)
+    }
+
+    fn metrics(&self, _: &Process) -> String {
+        krarup_broker::metrics::exposition(self)
+    }
+}
+
+/// The numbers of this moment; none if a loop is stuck.
+type Ask<T> = Box<dyn Fn() -> Option<Arc<T>> + Send + Sync>;
+
+/// What monitoring is answered from, and what it may have done.
+pub(crate) struct Desk<T> {
+    /// The program that is asked, as its user calls it.
+    pub(crate) program: &'static str,
+    pub(crate) ask: Ask<T>,
+    /// None: there is no configuration to read again.
+    pub(crate) reload: Option<Reload>,
+}
+
+/// Reads the configuration again.
+pub(crate) struct Reload {
+    /// Says what came of it.
+    pub(crate) reload: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Held by the one reload that may wait for the loop.
+    pub(crate) alone: Mutex<()>,
+}
+
+impl<T: Monitored> Desk<T> {
+    fn answer(&self, method: Method, path: &str) -> Answer {
+        match (method, path) {
+            (Method::Get, "/") => Answer::text(200, self.paths()),
+            (Method::Get, "/metrics" | "/health" | "/ready") => self.tell(path),
+            (_, "/" | "/metrics" | "/health" | "/ready") => Answer::text(405, self.paths()),
+            (_, "/reload") => match (&self.reload, method) {
+                (Some(reload), Method::Post) => reload.once(),
+                (Some(_), _) => Answer::text(405, self.paths()),
+                (None, _) => Answer::text(404, self.paths()),
+            },
+            _ => Answer::text(404, self.paths()),
+        }
+    }
+
+    /// What may be asked.
+    fn paths(&self) -> String {
+        let reload = if self.reload.is_some() { "; POST /reload reads the configuration again" } else { "" };
+        format!("{}: GET /metrics for Prometheus, /health, /ready{reload}\n", self.program)
+    }
+
+    fn tell(&self, path: &str) -> Answer {
+        let Some(numbers) = (self.ask)() else {
+            return Answer::text(503, "the event loop did not answer within a second\n");
+        };
+        match path {
+            "/metrics" => Answer { status: 200, kind: MEDIA_TYPE, body: numbers.metrics(&process()) },
+            "/health" => Answer::text(200, "ok\n"),
+            _ => match numbers.not_ready() {
+                None => Answer::text(200, "ready\n"),
+                Some(why) => Answer::text(503, format!("{why}\n")),
+            },
+        }
+    }
+}
+
+impl Reload {
+    /// Reloads, unless another request does: each would take a thread that monitoring needs.
+    fn once(&self) -> Answer {
+        let Ok(_alone) = self.alone.try_lock() else {
+            return Answer::text(409, "a reload is under way; ask again when it is done\n");
+        };
+        match (self.reload)() {
+            Ok(()) => Answer::text(200, "the configuration was read again and holds from now on\n"),
+            Err(why) => Answer::text(409, format!("{why}; the configuration before goes on\n")),
+        }
+    }
+}
+
+/// What the system says of this process.
+fn process() -> Process {
+    Process { processor_time: cpu::process(), resident: resident_memory() }
+}
+
+/// Bytes of this process that are not paged out; none where the kernel does not say.
+fn resident_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1_024)
+}
+
+/// Answers monitoring on `address` until what is returned is dropped. `setting` is what gave the address.
+///
+/// # Errors
+/// With the setting, the address and the reason, where it cannot be listened on.
+pub(crate) fn serve<T: Monitored>(
+    address: &Address,
+    setting: &str,
+    desk: Desk<T>,
+) -> Result<http::Server, String> {
+    http::serve(address, move |method, path| desk.answer(method, path))
+        .map_err(|why| format!("{setting}: {why}"))
+}

@@ -1,0 +1,115 @@
+//! Monitoring is answered from what the loop lays down, and from nothing else.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use krarup_net::board::{Board, Boards};
+
+use super::*;
+
+/// The numbers of a service that counts requests.
+#[derive(Clone, Copy)]
+struct Numbers {
+    requests: u64,
+    stopping: bool,
+}
+
+impl Monitored for Numbers {
+    fn not_ready(&self) -> Option<String> {
+        self.stopping.then(|| "stopping".to_owned())
+    }
+
+    fn metrics(&self, _: &Process) -> String {
+        format!("requests_total {}\n", self.requests)
+    }
+}
+
+const MOMENT: Numbers = Numbers { requests: 6, stopping: false };
+
+/// A board before a loop that is woken through a channel.
+fn board() -> (Arc<Board<Numbers>>, mpsc::Receiver<()>) {
+    let (wake, woken) = mpsc::channel();
+    (Board::waking(Duration::from_secs(5), move || _ = wake.send(())), woken)
+}
+
+/// A desk that asks one board.
+fn desk(board: &Arc<Board<Numbers>>) -> Desk<Numbers> {
+    let boards = Boards::of(Arc::clone(board));
+    Desk {
+        program: "krarup proxy",
+        ask: Box::new(move || boards.ask()),
+        reload: Some(Reload {
+            reload: Box::new(|| Err("line 1: nothing is good".into())),
+            alone: Mutex::default(),
+        }),
+    }
+}
+
+#[test]
+fn numbers_are_laid_down_when_somebody_asks_and_not_before() {
+    let (board, woken) = board();
+    board.lay(|| panic!("nobody asked"));
+    let desk = desk(&board);
+    let asked = thread::spawn(move || desk.answer(Method::Get, "/metrics"));
+    woken.recv().unwrap();
+    board.lay(|| MOMENT);
+    board.lay(|| panic!("one asked, and has been answered"));
+    let answer = asked.join().unwrap();
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.contains("requests_total 6"));
+}
+
+#[test]
+fn a_loop_that_is_stuck_is_not_healthy() {
+    let board = Board::waking(Duration::from_millis(1), || {});
+    let desk = desk(&board);
+    for path in ["/health", "/ready", "/metrics"] {
+        assert_eq!(desk.answer(Method::Get, path).status, 503, "{path}");
+        assert_eq!(desk.answer(Method::Post, path).status, 405, "{path}");
+    }
+    assert_eq!(desk.answer(Method::Get, "/").status, 200);
+    assert_eq!(desk.answer(Method::Get, "/etc/passwd").status, 404);
+    assert_eq!(desk.answer(Method::Get, "/reload").status, 405);
+    let refused = desk.answer(Method::Post, "/reload");
+    assert_eq!(refused.status, 409);
+    assert!(refused.body.starts_with("line 1: nothing is good"), "{}", refused.body);
+}
+
+#[test]
+fn ready_is_what_says_nothing_against_it() {
+    let ready = |numbers: Numbers| {
+        let (board, woken) = board();
+        let desk = desk(&board);
+        let asked =
+            thread::spawn(move || (desk.answer(Method::Get, "/ready"), desk.answer(Method::Get, "/health")));
+        for _ in 0..2 {
+            woken.recv().unwrap();
+            board.lay(|| numbers);
+        }
+        let (ready, health) = asked.join().unwrap();
+        assert_eq!(health.status, 200);
+        (ready.status, ready.body)
+    };
+    assert_eq!(ready(MOMENT), (200, "ready\n".into()));
+    assert_eq!(ready(Numbers { stopping: true, ..MOMENT }), (503, "stopping\n".into()));
+}
+
+#[test]
+fn one_reload_at_a_time_waits_for_the_loop() {
+    let board = Board::waking(Duration::from_millis(1), || {});
+    let desk = desk(&board);
+    let under_way = desk.reload.as_ref().unwrap().alone.lock().unwrap();
+    let refused = desk.answer(Method::Post, "/reload");
+    assert!(refused.status == 409 && refused.body.contains("under way"), "{}", refused.body);
+    drop(under_way);
+    assert!(desk.answer(Method::Post, "/reload").body.contains("nothing is good"));
+}
+
+#[test]
+fn a_service_that_reads_no_configuration_has_nothing_to_reload() {
+    let (board, _woken) = board();
+    let desk = Desk { reload: None, program: "krarup broker", ..desk(&board) };
+    assert_eq!(desk.answer(Method::Post, "/reload").status, 404);
+    assert!(!desk.answer(Method::Get, "/").body.contains("reload"));
+}

@@ -1,0 +1,847 @@
+//! One event loop: every client of the broker on one thread, edge-triggered.
+//!
+//! ```text
+//!        ┌─▶ wait for readiness, or for what is due next
+//!        │   store          ─▶ what it has committed
+//!        │   read clients   ─▶ requests         one read each
+//!        │   store          ◀─ all that waits   one batch, if it is free
+//!        └── write clients  ◀─ answers          one write each, however many answers
+//! ```
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use krarup_net::board::{Board, Boards};
+use krarup_net::http;
+use krarup_net::mio::{Events, Poll, Token, Waker};
+use krarup_net::tls::Acceptor;
+use krarup_net::{Clock, Conn, Listener, Moved, listen};
+use krarup_units::{Address, Inbox};
+use krarup_units::{Nanos, Stamp};
+
+use crate::admin::{self, Desk};
+use crate::broker::journal::{Journal, News};
+use crate::broker::pool::{self, Pool};
+use crate::broker::postgres::{self, Laid, Owned, Sharing};
+use krarup_broker::broker::Broker;
+use krarup_broker::job::ClientId;
+use krarup_broker::metrics::Snapshot;
+use krarup_broker::request::Put;
+
+const WOKEN: Token = Token(4);
+/// Doors have the tokens from here on, in the order of [`Protocol`].
+const DOORS: usize = 5;
+/// Clients have the tokens from here on.
+const CLIENTS: usize = 16;
+
+/// What one read may bring. Clients share the buffer; what makes no whole request is kept apart.
+const READ: usize = 256 << 10;
+/// Reads of one client in one pass.
+const READS_A_PASS: usize = 4;
+/// Memory that a quiet client keeps.
+const KEEP: usize = 4 << 10;
+/// A client that vanished without a word is noticed after this time.
+const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
+/// How soon to try again after the system would give no more sockets.
+const ACCEPT_PAUSE: Nanos = Nanos::from_millis(50);
+/// How often it is looked what applications have laid down.
+const SWEEP: Nanos = Nanos::from_millis(250);
+/// How long to wait before a store that has refused a batch is offered the next.
+const RELUCTANT: Nanos = Nanos::from_millis(100);
+/// A store that takes something again has refused nothing for so long before it is said to: where the last room goes, each second change may still fit.
+const CALM: Nanos = Nanos::from_secs(1);
+/// A store that is offered nothing any more is taken to be well after this time.
+const FORGIVEN: Nanos = Nanos::from_secs(10);
+
+/// Where messages are kept that are not in memory alone.
+#[derive(Debug)]
+pub enum Store {
+    /// In a database whose queues this process owns.
+    Owned(Owned),
+    /// In a database that decides for itself.
+    Shared(Sharing, pool::Settings),
+}
+
+/// How to serve.
+#[derive(Debug)]
+pub struct Settings {
+    /// Where clients of beanstalkd's protocol connect.
+    pub listen: Address,
+    /// Where brokers that wait for their turn reach this one; none: where it listens.
+    pub advertise: Option<Address>,
+    /// Where clients of memcached's protocol connect; none: nowhere.
+    pub memcached: Option<Address>,
+    /// Greets clients of either, who then speak TLS; none: in plain text.
+    pub tls: Option<Acceptor>,
+    /// The permissions of a unix socket's file.
+    pub socket_mode: Option<u32>,
+    /// Where monitoring may ask.
+    pub admin: Option<Address>,
+    /// How many clients may be connected at once.
+    pub connections: usize,
+    /// How long a stop waits for what is in flight.
+    pub patience: Nanos,
+    /// Listening sockets that this process was given, in the order of [`Protocol`]; they stand in for the addresses above.
+    pub inherited: Vec<Listener>,
+    /// How it is told to end, and to accept no more messages.
+    pub ending: Arc<Ending>,
+    /// It serves one shard of several, to other brokers alone.
+    pub part: Option<Part>,
+}
+
+/// An engine that serves one shard: it tells its clients that the shard has moved.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The machine's name for other brokers; none: the address it listens on.
+    pub host: Option<String>,
+}
+
+/// Tells an engine on another thread to end, or to accept no more messages. What it is told before it begins holds as well.
+#[derive(Debug, Default)]
+pub struct Ending {
+    /// How often it was asked to.
+    asked: AtomicU8,
+    drains: AtomicBool,
+    waker: OnceLock<Arc<Waker>>,
+}
+
+impl Ending {
+    /// It shall end; what has arrived is still answered.
+    pub fn ask(&self) {
+        self.say(1);
+    }
+
+    /// It shall end at once.
+    pub fn hurry(&self) {
+        self.say(2);
+    }
+
+    /// It shall accept no more messages.
+    pub fn drain(&self) {
+        self.drains.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn say(&self, asked: u8) {
+        self.asked.fetch_max(asked, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            // A loop that cannot be woken hears of it at its next pass.
+            let _ = waker.wake();
+        }
+    }
+
+    /// Whether it shall.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether it shall at once.
+    pub fn is_hurried(&self) -> bool {
+        self.asked.load(Ordering::SeqCst) > 1
+    }
+}
+
+/// What is spoken at a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// beanstalkd's, with more verbs.
+    Beanstalkd,
+    /// memcached's, in Kestrel's manner.
+    Memcached,
+}
+
+/// Something the operator should know, told as it happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Clients can connect here, and speak this.
+    Listening(Address, Protocol),
+    /// Anybody can connect here from other machines.
+    Open(Address),
+    /// Monitoring can ask here.
+    Admin(Address),
+    /// A stop was asked for: no more clients are accepted.
+    Stopping,
+    /// So many requests are without an answer that will have none.
+    Unfinished(u64),
+    /// No more messages are accepted.
+    Draining,
+    /// Clients cannot be accepted, and why.
+    NotAccepting(String),
+    /// The store refuses what is to be written, and why; told once until it takes it again.
+    Refused(String),
+    /// The store takes again what it refused.
+    Takes,
+    /// The store is out of reach, and why: requests that change something wait.
+    Lost(String),
+    /// The store is there again.
+    Back,
+    /// Another broker has taken the queues over: this one answers nothing more.
+    Deposed,
+}
+
+/// How the loop ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The broker, with everything recorded.
+    pub broker: Broker,
+    /// When it began.
+    pub started: Stamp,
+    /// When it ended.
+    pub stopped: Stamp,
+    /// Whether it ended because another has taken the queues over.
+    pub deposed: bool,
+}
+
+/// Serves until it is told to end. What changes is written to `store`, if there is one, before it is answered.
+///
+/// # Errors
+/// Before the first client is accepted: the port cannot be had, the system refuses.
+pub fn run(
+    settings: Settings,
+    broker: Broker,
+    store: Option<Store>,
+    clock: Clock,
+    notice: impl FnMut(Notice),
+) -> Result<Ended, String> {
+    let started = clock.now();
+    let mut engine = Engine::start(settings, broker, store, clock, notice)?;
+    engine.run().map_err(|error| format!("the event loop failed: {error}"))?;
+    let next_id = engine.broker.queues().next_id();
+    if let Some(journal) = engine.journal.take() {
+        journal.end(next_id);
+    }
+    if let Some(pool) = engine.pool.take() {
+        pool.end(!engine.deposed && engine.broker.has_asked_nothing());
+    }
+    Ok(Ended { broker: engine.broker, started, stopped: clock.now(), deposed: engine.deposed })
+}
+
+/// Whether the journal takes what the broker has gathered.
+fn may_write(journal: &Journal, broker: &Broker) -> bool {
+    let queues = broker.queues();
+    queues.has_batch() && journal.may_write(queues.gathered(), queues.next_id())
+}
+
+/// Whether it is the turn of reading: it takes turns with writing where there is both to do.
+fn wants_to_read(broker: &Broker, has_read: bool) -> bool {
+    let queues = broker.queues();
+    queues.has_fetch() && !(has_read && queues.has_batch())
+}
+
+struct Engine<N> {
+    settings: Settings,
+    broker: Broker,
+    clock: Clock,
+    notice: N,
+    poll: Poll,
+    /// Held here as well: a thread that ends must not take along its last news.
+    _waker: Arc<Waker>,
+    drains: bool,
+    journal: Option<Journal>,
+    pool: Option<Pool>,
+    /// The batch with what applications had laid down, until it is committed.
+    taking_in: Option<u64>,
+    sweep_at: Stamp,
+    /// Whether the store was last asked to read.
+    has_read: bool,
+    /// The store has refused something: when it is offered more.
+    write_at: Stamp,
+    reluctant: Option<Refusal>,
+    deposed: bool,
+    /// Whether the store cannot be reached.
+    store_lost: bool,
+    /// Where numbers are laid down for monitoring, and who answers it from them.
+    admin: Option<(Arc<Board<Snapshot>>, http::Server)>,
+    /// Where clients come in; none once a stop was asked for.
+    doors: Vec<(Listener, Protocol)>,
+    /// When to try again to accept; none: the listener will tell.
+    accept_again: Option<Stamp>,
+    links: Vec<Option<Link>>,
+    /// Clients that may have more to read than one pass took.
+    ready: Vec<ClientId>,
+    scratch: Vec<u8>,
+    some: Vec<ClientId>,
+    stop_by: Option<Stamp>,
+}
+
+/// The store refuses what is to be written.
+#[derive(Clone, Copy)]
+struct Refusal {
+    /// When it last did.
+    last: Stamp,
+    /// Whether it has taken something since.
+    takes: bool,
+}
+
+impl Refusal {
+    /// When it is over, if nothing is refused until then.
+    fn end(self) -> Stamp {
+        self.last + if self.takes { CALM } else { FORGIVEN }
+    }
+}
+
+/// A client's socket.
+struct Link {
+    conn: Conn,
+    inbox: Inbox,
+    received: Stamp,
+    readable: bool,
+    writable: bool,
+    /// The system has announced the end: reads go on until they find it.
+    end_near: bool,
+    ended: bool,
+}
+
+impl<N: FnMut(Notice)> Engine<N> {
+    fn start(
+        mut settings: Settings,
+        broker: Broker,
+        store: Option<Store>,
+        clock: Clock,
+        mut notice: N,
+    ) -> Result<Self, String> {
+        let system = |error: io::Error| format!("cannot start an event loop: {error}");
+        let poll = Poll::new().map_err(system)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WOKEN).map_err(system)?);
+        let next_id = broker.queues().next_id();
+        let admin = match &settings.admin {
+            Some(address) => {
+                let board = Board::new(Arc::clone(&waker));
+                let boards = Boards::of(Arc::clone(&board));
+                let desk =
+                    Desk { program: "krarup broker", ask: Box::new(move || boards.ask()), reload: None };
+                let server = admin::serve(address, "--admin", desk)?;
+                notice(Notice::Admin(server.address.clone()));
+                Some((board, server))
+            }
+            None => None,
+        };
+        let options = listen::Options { mode: settings.socket_mode, share: false };
+        let mut inherited = std::mem::take(&mut settings.inherited).into_iter();
+        let wanted = [
+            (Some(&settings.listen), Protocol::Beanstalkd),
+            (settings.memcached.as_ref(), Protocol::Memcached),
+        ];
+        let mut doors = Vec::new();
+        for (address, protocol) in wanted {
+            let Some(address) = address else { continue };
+            let mut listener = match inherited.next() {
+                Some(listener) => listener,
+                None => listen::listen_with(address, options)?,
+            };
+            listener.register(poll.registry(), Token(DOORS + doors.len())).map_err(system)?;
+            doors.push((listener, protocol));
+        }
+        // It is this engine's alone: there is no other waker.
+        let _ = settings.ending.waker.set(Arc::clone(&waker));
+        let seen = |door: &Listener| -> io::Result<String> {
+            let address = door.address()?.to_string();
+            let host = settings.part.as_ref().and_then(|part| part.host.as_ref());
+            Ok(match (host, address.rsplit_once(':')) {
+                (Some(host), Some((_, port))) => format!("{host}:{port}"),
+                _ => address,
+            })
+        };
+        let advertised = match &settings.advertise {
+            Some(address) => address.to_string(),
+            None => seen(&doors[0].0).map_err(system)?,
+        };
+        let memcached = doors.get(1).map(|(door, _)| seen(door)).transpose().map_err(system)?;
+        // A loop that cannot be woken hears the news at its next pass.
+        let woken = Arc::clone(&waker);
+        let wake = move || _ = woken.wake();
+        let (journal, pool) = match store {
+            None => (None, None),
+            Some(Store::Owned(mut owned)) => {
+                owned.listens_at(advertised, memcached);
+                if settings.part.is_some() {
+                    // Those who are to send requests here shall know at once.
+                    owned.renew(next_id).map_err(|error| postgres::words(&error))?;
+                }
+                (Some(Journal::begin(owned, next_id, clock, wake)?), None)
+            }
+            Some(Store::Shared(sharing, how)) => (None, Some(Pool::begin(sharing, how, clock, wake)?)),
+        };
+        for (listener, protocol) in &doors {
+            let address = listener.address().map_err(system)?;
+            notice(Notice::Listening(address.clone(), *protocol));
+            if !address.is_local() {
+                notice(Notice::Open(address));
+            }
+        }
+        Ok(Self {
+            settings,
+            broker,
+            clock,
+            notice,
+            poll,
+            _waker: waker,
+            drains: false,
+            journal,
+            pool,
+            taking_in: None,
+            sweep_at: clock.now(),
+            has_read: false,
+            write_at: clock.now(),
+            reluctant: None,
+            deposed: false,
+            store_lost: false,
+            admin,
+            doors,
+            accept_again: None,
+            links: Vec::new(),
+            ready: Vec::new(),
+            scratch: vec![0; READ],
+            some: Vec::new(),
+            stop_by: None,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1_024);
+        loop {
+            self.obey();
+            self.tick();
+            if self.finished() {
+                return Ok(());
+            }
+            match self.poll.poll(&mut events, self.wait()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            // What is due by now comes before what comes now.
+            self.broker.tick(self.clock.now());
+            self.hear();
+            if self.deposed {
+                return Ok(());
+            }
+            let mut accept = false;
+            for event in &events {
+                match event.token() {
+                    WOKEN => {}
+                    Token(token) if token < CLIENTS => accept = true,
+                    Token(token) => {
+                        let id = (token - CLIENTS) as ClientId;
+                        // One that has gone in this very batch may still be told of.
+                        let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else {
+                            continue;
+                        };
+                        let end_near = event.is_read_closed() || event.is_error();
+                        link.writable |= event.is_writable();
+                        link.end_near |= end_near;
+                        link.readable |= event.is_readable() || end_near;
+                        if event.is_writable() {
+                            if link.conn.is_waiting() {
+                                // Where it fails, reading will find out.
+                                let _ = link.conn.flush();
+                            }
+                            self.write(id);
+                        }
+                        self.read(id);
+                    }
+                }
+            }
+            if accept {
+                self.accept();
+            }
+            for id in std::mem::take(&mut self.ready) {
+                self.read(id);
+            }
+        }
+    }
+
+    // ---- the store --------------------------------------------------------------------------------------
+
+    /// Hears what the store has done.
+    fn hear(&mut self) {
+        while let Some(news) = self.journal.as_mut().and_then(Journal::news) {
+            match news {
+                News::Committed { number, sent, answered } => {
+                    self.broker.committed(number, sent, answered);
+                    self.taking_in.take_if(|batch| *batch <= number);
+                    self.takes();
+                }
+                News::Refused { number, batch, why } => {
+                    let now = self.clock.now();
+                    self.broker.refused(number, Arc::unwrap_or_clone(batch), now);
+                    self.taking_in.take_if(|batch| *batch <= number);
+                    self.write_at = now + RELUCTANT;
+                    self.is_refused(why);
+                }
+                News::Swept(laid) => self.take_in(&laid),
+                News::Fetched(Ok(fetched)) => self.broker.fetched(fetched, self.clock.now()),
+                News::Fetched(Err(why)) => {
+                    self.broker.not_fetched();
+                    self.write_at = self.clock.now() + RELUCTANT;
+                    self.is_refused(why);
+                }
+                News::Lost(why) => self.is_lost(why),
+                News::Back => self.is_back(),
+                News::Deposed => self.is_deposed(),
+            }
+        }
+        while let Some(news) = self.pool.as_ref().and_then(Pool::news) {
+            match news {
+                pool::News::Answered(answers, way) => self.broker.heard(answers, &way, self.clock.now()),
+                pool::News::Refused(why) => self.is_refused(why),
+                pool::News::Takes => self.takes(),
+                pool::News::Lost(why) => self.is_lost(why),
+                pool::News::Back => self.is_back(),
+                pool::News::Deposed => self.is_deposed(),
+            }
+        }
+    }
+
+    fn is_refused(&mut self, why: String) {
+        if self.reluctant.is_none() {
+            (self.notice)(Notice::Refused(why));
+        }
+        self.reluctant = Some(Refusal { last: self.clock.now(), takes: false });
+    }
+
+    fn takes(&mut self) {
+        if let Some(refusal) = &mut self.reluctant {
+            refusal.takes = true;
+        }
+    }
+
+    fn is_lost(&mut self, why: String) {
+        self.store_lost = true;
+        (self.notice)(Notice::Lost(why));
+    }
+
+    fn is_back(&mut self) {
+        self.store_lost = false;
+        (self.notice)(Notice::Back);
+    }
+
+    fn is_deposed(&mut self) {
+        (self.notice)(Notice::Deposed);
+        self.deposed = true;
+    }
+
+    /// What applications have laid down goes into the queues, as far as there is room; it is looked for again when that is committed.
+    fn take_in(&mut self, laid: &[Laid]) {
+        let now = self.clock.now();
+        let queues = self.broker.queues_mut();
+        for one in laid {
+            if !queues.has_room(one.body.len()) {
+                break;
+            }
+            let &Laid { number, ref tube, priority, delay, ttr, ref body } = one;
+            let put = Put { priority, delay, ttr, body, ..Put::default() };
+            queues.take_in(number, tube, &put, now);
+            self.taking_in = Some(queues.next_batch());
+        }
+        if laid.len() >= 1_000 {
+            self.sweep_at = now;
+        }
+    }
+
+    /// Gives the store something to do if it has nothing.
+    fn feed(&mut self) {
+        let now = self.clock.now();
+        if let Some(pool) = &self.pool {
+            let asked = self.broker.take_asked();
+            if !asked.is_empty() {
+                pool.ask(asked);
+            }
+        }
+        let Some(journal) = &mut self.journal else { return };
+        if self.sweep_at <= now && journal.may_sweep() && self.taking_in.is_none() {
+            journal.sweep();
+            self.sweep_at = now + SWEEP;
+        }
+        if self.write_at > now {
+            return;
+        }
+        if wants_to_read(&self.broker, self.has_read) {
+            // What is read is what has been committed: nothing is under way meanwhile.
+            if journal.may_fetch()
+                && let Some(wanted) = self.broker.queues_mut().take_fetch()
+            {
+                self.has_read = true;
+                journal.fetch(wanted);
+            }
+        } else if may_write(journal, &self.broker)
+            && let Some((number, batch)) = self.broker.take_batch(now, journal.under_way() as u32)
+        {
+            self.has_read = false;
+            journal.write(number, batch);
+        }
+    }
+
+    // ---- reading ----------------------------------------------------------------------------------------
+
+    /// Reads what a client has sent, a few times at most.
+    fn read(&mut self, id: ClientId) {
+        for _ in 0..READS_A_PASS {
+            let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else { return };
+            if !link.readable {
+                return;
+            }
+            // Who is not heard is not read from either; but the end of one who waits must be noticed.
+            if self.broker.client_held_back(id) && (!link.end_near || !link.inbox.is_empty()) {
+                return;
+            }
+            let kept = !link.inbox.is_empty();
+            let room = if kept { link.inbox.room(READ / 4) } else { &mut self.scratch[..] };
+            let length = room.len();
+            match link.conn.read(room) {
+                Moved::Some(count) => {
+                    let now = self.clock.now();
+                    link.received = now;
+                    if count < length && !link.end_near {
+                        link.readable = false;
+                    }
+                    if kept {
+                        link.inbox.filled(count);
+                        self.offer(id);
+                    } else {
+                        let used = self.broker.client_bytes(id, &self.scratch[..count], now, now);
+                        if let Some(link) = self.links[id as usize].as_mut() {
+                            link.inbox.append(&self.scratch[used..count]);
+                        }
+                    }
+                }
+                Moved::None => link.readable = false,
+                Moved::Closed => {
+                    link.readable = false;
+                    link.ended = true;
+                    self.broker.client_ended(id, self.clock.now());
+                    return;
+                }
+                Moved::Failed(_) => return self.lose(id),
+            }
+        }
+        self.ready.push(id);
+    }
+
+    /// Offers the broker what a client sent earlier.
+    fn offer(&mut self, id: ClientId) {
+        let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let used = self.broker.client_bytes(id, link.inbox.unread(), link.received, self.clock.now());
+        link.inbox.consume(used);
+        link.inbox.shrink(KEEP);
+    }
+
+    // ---- writing ----------------------------------------------------------------------------------------
+
+    /// Writes until nobody has anything that can be written.
+    fn flush(&mut self) {
+        let mut some = std::mem::take(&mut self.some);
+        loop {
+            self.broker.take_runnable(&mut some);
+            let mut nothing = some.is_empty();
+            for &id in &some {
+                self.offer(id);
+                self.read(id);
+            }
+            self.broker.take_dirty(&mut some);
+            nothing &= some.is_empty();
+            for &id in &some {
+                self.write(id);
+            }
+            if nothing {
+                break;
+            }
+        }
+        self.some = some;
+    }
+
+    fn write(&mut self, id: ClientId) {
+        let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        while link.writable && !self.broker.client_output(id).is_empty() {
+            let output = self.broker.client_output(id);
+            let length = output.len();
+            match link.conn.write(output) {
+                Moved::Some(count) => {
+                    link.writable = count == length;
+                    self.broker.client_written(id, count, self.clock.now());
+                }
+                Moved::None => link.writable = false,
+                Moved::Closed | Moved::Failed(_) => return self.lose(id),
+            }
+        }
+        if self.broker.has_silent_answers(id) {
+            self.broker.client_written(id, 0, self.clock.now());
+        }
+        if self.broker.client_finished(id) && !link.conn.is_waiting() {
+            link.conn.finish();
+            self.lose(id);
+        }
+    }
+
+    fn lose(&mut self, id: ClientId) {
+        if self.links[id as usize].take().is_some() {
+            self.broker.client_gone(id, self.clock.now());
+            if self.accept_again.is_some() {
+                self.accept();
+            }
+        }
+    }
+
+    // ---- accepting --------------------------------------------------------------------------------------
+
+    fn accept(&mut self) {
+        self.accept_again = None;
+        for door in 0..self.doors.len() {
+            self.accept_at(door);
+        }
+    }
+
+    fn accept_at(&mut self, door: usize) {
+        loop {
+            let (listener, protocol) = &self.doors[door];
+            match listener.accept() {
+                Ok(stream) => self.admit(stream, *protocol),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if listen::is_of_one(&error) => {}
+                Err(error) => {
+                    // Out of descriptors, most likely: others must close first.
+                    (self.notice)(Notice::NotAccepting(error.to_string()));
+                    self.accept_again = Some(self.clock.now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: krarup_net::Stream, protocol: Protocol) {
+        if self.broker.clients() >= self.settings.connections as u64 {
+            // The protocol has no word for it; a connection that ends is understood by every client.
+            return;
+        }
+        let id = match protocol {
+            Protocol::Beanstalkd => self.broker.client_opened(),
+            Protocol::Memcached => self.broker.memcached_opened(),
+        };
+        let now = self.clock.now();
+        let token = Token(CLIENTS + id as usize);
+        let greeted = Conn::accepted(stream, self.poll.registry(), token).and_then(|mut conn| {
+            if let Some(acceptor) = &self.settings.tls {
+                conn.encrypt_accepted(acceptor)?;
+            }
+            Ok(conn)
+        });
+        let Ok(conn) = greeted else {
+            return self.broker.client_gone(id, now);
+        };
+        // Whose socket does not know it does without.
+        let _ = conn.keep_alive(KEEP_ALIVE);
+        if self.links.len() <= id as usize {
+            self.links.resize_with(id as usize + 1, || None);
+        }
+        self.links[id as usize] = Some(Link {
+            conn,
+            inbox: Inbox::default(),
+            received: now,
+            readable: true,
+            writable: true,
+            end_near: false,
+            ended: false,
+        });
+        self.ready.push(id);
+    }
+
+    // ---- time -------------------------------------------------------------------------------------------
+
+    fn tick(&mut self) {
+        let now = self.clock.now();
+        self.broker.tick(now);
+        if self.reluctant.take_if(|refusal| refusal.end() <= now).is_some() {
+            (self.notice)(Notice::Takes);
+        }
+        if self.accept_again.is_some_and(|again| again <= now) {
+            self.accept();
+        }
+        self.feed();
+        self.flush();
+        // What those did who could go on.
+        self.feed();
+        if let Some((board, _)) = &self.admin {
+            let takes = !self.store_lost && self.reluctant.is_none();
+            board.lay(|| Snapshot::of(&self.broker, self.clock.now(), takes, self.stop_by.is_some()));
+        }
+    }
+
+    /// How long there is nothing to do unless something happens; none: for ever.
+    fn wait(&self) -> Option<std::time::Duration> {
+        if !self.ready.is_empty() {
+            return Some(std::time::Duration::ZERO);
+        }
+        let journal = self.journal.as_ref();
+        let writes = journal.is_some_and(|journal| may_write(journal, &self.broker));
+        let reads = wants_to_read(&self.broker, self.has_read) && journal.is_some_and(Journal::may_fetch);
+        let sweeps = journal.is_some_and(|journal| journal.may_sweep() && self.taking_in.is_none());
+        let store =
+            (writes || reads).then_some(self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
+        let calm = self.reluctant.map(Refusal::end);
+        let due = self.broker.due().into_iter().chain(self.stop_by).chain(self.accept_again);
+        let next = due.chain(calm).chain(store).min()?;
+        // One nanosecond more than nothing, so that what is due at an instant is due when it is looked at.
+        Some(Nanos(next.0.saturating_sub(self.clock.now().0) + 1).as_duration())
+    }
+
+    /// Does what it was told since the last pass: to accept no more messages, to end, to end at once.
+    fn obey(&mut self) {
+        let ending = Arc::clone(&self.settings.ending);
+        if !self.drains && ending.drains.load(Ordering::SeqCst) {
+            self.drains = true;
+            self.broker.drain();
+            (self.notice)(Notice::Draining);
+        }
+        if !ending.is_asked() {
+            return;
+        }
+        let hurried = ending.is_hurried();
+        if self.stop_by.is_none() {
+            self.begin_to_stop();
+        }
+        if hurried {
+            self.stop_by = self.stop_by.min(Some(self.clock.now()));
+        }
+    }
+
+    fn begin_to_stop(&mut self) {
+        let now = self.clock.now();
+        let word = self.settings.part.as_ref().map(|_| "MOVED");
+        self.stop_by = Some(now + self.settings.patience);
+        // Who has connected is heard.
+        self.accept();
+        self.doors.clear();
+        (self.notice)(Notice::Stopping);
+        for id in 0..self.links.len() as ClientId {
+            if let Some(link) = &mut self.links[id as usize] {
+                // The last look into his socket; what has arrived is still answered.
+                link.readable = true;
+                self.read(id);
+                if self.links[id as usize].is_some() {
+                    self.broker.client_dismissed(id, word, now);
+                }
+            }
+        }
+    }
+
+    /// Whether a stop was asked for and everything is done, or the time for it is over.
+    fn finished(&mut self) -> bool {
+        let Some(stop_by) = self.stop_by else { return false };
+        let written = !self.broker.queues().has_batch()
+            && self.journal.as_ref().is_none_or(|journal| journal.under_way() == 0);
+        if self.broker.clients() == 0 && written && self.broker.has_asked_nothing() {
+            return true;
+        }
+        if stop_by > self.clock.now() {
+            return false;
+        }
+        if self.broker.unanswered() > 0 {
+            (self.notice)(Notice::Unfinished(self.broker.unanswered()));
+        }
+        true
+    }
+}

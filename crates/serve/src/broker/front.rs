@@ -1,0 +1,199 @@
+//! Clients of queues that are divided among several brokers: each request is sent to the owner of the shard that it is for.
+//!
+//! ```text
+//!                        ┌──▶ owner of shard 0, perhaps in this process
+//! client ──▶ session ────┼──▶ owner of shard 1
+//!        ◀──             └──▶ …           one connection each, made when it is needed
+//! ```
+//!
+//! | file | what is done there |
+//! |---|---|
+//! | this | clients come and go, one thread each |
+//! | `session` | beanstalkd's protocol: which shard a request is for |
+//! | `together` | requests that are for several: waiting in tubes of different shards, lists, sums |
+//! | `memcached` | memcached's protocol |
+//! | `behind` | a connection to an owner |
+//! | `patience` | how long an owner is waited for, and what becomes of a request whose owner is lost |
+//!
+//! A session keeps what its client uses, watches and is called, and tells it to an owner before the first request that needs it. **When a shard
+//! moves**, its owner says so in place of an answer, and the request is sent to the next one. When an owner is lost it is so as well, unless nobody knows whether
+//! the request was carried out, or the client holds messages of that shard: then his connection ends, as it would with the broker itself.
+
+mod behind;
+mod memcached;
+mod patience;
+mod session;
+mod together;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use krarup_net::blocking::{Bell, Guest, Handle};
+use krarup_net::tls::Acceptor;
+use krarup_net::{Listener, Stream};
+use krarup_units::Address;
+use krarup_units::Nanos;
+
+use crate::broker::door;
+use crate::broker::engine::Protocol;
+use crate::broker::owners::Owners;
+
+/// Memory for the stack of a client's thread.
+const STACK: usize = 512 << 10;
+/// A client that vanished without a word is noticed after this time.
+const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
+/// How long the threads of clients that are given up may take to end: none waits for anything any more.
+const LAST: Duration = Duration::from_secs(5);
+
+/// How clients are served.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The largest body, in bytes.
+    pub largest: u32,
+    /// What a client must say with `login` before anything else.
+    pub secret: Option<String>,
+    /// How many clients may be connected at once.
+    pub connections: usize,
+    /// Greets clients, who then speak TLS; none: in plain text.
+    pub tls: Option<Acceptor>,
+}
+
+/// Serves clients until it goes; then neither its door nor a thread of a client is left.
+#[derive(Debug)]
+pub struct Front {
+    /// Where clients connect.
+    pub address: Address,
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the threads of all clients share.
+#[derive(Debug)]
+struct Inner {
+    settings: Settings,
+    owners: Arc<Owners>,
+    protocol: Protocol,
+    phase: AtomicU8,
+    bell: Bell,
+    clients: Mutex<HashMap<u64, Handle>>,
+    gone: Condvar,
+}
+
+/// How far it is; each comes after the one before.
+const SERVES: u8 = 0;
+/// What has arrived is still answered.
+const ENDS: u8 = 1;
+/// Nobody is waited for.
+const ABANDONED: u8 = 2;
+
+impl Inner {
+    fn new(protocol: Protocol, settings: Settings, owners: Arc<Owners>) -> io::Result<Self> {
+        Ok(Self {
+            settings,
+            owners,
+            protocol,
+            phase: AtomicU8::new(SERVES),
+            bell: Bell::new()?,
+            clients: Mutex::default(),
+            gone: Condvar::new(),
+        })
+    }
+
+    /// What another thread has left is as good as what it was.
+    fn clients(&self) -> MutexGuard<'_, HashMap<u64, Handle>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this broker ends: then nobody waits for a shard to have an owner again.
+    fn is_over(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) >= ENDS
+    }
+
+    /// Whether clients are given up.
+    fn is_abandoned(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) >= ABANDONED
+    }
+}
+
+impl Front {
+    /// Begins to accept clients at a door.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn begin(
+        listener: Listener,
+        protocol: Protocol,
+        settings: Settings,
+        owners: Arc<Owners>,
+    ) -> Result<Self, String> {
+        let told = |error: io::Error| format!("clients cannot be accepted: {error}");
+        let address = listener.address().map_err(told)?;
+        let inner = Arc::new(Inner::new(protocol, settings, owners).map_err(told)?);
+        let its = Arc::clone(&inner);
+        let thread = thread::Builder::new()
+            .name("front".into())
+            .spawn(move || {
+                door::each(&listener, &its.bell, |client, number| {
+                    if its.clients().len() < its.settings.connections {
+                        // Whoever cannot be served finds his connection closed.
+                        let _ = serve(client, number, &its);
+                    }
+                });
+            })
+            .map_err(|error| format!("no thread can be had: {error}"))?;
+        Ok(Self { address, inner, thread: Some(thread) })
+    }
+
+    /// No more clients are accepted, and nothing more is heard of those that are there; what they have asked is answered.
+    pub fn close(&mut self) {
+        self.inner.phase.fetch_max(ENDS, Ordering::SeqCst);
+        self.inner.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.inner.clients().values().for_each(Handle::deafen);
+    }
+
+    /// How many clients are there.
+    pub fn clients(&self) -> usize {
+        self.inner.clients().len()
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.inner.phase.fetch_max(ABANDONED, Ordering::SeqCst);
+        self.close();
+        let clients = self.inner.clients();
+        clients.values().for_each(Handle::close);
+        let _ = self.inner.gone.wait_timeout_while(clients, LAST, |clients| !clients.is_empty());
+    }
+}
+
+fn serve(client: Stream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
+    let client = Guest::accepted(client, inner.settings.tls.as_ref())?;
+    // Whose socket does not know it does without.
+    let _ = client.keep_alive(KEEP_ALIVE);
+    inner.clients().insert(number, client.handle()?);
+    let its = Arc::clone(inner);
+    let spawned = thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
+        match its.protocol {
+            Protocol::Beanstalkd => session::Session::new(client, &its).run(),
+            Protocol::Memcached => memcached::Session::new(client, &its).run(),
+        }
+        its.clients().remove(&number);
+        its.gone.notify_all();
+    });
+    if let Err(error) = spawned {
+        inner.clients().remove(&number);
+        return Err(error);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,319 @@
+//! A connection to the owner of a shard, on behalf of one client.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use krarup_net::blocking::Guest;
+use krarup_units::Address;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{SockRef, TcpKeepalive};
+
+use super::Inner;
+use crate::broker::owners::{Owner, Owners};
+use krarup_broker::job::Id;
+use krarup_broker::queues::DEFAULT_TUBE;
+
+/// How long the owner may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(1);
+/// How long it may take nothing of what is sent to it: then it hangs, and the connection counts as ended.
+const SEND: Duration = Duration::from_secs(10);
+/// An owner's machine that vanished without a word is noticed after this time.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// From so many messages on that the client may hold it is asked which of them he does.
+const MANY: usize = 1_000;
+/// Of so many at a time.
+const ASKED_AT_ONCE: usize = 100;
+/// How often it is looked whether it still is the owner while it is waited for.
+pub(super) const LOOK: Duration = Duration::from_millis(200);
+/// The answer of an owner that hands its shard over: the request was not carried out.
+pub(super) const MOVED: &[u8] = b"MOVED\r\n";
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// The request was not carried out.
+    Moved,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// What is spoken with the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spoken {
+    Beanstalkd,
+    Memcached,
+}
+
+pub(super) struct Behind {
+    stream: TcpStream,
+    pub(super) owner: Arc<Owner>,
+    spoken: Spoken,
+    unread: Vec<u8>,
+    /// Whether the owner was told that no more will be asked by it.
+    pub(super) ended: bool,
+    /// As the owner knows this connection.
+    pub(super) used: String,
+    pub(super) watched: BTreeSet<String>,
+    pub(super) said: Option<Arc<[u8]>>,
+    /// Messages that the client holds through it, and some whose time has run out.
+    pub(super) held: HashSet<Id>,
+    /// With how many of them it is asked next which they are.
+    many: usize,
+}
+
+impl Behind {
+    pub(super) fn connect(owner: Arc<Owner>, spoken: Spoken) -> io::Result<Self> {
+        let address: Option<&Address> = match spoken {
+            Spoken::Beanstalkd => Some(&owner.address),
+            Spoken::Memcached => owner.memcached.as_ref(),
+        };
+        let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let addresses = krarup_net::resolve(address).map_err(io::Error::other)?;
+        let address = addresses.first().ok_or(io::ErrorKind::NotFound)?;
+        let stream = TcpStream::connect_timeout(address, CONNECT)?;
+        stream.set_nodelay(true)?;
+        // Whoever waits for it looks now and then whether it still is the owner.
+        stream.set_nonblocking(true)?;
+        SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
+        let watched = BTreeSet::from([DEFAULT_TUBE.to_owned()]);
+        let (used, held) = (DEFAULT_TUBE.to_owned(), HashSet::new());
+        Ok(Self {
+            stream,
+            owner,
+            spoken,
+            unread: Vec::new(),
+            ended: false,
+            used,
+            watched,
+            said: None,
+            held,
+            many: MANY,
+        })
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Whether no other owner is known.
+    pub(super) fn is_of(&self, owners: &Owners, shard: u32) -> bool {
+        owners.of(shard).is_none_or(|now| now.epoch == self.owner.epoch)
+    }
+
+    /// Sends it all, unless the owner hangs, or another is known to be it.
+    pub(super) fn send(&mut self, front: &Inner, shard: u32, bytes: &[u8]) -> Result<(), Lost> {
+        self.send_within(front, shard, bytes, SEND)
+    }
+
+    pub(super) fn send_within(
+        &mut self,
+        front: &Inner,
+        shard: u32,
+        mut bytes: &[u8],
+        most: Duration,
+    ) -> Result<(), Lost> {
+        let mut end = Instant::now() + most;
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    end = Instant::now() + most;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if Instant::now() >= end || !self.is_of(&front.owners, shard) || front.is_abandoned() {
+                        return Err(Lost::Unknown);
+                    }
+                    wait_for(&mut [PollFd::new(&self.stream, PollFlags::OUT)], LOOK.min(most));
+                }
+                Err(_) => return Err(Lost::Unknown),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next answer, whole. Where the client is given and hangs up, the owner hears the end too: then it waits no longer, and says
+    /// what it has given already, which is not to be lost.
+    pub(super) fn answer(
+        &mut self,
+        front: &Inner,
+        shard: u32,
+        mut client: Option<&Guest>,
+    ) -> Result<Vec<u8>, Lost> {
+        loop {
+            if let Some(answer) = self.here() {
+                return if answer == MOVED { Err(Lost::Moved) } else { Ok(answer) };
+            }
+            match wait(&[&self.stream], client, LOOK) {
+                Woken::Client => {
+                    // Where it is broken already, reading finds out.
+                    let _ = self.stream.shutdown(Shutdown::Write);
+                    self.ended = true;
+                    client = None;
+                }
+                Woken::Nobody if !self.is_of(&front.owners, shard) || front.is_abandoned() => {
+                    return Err(Lost::Unknown);
+                }
+                Woken::Nobody => {}
+                Woken::Some => self.read()?,
+            }
+        }
+    }
+
+    /// Forgets messages that he may hold and does not, so that there are never many more than he does: which time has run out only the owner knows.
+    pub(super) fn forget(&mut self, front: &Inner, shard: u32) -> Result<(), Lost> {
+        if self.held.len() < self.many || self.ended {
+            return Ok(());
+        }
+        let held: Vec<Id> = self.held.iter().copied().collect();
+        for some in held.chunks(ASKED_AT_ONCE) {
+            let asked: String = some.iter().map(|id| format!("stats-job {id}\r\n")).collect();
+            self.send(front, shard, asked.as_bytes())?;
+            for id in some {
+                let answer = self.answer(front, shard, None)?;
+                if memchr::memmem::find(&answer, b"\nstate: reserved\n").is_none() {
+                    self.held.remove(id);
+                }
+            }
+        }
+        self.many = MANY.max(2 * self.held.len());
+        Ok(())
+    }
+
+    /// An answer that is there already.
+    pub(super) fn here(&mut self) -> Option<Vec<u8>> {
+        let length = match self.spoken {
+            Spoken::Beanstalkd => length(&self.unread),
+            Spoken::Memcached => memcached_length(&self.unread),
+        }?;
+        Some(self.unread.drain(..length).collect())
+    }
+
+    /// Reads what has come; to be called when something has.
+    pub(super) fn read(&mut self) -> Result<(), Lost> {
+        let mut buffer = [0; 16 << 10];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Err(Lost::Unknown),
+            Ok(count) => {
+                self.unread.extend_from_slice(&buffer[..count]);
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
+                Ok(())
+            }
+            Err(_) => Err(Lost::Unknown),
+        }
+    }
+}
+
+/// Who had something to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    Nobody,
+    Some,
+    /// The client has hung up.
+    Client,
+}
+
+/// Waits until somebody behind has something to say, or the client hangs up, or the time is over.
+pub(super) fn wait(behind: &[&TcpStream], client: Option<&Guest>, most: Duration) -> Woken {
+    let mut ends: Vec<PollFd<'_>> = behind.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
+    if let Some(client) = &client {
+        ends.push(PollFd::new(client, PollFlags::RDHUP));
+    }
+    if !wait_for(&mut ends, most) {
+        return Woken::Nobody;
+    }
+    let (behind, client) = ends.split_at(behind.len());
+    if client.iter().any(|end| !end.revents().is_empty()) {
+        return Woken::Client;
+    }
+    if behind.iter().any(|end| !end.revents().is_empty()) { Woken::Some } else { Woken::Nobody }
+}
+
+/// Whether one of them is ready in time. Interrupted it is not, at worst: whoever waits looks again.
+fn wait_for(ends: &mut [PollFd<'_>], most: Duration) -> bool {
+    let limit = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+    poll(ends, Some(&limit)).is_ok_and(|ready| ready > 0)
+}
+
+/// The length of the answer at the front, if it is whole.
+fn length(bytes: &[u8]) -> Option<usize> {
+    let line = memchr::memmem::find(bytes, b"\r\n")?;
+    let end = line + 2;
+    let mut words = bytes[..line].split(|byte| *byte == b' ');
+    let word = words.next().unwrap_or_default();
+    let mut number = |skipped: usize| -> Option<usize> {
+        std::str::from_utf8(words.nth(skipped).unwrap_or_default()).ok()?.parse().ok()
+    };
+    let several = |count: usize| (0..count).try_fold(end, |end, _| Some(end + length(bytes.get(end..)?)?));
+    match word {
+        b"RESERVED" | b"POPPED" | b"FOUND" => {
+            let body = number(1)?;
+            (bytes.len() >= end + body + 2).then_some(end + body + 2)
+        }
+        b"OK" => {
+            let data = number(0)?;
+            (bytes.len() >= end + data + 2).then_some(end + data + 2)
+        }
+        b"RESERVED_BATCH" | b"INSERTED_BATCH" => several(number(0)?),
+        _ => Some(end),
+    }
+}
+
+/// The same by memcached's protocol.
+fn memcached_length(bytes: &[u8]) -> Option<usize> {
+    let mut end = 0;
+    loop {
+        let rest = &bytes[end..];
+        let line = memchr::memmem::find(rest, b"\r\n")?;
+        let word = rest[..line].split(|byte| *byte == b' ').next().unwrap_or_default();
+        end += line + 2;
+        match word {
+            b"VALUE" => {
+                let body = std::str::from_utf8(rest[..line].split(|byte| *byte == b' ').nth(3)?).ok()?;
+                end += body.parse::<usize>().ok()? + 2;
+                if bytes.len() < end {
+                    return None;
+                }
+            }
+            b"STAT" => {}
+            _ => return Some(end),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_where_its_last_line_or_body_does() {
+        for answer in [
+            &b"INSERTED 5\r\n"[..],
+            b"RESERVED 5 3\r\na\r\n\r\n",
+            b"OK 4\r\n---\n\r\n",
+            b"RESERVED_BATCH 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 0\r\n\r\n",
+            b"INSERTED_BATCH 2\r\nINSERTED 1\r\nOUT_OF_MEMORY\r\n",
+        ] {
+            assert_eq!(length(&[answer, b"NEXT"].concat()), Some(answer.len()));
+            for cut in 0..answer.len() {
+                assert_eq!(length(&answer[..cut]), None, "{cut} of {answer:?}");
+            }
+        }
+        for answer in [
+            &b"STORED\r\n"[..],
+            b"VALUE a 7 3\r\nEND\r\nEND\r\n",
+            b"STAT a 1\r\nSTAT b 2\r\nEND\r\n",
+            b"END\r\n",
+        ] {
+            assert_eq!(memcached_length(&[answer, b"NEXT"].concat()), Some(answer.len()));
+            for cut in 0..answer.len() {
+                assert_eq!(memcached_length(&answer[..cut]), None, "{cut} of {answer:?}");
+            }
+        }
+    }
+}

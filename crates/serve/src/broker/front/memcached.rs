@@ -1,0 +1,422 @@
+//! One client of memcached's protocol: the name of a queue, which stands where a key stands, says which shard a request is for.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use krarup_memcache::request::{Refusal, Request, Retrieve};
+use krarup_net::blocking::Guest;
+
+use super::Inner;
+use super::behind::{Behind, Spoken};
+use super::patience::{Heard, Patience, Tried, lose, until_answered};
+use super::session::End;
+use krarup_broker::memcached::{self, Asked, ONE_KEY, Take, Wish};
+use krarup_broker::shards::shard_of;
+
+/// What one read may bring.
+const READ: usize = 64 << 10;
+const UNREACHED: &[u8] = b"SERVER_ERROR nobody owns this queue now\r\n";
+
+pub(super) struct Session<'a> {
+    client: Guest,
+    front: &'a Inner,
+    shards: u32,
+    /// The request by which he has said the secret.
+    said: Option<Vec<u8>>,
+    behind: Vec<Option<Behind>>,
+    /// Queues of which he has a message open.
+    open: BTreeSet<String>,
+    out: Vec<u8>,
+    quits: bool,
+    /// Whether he was seen to hang up while he waited for a message.
+    hung_up: bool,
+}
+
+/// For whom a request is, and what else is to be known of it.
+struct To {
+    shard: u32,
+    again: bool,
+    answers: bool,
+    waits: Option<Waits>,
+    /// What is open then, or no longer.
+    opens: Option<(String, bool)>,
+}
+
+impl To {
+    fn one(shard: u32) -> Self {
+        Self { shard, again: false, answers: true, waits: None, opens: None }
+    }
+}
+
+/// A `get` that waits for a message.
+struct Waits {
+    length: Duration,
+    /// Its key, by which the message is told.
+    key: Vec<u8>,
+    /// What is asked of the next owner, up to the time: the rest of it is no more to be done.
+    rest: String,
+    /// Whether that may be carried out twice.
+    again: bool,
+}
+
+impl Waits {
+    fn of(retrieve: &Retrieve<'_>, key: &[u8], wish: &Wish<'_>) -> Option<Self> {
+        let command = if retrieve.command.with_unique() { "gets" } else { "get" };
+        let again = wish.take == Some(Take::Open);
+        let open = if again { "/open" } else { "" };
+        (wish.wait.0 > 0).then(|| Self {
+            length: wish.wait.as_duration(),
+            key: key.to_vec(),
+            rest: format!("{command} {}{open}/t=", wish.queue),
+            again,
+        })
+    }
+
+    /// The answer with the key as he has written it.
+    fn told(&self, answer: Vec<u8>) -> Vec<u8> {
+        let Some(value) = answer.strip_prefix(b"VALUE ") else { return answer };
+        let end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
+        [b"VALUE ", &self.key[..], &value[end..]].concat()
+    }
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(client: Guest, front: &'a Inner) -> Self {
+        let shards = front.owners.shards();
+        Self {
+            client,
+            front,
+            shards,
+            said: None,
+            behind: (0..shards).map(|_| None).collect(),
+            open: BTreeSet::new(),
+            out: Vec::new(),
+            quits: false,
+            hung_up: false,
+        }
+    }
+
+    /// Serves him until he goes.
+    pub(super) fn run(mut self) {
+        // What was answered before is told in any case.
+        let _ = self.serve();
+        let _ = self.flush();
+        self.client.finish();
+    }
+
+    fn serve(&mut self) -> Result<(), End> {
+        let mut bytes = Vec::new();
+        let mut buffer = vec![0; READ];
+        while !self.quits {
+            let mut done = 0;
+            while !self.quits && done < bytes.len() {
+                match self.next(&bytes[done..])? {
+                    0 => break,
+                    count => done += count,
+                }
+            }
+            bytes.drain(..done);
+            self.flush()?;
+            if !self.quits {
+                let count = self.client.receive(&mut buffer).ok().filter(|count| *count > 0).ok_or(End)?;
+                bytes.extend_from_slice(&buffer[..count]);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        let out = std::mem::take(&mut self.out);
+        self.client.say(&out).map_err(|_| End)
+    }
+
+    /// Carries out the request at the front; how many bytes are done with.
+    fn next(&mut self, bytes: &[u8]) -> Result<usize, End> {
+        match memcached::parse(bytes, self.front.settings.largest) {
+            Asked::Incomplete(_) => Ok(0),
+            Asked::Request(Request::Quit, used) => {
+                self.quits = true;
+                Ok(used)
+            }
+            Asked::Request(request, used) => {
+                self.carry_out(&request, &bytes[..used])?;
+                Ok(used)
+            }
+            Asked::Flush(key, used) => {
+                match memcached::queue(key) {
+                    Ok(queue) => {
+                        let to = To::one(shard_of(queue, self.shards));
+                        self.send(&to, &bytes[..used])?;
+                    }
+                    Err(line) => self.out.extend_from_slice(line),
+                }
+                Ok(used)
+            }
+            Asked::Refused(Refusal::Answer { reply, used }) => {
+                self.out.extend_from_slice(reply);
+                Ok(used)
+            }
+            Asked::Refused(Refusal::TooLarge { used, swallow, noreply, .. }) => {
+                let reply = if noreply { b"" } else { krarup_memcache::request::TOO_LARGE };
+                self.go_by(bytes, used, swallow, reply)
+            }
+            Asked::Refused(Refusal::Swallow { reply, used, swallow }) => {
+                self.go_by(bytes, used, swallow, reply)
+            }
+            Asked::Refused(Refusal::Close { reply }) => {
+                self.out.extend_from_slice(reply);
+                self.quits = true;
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    fn go_by(&mut self, bytes: &[u8], used: usize, swallow: u64, reply: &[u8]) -> Result<usize, End> {
+        let there = swallow.min((bytes.len() - used) as u64);
+        let mut left = swallow - there;
+        let mut buffer = vec![0; READ];
+        while left > 0 {
+            match self.client.receive(&mut buffer[..left.min(READ as u64) as usize]) {
+                Ok(count) if count > 0 => left -= count as u64,
+                _ => return Err(End),
+            }
+        }
+        self.out.extend_from_slice(reply);
+        Ok(used + there as usize)
+    }
+
+    fn carry_out(&mut self, request: &Request<'_>, line: &[u8]) -> Result<(), End> {
+        let answers = !request.noreply();
+        let to = match request {
+            Request::Store(store) if self.front.settings.secret.is_some() && self.said.is_none() => {
+                return self.log_in(line, store.noreply);
+            }
+            Request::Store(store) => memcached::letter(store.key)
+                .map(|put| To { answers, ..To::one(shard_of(put.tube.unwrap_or_default(), self.shards)) }),
+            Request::Retrieve(retrieve) => {
+                let wishes: Result<Vec<_>, _> = retrieve.keys.iter().map(memcached::wish).collect();
+                wishes.and_then(|wishes| {
+                    let shards: BTreeSet<u32> =
+                        wishes.iter().map(|wish| shard_of(wish.queue, self.shards)).collect();
+                    let Some(first) = wishes.first().filter(|_| shards.len() == 1) else {
+                        return Err(ONE_KEY);
+                    };
+                    let opens = (first.take == Some(Take::Open)).then_some(true);
+                    let opens =
+                        opens.or(first.end.map(|_| false)).map(|opens| (first.queue.to_owned(), opens));
+                    // What a lost owner may have opened comes back.
+                    let again = match first.take {
+                        Some(Take::Peek) => true,
+                        Some(Take::Open) => first.end.is_none(),
+                        _ => false,
+                    };
+                    let key = retrieve.keys.iter().next().unwrap_or_default();
+                    let waits = Waits::of(retrieve, key, first);
+                    Ok(To { again, waits, opens, ..To::one(shard_of(first.queue, self.shards)) })
+                })
+            }
+            Request::Delete { key, .. } => {
+                memcached::queue(key).map(|queue| To { answers, ..To::one(shard_of(queue, self.shards)) })
+            }
+            Request::Stats { .. } => return self.stats(line),
+            _ => Ok(To { answers, again: true, ..To::one(0) }),
+        };
+        match to {
+            Ok(to) => self.send(&to, line),
+            Err(why) => {
+                if answers {
+                    self.out.extend_from_slice(why);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether he may is asked of one owner, and told to the others as he needs them.
+    fn log_in(&mut self, line: &[u8], noreply: bool) -> Result<(), End> {
+        // The owner must answer in any case.
+        let asked = if noreply { without_noreply(line) } else { line.to_vec() };
+        let answer = self.answer(0, &asked, true)?;
+        if answer == b"STORED\r\n" {
+            self.said = Some(asked);
+        }
+        if !noreply {
+            self.out.extend_from_slice(&answer);
+        }
+        Ok(())
+    }
+
+    fn stats(&mut self, line: &[u8]) -> Result<(), End> {
+        let mut all: Vec<(String, String)> = Vec::new();
+        for shard in 0..self.shards {
+            let answer = self.answer(shard, line, true)?;
+            let text = String::from_utf8_lossy(&answer).into_owned();
+            for (key, value) in text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' ')) {
+                let known = all.iter_mut().find(|(other, _)| other == key);
+                let sums = !["pid", "uptime", "item_size_max"].contains(&key);
+                match known.map(|(_, sum)| sum) {
+                    None => all.push((key.to_owned(), value.to_owned())),
+                    Some(sum) if sums => {
+                        if let (Ok(one), Ok(other)) = (sum.parse::<u64>(), value.parse::<u64>()) {
+                            *sum = (one + other).to_string();
+                        }
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        for (key, value) in all {
+            self.out.extend_from_slice(format!("STAT {key} {value}\r\n").as_bytes());
+        }
+        self.out.extend_from_slice(b"END\r\n");
+        Ok(())
+    }
+
+    fn send(&mut self, to: &To, line: &[u8]) -> Result<(), End> {
+        if !to.answers {
+            // Nobody is promised anything.
+            if let Some(mut behind) = self.find(to.shard)?
+                && behind.send(self.front, to.shard, line).is_ok()
+            {
+                self.behind[to.shard as usize] = Some(behind);
+            }
+            return Ok(());
+        }
+        let answer = match &to.waits {
+            Some(waits) => self.wait(to, line, waits)?,
+            None => self.answer(to.shard, line, to.again)?,
+        };
+        // What was refused has opened nothing, and closed nothing.
+        let refused = answer.starts_with(b"CLIENT_ERROR") || answer.starts_with(b"SERVER_ERROR");
+        if let Some((queue, opens)) = to.opens.as_ref().filter(|_| !refused) {
+            self.open.remove(queue);
+            if *opens && answer.starts_with(b"VALUE ") {
+                self.open.insert(queue.clone());
+            }
+        }
+        self.out.extend_from_slice(&answer);
+        Ok(())
+    }
+
+    /// Waits for a message, at one owner after the other where his shard moves.
+    fn wait(&mut self, to: &To, line: &[u8], waits: &Waits) -> Result<Vec<u8>, End> {
+        self.flush()?;
+        let end = Instant::now() + waits.length;
+        let (mut line, mut again) = (Cow::Borrowed(line), to.again);
+        let mut patience = Patience::begin();
+        loop {
+            let answer = self.answer_in_time(to.shard, &line, again, &mut patience)?;
+            let left = end.saturating_duration_since(Instant::now());
+            // Whole milliseconds, and never fewer than are left.
+            let millis = left.as_micros().div_ceil(1_000);
+            if let Some(answer) = answer {
+                let nothing = answer == b"END\r\n";
+                if let Some((queue, _)) = to.opens.as_ref().filter(|_| nothing) {
+                    // What was open of it is so no more.
+                    self.open.remove(queue);
+                }
+                // An owner that ends tells those who wait that nothing came. Who has something open may be told so by any, when its time is nearly over.
+                if !nothing || left.is_zero() || self.hung_up || self.holds_of(to.shard) {
+                    return Ok(waits.told(answer));
+                }
+            } else if self.hung_up {
+                return Ok(b"END\r\n".to_vec());
+            } else if !again {
+                // It was not carried out, and is asked as it was but for its time.
+                line = with_time(&line, millis).into();
+                continue;
+            }
+            line = format!("{}{millis}\r\n", waits.rest).into_bytes().into();
+            again = waits.again;
+        }
+    }
+
+    /// Whether he has a message of a shard open.
+    fn holds_of(&self, shard: u32) -> bool {
+        self.open.iter().any(|queue| shard_of(queue, self.shards) == shard)
+    }
+
+    fn find(&mut self, shard: u32) -> Result<Option<Behind>, End> {
+        if let Some(behind) = self.behind[shard as usize].take() {
+            if behind.is_of(&self.front.owners, shard) {
+                return Ok(Some(behind));
+            }
+            if self.holds_of(shard) {
+                return Err(End);
+            }
+        }
+        let Some(owner) = self.front.owners.of(shard) else { return Ok(None) };
+        let Ok(mut behind) = Behind::connect(owner, Spoken::Memcached) else { return Ok(None) };
+        if let Some(said) = &self.said {
+            let answered =
+                behind.send(self.front, shard, said).and_then(|()| behind.answer(self.front, shard, None));
+            if answered.is_err() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(behind))
+    }
+
+    /// The answer to one request; `again`: it may be carried out twice.
+    fn answer(&mut self, shard: u32, line: &[u8], again: bool) -> Result<Vec<u8>, End> {
+        let front = self.front;
+        let came = until_answered(front, || self.exchange(shard, line, again, false))?;
+        Ok(came.unwrap_or_else(|| UNREACHED.to_vec()))
+    }
+
+    /// The same to a request that may take long, unless the client hangs up meanwhile; none: it is to be asked again for what is left of its time.
+    fn answer_in_time(
+        &mut self,
+        shard: u32,
+        line: &[u8],
+        again: bool,
+        patience: &mut Patience,
+    ) -> Result<Option<Vec<u8>>, End> {
+        Ok(match patience.ask(self.front, || self.exchange(shard, line, again, true))? {
+            Heard::Answered(answer) => Some(answer),
+            Heard::Ask => None,
+            Heard::GiveUp => Some(UNREACHED.to_vec()),
+        })
+    }
+
+    fn exchange(
+        &mut self,
+        shard: u32,
+        line: &[u8],
+        again: bool,
+        watching: bool,
+    ) -> Result<Tried<Vec<u8>>, End> {
+        let front = self.front;
+        let Some(mut behind) = self.find(shard)? else { return Ok(Tried::Nobody) };
+        let client = watching.then_some(&self.client);
+        match behind.send(front, shard, line).and_then(|()| behind.answer(front, shard, client)) {
+            Ok(answer) => {
+                self.hung_up |= behind.ended;
+                self.behind[shard as usize] = Some(behind).filter(|behind| !behind.ended);
+                Ok(Tried::Answered(answer))
+            }
+            Err(lost) => {
+                self.hung_up |= behind.ended;
+                lose(lost, self.holds_of(shard), again)
+            }
+        }
+    }
+}
+
+/// The same `get` with so many milliseconds to wait.
+fn with_time(line: &[u8], millis: u128) -> Vec<u8> {
+    const TIME: &[u8] = b"/t=";
+    let Some(at) = memchr::memmem::rfind(line, TIME) else { return line.to_vec() };
+    let (before, after) = line.split_at(at + TIME.len());
+    let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    [before, millis.to_string().as_bytes(), &after[digits..]].concat()
+}
+
+/// The same request, whose answer is told.
+fn without_noreply(line: &[u8]) -> Vec<u8> {
+    let end = memchr::memmem::find(line, b"\r\n").unwrap_or(line.len());
+    let (first, rest) = line.split_at(end);
+    let first = first.strip_suffix(b" noreply").unwrap_or(first);
+    [first, rest].concat()
+}

@@ -1,0 +1,315 @@
+//! One client, and owners as a script moves them.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+
+use krarup_net::listen;
+
+use super::*;
+use crate::broker::owners::Owner;
+
+const TOO_LONG: Duration = Duration::from_secs(60);
+
+/// An owner that says what it is told to.
+struct Played(TcpListener);
+
+impl Played {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Waiting for a connection has its limit as well.
+        socket2::SockRef::from(&listener).set_read_timeout(Some(TOO_LONG)).unwrap();
+        Self(listener)
+    }
+
+    fn at(&self, epoch: i64) -> Option<Owner> {
+        let address: Address = self.0.local_addr().unwrap().into();
+        Some(Owner { epoch, address: address.clone(), memcached: Some(address) })
+    }
+
+    fn accept(&self) -> Line {
+        Line::of(self.0.accept().unwrap().0)
+    }
+}
+
+struct Line(TcpStream);
+
+impl Line {
+    fn of(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(TOO_LONG)).unwrap();
+        Self(stream)
+    }
+
+    fn say(&mut self, said: &str) {
+        self.0.write_all(said.as_bytes()).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            let mut byte = [0];
+            assert_eq!(self.0.read(&mut byte).unwrap(), 1, "the end after {line:?}");
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
+    }
+
+    fn hears(&mut self, expected: &str) {
+        let mut heard = vec![0; expected.len()];
+        let read = self.0.read_exact(&mut heard);
+        assert!(read.is_ok() && heard == expected.as_bytes(), "{}", String::from_utf8_lossy(&heard));
+    }
+
+    /// What it hears up to the end.
+    fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        // A reset is an end as well.
+        let _ = self.0.read_to_end(&mut rest);
+        String::from_utf8(rest).unwrap()
+    }
+}
+
+fn front(protocol: Protocol, shards: u32) -> (Front, Arc<Owners>) {
+    let owners = Arc::new(Owners::unknown(shards));
+    let settings = Settings { largest: 1 << 30, secret: None, connections: 10, tls: None };
+    let door = listen::listen_with(&"127.0.0.1:0".parse().unwrap(), listen::Options::default()).unwrap();
+    (Front::begin(door, protocol, settings, Arc::clone(&owners)).unwrap(), owners)
+}
+
+fn client(of: &Front) -> Line {
+    Line::of(TcpStream::connect(krarup_net::resolve(&of.address).unwrap()[0]).unwrap())
+}
+
+/// More than any socket takes on its own.
+const LARGE: usize = 64 << 20;
+
+#[test]
+fn who_waits_for_an_owner_that_hangs_is_let_go_when_another_takes_over() {
+    let (front, owners) = front(Protocol::Beanstalkd, 1);
+    let (hangs, next) = (Played::new(), Played::new());
+    owners.set(0, hangs.at(1));
+    let mut it = client(&front);
+    let writes = it.0.try_clone().unwrap();
+    let body = thread::spawn(move || {
+        let mut writes = writes;
+        let put =
+            [format!("put 1 0 60 {LARGE}\r\n").into_bytes(), vec![b'x'; LARGE], b"\r\n".to_vec()].concat();
+        writes.write_all(&put).unwrap();
+    });
+    // It accepts, and hears nothing.
+    let _line = hangs.accept();
+    body.join().unwrap();
+    owners.set(0, next.at(2));
+    // Nobody knows whether that put was carried out.
+    assert_eq!(it.rest(), "");
+    // What may be asked twice is asked of the next.
+    let mut it = client(&front);
+    it.say("peek 5\r\n");
+    let mut line = next.accept();
+    line.hears("peek 5\r\n");
+    line.say("FOUND 5 1\r\nx\r\n");
+    it.hears("FOUND 5 1\r\nx\r\n");
+}
+
+#[test]
+fn an_owner_that_takes_nothing_for_too_long_counts_as_ended() {
+    let owners = Arc::new(Owners::unknown(1));
+    let settings = Settings { largest: 1, secret: None, connections: 1, tls: None };
+    let inner = Inner::new(Protocol::Beanstalkd, settings, Arc::clone(&owners)).unwrap();
+    let hangs = Played::new();
+    owners.set(0, hangs.at(1));
+    let mut behind = behind::Behind::connect(owners.of(0).unwrap(), behind::Spoken::Beanstalkd).unwrap();
+    let sent = behind.send_within(&inner, 0, &vec![0; LARGE], Duration::from_millis(1));
+    assert_eq!(sent, Err(behind::Lost::Unknown));
+}
+
+#[test]
+fn who_waits_for_a_message_goes_on_waiting_where_its_shard_moves_to() {
+    let (front, owners) = front(Protocol::Memcached, 1);
+    let (one, next) = (Played::new(), Played::new());
+    owners.set(0, one.at(1));
+    let mut it = client(&front);
+    it.say("set q 0 0 1\r\nx\r\ngets q/t=3600000\r\n");
+    let mut line = one.accept();
+    line.hears("set q 0 0 1\r\nx\r\n");
+    line.say("STORED\r\n");
+    // What he was answered he need not wait for.
+    it.hears("STORED\r\n");
+    line.hears("gets q/t=3600000\r\n");
+    owners.set(0, next.at(2));
+    line.say("END\r\nMOVED\r\n");
+    drop(line);
+    let mut line = next.accept();
+    let asked = line.line();
+    let left: u64 = asked.strip_prefix("gets q/t=").unwrap().trim_end().parse().unwrap();
+    assert!(left > 3_000_000 && left <= 3_600_000, "{left}");
+    // It is killed: what is popped may be lost with it, and he must hear of that.
+    line.say("VALUE q/t=7 5 1 9\r\nx\r\nEND\r\n");
+    it.hears("VALUE q/t=3600000 5 1 9\r\nx\r\nEND\r\n");
+    it.say("get q/t=3600000\r\n");
+    line.line();
+    owners.set(0, None);
+    drop(line);
+    assert_eq!(it.rest(), "");
+}
+
+#[test]
+fn who_opens_a_message_and_waits_for_it_has_closed_another_once() {
+    let (front, owners) = front(Protocol::Memcached, 1);
+    let (one, next) = (Played::new(), Played::new());
+    owners.set(0, one.at(1));
+    let mut it = client(&front);
+    it.say("get q/open\r\nget q/close/open/t=3600000\r\n");
+    let mut line = one.accept();
+    line.hears("get q/open\r\n");
+    line.say("VALUE q/open 0 1\r\nx\r\nEND\r\n");
+    line.hears("get q/close/open/t=3600000\r\n");
+    owners.set(0, next.at(2));
+    line.say("END\r\nMOVED\r\n");
+    it.hears("VALUE q/open 0 1\r\nx\r\nEND\r\n");
+    let mut line = next.accept();
+    assert!(line.line().starts_with("get q/open/t=3"));
+    // He holds nothing: where this owner is killed, another is asked.
+    let third = Played::new();
+    owners.set(0, third.at(3));
+    drop(line);
+    let mut line = third.accept();
+    assert!(line.line().starts_with("get q/open/t=3"));
+    line.say("VALUE q/open/t=1 0 1\r\ny\r\nEND\r\n");
+    it.hears("VALUE q/close/open/t=3600000 0 1\r\ny\r\nEND\r\n");
+    // Who holds something may be told END early, for its time may be nearly over.
+    it.say("get p/t=3600000\r\n");
+    line.hears("get p/t=3600000\r\n");
+    line.say("END\r\n");
+    it.hears("END\r\n");
+}
+
+/// Answers a client who takes messages and never deletes them; those below `held` are still his. How often it was asked about one.
+fn gives_and_forgets(mut line: Line, held: u64) -> JoinHandle<usize> {
+    thread::spawn(move || {
+        let (mut next, mut asked) = (0, 0);
+        loop {
+            let mut byte = [0];
+            if line.0.peek(&mut byte).unwrap() == 0 {
+                return asked;
+            }
+            let said = line.line();
+            if let Some(id) = said.strip_prefix("stats-job ") {
+                asked += 1;
+                let state = if id.trim_end().parse::<u64>().unwrap() < held { "reserved" } else { "ready" };
+                let text = format!("---\nid: 1\nstate: {state}\npri: 1\n");
+                line.say(&format!("OK {}\r\n{text}\r\n", text.len()));
+            } else {
+                assert_eq!(said, "reserve-with-timeout 0\r\n");
+                line.say(&format!("RESERVED {next} 1\r\nx\r\n"));
+                next += 1;
+            }
+        }
+    })
+}
+
+#[test]
+fn messages_whose_time_has_run_out_are_forgotten() {
+    let (front, owners) = front(Protocol::Beanstalkd, 1);
+    let (owner, next) = (Played::new(), Played::new());
+    owners.set(0, owner.at(1));
+    let mut it = client(&front);
+    let reserve = |it: &mut Line, ids: std::ops::Range<u64>| {
+        for id in ids {
+            it.say("reserve-with-timeout 0\r\n");
+            it.hears(&format!("RESERVED {id} 1\r\nx\r\n"));
+        }
+    };
+    it.say("reserve-with-timeout 0\r\n");
+    let gives = gives_and_forgets(owner.accept(), 0);
+    it.hears("RESERVED 0 1\r\nx\r\n");
+    reserve(&mut it, 1..1_000);
+    // He holds none of them: where the shard moves he stays.
+    owners.set(0, next.at(2));
+    it.say("reserve-with-timeout 0\r\n");
+    assert_eq!(gives.join().unwrap(), 1_000);
+    let gives = gives_and_forgets(next.accept(), 900);
+    it.hears("RESERVED 0 1\r\nx\r\n");
+    // 900 of a thousand are his: it is asked again when there are twice as many.
+    reserve(&mut it, 1..1_900);
+    owners.set(0, owner.at(3));
+    it.say("reserve-with-timeout 0\r\n");
+    // He holds some of them.
+    assert_eq!(it.rest(), "");
+    assert_eq!(gives.join().unwrap(), 1_000 + 1_800);
+}
+
+#[test]
+fn a_front_that_goes_leaves_neither_a_door_nor_a_client_behind() {
+    let (mut front, owners) = front(Protocol::Beanstalkd, 2);
+    let owner = Played::new();
+    owners.set(0, owner.at(1));
+    let address = krarup_net::resolve(&front.address).unwrap()[0];
+    let inner = Arc::downgrade(&front.inner);
+    let (mut waits, mut quiet) = (client(&front), client(&front));
+    quiet.say("ping\r\n");
+    quiet.hears("PONG\r\n");
+    // One waits for an answer, one for a shard that nobody owns.
+    let mut orphan = client(&front);
+    let name =
+        |shard| (0..).map(|n| format!("t{n}")).find(|name| krarup_broker::shards::shard_of(name, 2) == shard);
+    for (it, shard) in [(&mut waits, 0), (&mut orphan, 1)] {
+        it.say(&format!("put-in-tube {} 1 0 60 1\r\nx\r\n", name(shard).unwrap()));
+    }
+    let mut line = owner.accept();
+    line.line();
+    // And one for a message, of an owner that hangs.
+    let mut hopes = client(&front);
+    hopes.say(&format!("watch {}\r\nignore default\r\nreserve\r\n", name(0).unwrap()));
+    let mut hangs = owner.accept();
+    hangs.line();
+    // First nothing more is heard of anybody, then nobody is waited for.
+    front.close();
+    assert_eq!(quiet.rest(), "");
+    assert!(TcpStream::connect(address).is_err());
+    drop(front);
+    assert_eq!((waits.rest(), orphan.rest()), (String::new(), String::new()));
+    assert_eq!(hopes.rest(), "WATCHING 2\r\nWATCHING 1\r\n");
+    assert!(inner.upgrade().is_none_or(|inner| inner.clients().is_empty()));
+    let _ = line.0.shutdown(Shutdown::Both);
+}
+
+/// Who holds a message of a shard of which he watches nothing hears of its time from there, and is given nothing from there: its owner takes him for
+/// watching `default`, which he ignores.
+#[test]
+fn nobody_is_given_a_message_of_a_tube_that_he_ignores() {
+    let (front, owners) = front(Protocol::Beanstalkd, 2);
+    let played = [Played::new(), Played::new()];
+    (0..2).for_each(|shard| owners.set(shard, played[shard as usize].at(1)));
+    let home = krarup_broker::shards::shard_of(krarup_broker::queues::DEFAULT_TUBE, 2);
+    let name = |shard| {
+        let mut names = (0..).map(|n| format!("t{n}"));
+        names.find(|name| krarup_broker::shards::shard_of(name, 2) == shard).unwrap()
+    };
+    let (held, watched) = (name(home), name(1 - home));
+    let mut it = client(&front);
+    it.say(&format!("watch {held}\r\nwatch {watched}\r\nignore default\r\nreserve-with-timeout 0\r\n"));
+    let mut lines = Vec::new();
+    for shard in 0..2 {
+        let mut line = played[shard as usize].accept();
+        let tube = if shard == home { &held } else { &watched };
+        line.hears(&format!("watch {tube}\r\nignore default\r\nawait 0\r\n"));
+        let found = if shard == home { "READY 1 5" } else { "TIMED_OUT" };
+        line.say(&format!("WATCHING 2\r\nWATCHING 1\r\n{found}\r\n"));
+        lines.push(line);
+    }
+    lines[home as usize].hears("reserve-with-timeout 0\r\n");
+    lines[home as usize].say("RESERVED 5 1\r\nx\r\n");
+    it.hears("WATCHING 2\r\nWATCHING 3\r\nWATCHING 2\r\nRESERVED 5 1\r\nx\r\n");
+    it.say(&format!("ignore {held}\r\nreserve-with-timeout 0\r\n"));
+    for shard in [1 - home, home] {
+        let line = &mut lines[shard as usize];
+        if shard == home {
+            line.hears(&format!("watch default\r\nignore {held}\r\nawait 0\r\n"));
+            line.say("WATCHING 2\r\nWATCHING 1\r\nREADY 0 7\r\n");
+        } else {
+            line.hears("await 0\r\n");
+            line.say("TIMED_OUT\r\n");
+        }
+    }
+    it.hears("WATCHING 1\r\nTIMED_OUT\r\n");
+}

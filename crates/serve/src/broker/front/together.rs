@@ -1,0 +1,283 @@
+//! Requests that are for several shards: each is asked, and the answers are made one.
+
+use std::collections::BTreeSet;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use krarup_units::Nanos;
+
+use super::behind::{LOOK, Woken, wait};
+use super::patience::Patience;
+use super::session::{End, Session, second};
+use krarup_broker::job::Id;
+use krarup_broker::queues::How;
+use krarup_broker::reply;
+use krarup_broker::shards::shard_of;
+
+/// Seconds after which a question that nobody has answered is asked again.
+const LONG: u64 = 3_600;
+/// The names in `stats` that are sums of the shards' own.
+const SUMS: [&str; 6] = ["current-", "cmd-", "total-", "job-", "commits", "written"];
+
+impl Session<'_> {
+    // ---- waiting ----------------------------------------------------------------------------------------
+
+    /// Messages out of the tubes that are watched, whatever shards they are of.
+    pub(super) fn reserve(&mut self, how: How, most: Option<u32>, timeout: Option<Nanos>) -> Result<(), End> {
+        let end = timeout.map(|timeout| Instant::now() + timeout.as_duration());
+        let watched: BTreeSet<u32> = self.watched.iter().map(|tube| shard_of(tube, self.shards)).collect();
+        let watched: Vec<u32> = watched.into_iter().collect();
+        // Who holds something must hear in time that he will not hold it for long, wherever it is.
+        let held = (0..self.shards).filter(|shard| self.holds_of(*shard) && !watched.contains(shard));
+        let held: Vec<u32> = held.collect();
+        if timeout != Some(Nanos::ZERO) {
+            self.flush()?;
+        }
+        match (&watched[..], &held[..]) {
+            (&[shard], []) => self.reserve_of_one(shard, how, most, end),
+            _ => self.reserve_of_several(&watched, &held, how, most, end),
+        }
+    }
+
+    fn reserve_of_one(
+        &mut self,
+        shard: u32,
+        how: How,
+        most: Option<u32>,
+        end: Option<Instant>,
+    ) -> Result<(), End> {
+        let mut patience = Patience::begin();
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            // Whole seconds, and never less than are left.
+            let seconds = left.map_or(LONG, |left| left.as_millis().div_ceil(1_000) as u64);
+            let asked = line(how, most, seconds);
+            let answer = match self.answer_in_time(shard, &asked, how != How::Pop, &mut patience)? {
+                None if self.hung_up => b"TIMED_OUT\r\n".to_vec(),
+                None => continue,
+                Some(answer) => answer,
+            };
+            // An owner that ends tells those who wait that nothing came.
+            let early = answer == b"TIMED_OUT\r\n" && end.is_none_or(|end| Instant::now() < end);
+            if early && !self.hung_up {
+                continue;
+            }
+            self.out.extend_from_slice(&answer);
+            return Ok(());
+        }
+    }
+
+    /// Out of the shards that he watches something of. Those where he only holds something are asked for their warning, and for nothing else: an
+    /// owner takes everybody for watching something.
+    fn reserve_of_several(
+        &mut self,
+        watched: &[u32],
+        held: &[u32],
+        how: How,
+        most: Option<u32>,
+        end: Option<Instant>,
+    ) -> Result<(), End> {
+        loop {
+            // Who asks for an answer before he looks misses nothing that comes meanwhile.
+            let waits = end.is_none_or(|end| Instant::now() < end);
+            if waits {
+                self.look_out(watched);
+            }
+            let (mut best, mut soon) = (None, false);
+            for &shard in watched.iter().chain(held) {
+                let answer = self.answer(shard, b"await 0\r\n", true)?;
+                if let Some(ready) = ready(&answer).filter(|_| watched.contains(&shard)) {
+                    best = best.into_iter().chain([(ready, shard)]).min();
+                }
+                soon |= answer == b"DEADLINE_SOON\r\n";
+            }
+            if let Some(((priority, id), shard)) = best {
+                if how == How::Look {
+                    reply::line(&mut self.out, &format!("READY {priority} {id}"));
+                    return Ok(());
+                }
+                let answer = self.answer(shard, &line(how, most, 0), how != How::Pop)?;
+                if answer != b"TIMED_OUT\r\n" {
+                    self.out.extend_from_slice(&answer);
+                    return Ok(());
+                }
+                // Somebody was quicker.
+                continue;
+            }
+            if soon || !waits {
+                reply::line(&mut self.out, if soon { "DEADLINE_SOON" } else { "TIMED_OUT" });
+                return Ok(());
+            }
+            if !self.wait_for_any(watched, end) {
+                reply::line(&mut self.out, "TIMED_OUT");
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sees to it that the owner of each shard is asked to tell when there is something.
+    fn look_out(&mut self, shards: &[u32]) {
+        for &shard in shards {
+            let place = shard as usize;
+            let there = self.looking[place].take().filter(|(behind, asked)| {
+                behind.is_of(&self.front.owners, shard) && (!asked || self.is_told(behind, shard))
+            });
+            let Some((mut behind, asked)) = there.or_else(|| Some((self.connect(shard)?, false))) else {
+                continue;
+            };
+            if !asked {
+                let mut sent = Vec::new();
+                let told = self.tell(&mut behind, shard, &mut sent);
+                sent.extend_from_slice(format!("await {LONG}\r\n").as_bytes());
+                let heard = behind.send(self.front, shard, &sent).and_then(|()| {
+                    (0..told).try_for_each(|_| behind.answer(self.front, shard, None).map(drop))
+                });
+                if heard.is_err() {
+                    continue;
+                }
+            }
+            self.looking[place] = Some((behind, true));
+        }
+    }
+
+    /// Whether an owner knows everything of this client.
+    fn is_told(&self, behind: &super::behind::Behind, shard: u32) -> bool {
+        behind.watched == self.watched_at(shard)
+    }
+
+    /// Waits until there may be something; false: the client has hung up.
+    fn wait_for_any(&mut self, shards: &[u32], end: Option<Instant>) -> bool {
+        // Who holds something is told by its owner, when he asks; and an owner may be no more.
+        let holds = (0..self.shards).any(|shard| self.holds_of(shard));
+        let looks = shards.iter().all(|shard| self.looking[*shard as usize].is_some());
+        let most = if holds || !looks { LOOK } else { LOOK * 5 };
+        let left = end.map_or(most, |end| end.saturating_duration_since(Instant::now()).min(most));
+        let ends: Vec<&TcpStream> =
+            self.looking.iter().flatten().map(|(behind, _)| behind.stream()).collect();
+        match wait(&ends, Some(&self.client), left.max(Duration::from_millis(1))) {
+            Woken::Client => return false,
+            Woken::Nobody => return true,
+            Woken::Some => {}
+        }
+        for place in &mut self.looking {
+            let Some((behind, asked)) = place else { continue };
+            if wait(&[behind.stream()], None, Duration::ZERO) != Woken::Some {
+                continue;
+            }
+            match behind.read() {
+                Err(_) => *place = None,
+                Ok(()) => match behind.here() {
+                    Some(answer) if answer == super::behind::MOVED => *place = None,
+                    Some(_) => *asked = false,
+                    None => {}
+                },
+            }
+        }
+        true
+    }
+
+    // ---- lists and sums ---------------------------------------------------------------------------------
+
+    /// Names, each once, whichever shards they are of.
+    pub(super) fn list(&mut self, line: &[u8]) -> Result<(), End> {
+        let mut names = BTreeSet::new();
+        for shard in 0..self.shards {
+            let answer = self.answer(shard, line, true)?;
+            if !answer.starts_with(b"OK ") {
+                self.out.extend_from_slice(&answer);
+                return Ok(());
+            }
+            let text = String::from_utf8_lossy(&answer).into_owned();
+            names.extend(text.lines().filter_map(|line| line.strip_prefix("- ")).map(Arc::<str>::from));
+        }
+        reply::list(&mut self.out, &names.into_iter().collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// What can be added up is; the rest is the first shard's.
+    pub(super) fn stats(&mut self, line: &[u8]) -> Result<(), End> {
+        let mut all: Vec<(String, String)> = Vec::new();
+        for shard in 0..self.shards {
+            let answer = self.answer(shard, line, true)?;
+            let text = String::from_utf8_lossy(&answer).into_owned();
+            let lines = text.lines().skip(1).filter_map(|line| line.split_once(": "));
+            if shard == 0 {
+                all = lines.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+                continue;
+            }
+            for (key, value) in lines.filter(|(key, _)| SUMS.iter().any(|sum| key.starts_with(sum))) {
+                if let Some((_, sum)) = all.iter_mut().find(|(other, _)| other == key)
+                    && let (Ok(one), Ok(other)) = (sum.parse::<u64>(), value.parse::<u64>())
+                {
+                    *sum = (one + other).to_string();
+                }
+            }
+        }
+        let mut text = String::from("---\n");
+        all.iter().for_each(|(key, value)| text.push_str(&format!("{key}: {value}\n")));
+        reply::data(&mut self.out, &text);
+        Ok(())
+    }
+
+    // ---- clients ----------------------------------------------------------------------------------------
+
+    /// Every owner must know who is registered; the one whose word counts hears of a new client last, and of one that goes first.
+    pub(super) fn of_clients(&mut self, shard: u32, line: &[u8], comes: bool) -> Result<(), End> {
+        let mut told = Vec::new();
+        let others: Vec<u32> = (0..self.shards).filter(|other| *other != shard).collect();
+        if !comes {
+            told = self.answer(shard, line, true)?;
+        }
+        for other in others {
+            self.answer(other, line, true)?;
+        }
+        if comes {
+            told = self.answer(shard, line, true)?;
+        }
+        self.out.extend_from_slice(&told);
+        Ok(())
+    }
+
+    /// The message of a sender that has the smallest number, whichever shard it is of.
+    pub(super) fn of_sender(&mut self, look: &[u8], line: &[u8]) -> Result<(), End> {
+        loop {
+            let (mut best, mut nothing): (Option<(Id, u32)>, Vec<u8>) = (None, Vec::new());
+            for shard in 0..self.shards {
+                let answer = self.answer(shard, look, true)?;
+                if answer.starts_with(b"FOUND ") {
+                    best = best.into_iter().chain([(second(&answer), shard)]).min();
+                } else {
+                    nothing = answer;
+                }
+            }
+            let Some((_, shard)) = best else {
+                self.out.extend_from_slice(&nothing);
+                return Ok(());
+            };
+            let answer = self.answer(shard, line, look == line)?;
+            if answer != b"EMPTY\r\n" {
+                self.out.extend_from_slice(&answer);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A request for messages.
+fn line(how: How, most: Option<u32>, seconds: u64) -> Vec<u8> {
+    match (how, most) {
+        (How::Pop, _) => format!("pop {seconds}\r\n"),
+        (How::Look, _) => format!("await {seconds}\r\n"),
+        (How::Lease, None) => format!("reserve-with-timeout {seconds}\r\n"),
+        (How::Lease, Some(most)) => format!("reserve-batch {most} {seconds}\r\n"),
+    }
+    .into_bytes()
+}
+
+/// The priority and the number of a message that is ready.
+fn ready(answer: &[u8]) -> Option<(u64, Id)> {
+    let text = std::str::from_utf8(answer.strip_prefix(b"READY ")?).ok()?;
+    let (priority, id) = text.trim_end().split_once(' ')?;
+    Some((priority.parse().ok()?, id.parse().ok()?))
+}

@@ -1,0 +1,593 @@
+//! Threads that write batches, and one that keeps the queues ours; what came of each batch is told in their order.
+//!
+//! ```text
+//!  loop ──batch──▶ pen ───one statement, one commit──▶ PostgreSQL
+//!   ▲  └──batch──▶ pen ───────────────────────────────▶
+//!   │       fetch▶ reader ─what is not in memory, while nothing is written──▶
+//!   │       sweep▶ keeper ──renews, reads what was laid down──▶
+//!   └─committed, in order─┘   └─ session broken: have it back, write the same batch again
+//! ```
+//!
+//! What comes while batches are under way makes the next. So nobody waits for a timer, and the more there is to do the more each commit carries.
+//! Two batches of moderate size are written side by side, so that one is worked on while the other waits for the disk; three where that is slow. They have no
+//! message in common: the order in which their commits end does not matter.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use krarup_net::Clock;
+use krarup_units::{Nanos, Stamp};
+
+use crate::broker::postgres::heads::Reader;
+use crate::broker::postgres::pen::Pen;
+use crate::broker::postgres::{IDS_AHEAD, Laid, Owned, Problem, Session, is_deposed, words};
+use krarup_broker::changes::Batch;
+use krarup_broker::job::Id;
+use krarup_broker::queues::{Fetch, Fetched};
+
+/// How often an owner says that he is there.
+const RENEW: Duration = Duration::from_millis(300);
+/// How often expired keys are cleared away.
+const FORGET: Duration = Duration::from_secs(60);
+/// How soon to try again to have a session back.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How long the last word to the database may take at the end: it saves the next owner from waiting, and nothing more.
+const LAST: Duration = Duration::from_secs(1);
+/// Batches that may be under way at once.
+const PENS: usize = 3;
+/// Lines that batches side by side may have together. Larger ones keep PostgreSQL busy rather than the disk: apart they would only be more
+/// statements for the same work.
+const SIDE_BY_SIDE: usize = 256;
+/// Work on a line of a batch, about.
+const LINE: Nanos = Nanos::from_micros(20);
+/// A batch whose time beside that was longer waited for the disk. While that is so the last pen is used, too; otherwise it would only take the processor from the
+/// others.
+const LONG: Nanos = Nanos::from_millis(1);
+
+/// What the threads tell.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A batch is on disk, and all before it.
+    Committed { number: u64, sent: Stamp, answered: Stamp },
+    /// A batch was refused, whole, and why.
+    Refused { number: u64, batch: Arc<Batch>, why: String },
+    /// What applications have laid down.
+    Swept(Vec<Laid>),
+    /// What the queues wanted to read, or why it cannot be read now.
+    Fetched(Result<Fetched, String>),
+    /// The first session broke, and why.
+    Lost(String),
+    /// All are back.
+    Back,
+    /// It is another's turn.
+    Deposed,
+}
+
+/// The loop's end of the threads.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    keeper: Sender<Order>,
+    /// Disconnected when the keeper has ended.
+    keeping: Receiver<()>,
+    /// Whether nothing more is to be done: sessions that are broken stay so.
+    over: Arc<AtomicBool>,
+    /// Whether it is being looked what was laid down.
+    sweeping: bool,
+    reader: Sender<Fetch>,
+    /// Whether something is being read.
+    reading: bool,
+    pens: Vec<Sender<Job>>,
+    free: Vec<usize>,
+    /// Whether the last batch that came back had waited long.
+    waits_for_disk: bool,
+    /// Batches under way, in their order.
+    under_way: VecDeque<UnderWay>,
+    heard: Receiver<Heard>,
+    /// Sessions that are broken, whether that was told, and when it last was.
+    lost: usize,
+    is_told: bool,
+    lost_at: Option<Instant>,
+    ids: Arc<Ids>,
+}
+
+/// Ids that were given, and those that the database knows may be.
+#[derive(Debug)]
+struct Ids {
+    next: AtomicU64,
+    promised: AtomicU64,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    number: u64,
+    batch: Arc<Batch>,
+    came: Option<Came>,
+}
+
+/// What came of a batch.
+#[derive(Debug)]
+struct Came {
+    sent: Stamp,
+    answered: Stamp,
+    written: Result<(), String>,
+}
+
+enum Order {
+    Sweep,
+    /// The loop has ended; nobody will be given an id any more.
+    Retire,
+}
+
+struct Job {
+    number: u64,
+    batch: Arc<Batch>,
+}
+
+#[derive(Debug)]
+enum Heard {
+    /// A pen has a session.
+    Begun {
+        pen: usize,
+    },
+    Wrote {
+        pen: usize,
+        number: u64,
+        came: Came,
+    },
+    Swept(Vec<Laid>),
+    Fetched(Result<Fetched, String>),
+    /// A session broke that stood since then.
+    Lost(String, Instant),
+    Back,
+    Deposed,
+}
+
+impl Journal {
+    /// Begins to write; `wake` is called whenever there are news. Ids below `next_id` have been given.
+    pub(crate) fn begin(
+        owned: Owned,
+        next_id: Id,
+        clock: Clock,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Self, String> {
+        let (tell, heard) = mpsc::channel();
+        let over = Arc::new(AtomicBool::new(false));
+        let told = Told { tell, wake: Arc::new(wake), over: Arc::clone(&over) };
+        let next = AtomicU64::new(next_id);
+        let ids = Arc::new(Ids { next, promised: AtomicU64::new(next_id + IDS_AHEAD) });
+        let mut pens = Vec::new();
+        for pen in 0..PENS {
+            let (jobs, received) = mpsc::channel();
+            let (place, epoch, shard, told) =
+                (owned.place().clone(), owned.epoch(), owned.shard(), told.clone());
+            let begin = move || Pen::begin(place.clone(), epoch, shard, pen as u32);
+            spawn("pen", move || write(pen, received, clock, told, begin))?;
+            pens.push(jobs);
+        }
+        let (reader, wanted) = mpsc::channel();
+        let (place, epoch, heads, its) = (owned.place().clone(), owned.epoch(), owned.heads(), told.clone());
+        let shard = owned.shard();
+        spawn("reader", move || read(&wanted, &its, || Reader::begin(place.clone(), epoch, shard, heads)))?;
+        let (keeper, orders) = mpsc::channel();
+        let mut keeps = Keeper { session: Steady::new(owned, told), ids: Arc::clone(&ids) };
+        let (ends, keeping) = mpsc::channel();
+        spawn("keeper", move || {
+            keeps.run(&orders);
+            drop(keeps);
+            drop(ends);
+        })?;
+        Ok(Self {
+            keeper,
+            keeping,
+            over,
+            sweeping: false,
+            reader,
+            reading: false,
+            pens,
+            free: Vec::new(),
+            waits_for_disk: false,
+            under_way: VecDeque::new(),
+            heard,
+            lost: 0,
+            is_told: false,
+            lost_at: None,
+            ids,
+        })
+    }
+
+    /// Whether what has been gathered may be written now, beside what is under way; ids below `next_id` have been given.
+    pub(crate) fn may_write(&self, gathered: &Batch, next_id: Id) -> bool {
+        let beside = |other: &Batch| gathered.may_go_beside(other);
+        let others = || self.under_way.iter().filter(|one| one.came.is_none()).map(|one| &*one.batch);
+        let lines = gathered.lines() + others().map(Batch::lines).sum::<usize>();
+        let pens = if self.waits_for_disk { PENS } else { PENS - 1 };
+        let is_first = others().next().is_none();
+        !self.free.is_empty()
+            && !self.reading
+            && next_id <= self.ids.promised.load(Ordering::Relaxed)
+            && (is_first || (others().count() < pens && lines <= SIDE_BY_SIDE && others().all(beside)))
+    }
+
+    /// How many batches are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Writes a batch that may be written now.
+    pub(crate) fn write(&mut self, number: u64, batch: Batch) {
+        let pen = self.free.pop().expect("a pen is free where a batch may be written");
+        if let Some(highest) = batch.messages.keys().max() {
+            self.ids.next.fetch_max(highest + 1, Ordering::Relaxed);
+        }
+        let batch = Arc::new(batch);
+        self.under_way.push_back(UnderWay { number, batch: Arc::clone(&batch), came: None });
+        // A thread that is no more has said why.
+        let _ = self.pens[pen].send(Job { number, batch });
+    }
+
+    /// Whether nobody is looking what was laid down.
+    pub(crate) fn may_sweep(&self) -> bool {
+        !self.sweeping
+    }
+
+    pub(crate) fn sweep(&mut self) {
+        self.sweeping = true;
+        let _ = self.keeper.send(Order::Sweep);
+    }
+
+    /// Whether nothing is being written or read.
+    pub(crate) fn may_fetch(&self) -> bool {
+        self.under_way.is_empty() && !self.reading
+    }
+
+    /// Reads what the queues want; nothing is written meanwhile.
+    pub(crate) fn fetch(&mut self, wanted: Fetch) {
+        self.reading = true;
+        let _ = self.reader.send(wanted);
+    }
+
+    /// The next news, if there are any.
+    pub(crate) fn news(&mut self) -> Option<News> {
+        loop {
+            if self.under_way.front().is_some_and(|first| first.came.is_some()) {
+                return self.first_came();
+            }
+            match self.heard.try_recv().ok()? {
+                Heard::Begun { pen } => self.free.push(pen),
+                Heard::Wrote { pen, number, came } => {
+                    self.free.push(pen);
+                    let one = self.under_way.iter_mut().find(|one| one.number == number);
+                    let one = one.expect("it is under way");
+                    let work = LONG.0 + one.batch.lines() as u64 * LINE.0;
+                    self.waits_for_disk = came.answered.0.saturating_sub(came.sent.0) > work;
+                    one.came = Some(came);
+                }
+                Heard::Swept(laid) => {
+                    self.sweeping = false;
+                    return Some(News::Swept(laid));
+                }
+                Heard::Fetched(fetched) => {
+                    self.reading = false;
+                    return Some(News::Fetched(fetched));
+                }
+                Heard::Lost(why, since) => {
+                    self.lost += 1;
+                    // What breaks all sessions is noticed by each when it is used: that is no news where others are back.
+                    if !self.is_told && self.lost_at.is_none_or(|lost| since > lost) {
+                        self.is_told = true;
+                        self.lost_at = Some(Instant::now());
+                        return Some(News::Lost(why));
+                    }
+                }
+                Heard::Back => {
+                    self.lost -= 1;
+                    if self.lost == 0 && std::mem::take(&mut self.is_told) {
+                        return Some(News::Back);
+                    }
+                }
+                Heard::Deposed => return Some(News::Deposed),
+            }
+        }
+    }
+
+    fn first_came(&mut self) -> Option<News> {
+        let UnderWay { number, batch, came } = self.under_way.pop_front()?;
+        let Came { sent, answered, written } = came?;
+        Some(match written {
+            Ok(()) => News::Committed { number, sent, answered },
+            Err(why) => News::Refused { number, batch, why },
+        })
+    }
+
+    /// Ends the threads: ids below this one were given. A database that does not answer is not waited for.
+    pub(crate) fn end(mut self, next_id: Id) {
+        self.ids.next.fetch_max(next_id, Ordering::Relaxed);
+        self.pens.clear();
+        self.over.store(true, Ordering::SeqCst);
+        // Where the keeper has ended, the session that held the lock has ended with it.
+        let _ = self.keeper.send(Order::Retire);
+        let _ = self.keeping.recv_timeout(LAST);
+    }
+}
+
+fn spawn(name: &str, what: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let spawned = thread::Builder::new().name(name.into()).spawn(what);
+    spawned.map(drop).map_err(|error| format!("no thread can be had: {error}"))
+}
+
+#[derive(Clone)]
+struct Told {
+    tell: Sender<Heard>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    over: Arc<AtomicBool>,
+}
+
+impl Told {
+    fn say(&self, heard: Heard) {
+        // Nobody hears it any more: the loop has ended.
+        let _ = self.tell.send(heard);
+        (self.wake)();
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+}
+
+/// Nothing more is to be done: another owns the queues, or this broker ends.
+struct Over;
+
+/// A session that is had again whenever it breaks.
+struct Steady<S> {
+    session: S,
+    told: Told,
+    lost: bool,
+    since: Instant,
+}
+
+impl<S: Session> Steady<S> {
+    fn new(session: S, told: Told) -> Self {
+        Self { session, told, lost: false, since: Instant::now() }
+    }
+
+    /// Does something that may be done twice, again and again until the session has stood all the time: then what came of it is known.
+    fn until_it_stands<T>(
+        &mut self,
+        mut what: impl FnMut(&mut S) -> Result<T, postgres::Error>,
+    ) -> Result<Result<T, String>, Over> {
+        loop {
+            match what(&mut self.session) {
+                Ok(done) => return Ok(Ok(done)),
+                Err(error) if is_deposed(&error) => return Err(Over),
+                Err(error) if !self.session.is_over(&error) => return Ok(Err(words(&error))),
+                Err(error) => self.lose(&words(&error)),
+            }
+            loop {
+                if self.told.is_over() {
+                    return Err(Over);
+                }
+                match self.session.mend() {
+                    Ok(()) => break,
+                    Err(Problem::Deposed) => return Err(Over),
+                    Err(problem) => {
+                        self.lose(&problem.to_string());
+                        thread::sleep(AGAIN);
+                    }
+                }
+            }
+            self.lost = false;
+            self.since = Instant::now();
+            self.told.say(Heard::Back);
+        }
+    }
+
+    fn lose(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.lost, true) {
+            self.told.say(Heard::Lost(why.to_owned(), self.since));
+        }
+    }
+}
+
+/// A session, as soon as it can be had; none if nobody needs it any more.
+fn have<S>(told: &Told, begin: impl Fn() -> Result<S, Problem>) -> Option<S> {
+    loop {
+        match begin() {
+            Ok(session) => return Some(session),
+            Err(Problem::Deposed) => {
+                told.say(Heard::Deposed);
+                return None;
+            }
+            // Others go on meanwhile; without any, nothing is done, and the keeper says why.
+            Err(_) if told.is_over() => return None,
+            Err(Problem::Address(_) | Problem::Pooled | Problem::Database(_)) => thread::sleep(AGAIN),
+        }
+    }
+}
+
+/// What the reader's thread does all its life: its session begins with the first that is wanted.
+fn read(wanted: &Receiver<Fetch>, told: &Told, begin: impl Fn() -> Result<Reader, Problem>) {
+    let mut session = None;
+    for wanted in wanted {
+        if session.is_none() {
+            session = have(told, &begin).map(|session| Steady::new(session, told.clone()));
+        }
+        let Some(session) = &mut session else { return };
+        let Ok(fetched) = session.until_it_stands(|session| session.fetch(&wanted)) else {
+            return told.say(Heard::Deposed);
+        };
+        told.say(Heard::Fetched(fetched));
+    }
+}
+
+/// What the thread of a pen does all its life.
+fn write(
+    pen: usize,
+    jobs: Receiver<Job>,
+    clock: Clock,
+    told: Told,
+    begin: impl Fn() -> Result<Pen, Problem>,
+) {
+    let Some(session) = have(&told, begin) else { return };
+    told.say(Heard::Begun { pen });
+    let mut session = Steady::new(session, told);
+    for Job { number, batch } in jobs {
+        let sent = clock.now();
+        let Ok(written) = session.until_it_stands(|session| session.write(&batch)) else {
+            return session.told.say(Heard::Deposed);
+        };
+        drop(batch);
+        let came = Came { sent, answered: clock.now(), written };
+        session.told.say(Heard::Wrote { pen, number, came });
+    }
+}
+
+/// Keeps the queues ours, and does what is not for a pen.
+struct Keeper {
+    session: Steady<Owned>,
+    ids: Arc<Ids>,
+}
+
+impl Keeper {
+    fn run(&mut self, orders: &Receiver<Order>) {
+        let (mut renewed, mut forgotten) = (Instant::now(), Instant::now());
+        loop {
+            let mut done = match orders.recv_timeout(RENEW.saturating_sub(renewed.elapsed())) {
+                Ok(Order::Sweep) => self.sweep(),
+                Ok(Order::Retire) => {
+                    // Where it fails, some ids will never be given.
+                    let _ = self.session.session.set_down(self.ids.next.load(Ordering::Relaxed));
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if done.is_ok() && renewed.elapsed() >= RENEW {
+                renewed = Instant::now();
+                done = self.renew();
+            }
+            if done.is_ok() && forgotten.elapsed() >= FORGET {
+                forgotten = Instant::now();
+                done = self.session.until_it_stands(Owned::forget_keys).map(drop);
+            }
+            if done.is_err() {
+                return self.session.told.say(Heard::Deposed);
+            }
+        }
+    }
+
+    fn renew(&mut self) -> Result<(), Over> {
+        let next = self.ids.next.load(Ordering::Relaxed);
+        if self.session.until_it_stands(|owned| owned.renew(next))?.is_ok() {
+            self.ids.promised.store(next + IDS_AHEAD, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn sweep(&mut self) -> Result<(), Over> {
+        // What cannot be read now is read next time.
+        let laid = self.session.until_it_stands(Owned::sweep)?.unwrap_or_default();
+        self.session.told.say(Heard::Swept(laid));
+        // Some steps at a time, each of its own: whoever waits for the next sweep waits no longer than for this.
+        for _ in 0..5 {
+            if !self.session.until_it_stands(Owned::prune)?.unwrap_or_default() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A journal whose threads are the test.
+    fn journal() -> (Journal, Sender<Heard>, Vec<Receiver<Job>>) {
+        let (say, heard) = mpsc::channel();
+        let (pens, received): (Vec<_>, Vec<_>) = (0..PENS).map(|_| mpsc::channel()).unzip();
+        let ids = Ids { next: AtomicU64::new(1), promised: AtomicU64::new(1_000) };
+        let journal = Journal {
+            keeper: mpsc::channel().0,
+            keeping: mpsc::channel().1,
+            over: Arc::default(),
+            sweeping: false,
+            reader: mpsc::channel().0,
+            reading: false,
+            pens,
+            free: (0..PENS).collect(),
+            waits_for_disk: false,
+            under_way: VecDeque::new(),
+            heard,
+            lost: 0,
+            is_told: false,
+            lost_at: None,
+            ids: Arc::new(ids),
+        };
+        (journal, say, received)
+    }
+
+    fn deletes(ids: std::ops::Range<Id>) -> Batch {
+        let mut batch = Batch::default();
+        ids.for_each(|id| batch.delete(id));
+        batch
+    }
+
+    fn wrote(pen: usize, number: u64, took: Nanos) -> Heard {
+        Heard::Wrote { pen, number, came: Came { sent: Stamp(0), answered: Stamp(took.0), written: Ok(()) } }
+    }
+
+    fn committed(news: Option<News>) -> Option<u64> {
+        match news {
+            Some(News::Committed { number, .. }) => Some(number),
+            None => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_came_of_batches_is_told_in_their_order() {
+        let (mut journal, say, _threads) = journal();
+        journal.write(1, deletes(1..3));
+        journal.write(2, deletes(3..5));
+        say.send(wrote(PENS - 2, 2, Nanos::from_micros(100))).unwrap();
+        assert_eq!(committed(journal.news()), None, "the first is not over");
+        say.send(wrote(PENS - 1, 1, Nanos::from_micros(100))).unwrap();
+        assert_eq!(committed(journal.news()), Some(1));
+        assert_eq!(committed(journal.news()), Some(2));
+        assert_eq!((journal.under_way(), journal.free.len()), (0, PENS));
+    }
+
+    #[test]
+    fn one_batch_goes_beside_another_unless_they_are_large_or_have_a_message_in_common() {
+        let (mut journal, _, _threads) = journal();
+        assert!(journal.may_write(&deletes(0..2_000), 1), "one alone may be of any size");
+        journal.write(1, deletes(1..100));
+        assert!(journal.may_write(&deletes(100..200), 1));
+        assert!(!journal.may_write(&deletes(99..101), 1));
+        assert!(!journal.may_write(&deletes(100..400), 1));
+    }
+
+    #[test]
+    fn a_third_batch_goes_beside_two_only_where_the_disk_is_slow() {
+        for (took, beside) in [(Nanos::from_micros(300), false), (Nanos::from_millis(2), true)] {
+            let (mut journal, say, _threads) = journal();
+            journal.write(1, deletes(1..3));
+            say.send(wrote(PENS - 1, 1, took)).unwrap();
+            assert_eq!(committed(journal.news()), Some(1));
+            journal.write(2, deletes(3..5));
+            journal.write(3, deletes(5..7));
+            assert_eq!(journal.may_write(&deletes(7..9), 1), beside);
+        }
+    }
+
+    #[test]
+    fn ids_that_the_database_has_not_heard_of_are_not_given() {
+        let (journal, _, _threads) = journal();
+        assert!(journal.may_write(&deletes(1..2), 1_000));
+        assert!(!journal.may_write(&deletes(1..2), 1_001));
+    }
+}

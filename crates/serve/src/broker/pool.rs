@@ -1,0 +1,636 @@
+//! The queue before the database connections, and the connections that take from it.
+//!
+//! ```text
+//!                    ┌─ lane ─▶ connection ─▶ BEGIN, statement, COMMIT ─┐
+//!  loop ── wishes ──▶┤   ⋮                                               ├─▶ answers ── loop
+//!                    └─ lane ─▶ connection ─────────────────────────────┘
+//! ```
+//!
+//! **direct**: one lane before C connections; each takes one wish, for one statement. **batch**: a lane for each class of wishes and
+//! one connection for each lane; it takes all that wait of the kind of the first. There is no timer: the next batch is what has come
+//! while the last was at the database. One thread moves all of it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::pending;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use krarup_net::Clock;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+
+use crate::broker::postgres::session::{Clearing, Known, Session, Stub, Trouble, Until};
+use crate::broker::postgres::{Problem, Sharing};
+use krarup_broker::wish::{Asked, Kind, Reply, Way, Wish};
+
+/// Wishes that share a statement at most.
+const MOST_TOGETHER: usize = 512;
+/// How soon to try again what failed, at first and at most; the time doubles in between.
+const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(1);
+/// How often it is asked at once what became of a transaction, before that is left to a task of its own.
+const TRIES: u32 = 3;
+
+/// How the database is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether waiting wishes share a statement; then there is one connection for each class of wishes.
+    pub gathers: bool,
+    /// Connections, where they do not.
+    pub connections: u32,
+    /// How long a key of `put-unique` is remembered.
+    pub remember_keys: Duration,
+}
+
+/// What the thread tells.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// What came of wishes.
+    Answered(Vec<(u64, Reply)>, Way),
+    /// The database refused something that it may take another time, and why.
+    Refused(String),
+    /// It takes again what it refused.
+    Takes,
+    /// The database is out of reach, and why; told once until it is back.
+    Lost(String),
+    /// It answers again.
+    Back,
+    /// Somebody owns the queues now.
+    Deposed,
+}
+
+/// The loop's end of the thread.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    wishes: Option<UnboundedSender<Vec<Asked>>>,
+    news: Receiver<News>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pool {
+    /// Begins to take wishes; `wake` is called whenever there are news.
+    pub(crate) fn begin(
+        sharing: Sharing,
+        settings: Settings,
+        clock: Clock,
+        wake: impl Fn() + Send + 'static,
+    ) -> Result<Self, String> {
+        let (wishes, received) = unbounded_channel();
+        let (tell, news) = mpsc::channel();
+        let told = Told { tell, wake: Box::new(wake) };
+        let thread = thread::Builder::new()
+            .name("pool".into())
+            .spawn(move || work(sharing, settings, clock, told, received))
+            .map_err(|error| format!("no thread can be had: {error}"))?;
+        Ok(Self { wishes: Some(wishes), news, thread: Some(thread) })
+    }
+
+    pub(crate) fn ask(&self, wishes: Vec<Asked>) {
+        if let Some(sender) = &self.wishes {
+            // A thread that is no more has said why.
+            let _ = sender.send(wishes);
+        }
+    }
+
+    pub(crate) fn news(&self) -> Option<News> {
+        self.news.try_recv().ok()
+    }
+
+    /// Ends the thread; where nothing is left to be done, its connections are closed in order.
+    pub(crate) fn end(mut self, nothing_left: bool) {
+        self.wishes = None;
+        if let Some(thread) = self.thread.take()
+            && nothing_left
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Told {
+    tell: Sender<News>,
+    wake: Box<dyn Fn() + Send>,
+}
+
+/// What the connections share.
+struct Shop {
+    settings: Settings,
+    sharing_number: i64,
+    config: tokio_postgres::Config,
+    clock: Clock,
+    told: Told,
+    lanes: Vec<Lane>,
+    busy: Cell<u32>,
+    /// Wishes in all lanes and with all connections.
+    open: Cell<usize>,
+    over: Notify,
+    ending: Cell<bool>,
+    /// There is an owner now.
+    deposed: Notify,
+    is_deposed: Cell<bool>,
+    next_serial: Cell<i64>,
+    /// Transactions whose end is not known.
+    serials: RefCell<BTreeSet<i64>>,
+    cleared: Cell<i64>,
+    lost: Cell<bool>,
+    /// When that was last told.
+    lost_at: Cell<Option<Instant>>,
+    /// What the database refuses for now: of which kinds, and whether because it writes nothing at all.
+    refused: RefCell<BTreeMap<Kind, bool>>,
+    /// Kinds that are not asked until then, and for how long they were kept back.
+    held: RefCell<BTreeMap<Kind, (Instant, Duration)>>,
+}
+
+/// A transaction that broke at its end: nobody knows whether it was committed.
+struct Unknown {
+    stub: Stub,
+    /// The session that it was in.
+    session: Known,
+    /// Its answers, if they were heard.
+    replies: Option<Vec<Reply>>,
+}
+
+#[derive(Default)]
+struct Lane {
+    waiting: RefCell<VecDeque<Asked>>,
+    come: Notify,
+}
+
+/// Nobody shares the queues any more: there is an owner.
+struct Over;
+
+fn work(
+    sharing: Sharing,
+    settings: Settings,
+    clock: Clock,
+    told: Told,
+    mut wishes: UnboundedReceiver<Vec<Asked>>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return told.say(News::Lost(format!("no runtime can be had: {error}"))),
+    };
+    let Sharing { place, number, first } = sharing;
+    let shop = Rc::new(Shop::new(settings, number, place.into_config(), clock, told));
+    LocalSet::new().block_on(&runtime, async {
+        for lane in 0..shop.lanes.len() {
+            for _ in 0..shop.connections(lane) {
+                let shop = Rc::clone(&shop);
+                tokio::task::spawn_local(async move { shop.serve(lane).await });
+            }
+        }
+        loop {
+            let came = pin!(wishes.recv());
+            let deposed = pin!(shop.deposed.notified());
+            match select(came, deposed).await {
+                Either::Left((Some(some), _)) => shop.take_in(some),
+                Either::Left((None, _)) => break,
+                // All connections end here and now: what they held must not stand in the way of who comes next.
+                Either::Right(_) => return,
+            }
+        }
+        shop.ending.set(true);
+        while shop.open.get() > 0 && !shop.is_deposed.get() {
+            shop.over.notified().await;
+        }
+    });
+    // It also held the lock while the connections came.
+    drop(first);
+}
+
+impl Told {
+    fn say(&self, news: News) {
+        // Nobody hears it any more: the loop has ended.
+        let _ = self.tell.send(news);
+        (self.wake)();
+    }
+}
+
+impl Shop {
+    fn new(
+        settings: Settings,
+        sharing_number: i64,
+        config: tokio_postgres::Config,
+        clock: Clock,
+        told: Told,
+    ) -> Self {
+        let lanes = if settings.gathers { LANES } else { 2 };
+        Self {
+            settings,
+            sharing_number,
+            config,
+            clock,
+            told,
+            lanes: (0..lanes).map(|_| Lane::default()).collect(),
+            busy: Cell::new(0),
+            open: Cell::new(0),
+            over: Notify::new(),
+            ending: Cell::new(false),
+            deposed: Notify::new(),
+            is_deposed: Cell::new(false),
+            next_serial: Cell::new(1),
+            serials: RefCell::default(),
+            cleared: Cell::new(0),
+            lost: Cell::new(false),
+            lost_at: Cell::new(None),
+            refused: RefCell::default(),
+            held: RefCell::default(),
+        }
+    }
+
+    /// In which lane a wish waits; the first is that of the sweeps, which wait for nobody.
+    fn lane(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Sweep => 0,
+            _ if !self.settings.gathers => 1,
+            Kind::Put | Kind::Send => 1,
+            Kind::Take => 2,
+            Kind::Finish | Kind::Move => 3,
+            Kind::Look | Kind::List | Kind::Once => 4,
+        }
+    }
+
+    fn connections(&self, lane: usize) -> u32 {
+        if lane == 0 || self.settings.gathers { 1 } else { self.settings.connections }
+    }
+
+    fn take_in(&self, wishes: Vec<Asked>) {
+        self.open.set(self.open.get() + wishes.len());
+        for asked in wishes {
+            let lane = &self.lanes[self.lane(asked.wish.kind())];
+            lane.waiting.borrow_mut().push_back(asked);
+            lane.come.notify_one();
+        }
+    }
+
+    /// What one connection does all its life.
+    async fn serve(self: Rc<Self>, lane: usize) {
+        let mut session = self.connect().await;
+        loop {
+            let (asked, mut way) = self.next(lane).await;
+            let count = asked.len();
+            let done = self.carry_out(&mut session, asked, &mut way).await;
+            self.busy.set(self.busy.get() - 1);
+            match done {
+                Ok(later) => {
+                    self.answered(count - later.len());
+                    self.put_back(later);
+                }
+                Err(Over) => {
+                    self.depose();
+                    pending::<()>().await;
+                }
+            }
+        }
+    }
+
+    /// So many wishes are no longer open.
+    fn answered(&self, count: usize) {
+        self.open.set(self.open.get() - count);
+        if self.ending.get() {
+            self.over.notify_one();
+        }
+    }
+
+    /// Nothing is answered any more.
+    fn depose(&self) {
+        self.told.say(News::Deposed);
+        self.is_deposed.set(true);
+        self.deposed.notify_one();
+        self.over.notify_one();
+    }
+
+    /// Wishes that were taken wait again, before those that came later.
+    fn put_back(&self, mut later: Vec<Asked>) {
+        let Some(first) = later.first_mut() else { return };
+        // What it joined has been answered.
+        first.joins = false;
+        let lane = &self.lanes[self.lane(first.wish.kind())];
+        for asked in later.into_iter().rev() {
+            lane.waiting.borrow_mut().push_front(asked);
+        }
+        lane.come.notify_one();
+    }
+
+    /// The next wishes of a lane, when there are some.
+    async fn next(&self, lane: usize) -> (Vec<Asked>, Way) {
+        let lane = &self.lanes[lane];
+        loop {
+            if let Some(next) = self.take(lane) {
+                return next;
+            }
+            lane.come.notified().await;
+        }
+    }
+
+    fn take(&self, lane: &Lane) -> Option<(Vec<Asked>, Way)> {
+        let mut waiting = lane.waiting.borrow_mut();
+        let place = waiting.iter().position(|asked| !self.is_held(&asked.wish))?;
+        let first = waiting.remove(place)?;
+        let kind = first.wish.kind();
+        let mut some = vec![first];
+        if self.settings.gathers && !matches!(kind, Kind::Once | Kind::Sweep) {
+            gather(&mut waiting, kind, &mut some);
+        }
+        // A request of many messages keeps their order.
+        while !self.settings.gathers
+            && waiting.get(place).is_some_and(|next| next.joins && next.wish.kind() == kind)
+        {
+            some.extend(waiting.remove(place));
+        }
+        self.busy.set(self.busy.get() + 1);
+        let way = Way {
+            taken: self.clock.now(),
+            busy: self.busy.get(),
+            left: waiting.len() as u32,
+            together: some.len() as u32,
+            ..Way::default()
+        };
+        Some((some, way))
+    }
+
+    /// Carries out wishes of one kind until the answers are known, and tells them; those that come back are to be tried again later.
+    async fn carry_out(
+        self: &Rc<Self>,
+        session: &mut Option<Session>,
+        asked: Vec<Asked>,
+        way: &mut Way,
+    ) -> Result<Vec<Asked>, Over> {
+        let kind = asked[0].wish.kind();
+        let mut unknown: Option<Unknown> = None;
+        let (mut pause, mut tries) = (AGAIN, 0);
+        loop {
+            if session.is_none() {
+                *session = Some(self.connect_again().await?);
+            }
+            let Some(open) = session.as_ref() else { continue };
+            if let Some(one) = unknown.take() {
+                match self.settle(open, &asked, &one).await {
+                    Ok(Some(Some(replies))) => {
+                        self.answer(&asked, replies, way);
+                        return Ok(Vec::new());
+                    }
+                    Ok(Some(None)) => {}
+                    Err(Trouble::Broken(_) | Trouble::Unknown(_)) => {
+                        *session = None;
+                        unknown = Some(one);
+                        continue;
+                    }
+                    Ok(None) | Err(Trouble::Refused { .. }) if tries < TRIES => {
+                        tries += 1;
+                        unknown = Some(one);
+                        tokio::time::sleep(AGAIN).await;
+                        continue;
+                    }
+                    Ok(None) | Err(Trouble::Refused { .. }) => {
+                        // Others do not wait for it: it stays open, though this connection has done with it.
+                        self.open.set(self.open.get() + asked.len());
+                        tokio::task::spawn_local(Rc::clone(self).find_out(asked, one, *way));
+                        return Ok(Vec::new());
+                    }
+                }
+            }
+            let stub = self.stub();
+            way.sent = self.clock.now();
+            let clearing = self.clearing();
+            let came = open.carry_out(&asked, stub, self.settings.remember_keys, clearing).await;
+            match came {
+                Ok(replies) => {
+                    self.done(stub);
+                    if matches!(asked[0].wish, Wish::Sweep(_)) {
+                        self.cleared.set(clearing.to);
+                    }
+                    self.is_back();
+                    self.takes(&asked[0].wish);
+                    self.answer(&asked, replies, way);
+                    return Ok(Vec::new());
+                }
+                Err(Trouble::Broken(why)) => {
+                    self.done(stub);
+                    self.lose(&why, Some(open.since()));
+                    *session = None;
+                }
+                Err(Trouble::Unknown(replies)) => {
+                    self.lose("the connection broke during a commit", Some(open.since()));
+                    unknown = Some(Unknown { stub, session: open.known(), replies });
+                    *session = None;
+                }
+                Err(Trouble::Refused { .. }) if asked.len() > 1 => {
+                    self.done(stub);
+                    self.is_back();
+                    // One of them spoils it: each for itself.
+                    let mut later = Vec::new();
+                    for one in asked {
+                        later.extend(Box::pin(self.carry_out(session, vec![one], way)).await?);
+                    }
+                    return Ok(later);
+                }
+                Err(Trouble::Refused { why, until }) => {
+                    self.done(stub);
+                    self.is_back();
+                    if until != Until::Never {
+                        self.refuse(kind, &why, until);
+                    }
+                    let sweeps = matches!(asked[0].wish, Wish::Sweep(_));
+                    if until == Until::Never || sweeps || matches!(asked[0].wish, Wish::New(_)) {
+                        self.answer(&asked, vec![Reply::Failed(why)], way);
+                        return Ok(Vec::new());
+                    }
+                    if until != Until::Again {
+                        // Until there is room nothing of the kind is carried out: meanwhile this connection is for others.
+                        self.hold(kind);
+                        return Ok(asked);
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(AGAIN_AT_MOST);
+                }
+            }
+        }
+    }
+
+    /// What became of a transaction: its answers if it was committed; none: nobody can know yet.
+    async fn settle(
+        &self,
+        open: &Session,
+        asked: &[Asked],
+        one: &Unknown,
+    ) -> Result<Option<Option<Vec<Reply>>>, Trouble> {
+        let came = match (open.was_committed(one.stub, one.session).await?, &one.replies) {
+            (None, _) => return Ok(None),
+            (Some(false), _) => None,
+            (Some(true), Some(replies)) => Some(replies.clone()),
+            (Some(true), None) => Some(open.replies(asked, one.stub).await?),
+        };
+        self.is_back();
+        self.done(one.stub);
+        Ok(Some(came))
+    }
+
+    /// Asks what became of a transaction for as long as it takes; where it was not committed its wishes are carried out anew.
+    async fn find_out(self: Rc<Self>, asked: Vec<Asked>, one: Unknown, mut way: Way) {
+        let mut pause = AGAIN;
+        loop {
+            let Ok(session) = self.connect_again().await else { return self.depose() };
+            if let Ok(Some(came)) = self.settle(&session, &asked, &one).await {
+                match came {
+                    Some(replies) => {
+                        self.answer(&asked, replies, &mut way);
+                        self.answered(asked.len());
+                    }
+                    None => self.put_back(asked),
+                }
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(AGAIN_AT_MOST);
+        }
+    }
+
+    // ---- what the database refuses --------------------------------------------------------------------------
+
+    /// Whether this one is kept back now. What only reads never is.
+    fn is_held(&self, wish: &Wish) -> bool {
+        let held = self.held.borrow();
+        let until = held.get(&wish.kind()).filter(|_| wish.writes());
+        until.is_some_and(|(until, _)| *until > Instant::now())
+    }
+
+    /// Keeps a kind back, each time for longer.
+    fn hold(self: &Rc<Self>, kind: Kind) {
+        let now = Instant::now();
+        let mut held = self.held.borrow_mut();
+        let pause = match held.get(&kind) {
+            // Others that were asked at the same time were refused as well.
+            Some((until, _)) if *until > now => return,
+            Some((_, pause)) => (*pause * 2).min(AGAIN_AT_MOST),
+            None => AGAIN,
+        };
+        held.insert(kind, (now + pause, pause));
+        let shop = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(pause).await;
+            shop.go_on(kind);
+        });
+    }
+
+    /// Connections look again for what there is to do.
+    fn go_on(&self, kind: Kind) {
+        let lane = &self.lanes[self.lane(kind)];
+        lane.come.notify_waiters();
+        lane.come.notify_one();
+    }
+
+    fn refuse(&self, kind: Kind, why: &str, until: Until) {
+        self.refused.borrow_mut().insert(kind, until == Until::Writes);
+        self.told.say(News::Refused(why.to_owned()));
+    }
+
+    /// It has done this: also others of the kind are done again, and where it writes at all none is refused for that reason.
+    fn takes(&self, wish: &Wish) {
+        let kind = wish.kind();
+        if !wish.writes() {
+            return;
+        }
+        if self.held.borrow_mut().remove(&kind).is_some() {
+            self.go_on(kind);
+        }
+        let mut refused = self.refused.borrow_mut();
+        if refused.is_empty() {
+            return;
+        }
+        refused.retain(|other, only_reads| *other != kind && !*only_reads);
+        if refused.is_empty() {
+            self.told.say(News::Takes);
+        }
+    }
+
+    fn answer(&self, asked: &[Asked], replies: Vec<Reply>, way: &mut Way) {
+        way.answered = self.clock.now();
+        let answers = asked.iter().map(|one| one.number).zip(replies).collect();
+        self.told.say(News::Answered(answers, *way));
+    }
+
+    // ---- transactions ---------------------------------------------------------------------------------------
+
+    fn stub(&self) -> Stub {
+        let serial = self.next_serial.replace(self.next_serial.get() + 1);
+        self.serials.borrow_mut().insert(serial);
+        Stub { broker: self.sharing_number, serial }
+    }
+
+    fn done(&self, stub: Stub) {
+        self.serials.borrow_mut().remove(&stub.serial);
+    }
+
+    /// Which rows of transactions can go: all below the oldest whose end is not known.
+    fn clearing(&self) -> Clearing {
+        let to = self.serials.borrow().first().copied().unwrap_or(self.next_serial.get());
+        Clearing { from: self.cleared.get(), to }
+    }
+
+    // ---- connections ----------------------------------------------------------------------------------------
+
+    /// The first connection; where there is none to be had it is looked for when it is needed.
+    async fn connect(&self) -> Option<Session> {
+        Session::connect(&self.config, self.sharing_number).await.ok()
+    }
+
+    async fn connect_again(&self) -> Result<Session, Over> {
+        let mut pause = AGAIN;
+        loop {
+            match Session::connect(&self.config, self.sharing_number).await {
+                Ok(session) => return Ok(session),
+                Err(Problem::Deposed) => return Err(Over),
+                Err(problem) => {
+                    self.lose(&problem.to_string(), None);
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(AGAIN_AT_MOST);
+                }
+            }
+        }
+    }
+
+    /// The database is out of reach: a connection cannot be had, or broke that was had then.
+    fn lose(&self, why: &str, since: Option<Instant>) {
+        // What breaks all connections is noticed by each when it is used. That is no news where others have been had again meanwhile.
+        let known = since.is_some_and(|since| self.lost_at.get().is_some_and(|lost| since <= lost));
+        if !known && !self.lost.replace(true) {
+            self.lost_at.set(Some(Instant::now()));
+            self.told.say(News::Lost(why.to_owned()));
+        }
+    }
+
+    /// It answers: a connection alone would not tell that it does.
+    fn is_back(&self) {
+        if self.lost.replace(false) {
+            self.told.say(News::Back);
+        }
+    }
+}
+
+const LANES: usize = 5;
+
+/// Takes all of a kind out of a lane, up to a bound. No client has wishes of two kinds, so that none is overtaken by its own.
+fn gather(waiting: &mut VecDeque<Asked>, kind: Kind, some: &mut Vec<Asked>) {
+    while some.len() < MOST_TOGETHER && waiting.front().is_some_and(|next| next.wish.kind() == kind) {
+        some.extend(waiting.pop_front());
+    }
+    if waiting.is_empty() || some.len() >= MOST_TOGETHER {
+        return;
+    }
+    for asked in std::mem::take(waiting) {
+        if some.len() < MOST_TOGETHER && asked.wish.kind() == kind {
+            some.push(asked);
+        } else {
+            waiting.push_back(asked);
+        }
+    }
+}

@@ -1,0 +1,689 @@
+//! Queues in PostgreSQL: who owns them, what is there, and how a batch is written. The SQL stands in `.sql` files beside this one.
+//!
+//! **One owner.** The owner holds an advisory lock in a session that keeps nothing else. Nobody else can hold it. He writes in other sessions, his
+//! pens, whose statements fail as soon as there is another owner; and nobody becomes the owner before all that the last one
+//! had begun to write is over. So whoever gets the lock finds a table at rest.
+//!
+//! **An owner that hangs.** He renews one row three times a second. A broker that waits ends his session when the row is older than
+//! [`LEASE`] by the database's own clock; what he writes afterwards goes nowhere.
+
+pub(crate) mod heads;
+pub mod members;
+pub(crate) mod pen;
+pub(crate) mod session;
+mod sharing;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use krarup_units::Nanos;
+use postgres::error::SqlState;
+use postgres::fallible_iterator::FallibleIterator;
+use postgres::{Client, Config, Error, NoTls, Statement};
+
+use krarup_broker::changes::{KeyRow, Row, Standing, TubeRow};
+use krarup_broker::job::{Happened, Id};
+use krarup_broker::queues::Resident;
+use krarup_broker::shards::Shard;
+
+pub use heads::Counts;
+pub use sharing::Sharing;
+
+/// How long an owner may be silent before another takes over.
+pub const LEASE: Duration = Duration::from_millis(1_200);
+/// How often it is looked whether somebody else has become the owner, or no longer is.
+const LOOK: Duration = Duration::from_millis(100);
+/// Who takes over from another reads no more than so many bytes of messages before it serves; more of them are counted, and read when they are needed.
+const READ_AT_ONCE: u64 = 32 << 20;
+/// Saying that the owner is there needs no disk: what he writes afterwards is on disk only together with it.
+const LIGHT: &str = "SET synchronous_commit = off";
+/// How often it is looked whether a pooler stands between.
+const LOOKS_FOR_A_POOLER: usize = 3;
+/// Ids that may be given before the number of the next one is written again.
+pub(crate) const IDS_AHEAD: Id = 1_000_000;
+
+const MIGRATIONS: [&str; 9] = [
+    include_str!("postgres/migrations/0001.sql"),
+    include_str!("postgres/migrations/0002.sql"),
+    include_str!("postgres/migrations/0003.sql"),
+    include_str!("postgres/migrations/0004.sql"),
+    include_str!("postgres/migrations/0005.sql"),
+    include_str!("postgres/migrations/0006.sql"),
+    include_str!("postgres/migrations/0007.sql"),
+    include_str!("postgres/migrations/0008.sql"),
+    include_str!("postgres/migrations/0009.sql"),
+];
+/// What makes plans in all sessions that read and write messages.
+const SETTINGS: &str = include_str!("postgres/session.sql");
+const END_SHARING: &str = include_str!("postgres/shared/end.sql");
+const LOAD: &str = include_str!("postgres/load.sql");
+const SWEEP: &str =
+    "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming ORDER BY number LIMIT 1000";
+
+const SWEEP_SHARD: &str = "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming \
+                           WHERE krarup.shard_of(tube, $1) = $2 ORDER BY number LIMIT 1000";
+
+/// The two numbers of our advisory locks: ours, and what is locked.
+const MIGRATING: &str = "SELECT pg_advisory_xact_lock(1802658162, 1)";
+const OWN: &str = "SELECT pg_try_advisory_lock(1802658162, 2)";
+/// Waits until an owner before has written what he has begun, and keeps him from beginning more, until the end of the transaction.
+const FENCE: &str = "SELECT set_config('lock_timeout', '500ms', true), pg_advisory_xact_lock(1802658162, $1)";
+/// Ends other sessions that hold one of our locks.
+const END_HOLDER: &str = include_str!("postgres/end_holder.sql");
+
+/// What stops a broker before a database. Addresses are told, passwords are not.
+#[derive(Debug)]
+pub enum Problem {
+    /// The text after `--store` is no address of a database.
+    Address(String),
+    /// The database cannot be reached, or refuses.
+    Database(String),
+    /// Between this broker and the database is a pooler that gives its sessions to one transaction after the other.
+    Pooled,
+    /// Somebody else has become the owner.
+    Deposed,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Address(why) => write!(f, "the address of the database is not understood: {why}"),
+            Self::Database(why) => write!(f, "the database: {why}"),
+            Self::Pooled => write!(
+                f,
+                "the database is reached through a pooler that gives each transaction another session, and a broker holds locks in its sessions"
+            ),
+            Self::Deposed => write!(f, "another broker has taken the queues over"),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Database(words(&error))
+    }
+}
+
+/// An error in the server's own words, without the statement.
+pub fn words(error: &Error) -> String {
+    match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(told), _) => told.message().to_owned(),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// Where the queues are, and how to get there.
+#[derive(Clone, Debug)]
+pub struct Place {
+    config: tokio_postgres::Config,
+    largest: Option<u32>,
+}
+
+impl Place {
+    /// Reads `postgres://user:password@host:port/database?option=…`.
+    ///
+    /// # Errors
+    /// Without the password.
+    pub fn parse(url: &str) -> Result<Self, Problem> {
+        let mut config: tokio_postgres::Config =
+            url.parse().map_err(|error: Error| Problem::Address(words(&error)))?;
+        config.application_name("krarup broker");
+        config.connect_timeout(Duration::from_secs(5));
+        // A database that vanished without a word is noticed.
+        config.keepalives_idle(Duration::from_secs(5)).tcp_user_timeout(Duration::from_secs(10));
+        Ok(Self { config, largest: None })
+    }
+
+    /// The same for brokers that take no larger messages: applications that put theirs by SQL are held to it, too.
+    #[must_use]
+    pub fn limited(self, largest: u32) -> Self {
+        Self { largest: Some(largest), ..self }
+    }
+
+    /// Tells applications how large messages may be.
+    fn tell_largest(&self, client: &mut Client) -> Result<(), Error> {
+        let Some(largest) = self.largest else { return Ok(()) };
+        let statement = "UPDATE krarup.layout SET largest = $1 WHERE largest IS DISTINCT FROM $1";
+        client.execute(statement, &[&i64::from(largest)]).map(drop)
+    }
+
+    /// Whether the database can be reached, and has, or may be given, the tables.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses.
+    pub fn reach(&self) -> Result<(), Problem> {
+        if self.is_pooled()? {
+            return Err(Problem::Pooled);
+        }
+        migrate(&mut self.connect()?).map_err(Problem::from)
+    }
+
+    /// Whether a connection does not keep its session: a pooler gives another one to each transaction. Two connections are made, one of them in a transaction, and each is asked for
+    /// the number of its process: whatever order a pooler gives its sessions out in, either both have the same, or that of the first changes.
+    fn is_pooled(&self) -> Result<bool, Error> {
+        let connect = || Config::from(self.config.clone()).connect(NoTls);
+        // Nothing is prepared: a statement would be prepared in one session and executed in another.
+        let process = |client: &mut Client| -> Result<Option<String>, Error> {
+            let rows = client.simple_query("SELECT pg_backend_pid()")?;
+            Ok(rows.iter().find_map(|row| match row {
+                postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            }))
+        };
+        let mut first = connect()?;
+        let its = process(&mut first)?;
+        // Where the pooler has other clients, one of them may come in between.
+        for _ in 0..LOOKS_FOR_A_POOLER {
+            let mut second = connect()?;
+            second.batch_execute("BEGIN")?;
+            let others = process(&mut second)?;
+            // The second holds a session until here; a pooler that has no more of them would let the first wait.
+            second.batch_execute("COMMIT")?;
+            if its == others || process(&mut first)? != its {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// For those who connect by themselves.
+    pub(crate) fn into_config(self) -> tokio_postgres::Config {
+        self.config
+    }
+
+    fn connect(&self) -> Result<Client, Error> {
+        let mut client = Config::from(self.config.clone()).connect(NoTls)?;
+        // An answer means that the message is on disk, whatever the default of this database.
+        let durable: String = client.query_one("SHOW synchronous_commit", &[])?.get(0);
+        if durable == "off" {
+            client.batch_execute("SET synchronous_commit = on")?;
+        }
+        Ok(client)
+    }
+}
+
+/// The queues, owned.
+pub struct Owned {
+    place: Place,
+    client: Client,
+    sweep: Statement,
+    shard: Shard,
+    address: String,
+    memcached: Option<String>,
+    epoch: i64,
+    process: i32,
+    /// Messages of a line that are read at a time.
+    heads: usize,
+    /// Whether somebody else was the owner until now.
+    took_over: bool,
+}
+
+/// What was in the database when this owner began, besides its messages.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Tubes by name.
+    pub tubes: Vec<(String, TubeRow)>,
+    /// Who is registered.
+    pub clients: Vec<String>,
+    /// Keys by tube and key, in the order of their ends.
+    pub keys: Vec<(String, String, KeyRow)>,
+    /// Ids from here on were never given.
+    pub next_id: Id,
+    /// Where there were too many messages to read them all: how many there are.
+    pub counts: Option<Counts>,
+}
+
+/// A message that an application has laid down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as the columns of krarup.incoming")]
+pub struct Laid {
+    pub number: i64,
+    pub tube: String,
+    pub priority: u32,
+    pub delay: u32,
+    pub ttr: u32,
+    pub body: Vec<u8>,
+}
+
+impl std::fmt::Debug for Owned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Owned").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+impl Owned {
+    /// Makes the tables if they are not there, and waits until nobody else owns the queues; `waits` is told where that broker is,
+    /// whenever it is another.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses.
+    pub fn take(place: Place, address: &str, mut waits: impl FnMut(&str)) -> Result<Self, Problem> {
+        let mut client = place.connect()?;
+        migrate(&mut client)?;
+        let mut told = None;
+        while !client.query_one(OWN, &[])?.get::<_, bool>(0) {
+            let owner = client.query_one(
+                "SELECT coalesce(address, ''), process, renewed < clock_timestamp() - make_interval(secs => $1) \
+                 AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND objid = 2 \
+                             AND mode = 'ExclusiveLock' AND granted AND pid = process) FROM krarup.owner WHERE shard = 0",
+                &[&LEASE.as_secs_f64()],
+            )?;
+            let address: String = owner.get(0);
+            if told.as_ref() != Some(&address) {
+                waits(&address);
+                told = Some(address);
+            }
+            if let (Some(process), true) = (owner.get::<_, Option<i32>>(1), owner.get(2)) {
+                client.execute("SELECT pg_terminate_backend($1)", &[&process])?;
+            }
+            thread::sleep(LOOK);
+        }
+        members::lay_out(&mut client, Shard::WHOLE.of)?;
+        place.tell_largest(&mut client)?;
+        Self::begin(place, client, Shard::WHOLE, (address, None), told.is_some())
+    }
+
+    /// Tries once to become the owner of a shard, as this member of those who share them; none: somebody else is. An owner that is silent for too long is
+    /// ended first.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses; [`Problem::Deposed`]: the queues are no longer divided so.
+    pub fn take_shard(place: Place, shard: Shard, member: i64) -> Result<Option<Self>, Problem> {
+        let mut client = place.connect()?;
+        if !members::join(&mut client, shard.of)? {
+            return Err(Problem::Deposed);
+        }
+        // A session that was ended holds its lock a little longer.
+        let mut tries = if members::end_silent(&mut client, shard)? { 20 } else { 1 };
+        while !own(&mut client, shard)? {
+            tries -= 1;
+            if tries == 0 {
+                return Ok(None);
+            }
+            thread::sleep(LOOK / 5);
+        }
+        Self::begin(place, client, shard, ("", Some(member)), true).map(Some)
+    }
+
+    fn begin(
+        place: Place,
+        mut client: Client,
+        shard: Shard,
+        (address, member): (&str, Option<i64>),
+        took_over: bool,
+    ) -> Result<Self, Problem> {
+        let (epoch, process) = succeed(&mut client, shard, address, member)?;
+        let sweep = prepare_sweep(&mut client, shard)?;
+        client.batch_execute(LIGHT)?;
+        let address = address.to_owned();
+        Ok(Self {
+            place,
+            client,
+            sweep,
+            shard,
+            address,
+            memcached: None,
+            epoch,
+            process,
+            heads: 1,
+            took_over,
+        })
+    }
+
+    /// Which part of the queues this is.
+    pub fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// Where the queues are.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// How many owners there have been.
+    pub fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    /// Everything that is there at this time on the wall, each message handed to `message` in the order of the ids; where they would take more
+    /// memory than messages that wait may have, they are only counted.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses.
+    pub fn load(
+        &mut self,
+        resident: Resident,
+        now: Nanos,
+        mut message: impl FnMut(Row),
+    ) -> Result<Contents, Problem> {
+        self.heads = resident.heads;
+        let shard = self.shard;
+        let alive = heads::Alive::begin(self.place.clone(), self.epoch, shard);
+        let mut contents = Contents::default();
+        for row in
+            self.client.query("SELECT name, created, most, dead, expires, keeps FROM krarup.tube", &[])?
+        {
+            let dead: Option<String> = row.get(3);
+            let kept = TubeRow {
+                created: row.get(1),
+                most: row.get::<_, i32>(2) as u32,
+                dead: dead.map(Into::into),
+                expires: row.get::<_, i32>(4) as u32,
+                keeps: row.get::<_, i32>(5) as u32,
+            };
+            if shard.has(row.get(0)) {
+                contents.tubes.push((row.get(0), kept));
+            }
+        }
+        for row in self.client.query("SELECT name FROM krarup.client", &[])? {
+            contents.clients.push(row.get(0));
+        }
+        self.client.execute("DELETE FROM krarup.key WHERE until <= clock_timestamp()", &[])?;
+        for row in self.client.query("SELECT tube, key, id, until FROM krarup.key ORDER BY until", &[])? {
+            let kept = KeyRow { id: row.get::<_, i64>(2) as Id, until: since_1970(row.get(3)) };
+            if shard.has(row.get(0)) {
+                contents.keys.push((row.get(0), row.get(1), kept));
+            }
+        }
+        // Where the queues were shared before, the database gave the numbers.
+        let given = "SELECT greatest(next_id, (SELECT last_value + is_called::int FROM krarup.message_id)) FROM krarup.owner WHERE shard = $1";
+        let next: i64 = self.client.query_one(given, &[&(shard.number as i32)])?.get(0);
+        contents.next_id = next as Id;
+        let bytes = if self.took_over { resident.bytes.min(READ_AT_ONCE) } else { resident.bytes };
+        let (counts, tubes) = heads::look(&mut self.client, shard, bytes, now)?;
+        contents.counts = counts;
+        if contents.counts.is_some() {
+            let above = "SELECT coalesce(max(id), 0) + 1 FROM krarup.message";
+            let above: i64 = self.client.query_one(above, &[])?.get(0);
+            contents.next_id = contents.next_id.max(above as Id);
+        } else {
+            contents.next_id = contents.next_id.max(self.read_all(&tubes, &mut message)?);
+        }
+        drop(alive);
+        self.renew(contents.next_id)?;
+        Ok(contents)
+    }
+
+    /// Hands over every message; the first id above all of them.
+    fn read_all(&mut self, tubes: &[Arc<str>], message: &mut impl FnMut(Row)) -> Result<Id, Error> {
+        let mut above = 0;
+        let mut names = Names::default();
+        let tubes: Vec<&str> = tubes.iter().map(|tube| &**tube).collect();
+        let mut rows = if self.shard.is_whole() {
+            // They would only cost an owner who searches for nothing.
+            self.client.batch_execute(END_SHARING)?;
+            self.client.query_raw(LOAD, std::iter::empty::<i32>())?
+        } else {
+            let statement = LOAD.replace("ORDER BY", &format!("WHERE {} ORDER BY", heads::OF_TUBES));
+            self.client.query_raw(&statement, [tubes])?
+        };
+        while let Some(row) = rows.next()? {
+            let row = read(&row, &mut names);
+            above = above.max(row.id + 1);
+            message(row);
+        }
+        Ok(above)
+    }
+
+    /// Messages of a line that are read at a time.
+    pub(crate) fn heads(&self) -> usize {
+        self.heads
+    }
+
+    /// Says that the owner is there, and which id it will give next.
+    ///
+    /// # Errors
+    /// The session is broken, or the database refuses.
+    pub fn renew(&mut self, next_id: Id) -> Result<(), Error> {
+        self.set_next_id(next_id + IDS_AHEAD)
+    }
+
+    /// The owner goes, and has given all ids below this one; whoever waits may take over at once.
+    ///
+    /// # Errors
+    /// As [`Self::renew`].
+    pub fn set_down(&mut self, next_id: Id) -> Result<(), Error> {
+        self.set_next_id(next_id)?;
+        self.client.execute("SELECT pg_advisory_unlock_all()", &[]).map(drop)
+    }
+
+    fn set_next_id(&mut self, next_id: Id) -> Result<(), Error> {
+        let statement = "UPDATE krarup.owner SET renewed = clock_timestamp(), next_id = $1, address = $2, memcached = $3 \
+                         WHERE epoch = $4 AND shard = $5";
+        let shard = self.shard.number as i32;
+        self.client
+            .execute(statement, &[&(next_id as i64), &self.address, &self.memcached, &self.epoch, &shard])
+            .map(drop)
+    }
+
+    /// Where those who wait for their turn send their clients.
+    pub fn listens_at(&mut self, address: String, memcached: Option<String>) {
+        self.address = address;
+        self.memcached = memcached;
+    }
+
+    /// What applications have laid down, the oldest thousand.
+    ///
+    /// # Errors
+    /// As [`Self::renew`].
+    pub fn sweep(&mut self) -> Result<Vec<Laid>, Error> {
+        let (of, number) = (self.shard.of as i32, self.shard.number as i32);
+        let rows = if self.shard.is_whole() {
+            self.client.query(&self.sweep, &[])?
+        } else {
+            self.client.query(&self.sweep, &[&of, &number])?
+        };
+        let laid = rows.into_iter().map(|row| Laid {
+            number: row.get(0),
+            tube: row.get(1),
+            priority: row.get::<_, i64>(2) as u32,
+            delay: row.get::<_, i32>(3) as u32,
+            ttr: row.get::<_, i32>(4) as u32,
+            body: row.get(5),
+        });
+        Ok(laid.collect())
+    }
+
+    /// Clears away what was archived long enough ago, some of it at a time; whether there may be more.
+    ///
+    /// # Errors
+    /// As [`Self::renew`].
+    pub fn prune(&mut self) -> Result<bool, Error> {
+        let pruned: i32 = self.client.query_one("SELECT krarup.prune()", &[])?.get(0);
+        Ok(pruned >= 1_000)
+    }
+
+    /// Forgets keys whose time is over.
+    ///
+    /// # Errors
+    /// As [`Self::renew`].
+    pub fn forget_keys(&mut self) -> Result<(), Error> {
+        self.client.execute("DELETE FROM krarup.key WHERE until <= clock_timestamp()", &[]).map(drop)
+    }
+}
+
+/// A connection that can be had again after it broke.
+pub(crate) trait Session {
+    /// Whether this error is the session's last: whatever it had begun has been committed, or will be, or is undone. Only an error
+    /// that the server tells, and goes on, means that nothing was written.
+    fn is_over(&self, error: &Error) -> bool;
+
+    /// Tries once to have the session back.
+    ///
+    /// # Errors
+    /// [`Problem::Deposed`] is the last word; after others it can be tried again.
+    fn mend(&mut self) -> Result<(), Problem>;
+}
+
+impl Session for Owned {
+    fn is_over(&self, error: &Error) -> bool {
+        self.client.is_closed() || is_fatal(error)
+    }
+
+    fn mend(&mut self) -> Result<(), Problem> {
+        let mut client = self.place.connect()?;
+        let shard = self.shard.number as i32;
+        let epoch: i64 =
+            client.query_one("SELECT epoch FROM krarup.owner WHERE shard = $1", &[&shard])?.get(0);
+        if epoch != self.epoch || (!self.shard.is_whole() && !members::join(&mut client, self.shard.of)?) {
+            return Err(Problem::Deposed);
+        }
+        if !own(&mut client, self.shard)? {
+            // The session before has not noticed its end yet: it shall not do anything any more.
+            client.execute(
+                "SELECT pg_terminate_backend(process) FROM krarup.owner WHERE process = $1 AND epoch = $2 AND shard = $3",
+                &[&self.process, &self.epoch, &shard],
+            )?;
+            return Err(Problem::Database("the lock of the session before is still held".into()));
+        }
+        let row = client.query_opt(
+            "UPDATE krarup.owner SET address = $1, process = pg_backend_pid(), renewed = clock_timestamp() \
+             WHERE epoch = $2 AND shard = $3 RETURNING process",
+            &[&self.address, &self.epoch, &shard],
+        )?;
+        self.process = row.ok_or(Problem::Deposed)?.get(0);
+        self.sweep = prepare_sweep(&mut client, self.shard)?;
+        client.batch_execute(LIGHT)?;
+        self.client = client;
+        Ok(())
+    }
+}
+
+/// Whether this error says that somebody else owns the queues.
+pub(crate) fn is_deposed(error: &Error) -> bool {
+    error.code().is_some_and(|code| code.code() == "KR001")
+}
+
+/// The second number of the lock of a shard's owner.
+const fn lock_of(shard: Shard) -> i32 {
+    if shard.is_whole() { 2 } else { 1_000 + shard.number as i32 }
+}
+
+/// The second number of the lock that a shard's writers take part in.
+const fn fence_of(shard: Shard) -> i32 {
+    if shard.is_whole() { 3 } else { 2_000 + shard.number as i32 }
+}
+
+/// Whether this session has the lock of a shard's owner from now on.
+fn own(client: &mut Client, shard: Shard) -> Result<bool, Error> {
+    Ok(client.query_one("SELECT pg_try_advisory_lock(1802658162, $1)", &[&lock_of(shard)])?.get(0))
+}
+
+fn prepare_sweep(client: &mut Client, shard: Shard) -> Result<Statement, Error> {
+    client.prepare(if shard.is_whole() { SWEEP } else { SWEEP_SHARD })
+}
+
+/// Becomes the next owner, in the session that holds the lock: its epoch and its process.
+fn succeed(
+    client: &mut Client,
+    shard: Shard,
+    address: &str,
+    member: Option<i64>,
+) -> Result<(i64, i32), Error> {
+    let fence = fence_of(shard);
+    loop {
+        // What a broker has begun that hangs does not end by itself, and was never answered.
+        client.execute(END_HOLDER, &[&1_802_658_162_i32, &fence])?;
+        let mut transaction = client.transaction()?;
+        match transaction.query(FENCE, &[&fence]).map(drop) {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => continue,
+            result => result?,
+        }
+        let row = transaction.query_one(
+            "UPDATE krarup.owner SET epoch = epoch + 1, address = $1, process = pg_backend_pid(), renewed = clock_timestamp(), \
+                 member = $2, memcached = NULL \
+             WHERE shard = $3 RETURNING epoch, process",
+            &[&address, &member, &(shard.number as i32)],
+        )?;
+        transaction.commit()?;
+        return Ok((row.get(0), row.get(1)));
+    }
+}
+
+/// Whether an error ends the session that it came from.
+fn is_fatal(error: &Error) -> bool {
+    use postgres::error::Severity;
+    let fatal = |told: &postgres::error::DbError| {
+        matches!(told.parsed_severity(), None | Some(Severity::Fatal | Severity::Panic))
+    };
+    error.as_db_error().is_none_or(fatal)
+}
+
+fn migrate(client: &mut Client) -> Result<(), Error> {
+    let mut transaction = client.transaction()?;
+    transaction.execute(MIGRATING, &[])?;
+    let there: bool =
+        transaction.query_one("SELECT to_regclass('krarup.migration') IS NOT NULL", &[])?.get(0);
+    if !there {
+        transaction.batch_execute(
+            "CREATE SCHEMA IF NOT EXISTS krarup; \
+             CREATE TABLE krarup.migration (version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())",
+        )?;
+    }
+    let done: i32 =
+        transaction.query_one("SELECT coalesce(max(version), 0) FROM krarup.migration", &[])?.get(0);
+    for (version, script) in (1..).zip(MIGRATIONS).skip(done as usize) {
+        transaction.batch_execute(script)?;
+        transaction.execute("INSERT INTO krarup.migration (version) VALUES ($1)", &[&version])?;
+    }
+    transaction.commit()
+}
+
+/// Names that occur again and again are kept once.
+#[derive(Default)]
+struct Names(std::collections::HashSet<Arc<str>>);
+
+impl Names {
+    fn one(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.0.insert(Arc::clone(&name));
+        name
+    }
+}
+
+fn read(row: &postgres::Row, names: &mut Names) -> Row {
+    let due: Option<SystemTime> = row.get(4);
+    let standing = match (row.get::<_, i16>(2), due) {
+        (1, Some(due)) => Standing::Delayed(since_1970(due)),
+        (2, _) => Standing::Buried(row.get::<_, Option<i64>>(5).unwrap_or(0) as u64),
+        _ => Standing::Ready,
+    };
+    let count = |column: usize| row.get::<_, i32>(column) as u32;
+    let seconds = |column: usize| Nanos::from_secs(u64::from(row.get::<_, i32>(column) as u32));
+    Row {
+        id: row.get::<_, i64>(0) as Id,
+        tube: names.one(row.get(1)),
+        sender: row.get::<_, Option<&str>>(9).map(|name| names.one(name)),
+        receiver: row.get::<_, Option<&str>>(10).map(|name| names.one(name)),
+        priority: row.get::<_, i64>(3) as u32,
+        delay: seconds(6),
+        ttr: seconds(7),
+        created: since_1970(row.get(8)),
+        standing,
+        happened: Happened {
+            reserves: count(11),
+            timeouts: count(12),
+            releases: count(13),
+            buries: count(14),
+            kicks: count(15),
+        },
+        flags: row.get::<_, i64>(17) as u32,
+        lives_until: row.get::<_, Option<SystemTime>>(18).map(since_1970),
+        body: row.get::<_, &[u8]>(16).into(),
+    }
+}
+
+fn since_1970(time: SystemTime) -> Nanos {
+    time.duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from)
+}
+
+fn wall(time: Nanos) -> SystemTime {
+    UNIX_EPOCH + time.as_duration()
+}

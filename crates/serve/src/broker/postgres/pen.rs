@@ -1,0 +1,337 @@
+//! A session in which an owner writes batches. He has several: while one is at its commit, another writes what has come meanwhile.
+//!
+//! **Fenced.** Each statement that writes takes part in a lock first (`krarup.still_owner`), which whoever takes over has for himself while he becomes
+//! the owner: what an owner before has begun is there when the next one reads, and what he sends later fails.
+//!
+//! **One session at a time.** A pen's session holds a lock of its own. When it broke, its next one waits until that lock is free: then whatever
+//! the one before had begun has been committed, or undone, and the same batch may be written again.
+
+use std::time::SystemTime;
+
+use krarup_units::Nanos;
+use postgres::error::SqlState;
+use postgres::{Client, Error, Statement};
+
+use super::heads::open;
+use super::{END_HOLDER, Place, Problem, SETTINGS, Session, fence_of, is_fatal, wall};
+use krarup_broker::changes::{Batch, Change, KeyRow, Row, Standing};
+use krarup_broker::job::Happened;
+use krarup_broker::shards::{self, Shard};
+
+const WRITE: &str = include_str!("write.sql");
+const WRITE_PLAIN: &str = include_str!("write_plain.sql");
+/// Pens have numbers below this one.
+const PENS: i64 = 8;
+
+/// One of the sessions in which an owner writes.
+pub(crate) struct Pen {
+    place: Place,
+    epoch: i64,
+    shard: Shard,
+    /// The second number of its lock: no other pen of any owner has it.
+    lock: i32,
+    client: Client,
+    statements: Statements,
+}
+
+/// How a batch is written.
+struct Statements {
+    any: Statement,
+    plain: Statement,
+}
+
+impl Pen {
+    /// The session of one of this owner's pens, once the one before of the same pen is over.
+    ///
+    /// # Errors
+    /// [`Problem::Deposed`] is the last word; after others it can be tried again.
+    pub(crate) fn begin(place: Place, epoch: i64, shard: Shard, pen: u32) -> Result<Self, Problem> {
+        // Thirty-one bits are enough for as many owners as there will be.
+        let owner = epoch * i64::from(shards::MOST) + i64::from(shard.number);
+        let lock = (owner * PENS + i64::from(pen)) as i32 & i32::MAX;
+        Self::with_lock(place, epoch, shard, lock)
+    }
+
+    fn with_lock(place: Place, epoch: i64, shard: Shard, lock: i32) -> Result<Self, Problem> {
+        let mut client = open(&place, epoch, shard)?;
+        if !client.query_one("SELECT pg_try_advisory_lock(1802658163, $1)", &[&lock])?.get::<_, bool>(0) {
+            // The session before has not noticed its end yet: it shall not do anything any more.
+            client.execute(END_HOLDER, &[&1_802_658_163_i32, &lock])?;
+            return Err(Problem::Database("the session before is not over yet".into()));
+        }
+        // Planning a batch anew each time took as long as writing it.
+        client.batch_execute(SETTINGS)?;
+        let statements = Statements { any: client.prepare(WRITE)?, plain: client.prepare(WRITE_PLAIN)? };
+        Ok(Self { place, epoch, shard, lock, client, statements })
+    }
+
+    /// Writes a batch and commits it.
+    ///
+    /// # Errors
+    /// If the session still stands ([`Session::is_over`]), nothing of it was written; otherwise nobody knows, and it is to be written
+    /// again after [`Session::mend`].
+    pub(crate) fn write(&mut self, batch: &Batch) -> Result<(), Error> {
+        let lists = Lists::of(batch);
+        if batch.is_of_messages() {
+            let (epoch, shard) = (self.epoch, self.shard);
+            let Statements { any, plain } = &self.statements;
+            let mut execute =
+                |statement: &Statement, values: Values<'_>| self.client.execute(statement, values).map(drop);
+            if lists.are_plain() {
+                match lists.write_plain(plain, (epoch, shard), &mut execute) {
+                    // Some of them are there: a session that broke has written them, and nobody had heard of it.
+                    Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {}
+                    came => return came,
+                }
+            }
+            return lists.write(any, (epoch, shard), execute);
+        }
+        let mut transaction = self.client.transaction()?;
+        for (name, row) in &batch.tubes {
+            match row {
+                None => transaction.execute("DELETE FROM krarup.tube WHERE name = $1", &[&&**name])?,
+                Some(row) => transaction.execute(
+                    "INSERT INTO krarup.tube VALUES ($1, $2, $3, $4, $5, $6) \
+                     ON CONFLICT (name) DO UPDATE SET created = excluded.created, most = excluded.most, dead = excluded.dead, \
+                         expires = excluded.expires, keeps = excluded.keeps",
+                    &[
+                        &&**name,
+                        &row.created,
+                        &(row.most as i32),
+                        &row.dead.as_deref(),
+                        &(row.expires as i32),
+                        &(row.keeps as i32),
+                    ],
+                )?,
+            };
+        }
+        if !batch.tubes.is_empty() {
+            transaction.execute("SELECT krarup.follow_tubes(false)", &[])?;
+        }
+        // What goes with this batch goes as its tube was told to let it go.
+        lists.write(&self.statements.any, (self.epoch, self.shard), |statement, values| {
+            transaction.execute(statement, values).map(drop)
+        })?;
+        for (name, registered) in &batch.clients {
+            let statement = if *registered {
+                "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING"
+            } else {
+                "DELETE FROM krarup.client WHERE name = $1"
+            };
+            transaction.execute(statement, &[&&**name])?;
+        }
+        if !batch.keys.is_empty() {
+            let (names, rows): (Vec<_>, Vec<&KeyRow>) = batch.keys.iter().unzip();
+            let (tubes, keys): (Vec<&str>, Vec<&str>) =
+                names.iter().map(|(tube, key)| (&**tube, &**key)).unzip();
+            let (ids, ends): (Vec<i64>, Vec<SystemTime>) =
+                rows.iter().map(|row| (row.id as i64, wall(row.until))).unzip();
+            transaction.execute(
+                "INSERT INTO krarup.key SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[]) \
+                 ON CONFLICT (tube, key) DO UPDATE SET id = excluded.id, until = excluded.until",
+                &[&tubes, &keys, &ids, &ends],
+            )?;
+        }
+        if !batch.taken_in.is_empty() {
+            transaction.execute("DELETE FROM krarup.incoming WHERE number = ANY ($1)", &[&batch.taken_in])?;
+        }
+        transaction.commit()
+    }
+}
+
+impl Session for Pen {
+    fn is_over(&self, error: &Error) -> bool {
+        self.client.is_closed() || is_fatal(error)
+    }
+
+    fn mend(&mut self) -> Result<(), Problem> {
+        *self = Self::with_lock(self.place.clone(), self.epoch, self.shard, self.lock)?;
+        Ok(())
+    }
+}
+
+/// A batch as the columns of its statements.
+struct Lists<'a> {
+    new: Vec<&'a Row>,
+    changed: Vec<&'a Row>,
+    gone: Vec<i64>,
+}
+
+/// The columns that a new message and a changed one have alike.
+struct Columns<'a> {
+    ids: Vec<i64>,
+    tubes: Vec<&'a str>,
+    states: Vec<i16>,
+    priorities: Vec<i64>,
+    dues: Vec<Option<SystemTime>>,
+    delays: Vec<i32>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(rows: &[&'a Row]) -> Self {
+        Self {
+            ids: rows.iter().map(|row| row.id as i64).collect(),
+            tubes: rows.iter().map(|row| &*row.tube).collect(),
+            states: rows.iter().map(|row| state(row)).collect(),
+            priorities: rows.iter().map(|row| row.priority.into()).collect(),
+            dues: rows.iter().map(|row| due(row)).collect(),
+            delays: rows.iter().map(|row| seconds(row.delay)).collect(),
+        }
+    }
+}
+
+type Values<'v> = &'v [&'v (dyn postgres::types::ToSql + Sync)];
+
+impl<'a> Lists<'a> {
+    fn of(batch: &'a Batch) -> Self {
+        let mut lists = Self { new: Vec::new(), changed: Vec::new(), gone: Vec::new() };
+        for (id, change) in &batch.messages {
+            match change {
+                Change::Insert(row) => lists.new.push(row),
+                Change::Update(row) => lists.changed.push(row),
+                Change::Delete => lists.gone.push(*id as i64),
+            }
+        }
+        // Neighbours in the table are written together, and two batches never lock rows in opposite orders.
+        lists.new.sort_unstable_by_key(|row| row.id);
+        lists.changed.sort_unstable_by_key(|row| row.id);
+        lists.gone.sort_unstable();
+        lists
+    }
+
+    /// Whether there is nothing but messages that are gone, and new ones in which only what every message has is filled in.
+    fn are_plain(&self) -> bool {
+        self.changed.is_empty() && self.new.iter().all(|row| is_plain(row))
+    }
+
+    /// Hands the columns of such messages to a statement.
+    fn write_plain<E>(
+        &self,
+        statement: &Statement,
+        (epoch, shard): (i64, Shard),
+        execute: impl FnOnce(&Statement, Values<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let new = &self.new;
+        let ids: Vec<i64> = new.iter().map(|row| row.id as i64).collect();
+        let tubes: Vec<&str> = new.iter().map(|row| &*row.tube).collect();
+        let priorities: Vec<i64> = new.iter().map(|row| row.priority.into()).collect();
+        let Contents { ttrs, created, bodies } = Contents::of(new);
+        let (number, fence) = (shard.number as i32, fence_of(shard));
+        execute(
+            statement,
+            &[&ids, &tubes, &priorities, &ttrs, &created, &bodies, &self.gone, &epoch, &number, &fence],
+        )
+    }
+
+    /// Hands the columns to a statement.
+    fn write<E>(
+        &self,
+        statement: &Statement,
+        (epoch, shard): (i64, Shard),
+        execute: impl FnOnce(&Statement, Values<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let new = &self.new;
+        let Contents { ttrs, created, bodies } = Contents::of(new);
+        let senders: Vec<Option<&str>> = new.iter().map(|row| row.sender.as_deref()).collect();
+        let receivers: Vec<Option<&str>> = new.iter().map(|row| row.receiver.as_deref()).collect();
+        let flags: Vec<i64> = new.iter().map(|row| row.flags.into()).collect();
+        let ends: Vec<Option<SystemTime>> = new.iter().map(|row| row.lives_until.map(wall)).collect();
+        let rows = &self.changed;
+        let buried: Vec<Option<i64>> = rows.iter().map(|row| place_aside(row)).collect();
+        let count = |what: fn(&Happened) -> u32| -> Vec<i32> {
+            rows.iter().map(|row| what(&row.happened).try_into().unwrap_or(i32::MAX)).collect()
+        };
+        let (reserves, timeouts) = (count(|happened| happened.reserves), count(|happened| happened.timeouts));
+        let (releases, buries) = (count(|happened| happened.releases), count(|happened| happened.buries));
+        let kicks = count(|happened| happened.kicks);
+        let (new, changed) = (Columns::of(new), Columns::of(rows));
+        execute(
+            statement,
+            &[
+                &new.ids,
+                &new.tubes,
+                &new.states,
+                &new.priorities,
+                &new.dues,
+                &new.delays,
+                &ttrs,
+                &created,
+                &senders,
+                &receivers,
+                &bodies,
+                &self.gone,
+                &changed.ids,
+                &changed.tubes,
+                &changed.states,
+                &changed.priorities,
+                &changed.dues,
+                &buried,
+                &changed.delays,
+                &reserves,
+                &timeouts,
+                &releases,
+                &buries,
+                &kicks,
+                &epoch,
+                &flags,
+                &ends,
+                &(shard.number as i32),
+                &fence_of(shard),
+            ],
+        )
+    }
+}
+
+/// What every new message brings that does not change.
+struct Contents<'a> {
+    ttrs: Vec<i32>,
+    created: Vec<SystemTime>,
+    bodies: Vec<&'a [u8]>,
+}
+
+impl<'a> Contents<'a> {
+    fn of(new: &[&'a Row]) -> Self {
+        Self {
+            ttrs: new.iter().map(|row| seconds(row.ttr)).collect(),
+            created: new.iter().map(|row| wall(row.created)).collect(),
+            bodies: new.iter().map(|row| &*row.body).collect(),
+        }
+    }
+}
+
+/// Whether a new message is as `put` makes it without a delay: the columns that are left are as in every such row.
+fn is_plain(row: &Row) -> bool {
+    row.standing == Standing::Ready
+        && row.delay == Nanos::ZERO
+        && row.sender.is_none()
+        && row.receiver.is_none()
+        && row.flags == 0
+        && row.lives_until.is_none()
+}
+
+fn state(row: &Row) -> i16 {
+    match row.standing {
+        Standing::Ready => 0,
+        Standing::Delayed(_) => 1,
+        Standing::Buried(_) => 2,
+    }
+}
+
+fn due(row: &Row) -> Option<SystemTime> {
+    match row.standing {
+        Standing::Delayed(until) => Some(wall(until)),
+        Standing::Ready | Standing::Buried(_) => None,
+    }
+}
+
+fn place_aside(row: &Row) -> Option<i64> {
+    match row.standing {
+        Standing::Buried(order) => Some(order as i64),
+        Standing::Ready | Standing::Delayed(_) => None,
+    }
+}
+
+/// Whole seconds, as the protocol has them; those beyond the column's range come back negative and are read as what they were.
+fn seconds(time: Nanos) -> i32 {
+    (time.0 / 1_000_000_000) as u32 as i32
+}

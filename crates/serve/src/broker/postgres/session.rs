@@ -1,0 +1,693 @@
+//! One connection to queues that nobody owns: wishes as the columns of prepared statements, rows as their answers.
+//!
+//! ```text
+//! one statement for all wishes of a kind, committed at once ──▶ their answers, which may be told
+//!
+//! BEGIN; one statement ──▶ their answers                       where they could not be had again
+//! COMMIT               ──▶ they may be told
+//! ```
+//!
+//! The statement also writes one row that names the transaction. Where the connection breaks, the next one looks whether that row is there: then everything has
+//! happened, otherwise nothing. The answers to puts, deletes and leases are in that row, or follow from it; others, whose messages are gone when they are told, are
+//! heard before their commit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join;
+use krarup_units::Nanos;
+use tokio::time::Instant;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
+
+use super::{Problem, SETTINGS, is_fatal, words};
+use krarup_broker::job::{Happened, Id};
+use krarup_broker::queues::{JobView, Totals};
+use krarup_broker::wish::{Asked, Kind, Line, Look, Move, Once, Reply, TubeFacts, Which, Wish, Word};
+
+const PUT: &str = include_str!("shared/put.sql");
+const PUT_ONE: &str = include_str!("shared/put_one.sql");
+const SEND: &str = include_str!("shared/send.sql");
+const TAKE: &str = include_str!("shared/take.sql");
+const TAKE_ONE: &str = include_str!("shared/take_one.sql");
+const TAKE_MANY: &str = include_str!("shared/take_many.sql");
+const FINISH: &str = include_str!("shared/finish.sql");
+const FINISH_ONE: &str = include_str!("shared/finish_one.sql");
+const MOVE: &str = include_str!("shared/move.sql");
+const LOOK: &str = include_str!("shared/look.sql");
+const LIST: &str = include_str!("shared/list.sql");
+/// What the row of a transaction tells of its answers.
+const KEPT: &str = "SELECT place, 0::smallint, id, 0, NULL::bytea FROM krarup.outcome, unnest(places, ids) AS kept (place, id) \
+                    WHERE broker = $1 AND serial = $2";
+const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, message.body, message.flags \
+                           FROM krarup.outcome, unnest(places, ids) AS kept (place, id) JOIN krarup.message ON message.id = kept.id \
+                           WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
+const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
+/// The lock of all who share the queues, and that of this broker: others see by it that he is there. And by what this session is known to others.
+const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout), \
+                            pg_backend_pid(), (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid())";
+/// Ends a session of ours that broke, if it is still there; whether it is, or nothing can be known here: a replica hears of commits late.
+const STILL_THERE: &str = "SELECT pg_is_in_recovery() OR EXISTS (SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                           WHERE pid = $1 AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2)";
+const WRITTEN: &str = "SELECT EXISTS (SELECT FROM krarup.outcome WHERE broker = $1 AND serial = $2)";
+
+/// The statements of this session count the messages that they change.
+const COUNTS: &str = "SET krarup.counts = 'itself'";
+
+type Columns<'a> = [&'a (dyn ToSql + Sync)];
+
+/// A session, as other sessions know it: its process, and when that began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    process: i32,
+    begun: Option<i64>,
+}
+
+/// What a batch came to when it was not answered.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The connection broke before anything could have been committed.
+    Broken(String),
+    /// The connection broke, and the transaction of this serial may have been committed; then these are the answers, or those that its row tells.
+    Unknown(Option<Vec<Reply>>),
+    /// The database refuses, and until when.
+    Refused { why: String, until: Until },
+}
+
+/// Until when a database refuses what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// It will not do it at any time.
+    Never,
+    /// Perhaps until it is asked again: something stood in the way of this statement.
+    Again,
+    /// Until it has room again: its disk is full, its memory or its connections are used up.
+    Room,
+    /// Until it writes at all.
+    Writes,
+}
+
+/// Transactions are told apart by the broker's number and a serial of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stub {
+    pub(crate) broker: i64,
+    pub(crate) serial: i64,
+}
+
+/// Serials up to one bound, exclusive, are no longer of interest; those below the other were cleared away before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clearing {
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+pub(crate) struct Session {
+    client: Client,
+    known: Known,
+    since: Instant,
+    put: Statement,
+    put_one: Statement,
+    send: Statement,
+    take: Statement,
+    take_one: Statement,
+    take_many: Statement,
+    finish: Statement,
+    finish_one: Statement,
+    r#move: Statement,
+    look: Statement,
+    list: Statement,
+    sweep: Statement,
+}
+
+impl Session {
+    /// Connects and prepares everything, for the broker of this number.
+    ///
+    /// # Errors
+    /// [`Problem::Deposed`] where somebody owns the queues.
+    pub(crate) async fn connect(config: &Config, number: i64) -> Result<Self, Problem> {
+        let (client, connection) = config.connect(NoTls).await?;
+        tokio::task::spawn_local(async move {
+            // Whoever waits for an answer is told the same.
+            let _ = connection.await;
+        });
+        let durable: String = client.query_one("SHOW synchronous_commit", &[]).await?.get(0);
+        if durable == "off" {
+            client.batch_execute("SET synchronous_commit = on").await?;
+        }
+        client.batch_execute(SETTINGS).await?;
+        client.batch_execute(COUNTS).await?;
+        let shares = client.query_one(SHARE, &[&(number as i32 & i32::MAX)]).await?;
+        if !shares.get::<_, bool>(0) || !shares.get::<_, bool>(2) {
+            return Err(Problem::Deposed);
+        }
+        Ok(Self {
+            since: Instant::now(),
+            known: Known { process: shares.get(3), begun: shares.get(4) },
+            put: client.prepare(PUT).await?,
+            put_one: client.prepare(PUT_ONE).await?,
+            send: client.prepare(SEND).await?,
+            take: client.prepare(TAKE).await?,
+            take_one: client.prepare(TAKE_ONE).await?,
+            take_many: client.prepare(TAKE_MANY).await?,
+            finish: client.prepare(FINISH).await?,
+            finish_one: client.prepare(FINISH_ONE).await?,
+            r#move: client.prepare(MOVE).await?,
+            look: client.prepare(LOOK).await?,
+            list: client.prepare(LIST).await?,
+            sweep: client.prepare(SWEEP).await?,
+            client,
+        })
+    }
+
+    /// Since when it stands.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// How others know this session.
+    pub(crate) fn known(&self) -> Known {
+        self.known
+    }
+
+    /// Whether this transaction was committed, which was begun in the session `its` that broke; none: that session is not over, or nobody knows.
+    ///
+    /// # Errors
+    /// The database refuses, or this session broke as well.
+    pub(crate) async fn was_committed(&self, stub: Stub, its: Known) -> Result<Option<bool>, Trouble> {
+        // A session that broke may still be at its commit: it holds the lock of its row until it ends, one way or the other.
+        let statement = "INSERT INTO krarup.outcome VALUES ($1, $2) ON CONFLICT DO NOTHING";
+        let came = match self.client.execute(statement, &[&stub.broker, &stub.serial]).await {
+            Ok(written) => Ok(Some(written == 0)),
+            // Where nothing can be written, that session must be over before its row is looked for.
+            Err(error) if !self.is_over(&error) => self.was_committed_before(stub, its).await,
+            Err(error) => Err(error),
+        };
+        came.map_err(|error| self.trouble(&error))
+    }
+
+    async fn was_committed_before(&self, stub: Stub, its: Known) -> Result<Option<bool>, Error> {
+        let there = self.client.query_one(STILL_THERE, &[&its.process, &its.begun]).await?;
+        if there.get(0) {
+            return Ok(None);
+        }
+        let written = self.client.query_one(WRITTEN, &[&stub.broker, &stub.serial]).await?;
+        Ok(Some(written.get(0)))
+    }
+
+    /// The answers of a transaction that was committed, by its row.
+    ///
+    /// # Errors
+    /// The database refuses, or the session broke.
+    pub(crate) async fn replies(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Trouble> {
+        self.kept(asked, stub).await.map_err(|error| self.trouble(&error))
+    }
+
+    async fn kept(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+        let mut takers: Vec<i64> = Vec::new();
+        for one in asked {
+            if let Wish::Take { taker, .. } = one.wish {
+                takers.push(taker);
+            }
+        }
+        let rows = if takers.is_empty() {
+            self.client.query(KEPT, &[&stub.broker, &stub.serial]).await?
+        } else {
+            // A lease that has ended meanwhile was nobody's.
+            self.client.query(KEPT_LEASES, &[&stub.broker, &stub.serial, &takers]).await?
+        };
+        Ok(lines(asked.len(), rows))
+    }
+
+    /// Carries out wishes of one kind, all or none; their answers in order.
+    pub(crate) async fn carry_out(
+        &self,
+        asked: &[Asked],
+        stub: Stub,
+        remember: Duration,
+        clearing: Clearing,
+    ) -> Result<Vec<Reply>, Trouble> {
+        let read = |result: Result<Vec<Reply>, Error>| result.map_err(|error| self.trouble(&error));
+        match asked[0].wish.kind() {
+            Kind::Look => read(self.look(asked).await),
+            Kind::List => read(self.list(asked).await),
+            Kind::Sweep => read(self.sweep(asked, stub, clearing).await),
+            Kind::Once if !asked[0].wish.writes() => read(self.once(&asked[0].wish).await),
+            Kind::Put => self.at_once(self.put(asked, stub).await),
+            Kind::Finish => self.at_once(self.finish(asked, stub).await),
+            Kind::Take if asked.iter().all(|one| matches!(one.wish, Wish::Take { pops: false, .. })) => {
+                self.at_once(self.take(asked, stub).await)
+            }
+            _ => self.transaction(asked, stub, remember).await,
+        }
+    }
+
+    /// What came of a statement that was a transaction of its own.
+    fn at_once(&self, came: Result<Vec<Reply>, Error>) -> Result<Vec<Reply>, Trouble> {
+        came.map_err(|error| if self.is_over(&error) { Trouble::Unknown(None) } else { self.trouble(&error) })
+    }
+
+    async fn transaction(
+        &self,
+        asked: &[Asked],
+        stub: Stub,
+        remember: Duration,
+    ) -> Result<Vec<Reply>, Trouble> {
+        let statement = async {
+            match asked[0].wish.kind() {
+                Kind::Send => self.send(asked, stub, remember).await,
+                Kind::Take => self.take(asked, stub).await,
+                Kind::Move => self.moves(asked, stub).await,
+                _ => {
+                    let statement = "INSERT INTO krarup.outcome VALUES ($1, $2)";
+                    self.client.execute(statement, &[&stub.broker, &stub.serial]).await?;
+                    self.once(&asked[0].wish).await
+                }
+            }
+        };
+        let (begun, answered) = join(self.client.batch_execute("BEGIN"), statement).await;
+        let replies = match (begun, answered) {
+            (Ok(()), Ok(replies)) => replies,
+            // Without its beginning the statement was a transaction of its own.
+            (Err(_), Ok(replies)) => return Err(Trouble::Unknown(Some(replies))),
+            (_, Err(error)) => {
+                let trouble = self.trouble(&error);
+                return Err(match self.client.batch_execute("ROLLBACK").await {
+                    Ok(()) => trouble,
+                    Err(error) => Trouble::Broken(words(&error)),
+                });
+            }
+        };
+        match self.client.batch_execute("COMMIT").await {
+            Ok(()) => Ok(replies),
+            Err(error) if self.is_over(&error) => Err(Trouble::Unknown(Some(replies))),
+            Err(error) => Err(self.trouble(&error)),
+        }
+    }
+
+    fn is_over(&self, error: &Error) -> bool {
+        self.client.is_closed() || is_fatal(error)
+    }
+
+    fn trouble(&self, error: &Error) -> Trouble {
+        if self.is_over(error) {
+            return Trouble::Broken(words(error));
+        }
+        let code = error.code().map_or("", |code| code.code());
+        // Resources and failures of the system; deadlocks, locks and timeouts; a database that is read-only for now.
+        let until = match code.get(..2).unwrap_or_default() {
+            "53" | "58" => Until::Room,
+            "40" | "55" | "57" => Until::Again,
+            _ if code == "25006" => Until::Writes,
+            _ => Until::Never,
+        };
+        Trouble::Refused { why: words(error), until }
+    }
+
+    // ---- the kinds ----------------------------------------------------------------------------------------
+
+    // Lists of one are as long to take apart as the work itself: what comes alone has a statement of its own.
+
+    async fn put(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+        if let [Asked { wish: Wish::New(new), .. }] = asked {
+            let columns: &Columns<'_> = &[
+                &stub.broker,
+                &stub.serial,
+                &&*new.tube,
+                &new.sender.as_deref(),
+                &i64::from(new.priority),
+                &(new.delay as i32),
+                &i64::from(new.delay),
+                &(new.ttr as i32),
+                &&*new.body,
+                &i64::from(new.flags),
+                &new.lives.map(i64::from),
+            ];
+            return Ok(lines(1, self.client.query(&self.put_one, columns).await?));
+        }
+        let new = News::of(asked);
+        let columns: &Columns<'_> = &[
+            &stub.broker,
+            &stub.serial,
+            &new.tubes,
+            &new.senders,
+            &new.priorities,
+            &new.delays,
+            &new.seconds,
+            &new.ttrs,
+            &new.bodies,
+            &new.flags,
+            &new.lives,
+        ];
+        Ok(lines(asked.len(), self.client.query(&self.put, columns).await?))
+    }
+
+    async fn send(&self, asked: &[Asked], stub: Stub, remember: Duration) -> Result<Vec<Reply>, Error> {
+        let new = News::of(asked);
+        let columns: &Columns<'_> = &[
+            &stub.broker,
+            &stub.serial,
+            &new.tubes,
+            &new.senders,
+            &new.receivers,
+            &new.keys,
+            &new.strict,
+            &new.priorities,
+            &new.delays,
+            &new.seconds,
+            &new.ttrs,
+            &new.bodies,
+            &remember.as_secs_f64(),
+            &new.flags,
+            &new.lives,
+        ];
+        Ok(lines(asked.len(), self.client.query(&self.send, columns).await?))
+    }
+
+    async fn take(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+        let plain: Option<Vec<(&str, i64)>> =
+            asked.iter().map(|one| leases_first_of_one_tube(&one.wish)).collect();
+        if let Some(plain) = plain {
+            if let [(tube, taker)] = &plain[..] {
+                let columns: &Columns<'_> = &[&stub.broker, &stub.serial, tube, taker];
+                return Ok(lines(1, self.client.query(&self.take_one, columns).await?));
+            }
+            let (tubes, takers): (Vec<&str>, Vec<i64>) = plain.into_iter().unzip();
+            let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &tubes, &takers];
+            return Ok(lines(asked.len(), self.client.query(&self.take_many, columns).await?));
+        }
+        let (mut kinds, mut names, mut clients) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut wanted, mut takers, mut most, mut pops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for one in asked {
+            let Wish::Take { which, client, taker, most: bound, pops: gone } = &one.wish else { continue };
+            let (kind, name, number) = match which {
+                // Names have no blanks in them.
+                Which::Tubes(tubes) => (1, tubes.join(" "), 0),
+                Which::Created(tube) => (2, tube.to_string(), 0),
+                Which::Sender(sender) => (3, sender.to_string(), 0),
+                Which::Number(id) => (4, String::new(), number(*id)),
+            };
+            kinds.push(kind);
+            names.push(name);
+            clients.push(client.as_deref());
+            wanted.push(number);
+            takers.push(*taker);
+            most.push(*bound as i32);
+            pops.push(*gone);
+        }
+        let columns: &Columns<'_> =
+            &[&stub.broker, &stub.serial, &kinds, &names, &clients, &wanted, &takers, &most, &pops];
+        Ok(lines(asked.len(), self.client.query(&self.take, columns).await?))
+    }
+
+    async fn finish(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+        if let [Asked { wish: Wish::Finish { id, taker }, .. }] = asked {
+            let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &number(*id), taker];
+            return Ok(lines(1, self.client.query(&self.finish_one, columns).await?));
+        }
+        let wish = |one: &Asked| match one.wish {
+            Wish::Finish { id, taker } => Some((number(id), taker)),
+            _ => None,
+        };
+        let (ids, takers): (Vec<i64>, Vec<i64>) = asked.iter().filter_map(wish).unzip();
+        let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &ids, &takers];
+        Ok(lines(asked.len(), self.client.query(&self.finish, columns).await?))
+    }
+
+    async fn moves(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+        let (mut kinds, mut ids, mut takers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut priorities, mut delays, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
+        for one in asked {
+            let Wish::Move { id, taker, what } = one.wish else { continue };
+            let (kind, priority, delay) = match what {
+                Move::Release { priority, delay } => (1, priority, delay),
+                Move::Bury { priority } => (2, priority, 0),
+                Move::Touch => (3, 0, 0),
+                Move::Kick => (4, 0, 0),
+                Move::GiveBack => (5, 0, 0),
+            };
+            kinds.push(kind);
+            ids.push(number(id));
+            takers.push(taker);
+            priorities.push(i64::from(priority));
+            delays.push(delay as i32);
+            seconds.push(i64::from(delay));
+        }
+        let columns: &Columns<'_> =
+            &[&stub.broker, &stub.serial, &kinds, &ids, &takers, &priorities, &delays, &seconds];
+        Ok(lines(asked.len(), self.client.query(&self.r#move, columns).await?))
+    }
+
+    async fn look(&self, asked: &[Asked]) -> Result<Vec<Reply>, Error> {
+        let (mut kinds, mut names, mut clients, mut wanted) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for one in asked {
+            let Wish::Look { what, client } = &one.wish else { continue };
+            let (kind, name, id) = match what {
+                Look::Number(id) => (1, None, number(*id)),
+                Look::Ready(tube) => (2, Some(&**tube), 0),
+                Look::Delayed(tube) => (3, Some(&**tube), 0),
+                Look::Buried(tube) => (4, Some(&**tube), 0),
+                Look::Created(tube) => (5, Some(&**tube), 0),
+                Look::Sender(sender) => (6, Some(&**sender), 0),
+            };
+            kinds.push(kind);
+            names.push(name);
+            clients.push(client.as_deref());
+            wanted.push(id);
+        }
+        let columns: &Columns<'_> = &[&kinds, &names, &clients, &wanted];
+        Ok(lines(asked.len(), self.client.query(&self.look, columns).await?))
+    }
+
+    async fn list(&self, asked: &[Asked]) -> Result<Vec<Reply>, Error> {
+        let client = |one: &Asked| match &one.wish {
+            Wish::List(client) => client.to_string(),
+            _ => String::new(),
+        };
+        let clients: Vec<String> = asked.iter().map(client).collect();
+        let mut replies = vec![Reply::Names(Vec::new()); asked.len()];
+        for row in self.client.query(&self.list, &[&clients]).await? {
+            let place: i64 = row.get(0);
+            replies[place as usize - 1] = Reply::Names(names(row.get(1)));
+        }
+        Ok(replies)
+    }
+
+    async fn sweep(&self, asked: &[Asked], stub: Stub, clearing: Clearing) -> Result<Vec<Reply>, Error> {
+        let Wish::Sweep(waited) = &asked[0].wish else { return Ok(Vec::new()) };
+        let (tubes, clients): (Vec<&str>, Vec<Option<&str>>) =
+            waited.iter().map(|(tube, client)| (&**tube, client.as_deref())).unzip();
+        let columns: &Columns<'_> = &[&stub.broker, &clearing.from, &clearing.to, &tubes, &clients];
+        let row = self.client.query_one(&self.sweep, columns).await?;
+        let (expired, places): (i64, Vec<i32>) = (row.get(0), row.get(1));
+        let places = places.into_iter().map(|place| place as usize - 1).collect();
+        Ok(vec![Reply::Places(places, expired as u64)])
+    }
+
+    // ---- what is rare -------------------------------------------------------------------------------------
+
+    async fn once(&self, wish: &Wish) -> Result<Vec<Reply>, Error> {
+        let Wish::Once(once) = wish else { return Ok(Vec::new()) };
+        let client = &self.client;
+        let yes = |count: u64| Reply::Yes(count > 0);
+        let reply = match once {
+            Once::Kick { tube, bound } => {
+                let statement = "SELECT krarup.kick($1, $2)";
+                let row = client.query_one(statement, &[&&**tube, &i64::from(*bound)]).await?;
+                Reply::Count(row.get::<_, i64>(0) as u64)
+            }
+            Once::StatsJob(id) => {
+                let rows = client.query(include_str!("shared/stats_job.sql"), &[&number(*id)]).await?;
+                Reply::Job(rows.first().map(|row| Box::new(job(*id, row))))
+            }
+            Once::StatsTube(tube) => {
+                let row = client.query_one(include_str!("shared/stats_tube.sql"), &[&&**tube]).await?;
+                Reply::Tube(TubeFacts {
+                    totals: totals(&row),
+                    kept: row.get(6),
+                    pause: seconds(row.get(7)),
+                    pause_left: seconds(row.get(8)),
+                    expires: Nanos::from_secs(row.get::<_, i32>(9) as u64),
+                    keeps: Nanos::from_secs(row.get::<_, i32>(10) as u64),
+                })
+            }
+            Once::Stats => {
+                let row = client.query_one(include_str!("shared/stats.sql"), &[]).await?;
+                Reply::Totals(totals(&row), row.get::<_, i64>(6) as u64)
+            }
+            Once::Tubes => {
+                let statement =
+                    "SELECT tube FROM krarup.message UNION SELECT name FROM krarup.tube ORDER BY 1";
+                let rows = client.query(statement, &[]).await?;
+                Reply::Names(rows.iter().map(|row| row.get::<_, &str>(0).into()).collect())
+            }
+            Once::Pause { tube, length, known } => yes(client
+                .execute(include_str!("shared/pause.sql"), &[&&**tube, &i64::from(*length), known])
+                .await?),
+            Once::Login { client: name, knows_the_secret } => {
+                if *knows_the_secret {
+                    client.execute(REGISTER, &[&&**name]).await?;
+                }
+                let statement = "SELECT EXISTS (SELECT FROM krarup.client WHERE name = $1)";
+                Reply::Yes(client.query_one(statement, &[&&**name]).await?.get(0))
+            }
+            Once::Register(name) => yes(client.execute(REGISTER, &[&&**name]).await?),
+            Once::Unregister(name) => {
+                yes(client.execute("DELETE FROM krarup.client WHERE name = $1", &[&&**name]).await?)
+            }
+            Once::Create(tube) => {
+                let statement = "INSERT INTO krarup.tube VALUES ($1, true, 0, NULL) \
+                     ON CONFLICT (name) DO UPDATE SET created = true WHERE NOT tube.created";
+                yes(client.execute(statement, &[&&**tube]).await?)
+            }
+            Once::DeleteTube(tube) => {
+                Reply::Yes(client.query_one("SELECT krarup.delete_tube($1)", &[&&**tube]).await?.get(0))
+            }
+            Once::Keep { tube, expires, keeps } => {
+                let number =
+                    |seconds: &Option<u32>| seconds.map(|seconds| seconds.min(i32::MAX as u32) as i32);
+                let statement = "SELECT krarup.keep_tube($1, $2, $3)";
+                client.execute(statement, &[&&**tube, &number(expires), &number(keeps)]).await?;
+                Reply::Yes(true)
+            }
+            Once::Limit { tube, most, dead } => {
+                let statement = "INSERT INTO krarup.tube VALUES ($1, false, $2, $3) \
+                     ON CONFLICT (name) DO UPDATE SET most = excluded.most, dead = excluded.dead";
+                client.execute(statement, &[&&**tube, &(*most as i32), &dead.as_deref()]).await?;
+                let statement = "DELETE FROM krarup.tube WHERE name = $1 AND NOT created AND most = 0 AND expires = 0 AND keeps = 0";
+                client.execute(statement, &[&&**tube]).await?;
+                Reply::Yes(true)
+            }
+        };
+        Ok(vec![reply])
+    }
+}
+
+const REGISTER: &str = "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING";
+
+/// Of which tube, and for whom: the common case, in which nobody has a name and nothing is compared.
+fn leases_first_of_one_tube(wish: &Wish) -> Option<(&str, i64)> {
+    match wish {
+        Wish::Take { which: Which::Tubes(tubes), client: None, taker, most: 1, pops: false } => {
+            <&[_; 1]>::try_from(&tubes[..]).ok().map(|[tube]| (&**tube, *taker))
+        }
+        _ => None,
+    }
+}
+
+/// New messages as columns.
+#[derive(Default)]
+struct News<'a> {
+    tubes: Vec<&'a str>,
+    senders: Vec<Option<&'a str>>,
+    receivers: Vec<Option<&'a str>>,
+    keys: Vec<Option<&'a str>>,
+    strict: Vec<bool>,
+    priorities: Vec<i64>,
+    delays: Vec<i32>,
+    seconds: Vec<i64>,
+    ttrs: Vec<i32>,
+    flags: Vec<i64>,
+    lives: Vec<Option<i64>>,
+    bodies: Vec<&'a [u8]>,
+}
+
+impl<'a> News<'a> {
+    fn of(asked: &'a [Asked]) -> Self {
+        let mut columns = Self::default();
+        for one in asked {
+            let Wish::New(new) = &one.wish else { continue };
+            columns.tubes.push(&new.tube);
+            columns.senders.push(new.sender.as_deref());
+            columns.receivers.push(new.receiver.as_deref());
+            columns.keys.push(new.key.as_deref());
+            columns.strict.push(new.strict);
+            columns.priorities.push(new.priority.into());
+            // Beyond the column's range they come back negative and are read as what they were.
+            columns.delays.push(new.delay as i32);
+            columns.seconds.push(new.delay.into());
+            columns.ttrs.push(new.ttr as i32);
+            columns.flags.push(new.flags.into());
+            columns.lives.push(new.lives.map(i64::from));
+            columns.bodies.push(&new.body);
+        }
+        columns
+    }
+}
+
+/// Numbers beyond the column's range are nobody's.
+fn number(id: Id) -> i64 {
+    i64::try_from(id).unwrap_or(-1)
+}
+
+fn names(list: Vec<String>) -> Vec<Arc<str>> {
+    list.into_iter().map(Into::into).collect()
+}
+
+/// Rows of the columns that all functions answer with, flags behind them where there may be any, by the place of their wish.
+fn lines(wishes: usize, rows: Vec<Row>) -> Vec<Reply> {
+    let mut by_place = vec![Vec::new(); wishes];
+    for row in rows {
+        let (place, word): (i64, i16) = (row.get(0), row.get(1));
+        by_place[place as usize - 1].push(Line {
+            word: match word {
+                0 => Word::Done,
+                1 => Word::None,
+                2 => Word::Tube,
+                _ => Word::Client,
+            },
+            id: row.get::<_, i64>(2) as Id,
+            ttr: row.get::<_, i32>(3) as u32,
+            flags: if row.len() > 5 { row.get::<_, i64>(5) as u32 } else { 0 },
+            body: row.get::<_, Option<&[u8]>>(4).unwrap_or_default().into(),
+        });
+    }
+    by_place.into_iter().map(Reply::Lines).collect()
+}
+
+fn seconds(time: f64) -> Nanos {
+    Nanos::from_seconds(time.max(0.0))
+}
+
+fn totals(row: &Row) -> Totals {
+    let count = |column: usize| row.get::<_, i64>(column).max(0) as u64;
+    Totals {
+        urgent: count(0),
+        ready: count(1),
+        reserved: count(2),
+        delayed: count(3),
+        buried: count(4),
+        jobs: count(5),
+        ..Totals::default()
+    }
+}
+
+fn job(id: Id, row: &Row) -> JobView {
+    let count = |column: usize| row.get::<_, i32>(column) as u32;
+    let whole = |column: usize| Nanos::from_secs(count(column).into());
+    let name = |column: usize| row.get::<_, Option<&str>>(column).map(Into::into);
+    JobView {
+        id,
+        tube: row.get::<_, &str>(0).into(),
+        state: match row.get::<_, i16>(1) {
+            1 => "delayed",
+            2 => "buried",
+            3 => "reserved",
+            _ => "ready",
+        },
+        priority: row.get::<_, i64>(2) as u32,
+        age: seconds(row.get(3)),
+        delay: whole(4),
+        ttr: whole(5),
+        time_left: seconds(row.get(6)),
+        happened: Happened {
+            reserves: count(7),
+            timeouts: count(8),
+            releases: count(9),
+            buries: count(10),
+            kicks: count(11),
+        },
+        sender: name(12),
+        receiver: name(13),
+    }
+}

@@ -1,0 +1,15 @@
+//! Sockets, threads and databases around the services, which know none of these.
+//!
+//! | file | its one idea |
+//! |---|---|
+//! | [`broker`] | the event loop of the broker, PostgreSQL below it, shards beside it |
+//! | [`cache`] | the event loop of the cache |
+//! | [`proxy`] | the event loops of the proxy, and its threads |
+//! | `admin` | what monitoring asks, beside the loop |
+
+#![forbid(unsafe_code)]
+
+mod admin;
+pub mod broker;
+pub mod cache;
+pub mod proxy;

@@ -1,0 +1,177 @@
+//! Another configuration, while the one before goes on: announced, connected to, taken over.
+
+use std::sync::Arc;
+
+use krarup_net::mio::Token;
+use krarup_units::Stamp;
+
+use super::crew::Order;
+use super::{Accepting, Coming, Engine, Entrance, LISTENERS, Link, Notice, SERVERS, ServerLink, listen_at};
+use crate::proxy::credentials::{Credentials, credentials};
+use crate::proxy::hold::Hold;
+use crate::proxy::memory::of_one_loop;
+use crate::proxy::outlook::{News, Numbers, Resolved};
+use crate::proxy::patience::Patience;
+use krarup_proxy::topology::Topology;
+
+impl<N: FnMut(Notice)> Engine<N> {
+    pub(super) fn hear(&mut self, news: News) {
+        match news {
+            News::Numbers(numbers) => {
+                self.renumber(&numbers);
+                if let Some(place) = &self.crew {
+                    place.tell(|| Order::Numbers(numbers.clone()));
+                }
+            }
+            News::Configuration(..) if self.stop_by.is_some() => {}
+            // Where it is no good, nothing has changed.
+            News::Configuration(read, hearer) => match read.and_then(|resolved| self.prepare(resolved)) {
+                Ok(coming) => self.coming = Some(Coming { hearer, ..coming }),
+                Err(why) => {
+                    if let Some(hearer) = hearer {
+                        // Whoever has gone need not hear it.
+                        let _ = hearer.send(Err(why.clone()));
+                    }
+                    (self.notice)(Notice::NotReloaded(why));
+                }
+            },
+        }
+    }
+
+    pub(super) fn renumber(&mut self, numbers: &Numbers) {
+        self.settled_until = Stamp(0);
+        for link in self.servers.first.iter_mut().chain(&mut self.servers.lanes) {
+            if let Some(found) = numbers.get(&link.address) {
+                link.addresses.clone_from(found);
+            }
+        }
+    }
+
+    /// Everything that can fail, and the connections to servers that are new.
+    pub(super) fn prepare(&mut self, resolved: Resolved) -> Result<Coming, String> {
+        let config = &resolved.config;
+        if config.threads != self.config.threads {
+            let (new, old) = (config.threads, self.config.threads);
+            return Err(format!("`threads` is {new}, and {old} are running; that takes a restart"));
+        }
+        if (config.server_connections, config.dedicated)
+            != (self.config.server_connections, self.config.dedicated)
+        {
+            return Err("`server_connections` or `dedicated` is another; that takes a restart".into());
+        }
+        if config.engine != self.config.engine {
+            return Err("`engine` is another; that takes a restart".into());
+        }
+        let (topology, entrances) = (config.topology()?, config.listeners()?);
+        let credentials = Arc::new(credentials(&config.edge)?);
+        let mut opened = Vec::new();
+        for (address, _) in &entrances {
+            if !self.entrances.iter().any(|entrance| entrance.address == *address) {
+                opened.push((address.clone(), listen_at(config, address)?));
+            }
+        }
+        let known = self.admin.as_ref().map(|(address, _)| address);
+        let admin = match config.admin.clone().filter(|address| Some(address) != known) {
+            Some(address) => Some((address.clone(), self.monitor(&address)?)),
+            None => None,
+        };
+        if let Some(place) = &mut self.crew {
+            place.generation += 1;
+            place.tell(|| {
+                Order::Announce(Box::new(resolved.clone()), Arc::clone(&credentials), place.generation)
+            });
+        }
+        Ok(Coming { entrances, opened, admin, ..self.announce(resolved, topology, credentials) })
+    }
+
+    /// Connects to the servers of a configuration that is good.
+    pub(super) fn announce(
+        &mut self,
+        resolved: Resolved,
+        topology: Topology,
+        credentials: Arc<Credentials>,
+    ) -> Coming {
+        let Resolved { config, numbers } = resolved;
+        let now = self.clock.now();
+        for address in config.addresses() {
+            if !self.servers.first.iter().any(|link| link.address == address) {
+                self.servers.first.push(ServerLink::to(address, &numbers, now));
+            }
+        }
+        let servers = self.core.announce(topology.servers.clone());
+        for &server in &servers {
+            let link = &mut self.servers[server];
+            link.tried = link.state == Link::Connected;
+        }
+        let until = now + config.connect_timeout;
+        let (entrances, opened, admin, hearer) = (Vec::new(), Vec::new(), None, None);
+        Coming { config, topology, entrances, opened, admin, credentials, servers, hearer, until }
+    }
+
+    /// What comes is there once its servers have been tried, by all loops.
+    pub(super) fn await_coming(&mut self, now: Stamp) {
+        let Some(coming) = &self.coming else { return };
+        let late = coming.until <= now;
+        if !late && !coming.servers.iter().all(|&server| self.servers[server].tried) {
+            return;
+        }
+        if let Some(place) = &self.crew {
+            place.has_tried();
+            // The first loop says when.
+            if !place.is_first() {
+                if late && let Some(coming) = &mut self.coming {
+                    coming.until = now + self.config.connect_timeout;
+                }
+                return;
+            }
+            if !late && !place.others_have_tried() {
+                return;
+            }
+            place.tell(|| Order::TakeOver);
+        }
+        if let Some(coming) = self.coming.take() {
+            self.take_over(coming, now);
+        }
+    }
+
+    /// The servers of the configuration that comes have been tried: from here on it holds.
+    pub(super) fn take_over(&mut self, coming: Coming, now: Stamp) {
+        self.settled_until = Stamp(0);
+        let Coming { config, topology, entrances, mut opened, admin, credentials, hearer, .. } = coming;
+        let told = self.core.reconfigure(config.settings(), topology, now);
+        self.core.sign_in_with(credentials.login.clone());
+        let mut before = std::mem::take(&mut self.entrances);
+        for (address, pool) in entrances {
+            let pool = told.pools[pool];
+            if let Some(known) = before.iter().position(|entrance| entrance.address == address) {
+                self.entrances.push(Entrance { pool, ..before.swap_remove(known) });
+                continue;
+            }
+            let here = opened.iter().position(|(other, _)| *other == address);
+            let (_, listener) = opened.swap_remove(here.expect("it was not listened at before"));
+            let token = Token(LISTENERS + self.entrances_made % (SERVERS - LISTENERS));
+            self.entrances_made += 1;
+            self.entrances.push(Entrance { address, pool, listener, datagrams: None, token });
+            if self.accepting == Accepting::Yes {
+                self.open_entrance(self.entrances.len() - 1);
+            }
+        }
+        for warning in &credentials.warnings {
+            (self.notice)(Notice::Warning(warning.clone()));
+        }
+        self.credentials = credentials;
+        self.patience = Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now);
+        self.hold = Hold::new(config.hold);
+        self.memory.resize(of_one_loop(config.edge.memory, config.threads));
+        if admin.is_some() || config.admin.is_none() {
+            // Where it was before nobody listens any more.
+            self.admin = admin;
+            self.tell_admin();
+        }
+        self.config = config;
+        (self.notice)(Notice::Reloaded);
+        if let Some(hearer) = hearer {
+            let _ = hearer.send(Ok(()));
+        }
+    }
+}

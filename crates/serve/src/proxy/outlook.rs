@@ -1,0 +1,375 @@
+//! What changes outside: the configuration's file when somebody says so, and the addresses behind names now and then. Looked at
+//! on a thread of its own, because files and name services may make one wait.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use krarup_units::Address;
+use krarup_units::Nanos;
+
+use krarup_proxy::config::{Config, Replicas, ServerConfig};
+use krarup_proxy::engine::Engine;
+
+/// The numbers behind addresses.
+pub type Numbers = HashMap<Address, Vec<SocketAddr>>;
+
+/// Asks for the numbers behind an address.
+pub type Resolve<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<SocketAddr>, String>;
+
+/// A configuration whose names have been looked up, those that stand for many servers replaced by these.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// What holds.
+    pub config: Config,
+    /// The numbers of every server that has any.
+    pub numbers: Numbers,
+}
+
+impl Resolved {
+    /// The same, where some names need not be known: these stand for one server each, which has no number.
+    ///
+    /// # Errors
+    /// No name is known.
+    fn of_those_known(
+        as_written: &Config,
+        resolve: Resolve<'_>,
+        missing: &mut dyn FnMut(&str),
+    ) -> Result<Self, String> {
+        let mut last = None;
+        let found = Self::of(as_written, &mut |address| {
+            Ok(resolve(address).unwrap_or_else(|why| {
+                missing(&why);
+                last = Some(why);
+                Vec::new()
+            }))
+        })?;
+        let none = found
+            .config
+            .addresses()
+            .iter()
+            .all(|address| found.numbers.get(address).is_some_and(Vec::is_empty));
+        match last {
+            Some(why) if none => Err(why),
+            _ => Ok(found),
+        }
+    }
+
+    /// Looks up every name of a configuration `as_written`.
+    ///
+    /// # Errors
+    /// Names the first that has no address.
+    pub fn of(as_written: &Config, resolve: Resolve<'_>) -> Result<Self, String> {
+        let mut config = as_written.clone();
+        let mut numbers = Numbers::new();
+        for pool in std::iter::once(&mut config.main).chain(config.pools.values_mut()) {
+            let (mut servers, mut grows) = (Vec::new(), false);
+            for server in std::mem::take(&mut pool.servers) {
+                if server.address.file().is_some() {
+                    servers.push(server);
+                    continue;
+                }
+                grows |= server.every_address;
+                let mut found = match numbers.get(&server.address) {
+                    Some(known) => known.clone(),
+                    None => resolve(&server.address)?,
+                };
+                if !server.every_address || found.is_empty() {
+                    numbers.insert(server.address.clone(), found);
+                    servers.push(ServerConfig { every_address: false, ..server });
+                    continue;
+                }
+                // In one order whatever the name service says first: placement may depend on it.
+                found.sort_unstable();
+                found.dedup();
+                for number in found {
+                    let address = Address::from(number);
+                    if servers.iter().any(|other: &ServerConfig| other.address == address) {
+                        continue;
+                    }
+                    numbers.insert(address.clone(), vec![number]);
+                    servers.push(ServerConfig { address, name: None, every_address: false, ..server });
+                }
+            }
+            if let Replicas::Count(count) = pool.replicas
+                && grows
+            {
+                // There may be fewer for a while.
+                pool.replicas = Replicas::Count(count.min(servers.len()));
+            }
+            pool.servers = servers;
+        }
+        Ok(Self { config, numbers })
+    }
+}
+
+/// Where a configuration comes from.
+pub struct Source {
+    /// As it was written.
+    pub written: Config,
+    /// As it holds from the start.
+    pub resolved: Resolved,
+    /// Reads and checks it again.
+    pub again: Box<dyn FnMut() -> Result<Config, String> + Send>,
+}
+
+impl Source {
+    /// Looks up the names of a configuration that was checked. Where names are looked up again, one that is not known yet is told to `missing`:
+    /// its server is down until it is known. Name services may be slow when a machine starts, and the other servers need not wait.
+    ///
+    /// # Errors
+    /// As [`Resolved::of`], where a name would never be looked up again, or none at all is known.
+    pub fn new(
+        written: Config,
+        again: impl FnMut() -> Result<Config, String> + Send + 'static,
+        mut missing: impl FnMut(&str),
+    ) -> Result<Self, String> {
+        let mut resolve = krarup_net::resolve;
+        let resolved = match Resolved::of(&written, &mut resolve) {
+            Err(_) if written.engine == Engine::Events && written.resolve_every > Nanos::ZERO => {
+                let mut unknown = Vec::new();
+                let found = Resolved::of_those_known(&written, &mut resolve, &mut |why| {
+                    unknown.push(why.to_owned());
+                })?;
+                unknown.iter().for_each(|why| missing(why));
+                found
+            }
+            all => all?,
+        };
+        Ok(Self { written, resolved, again: Box::new(again) })
+    }
+}
+
+/// Who wants to hear what came of reading the configuration again.
+pub(crate) type Hearer = mpsc::Sender<Result<(), String>>;
+
+/// How long somebody waits to hear it.
+const HEARS_WITHIN: Duration = Duration::from_secs(60);
+
+/// What has changed.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// The configuration was read again, or names that stand for many servers stand for others.
+    Configuration(Box<Result<Resolved, String>>, Option<Hearer>),
+    /// Servers have other numbers.
+    Numbers(Numbers),
+}
+
+/// The thread that looks out; it ends when this is dropped.
+pub(crate) struct Outlook {
+    orders: mpsc::Sender<Option<Hearer>>,
+    news: mpsc::Receiver<News>,
+}
+
+impl Outlook {
+    /// Begins to look out; `wake` is called when there are news.
+    pub(crate) fn begin(source: Source, wake: impl Fn() + Send + 'static) -> Self {
+        let (orders, ordered) = mpsc::channel();
+        let (tell, news) = mpsc::channel();
+        std::thread::spawn(move || look_out(source, &ordered, &tell, &wake));
+        Self { orders, news }
+    }
+
+    /// The configuration shall be read again.
+    pub(crate) fn read_again(&self) {
+        // A thread that has ended has nothing more to read.
+        let _ = self.orders.send(None);
+    }
+
+    /// Has the configuration read again when it is called, and waits to hear what came of it.
+    pub(crate) fn reload(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
+        let orders = self.orders.clone();
+        move || {
+            let (hearer, heard) = mpsc::channel();
+            orders.send(Some(hearer)).map_err(|_| "the proxy is stopping".to_owned())?;
+            match heard.recv_timeout(HEARS_WITHIN) {
+                Ok(result) => result,
+                Err(RecvTimeoutError::Timeout) => Err("it has not been taken over within a minute".into()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    Err("another one came before it was taken over".into())
+                }
+            }
+        }
+    }
+
+    /// The next news, if there are any.
+    pub(crate) fn next(&self) -> Option<News> {
+        self.news.try_recv().ok()
+    }
+}
+
+fn look_out(
+    source: Source,
+    ordered: &mpsc::Receiver<Option<Hearer>>,
+    tell: &mpsc::Sender<News>,
+    wake: &(impl Fn() + Send + 'static),
+) {
+    let Source { mut written, mut resolved, mut again } = source;
+    loop {
+        let news = match ordered.recv_timeout(pause(&written)) {
+            Ok(hearer) => {
+                let read =
+                    again().and_then(|config| Ok((Resolved::of(&config, &mut krarup_net::resolve)?, config)));
+                let read = read.map(|(found, config)| {
+                    written = config;
+                    resolved = found.clone();
+                    found
+                });
+                News::Configuration(Box::new(read), hearer)
+            }
+            Err(RecvTimeoutError::Timeout) => match change(&written, &mut resolved, &mut krarup_net::resolve)
+            {
+                Some(news) => news,
+                None => continue,
+            },
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        if tell.send(news).is_err() {
+            return;
+        }
+        wake();
+    }
+}
+
+/// How long to wait before names are looked up again.
+fn pause(written: &Config) -> Duration {
+    let named =
+        |address: &Address| address.file().is_none() && address.host.parse::<std::net::IpAddr>().is_err();
+    let mut pools = std::iter::once(&written.main).chain(written.pools.values());
+    let any = pools.any(|pool| pool.servers.iter().any(|server| named(&server.address)));
+    if any && written.resolve_every > Nanos::ZERO {
+        written.resolve_every.as_duration()
+    } else {
+        Duration::from_secs(86_400)
+    }
+}
+
+/// What is different from `resolved` when all names are looked up again. A name that is not found now stays what it was.
+fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Option<News> {
+    let before = resolved.clone();
+    let found = Resolved::of(written, &mut |address| {
+        resolve(address).or_else(|why| before.numbers.get(address).cloned().ok_or(why))
+    });
+    // A name for many servers that is not found at all changes nothing.
+    let found = found.ok()?;
+    *resolved = found.clone();
+    if found.config.addresses() != before.config.addresses() {
+        return Some(News::Configuration(Box::new(Ok(found)), None));
+    }
+    let sorted = |numbers: &Numbers| {
+        let mut all: Vec<_> = numbers
+            .iter()
+            .map(|(address, found)| {
+                let mut found = found.clone();
+                found.sort_unstable();
+                (address.to_string(), found)
+            })
+            .collect();
+        all.sort_unstable();
+        all
+    };
+    (sorted(&found.numbers) != sorted(&before.numbers)).then_some(News::Numbers(found.numbers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::parse(text, "f.toml").unwrap()
+    }
+
+    fn numbers(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_name_for_many_servers_becomes_these_and_follows_them() {
+        let written =
+            config("servers = [{ address = \"many:1\", every_address = true, weight = 2 }, \"one:2\"]");
+        let mut many = numbers(&["10.0.0.2:1", "10.0.0.1:1", "10.0.0.2:1"]);
+        let mut one = numbers(&["10.0.9.9:2"]);
+        let answer = |many: &[SocketAddr], one: &[SocketAddr], address: &Address| match &*address.host {
+            "many" => Ok(many.to_vec()),
+            "one" if one.is_empty() => Err("`one` is not known".to_owned()),
+            _ => Ok(one.to_vec()),
+        };
+        let mut resolved = Resolved::of(&written, &mut |address| answer(&many, &one, address)).unwrap();
+        let names = |resolved: &Resolved| {
+            resolved.config.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(&resolved), "10.0.0.1:1 10.0.0.2:1 one:2");
+        assert_eq!(resolved.config.main.servers[1].weight, 2);
+        assert_eq!(resolved.config.check(), Ok(()));
+        // The same in another order is the same.
+        many.reverse();
+        assert!(change(&written, &mut resolved, &mut |address| answer(&many, &one, address)).is_none());
+        one = numbers(&["10.0.9.8:2"]);
+        let news = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
+        let Some(News::Numbers(found)) = news else { panic!("{news:?}") };
+        assert_eq!(found[&"one:2".parse().unwrap()], one);
+        // What is not found now stays what it was.
+        assert!(change(&written, &mut resolved, &mut |address| answer(&many, &[], address)).is_none());
+        many.push("10.0.0.3:1".parse().unwrap());
+        let news = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
+        let Some(News::Configuration(found, None)) = news else { panic!("{news:?}") };
+        assert_eq!(names(&found.unwrap()), "10.0.0.1:1 10.0.0.2:1 10.0.0.3:1 one:2");
+    }
+
+    #[test]
+    fn a_name_that_is_not_known_yet_is_one_server_without_a_number() {
+        let written = config(
+            "servers = [{ address = \"many:1\", every_address = true }, \"one:2\"]\ndistribution = \"ketama\"\nreplicas = 2",
+        );
+        let found = |many: &[&str], one: &[&str]| {
+            let (many, one) = (numbers(many), numbers(one));
+            move |address: &Address| {
+                let found = if address.host == "many" { &many } else { &one };
+                if found.is_empty() {
+                    Err(format!("`{}` is not known", address.host))
+                } else {
+                    Ok(found.clone())
+                }
+            }
+        };
+        let mut missing = Vec::new();
+        let mut tell = |why: &str| missing.push(why.to_owned());
+        let mut resolved =
+            Resolved::of_those_known(&written, &mut found(&[], &["10.0.0.9:2"]), &mut tell).unwrap();
+        assert_eq!(
+            (missing.as_slice(), resolved.config.addresses().len()),
+            (&["`many` is not known".to_owned()][..], 2)
+        );
+        assert_eq!(resolved.numbers[&"many:1".parse().unwrap()], []);
+        // Still unknown is no news; found, it becomes its servers.
+        assert!(change(&written, &mut resolved, &mut found(&[], &["10.0.0.9:2"])).is_none());
+        let news =
+            change(&written, &mut resolved, &mut found(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.9:2"]));
+        let Some(News::Configuration(taken, None)) = news else { panic!("{news:?}") };
+        assert_eq!(taken.unwrap().config.addresses().len(), 3);
+        // With nobody known there is nothing to do.
+        let nobody = Resolved::of_those_known(&written, &mut found(&[], &[]), &mut |_| {});
+        assert!(nobody.unwrap_err().contains("is not known"));
+    }
+
+    #[test]
+    fn two_copies_among_servers_behind_a_name_are_one_while_there_is_one() {
+        let written = config(
+            "servers = [{ address = \"many:1\", every_address = true }]\ndistribution = \"ketama\"\nreplicas = 2",
+        );
+        assert_eq!(written.check(), Ok(()));
+        for (many, copies) in [(&["10.0.0.1:1"][..], 1), (&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"], 2)] {
+            let resolved = Resolved::of(&written, &mut |_| Ok(numbers(many))).unwrap();
+            assert_eq!(resolved.config.topology().unwrap().pools[0].copies, copies);
+        }
+    }
+
+    #[test]
+    fn names_are_looked_up_again_only_where_there_are_any() {
+        let day = Duration::from_secs(86_400);
+        assert_eq!(pause(&config("servers = [\"10.0.0.1:1\", \"unix:/run/m\"]")), day);
+        assert_eq!(pause(&config("servers = [\"many:1\"]\nresolve_every = 0")), day);
+        assert_eq!(pause(&config("servers = [\"many:1\"]\nresolve_every = \"5s\"")), Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,179 @@
+//! Real threads and connections that block: the textbook's middleware, and what it costs beside [events](super::events).
+//!
+//! ```text
+//!                       ┌─ queue ─▶ worker 1..W ─▶ a connection of its own to every server     workers = W
+//!  clients ─▶ network ──┤
+//!             thread    ├─ queue of server i ─▶ reader 1..T ─▶ likewise                         readers = T
+//!                       └─ writes of server i ─▶ one writer, which does not wait between two
+//! ```
+//!
+//! One thread accepts clients, reads, and cuts requests; a worker takes one, asks the servers, waits, writes the reply to the
+//! client, and takes the next. Of one client only one request is under way at a time. Placement, policies, merging and records are those of the
+//! event engine: each thread has a [core](krarup_proxy::core) of its own with one request in it, and one more core keeps the books.
+//!
+//! | file | its one idea |
+//! |---|---|
+//! | `queue` | requests that wait for a thread |
+//! | `seat` | one client, as the thread sees it that has its request |
+//! | `courier` | carries requests to servers and replies to clients |
+//! | `network` | the thread that reads the clients |
+
+mod courier;
+mod network;
+mod queue;
+mod seat;
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use krarup_net::blocking::Bell;
+use krarup_net::mio::{Poll, Token, Waker};
+use krarup_net::signal::Signals;
+use krarup_net::{Clock, listen};
+use krarup_record::{Recorder, ServerVisit, Visit, recorder};
+
+use self::courier::Courier;
+use self::network::{Network, Queues};
+use self::queue::Queue;
+use self::seat::Finished;
+use super::events::{Ended, Notice};
+use crate::proxy::credentials::credentials;
+use krarup_proxy::config::Config;
+use krarup_proxy::core::{Core, RowSink};
+use krarup_proxy::dispatch::Workers;
+use krarup_proxy::engine::Form;
+
+const LISTENER: Token = Token(0);
+const STOP: Token = Token(1);
+const RELOAD: Token = Token(2);
+const FINISHED: Token = Token(3);
+
+/// The core that keeps the books, for whoever has something to enter.
+#[derive(Clone)]
+struct Books(Arc<Mutex<Core>>);
+
+impl Books {
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        // Entries are whole or not made at all: a thread that panicked leaves books that can be read.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RowSink for Books {
+    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        self.lock().enter(visit, servers);
+    }
+}
+
+/// Runs the proxy until SIGINT or SIGTERM. `core` keeps the books.
+///
+/// # Errors
+/// Before the first client is accepted: the port cannot be had, the system refuses.
+pub fn run(
+    config: &Config,
+    core: Core,
+    clock: Clock,
+    mut notice: impl FnMut(Notice),
+) -> Result<Ended, String> {
+    let system = |error: std::io::Error| format!("cannot start the threads: {error}");
+    let started = clock.now();
+    let poll = Poll::new().map_err(system)?;
+    let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
+    let options = listen::Options { mode: config.edge.socket_mode, share: config.edge.reuse_port };
+    let mut listener = listen::listen_with(&config.listen, options)?;
+    let credentials = credentials(&config.edge)?;
+    for warning in &credentials.warnings {
+        notice(Notice::Warning(warning.clone()));
+    }
+    let waker = Waker::new(poll.registry(), FINISHED).map_err(system)?;
+    let finished = Arc::new(Finished::new(waker));
+    let books = Books(Arc::new(Mutex::new(core)));
+    let shared = Arc::new(config.clone());
+
+    // Each thread asks servers with a core of its own; how many requests it has is the threads' own bound.
+    let mut settings = config.settings();
+    settings.workers = Workers::Unlimited;
+    settings.unix = books.lock().settings().unix;
+    let mut topology = config.topology()?;
+    topology.pools.iter_mut().for_each(|pool| pool.readers = None);
+    let courier = || {
+        let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+        let mut core = Core::new(settings.clone(), topology.clone(), recorder, started);
+        core.sign_in_with(credentials.login.clone());
+        core.keep_rows(Box::new(books.clone()));
+        Courier::new(core, shared.clone(), clock, books.clone())
+    };
+    let servers = topology.servers.len();
+    let (over, ended) = mpsc::channel::<()>();
+    let mut queues = Queues { reads: Vec::new(), writes: Vec::new() };
+    let spawn = |courier: Courier, queue: &Arc<Queue>, writes: bool| {
+        let (queue, over) = (queue.clone(), over.clone());
+        let work = move || {
+            if writes {
+                courier.stream(&queue);
+            } else {
+                courier.work(&queue);
+            }
+            drop(over);
+        };
+        thread::Builder::new().name("krarup-worker".into()).spawn(work).map(drop).map_err(system)
+    };
+    match config.thread_form()? {
+        Form::Workers(workers) => {
+            let queue = Arc::new(Queue::new(config.queue, None));
+            for _ in 0..workers {
+                spawn(courier(), &queue, false)?;
+            }
+            queues.reads.push(queue);
+        }
+        Form::Readers(readers) => {
+            for _ in 0..servers {
+                let reads = Arc::new(Queue::new(config.queue, None));
+                for _ in 0..readers {
+                    spawn(courier(), &reads, false)?;
+                }
+                queues.reads.push(reads);
+                let writes = Arc::new(Queue::new(config.queue, Some(Bell::new().map_err(system)?)));
+                spawn(courier(), &writes, true)?;
+                queues.writes.push(writes);
+            }
+        }
+    }
+    drop(over);
+    listener.register(poll.registry(), LISTENER).map_err(system)?;
+    notice(Notice::Listening(listener.address().map_err(system)?));
+    let mut network = Network {
+        config,
+        clock,
+        notice,
+        poll,
+        signals,
+        listener: Some(listener),
+        finished,
+        queues,
+        books: books.clone(),
+        clients: Vec::new(),
+    };
+    network.run().map_err(|error| format!("the network thread failed: {error}"))?;
+    network.queues.all().for_each(|queue| queue.close());
+    // Nobody ever sends: the channel ends when the last thread does.
+    if ended.recv_timeout(config.shutdown_limit.as_duration()) == Err(RecvTimeoutError::Timeout) {
+        let unfinished = network.queues.all().map(|queue| queue.unfinished()).sum();
+        (network.notice)(Notice::Unfinished(unfinished));
+    }
+    let longest = network.queues.all().map(|queue| queue.longest()).max().unwrap_or(0);
+    let now = clock.now();
+    let mut core = books.lock();
+    for id in 0..network.clients.len() as u32 {
+        if network.clients[id as usize].take().is_some() {
+            core.client_gone(id, now);
+        }
+    }
+    core.enter_queue(longest);
+    core.advance(now);
+    // Threads that have not ended keep a place to enter what nobody will read.
+    let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
+    let rest = Core::new(settings, topology, recorder, started);
+    Ok(Ended { core: std::mem::replace(&mut *core, rest), started, stopped: now })
+}

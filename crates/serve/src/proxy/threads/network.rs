@@ -1,0 +1,218 @@
+//! The thread that reads the clients: it accepts, cuts requests, and puts them where a thread will take them.
+
+use std::io;
+use std::sync::Arc;
+
+use krarup_net::blocking::Voice;
+use krarup_net::mio::{Events, Poll, Token};
+use krarup_net::signal::Signals;
+use krarup_net::{Clock, Conn, Listener, Moved};
+use krarup_units::Inbox;
+use krarup_units::Stamp;
+
+use super::queue::{Job, Queue};
+use super::seat::{Finished, Seat};
+use super::{Books, FINISHED, LISTENER, RELOAD, STOP};
+use crate::proxy::events::Notice;
+use krarup_proxy::config::Config;
+use krarup_proxy::core::ledger::Errand;
+
+/// Tokens of clients begin here.
+const CLIENTS: usize = 16;
+/// What one read from a client may bring at least.
+const CLIENT_READ: usize = 16 << 10;
+
+/// Where requests go.
+pub(super) struct Queues {
+    /// The one of all workers; or, one after the other, those of the servers' readers.
+    pub(super) reads: Vec<Arc<Queue>>,
+    /// Those of the servers' writers, where there are any.
+    pub(super) writes: Vec<Arc<Queue>>,
+}
+
+impl Queues {
+    fn of(&self, errand: Errand) -> &Queue {
+        match errand {
+            Errand::Write(server) if !self.writes.is_empty() => &self.writes[server],
+            Errand::Read(server) => &self.reads[server % self.reads.len()],
+            _ => &self.reads[0],
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        self.reads.iter().chain(&self.writes)
+    }
+}
+
+pub(super) struct Network<'a, N> {
+    pub(super) config: &'a Config,
+    pub(super) clock: Clock,
+    pub(super) notice: N,
+    pub(super) poll: Poll,
+    pub(super) signals: Signals,
+    pub(super) listener: Option<Listener>,
+    pub(super) finished: Arc<Finished>,
+    pub(super) queues: Queues,
+    pub(super) books: Books,
+    pub(super) clients: Vec<Option<Client>>,
+}
+
+pub(super) struct Client {
+    conn: Conn,
+    seat: Arc<Seat>,
+    inbox: Inbox,
+    received: Stamp,
+    /// Bytes of a refused value that are still to come, and the request they belong to.
+    swallow: Option<(Vec<u8>, u64, u64)>,
+    /// It will send no more.
+    ended: bool,
+}
+
+impl<N: FnMut(Notice)> Network<'_, N> {
+    /// Until a stop is asked for, and every request that has come is in a queue.
+    pub(super) fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1_024);
+        loop {
+            match self.poll.poll(&mut events, None) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => result?,
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept(),
+                    RELOAD => {
+                        if self.signals.reloads() > 0 {
+                            let why = "threads keep the configuration they began with";
+                            (self.notice)(Notice::NotReloaded(why.to_owned()));
+                        }
+                    }
+                    STOP => {
+                        if self.signals.stops() > 0 {
+                            (self.notice)(Notice::Stopping);
+                            self.listener = None;
+                            for id in 0..self.clients.len() as u32 {
+                                self.read(id);
+                            }
+                            return Ok(());
+                        }
+                    }
+                    FINISHED => {
+                        for id in self.finished.take() {
+                            self.advance(id);
+                        }
+                    }
+                    Token(token) => self.read((token - CLIENTS) as u32),
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Some(listener) = &self.listener {
+            let Ok(stream) = listener.accept() else { return };
+            let mut books = self.books.lock();
+            if books.clients() >= self.config.max_connections {
+                books.client_refused();
+                if let Ok(voice) = Voice::of(&stream) {
+                    let _ = voice.say(b"ERROR Too many open connections\r\n", self.config.timeout);
+                }
+                continue;
+            }
+            let id = books.client_opened();
+            drop(books);
+            let token = Token(CLIENTS + id as usize);
+            let begun = Voice::of(&stream)
+                .and_then(|voice| Ok((voice, Conn::accepted(stream, self.poll.registry(), token)?)));
+            let Ok((voice, conn)) = begun else {
+                self.books.lock().client_gone(id, self.clock.now());
+                continue;
+            };
+            let seat = Arc::new(Seat::new(id, voice, self.finished.clone()));
+            if self.clients.len() <= id as usize {
+                self.clients.resize_with(id as usize + 1, || None);
+            }
+            let inbox = Inbox::default();
+            let received = self.clock.now();
+            self.clients[id as usize] =
+                Some(Client { conn, seat, inbox, received, swallow: None, ended: false });
+            self.read(id);
+        }
+    }
+
+    /// Reads what has come, and goes on with it.
+    fn read(&mut self, id: u32) {
+        let bound = self.config.max_value + CLIENT_READ;
+        let Some(client) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        // Beyond one whole request nothing more is read: it stays where it is until that is done.
+        while !client.ended && client.inbox.unread().len() < bound {
+            match client.conn.read(client.inbox.room(CLIENT_READ)) {
+                Moved::Some(count) => {
+                    client.inbox.filled(count);
+                    client.received = self.clock.now();
+                }
+                Moved::None => break,
+                Moved::Closed | Moved::Failed(_) => client.ended = true,
+            }
+        }
+        self.advance(id);
+    }
+
+    /// Puts the client's next request into its queue, if it is whole and none other is under way.
+    fn advance(&mut self, id: u32) {
+        let Some(client) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        if !client.seat.is_free() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut books = self.books.lock();
+        loop {
+            if let Some((bytes, length, left)) = &mut client.swallow {
+                let gone = (*left).min(client.inbox.unread().len() as u64);
+                client.inbox.consume(gone as usize);
+                *left -= gone;
+                if *left > 0 {
+                    break;
+                }
+                let (bytes, swallowed) = (std::mem::take(bytes), *length);
+                client.swallow = None;
+                client.seat.take(client.ended || !client.inbox.is_empty());
+                let (seat, received) = (client.seat.clone(), client.received);
+                drop(books);
+                return self.queues.reads[0].put(Job { seat, bytes, swallowed, received, queued: now });
+            }
+            if client.inbox.is_empty() {
+                client.inbox.shrink(0);
+                break;
+            }
+            let Some((length, swallow)) = books.first_request(client.inbox.unread()) else { break };
+            let bytes = client.inbox.unread()[..length].to_vec();
+            client.inbox.consume(length);
+            if swallow > 0 {
+                client.swallow = Some((bytes, swallow, swallow));
+                continue;
+            }
+            let errand = books.errand(0, &bytes, now);
+            if errand == Errand::Statistics {
+                // The books are here.
+                books.client_bytes(id, &bytes, client.received, now);
+                let reply = books.client_output(id).to_vec();
+                let heard = client.seat.voice.say(&reply, self.config.timeout).is_ok();
+                books.client_written(id, reply.len(), self.clock.now());
+                if !heard {
+                    client.ended = true;
+                }
+                continue;
+            }
+            client.seat.take(client.ended || !client.inbox.is_empty());
+            let (seat, received) = (client.seat.clone(), client.received);
+            // Waiting for room in the queue must not keep others from the books.
+            drop(books);
+            return self.queues.of(errand).put(Job { seat, bytes, swallowed: 0, received, queued: now });
+        }
+        if client.ended {
+            books.client_gone(id, now);
+            drop(books);
+            self.clients[id as usize] = None;
+        }
+    }
+}

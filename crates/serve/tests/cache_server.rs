@@ -1,0 +1,201 @@
+//! The server over real sockets: order, limits, slow readers, and stopping.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread::{self, JoinHandle};
+
+use krarup_cache::Bounds;
+use krarup_serve::cache::{Outcome, Server, Settings, Stopper};
+use krarup_units::Address;
+use krarup_units::Nanos;
+
+/// A server on a thread of its own.
+struct Running {
+    address: Address,
+    stopper: Stopper,
+    thread: JoinHandle<io::Result<Outcome>>,
+}
+
+impl Running {
+    fn start(connections: usize) -> Self {
+        let settings = Settings {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            bounds: Bounds::default(),
+            connections,
+            // Only a second stop ends the patience of a test.
+            patience: Nanos::from_secs(3_600),
+            version: "0.1.0".to_owned(),
+        };
+        let server = Server::bind(settings).unwrap();
+        let (address, stopper) = (server.address().clone(), server.stopper());
+        Self { address, stopper, thread: thread::spawn(|| server.run()) }
+    }
+
+    fn connect(&self) -> Client {
+        Client(BufReader::new(TcpStream::connect((self.address.host.as_str(), self.address.port)).unwrap()))
+    }
+
+    fn stop(self) -> Outcome {
+        self.stopper.stop();
+        self.thread.join().unwrap().unwrap()
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn send(&mut self, bytes: &[u8]) {
+        self.0.get_mut().write_all(bytes).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn ask(&mut self, request: &str) -> String {
+        self.send(request.as_bytes());
+        self.line()
+    }
+
+    /// All there is until the server closes.
+    fn rest(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.0.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+}
+
+/// Stores 100,000 bytes under `big` and gives the bytes of one answer to `get big`.
+fn store_big(client: &mut Client) -> Vec<u8> {
+    let data = [b'y'; 100_000];
+    client.send(b"set big 0 0 100000\r\n");
+    client.send(&data);
+    assert_eq!(client.ask("\r\n"), "STORED\r\n");
+    [b"VALUE big 0 100000\r\n", &data[..], b"\r\nEND\r\n"].concat()
+}
+
+/// More than the kernel takes for a client that does not read.
+const MANY: usize = 400;
+
+#[test]
+fn a_pipeline_of_requests_is_answered_in_order_and_counted() {
+    let server = Running::start(10);
+    let mut client = server.connect();
+    let (mut requests, mut expected) = (String::new(), String::new());
+    for number in 0..10_000 {
+        requests += &format!("set k 0 0 5\r\n{number:05}\r\nget k j\r\n");
+        expected += &format!("STORED\r\nVALUE k 0 5\r\n{number:05}\r\nEND\r\n");
+    }
+    let mut writer = client.0.get_ref().try_clone().unwrap();
+    let sender = thread::spawn(move || {
+        writer.write_all(requests.as_bytes()).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    // The end of what the client sends is no end of what it is owed.
+    assert!(client.rest() == expected.as_bytes());
+    sender.join().unwrap();
+    let outcome = server.stop();
+    let counts = outcome.counts;
+    assert_eq!((counts.cmd_set, counts.cmd_get, counts.get_hits), (10_000, 20_000, 10_000));
+    assert_eq!((outcome.traffic.total_connections, outcome.traffic.curr_connections), (1, 0));
+    assert_eq!(outcome.traffic.bytes_written, expected.len() as u64);
+}
+
+#[test]
+fn who_comes_beyond_the_limit_is_told_so() {
+    let server = Running::start(1);
+    let mut first = server.connect();
+    assert_eq!(first.ask("version\r\n"), "VERSION 0.1.0\r\n");
+    let mut second = server.connect();
+    assert_eq!(second.rest(), b"ERROR Too many open connections\r\n");
+    first.send(b"quit\r\n");
+    assert_eq!(first.rest(), b"");
+    let mut third = server.connect();
+    assert_eq!(third.ask("version\r\n"), "VERSION 0.1.0\r\n");
+    let outcome = server.stop();
+    assert_eq!((outcome.traffic.total_connections, outcome.traffic.rejected_connections), (2, 1));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_answered_without_bound_and_hinders_nobody() {
+    let server = Running::start(10);
+    let (mut slow, mut quick) = (server.connect(), server.connect());
+    let answer = store_big(&mut quick);
+    slow.send("get big\r\n".repeat(MANY).as_bytes());
+    slow.send("get ".as_bytes());
+    slow.send("big ".repeat(MANY).as_bytes());
+    slow.send(b"\r\nquit\r\n");
+    quick.send(b"stats\r\n");
+    let mut written = None;
+    loop {
+        let line = quick.line();
+        if let Some(value) = line.strip_prefix("STAT bytes_written ") {
+            written = value.trim().parse::<usize>().ok();
+        }
+        if line == "END\r\n" {
+            break;
+        }
+    }
+    assert!(written.unwrap() < MANY * answer.len(), "{written:?} bytes to a client that reads none");
+    let multi = [answer[..answer.len() - 5].repeat(MANY), b"END\r\n".to_vec()].concat();
+    assert!(slow.rest() == [answer.repeat(MANY), multi].concat());
+    assert_eq!(server.stop().counts.get_hits, 2 * MANY as u64);
+}
+
+#[test]
+fn stopping_lets_answers_leave_that_are_owed() {
+    let server = Running::start(10);
+    let (mut slow, mut idle) = (server.connect(), server.connect());
+    let answer = store_big(&mut slow);
+    slow.send("get big\r\n".repeat(MANY).as_bytes());
+    // Half a request is owed nothing.
+    slow.send(b"get bi");
+    server.stopper.stop();
+    assert_eq!(idle.rest(), b"");
+    assert!(slow.rest() == answer.repeat(MANY));
+    let outcome = server.thread.join().unwrap().unwrap();
+    assert_eq!((outcome.counts.cmd_get, outcome.traffic.curr_connections), (MANY as u64, 0));
+}
+
+#[test]
+fn a_second_stop_waits_for_nobody() {
+    let server = Running::start(10);
+    let (mut slow, mut idle) = (server.connect(), server.connect());
+    store_big(&mut slow);
+    slow.send("get big\r\n".repeat(MANY).as_bytes());
+    server.stopper.stop();
+    // The first stop has been heard when those who are owed nothing are gone.
+    assert_eq!(idle.rest(), b"");
+    let outcome = server.stop();
+    assert_eq!(outcome.traffic.curr_connections, 1);
+}
+
+#[test]
+fn a_port_in_use_is_refused_by_name() {
+    let server = Running::start(1);
+    let settings = Settings {
+        listen: server.address.clone(),
+        bounds: Bounds::default(),
+        connections: 1,
+        patience: Nanos::ZERO,
+        version: String::new(),
+    };
+    let error = Server::bind(settings).unwrap_err();
+    assert!(error.contains(&server.address.to_string()), "{error}");
+    server.stop();
+}
+
+#[test]
+fn lines_that_never_end_and_browsers_are_cut_off() {
+    let server = Running::start(10);
+    for bytes in [&b"x".repeat(3_000)[..], b"GET / HTTP/1.1\r\n"] {
+        let mut client = server.connect();
+        client.send(bytes);
+        assert_eq!(client.0.read(&mut [0; 10]).unwrap_or(0), 0);
+    }
+    assert_eq!(server.stop().traffic.total_connections, 2);
+}

@@ -1,0 +1,138 @@
+//! `host:port` or `unix:/path` as people write it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A host, by name or by number, and a port; or the file of a unix socket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Address {
+    /// A name, an IPv4 address or an IPv6 address (without brackets); or, beginning with `/`, as no host does, the path of a unix socket.
+    pub host: String,
+    /// The port; 0 asks the system for a free one when listening. A unix socket has none: 0.
+    pub port: u16,
+}
+
+impl Address {
+    /// The unix socket at `path`, which is absolute.
+    pub fn of_file(path: &Path) -> Self {
+        Self { host: path.to_string_lossy().into_owned(), port: 0 }
+    }
+
+    /// The file of a unix socket; none for a host and a port.
+    pub fn file(&self) -> Option<&Path> {
+        self.host.starts_with('/').then(|| Path::new(&self.host))
+    }
+
+    /// Whether only this machine can connect to it: a unix socket, or a loopback address or name.
+    pub fn is_local(&self) -> bool {
+        let number = self.host.parse::<std::net::IpAddr>();
+        self.file().is_some() || self.host == "localhost" || number.is_ok_and(|number| number.is_loopback())
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    /// `host:port`, `1.2.3.4:port`, `[::1]:port`, `unix:/path`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            // The kernel keeps 108 bytes, the last of them a zero.
+            return match path.len() {
+                2..108 if path.starts_with('/') && !path.contains('\0') => {
+                    Ok(Self { host: path.to_owned(), port: 0 })
+                }
+                _ => Err(format!("`{text}` is no unix socket; write an absolute path of at most 107 bytes")),
+            };
+        }
+        let wrong = || format!("`{text}` is not an address; write it like 127.0.0.1:11211 or [::1]:11211");
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().map_err(|_| wrong())?;
+        let host = match host.strip_prefix('[').map(|rest| rest.strip_suffix(']')) {
+            Some(Some(inside)) => inside,
+            Some(None) => return Err(wrong()),
+            None if host.contains(':') => return Err(wrong()),
+            None => host,
+        };
+        if host.is_empty() || host.contains(char::is_whitespace) || host.starts_with('/') {
+            return Err(wrong());
+        }
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.file().is_some() {
+            write!(f, "unix:{}", self.host)
+        } else if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Address> for String {
+    fn from(address: Address) -> Self {
+        address.to_string()
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self { host: address.ip().to_string(), port: address.port() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_read_and_print_alike() {
+        for text in ["127.0.0.1:11211", "memcached.example:1", "[::1]:11211", "unix:/run/krarup.sock"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "localhost",
+            ":11211",
+            "::1:11211",
+            "[::1:11211",
+            "host:port",
+            "host:99999",
+            "a b:1",
+            "/a:1",
+            "unix:a",
+            "unix:/",
+        ] {
+            assert!(text.parse::<Address>().unwrap_err().contains(&format!("`{text}`")), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_this_machine_can_reach_is_known() {
+        for (text, local) in [
+            ("127.0.0.2:1", true),
+            ("[::1]:1", true),
+            ("localhost:1", true),
+            ("unix:/a", true),
+            ("0.0.0.0:1", false),
+            ("a:1", false),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().is_local(), local, "{text}");
+        }
+    }
+}
