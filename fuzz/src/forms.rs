@@ -2,8 +2,8 @@
 //! accepted can be written, and reads back as the same.
 
 use krarup_model::form;
-use krarup_units::Address;
 use krarup_proxy::Config;
+use krarup_units::Address;
 use krarup_units::text;
 
 /// The first byte chooses the form, the rest is its text.
