@@ -16,16 +16,17 @@ use krarup_analysis::saturation;
 use krarup_analysis::warning::Concern;
 use krarup_lab::campaign::{self, CampaignError, Ended, Event, Progress};
 use krarup_lab::change::Changes;
-use krarup_lab::identity::{Belonging, Written};
+use krarup_lab::identities::Identities;
+use krarup_lab::identity::Written;
 use krarup_lab::plan::{Cell, Plan, least_time, run_name};
 use krarup_lab::shipped;
 use krarup_lab::spec::{Spec, SpecError, Testbed};
 use krarup_lab::stop::Stop;
 use krarup_lab::store::Store;
-use krarup_lab::testbed::host::Hosts;
+use krarup_lab::testbed::error::StationError;
+use krarup_lab::testbed::hosts::Hosts;
 use krarup_lab::testbed::local::Local;
 use krarup_lab::testbed::netns::{self, Network};
-use krarup_lab::testbed::process::StationError;
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Caps, Starter};
 use krarup_report::document::{Column, Table, Value};
@@ -243,8 +244,8 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     };
     let made_here = !out.exists();
     let store = Store::open(out).map_err(unwritable)?;
-    let belonging = Belonging::take_up(&store, spec, &plan).map_err(unwritable)?;
-    other_trials(spec, &plan, &store, &belonging);
+    let identities = Identities::take_up(&store, spec, &plan).map_err(unwritable)?;
+    other_trials(spec, &plan, &store, &identities);
     store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
     let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
     store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
@@ -272,7 +273,7 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
         calibrations: Vec::new(),
     };
     let complete = |repetition| {
-        let there = |cell: &&Cell| store.complete(cell, repetition, &belonging).is_some();
+        let there = |cell: &&Cell| store.complete(cell, repetition, &identities).is_some();
         plan.cells.iter().find(there)
     };
     // Nothing of an earlier machine or program is in results that begin now.
@@ -294,7 +295,7 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     }
     let mut testbed = Local::new(spec, starter);
     let progress = Telling::begin();
-    let ended = campaign::run(spec, &plan, (&store, &belonging), &mut testbed, &stop, &now, &mut |event| {
+    let ended = campaign::run(spec, &plan, (&store, &identities), &mut testbed, &stop, &now, &mut |event| {
         progress.tell(event);
     });
     progress.end();
@@ -321,14 +322,14 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
 }
 
 /// Says how many trials of an earlier run are run anew, and what is different about the first of them.
-fn other_trials(spec: &Spec, plan: &Plan, store: &Store, belonging: &Belonging) {
+fn other_trials(spec: &Spec, plan: &Plan, store: &Store, identities: &Identities) {
     let mut others = 0;
     let mut why = None;
     for cell in &plan.cells {
         for manifest in (0..spec.repetitions.most()).filter_map(|repetition| store.found(cell, repetition)) {
-            if !belonging.holds(cell, &manifest) {
+            if !identities.holds(cell, &manifest) {
                 others += 1;
-                why = why.or_else(|| match (&manifest.identity, belonging.of(cell)) {
+                why = why.or_else(|| match (&manifest.identity, identities.of(cell)) {
                     (Written::Listed(was), Some(now)) => was.differences(now).into_iter().next(),
                     _ => Some("an earlier version of krarup made them, and the spec beside them says something else".into()),
                 });

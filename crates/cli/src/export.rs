@@ -34,11 +34,11 @@ pub(crate) fn write(
          mw_NN.log      what middleware NN did, a row for each second and operation (CSV; krarup's docs/reference/records.md names the columns)\n\
          processed.log  the table of all cells (CSV), from which the figures are made\n\nFolder, levels, and the command lines of the trial:\n",
     );
-    let belonging = trials::belonging(plan, store)?;
+    let identities = trials::identities(plan, store)?;
     let memtier = parse(&[]).map_err(Failure::run)?;
     for cell in &plan.cells {
         for repetition in 0..spec.repetitions.most() {
-            let Some((trial, manifest)) = store.complete(cell, repetition, &belonging) else { continue };
+            let Some((trial, manifest)) = store.complete(cell, repetition, &identities) else { continue };
             let name = format!("{}/{repetition}", cell.folder);
             let place = folder.join(&name);
             fs::create_dir_all(&place).map_err(unwritable)?;

@@ -9,7 +9,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use krarup_lab::plan::{Cell, Plan};
 use krarup_lab::spec::{Program, Spec, Station, Testbed};
-use krarup_lab::testbed::host::memcached;
+use krarup_lab::testbed::probe::memcached;
 
 use crate::failure::Failure;
 use crate::{Cli, Job, load};

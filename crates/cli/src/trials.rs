@@ -12,17 +12,17 @@ use krarup_analysis::trial::{
     self, ClientOperation, ClientSide, ClientWindow, Histogram, Levels, Link, MiddlewareOperation,
     MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station, Times, Trial,
 };
-use krarup_lab::agent::Facts;
+use krarup_lab::agent::facts::Facts;
 use krarup_lab::fault::Happened;
 use krarup_lab::host::Host;
-use krarup_lab::identity::Belonging;
+use krarup_lab::identities::Identities;
 use krarup_lab::plan::{Plan, anchor_run};
 use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::{Store, folders};
 use krarup_lab::testbed::calibrate::Calibration;
+use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::local::{Busy, LinkUse, result_files};
 use krarup_lab::testbed::paths::{RoundTrip, Throughput};
-use krarup_lab::testbed::process::StationError;
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Starter};
 use krarup_load::LoadResult;
@@ -40,10 +40,10 @@ use crate::failure::Failure;
 /// Every trial of the plan that is complete, cells in the plan's order.
 pub(crate) fn read(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Trial>, Failure> {
     let mut trials = Vec::new();
-    let belonging = belonging(plan, store)?;
+    let identities = identities(plan, store)?;
     for cell in &plan.cells {
         for repetition in 0..spec.repetitions.most() {
-            if let Some((folder, manifest)) = store.complete(cell, repetition, &belonging) {
+            if let Some((folder, manifest)) = store.complete(cell, repetition, &identities) {
                 let clients = cell.count(&spec.stations.clients, 1);
                 let cool_down = spec.phases.cool_down > 0.0;
                 let mut trial = trial(&folder, clients, plan.label(cell), repetition, cool_down)?;
@@ -60,12 +60,12 @@ pub(crate) fn read(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Trial>
 /// The runs of the anchor that are complete, by block.
 pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<AnchorRun>, Failure> {
     let Some(cell) = plan.anchor(spec) else { return Ok(Vec::new()) };
-    let belonging = &belonging(plan, store)?;
+    let identities = &identities(plan, store)?;
     let in_block = |block: u32| {
         // One at each end, and no more between than there are trials.
         (0..plan.cells.len() as u32 + 2).filter_map(move |number| {
             let run = anchor_run(block, number);
-            let (_, manifest) = store.complete(cell, run, belonging)?;
+            let (_, manifest) = store.complete(cell, run, identities)?;
             let (started_unix, throughput) = (manifest.started_unix, manifest.throughput);
             Some(AnchorRun { block, started_unix, throughput, response: manifest.response })
         })
@@ -74,8 +74,8 @@ pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &Store) -> Result<Vec<Anc
 }
 
 /// Which trials belong to a directory that is read.
-pub(crate) fn belonging(plan: &Plan, store: &Store) -> Result<Belonging, Failure> {
-    Belonging::of_directory(store, plan).map_err(|error| Failure::usage(error.to_string()))
+pub(crate) fn identities(plan: &Plan, store: &Store) -> Result<Identities, Failure> {
+    Identities::of_directory(store, plan).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// What all of it runs on: machines, programs, and the ways between hosts.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use krarup_lab::testbed::netns::inside;
+use krarup_lab::testbed::namespace::inside;
 use rustix::process::Signal;
 use support::experiment::{begin, json};
 use support::process::{Ended, Port, Program, skipped};

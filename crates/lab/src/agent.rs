@@ -17,45 +17,26 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use krarup_units::{Address, Nanos, Seconds};
+use krarup_units::{Address, Seconds};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use serde::{Deserialize, Serialize};
 
-use crate::fault::Action;
-use crate::host::{Host, children_cpu, is_alone, is_root};
+use crate::agent::facts::Facts;
+use crate::agent::protocol::{ACCEPTS, DO, DONE, END, FOLDER, GROUPS, RUN, SILENCE, SPENT, STARTED, WATCHES};
+use crate::host::children_cpu;
 use crate::ledger::Ledger;
 use crate::monitor::{Family, Monitor, Subject, carriers};
 use crate::parcel;
+use crate::spec::Action;
 use crate::stop::Stop;
 use crate::testbed::calibrate::calibrate_here;
 use crate::testbed::cap::Cap;
-use crate::testbed::host::{ask as ask_station, memcached, round_trips};
+use crate::testbed::clock::wall;
+use crate::testbed::probe::{ask as ask_station, free_port, round_trips};
 
-/// How often the runner gives a sign of life.
-pub const BEAT: Duration = Duration::from_secs(2);
-/// A line on which nothing came for so long is dead.
-pub const SILENCE: Duration = Duration::from_secs(20);
-/// The word that ends what an agent has started.
-pub const END: &str = "end\n";
-/// The word by which an agent does something to what it has started; what it is, and which of such words it is, follow.
-pub const DO: &str = "do ";
-/// What an agent says when it has done that; which of such words it was follows.
-pub const DONE: &str = "krarup agent: done ";
-/// What an agent says when a program was started; its process number follows.
-pub const STARTED: &str = "krarup agent: started ";
-/// What an agent says when a program takes connections; its address follows.
-pub const ACCEPTS: &str = "krarup agent: accepts ";
-/// What an agent says when it looks at the machine.
-pub const WATCHES: &str = "krarup agent: watches";
-/// What an agent says last: processor time of the program and all its children, in seconds.
-pub const SPENT: &str = "krarup agent: spent ";
-/// The variable of the environment that all processes of a run carry: `RUN/MACHINE/`.
-pub const RUN: &str = "KRARUP_RUN";
-
-/// The variable that names the run's folder.
-pub const FOLDER: &str = "KRARUP_FOLDER";
+pub mod facts;
+pub mod protocol;
 
 /// Whether the run that an agent works for still goes on: [`hold`] takes the folder away at its end, and nobody must make it again.
 ///
@@ -76,45 +57,6 @@ const LONGEST_LINE: u64 = 64 << 10;
 const GRACE: Duration = Duration::from_secs(3);
 /// How often an agent looks whether a signal came.
 const LOOK: Duration = Duration::from_millis(250);
-
-/// What a machine says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
-    /// This program's version there.
-    pub version: String,
-    /// The processor's name.
-    pub cpu: String,
-    /// Processors that can be used.
-    pub cores: u32,
-    /// Memory in bytes.
-    pub memory: u64,
-    /// The kernel's version.
-    pub kernel: String,
-    /// Whether programs run as root there.
-    pub root: bool,
-    /// Whether there is no other user.
-    pub alone: bool,
-    /// What the installed memcached says it is; none where there is none.
-    pub memcached: Option<String>,
-}
-
-impl Facts {
-    /// Of this machine.
-    pub fn here() -> Self {
-        let Host { cpu, cores, kernel, memory } = Host::this();
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self {
-            version,
-            cpu,
-            cores,
-            memory: memory.0,
-            kernel,
-            root: is_root(),
-            alone: is_alone(),
-            memcached: memcached(),
-        }
-    }
-}
 
 /// What an agent hears.
 #[derive(Debug)]
@@ -223,9 +165,6 @@ pub fn hold(folder: &Path) -> io::Result<()> {
     Ledger::at(&folder.join(GROUPS)).settle();
     fs::remove_dir_all(folder)
 }
-
-/// The file of the run's folder in which control groups are noted.
-pub const GROUPS: &str = "groups";
 
 /// Ends whatever carries the mark of a run, but ourselves. Agents end by themselves what they have started; who has got away from them is killed.
 fn sweep(run: &str) {
@@ -435,17 +374,12 @@ pub fn clock() -> io::Result<()> {
     Ok(())
 }
 
-/// The time on the wall.
-pub fn wall() -> Nanos {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from)
-}
-
 /// Says a port of this address that is free.
 ///
 /// # Errors
 /// From the system; where this machine does not have the address.
 pub fn port(address: &str) -> io::Result<()> {
-    say(&crate::testbed::process::free_port(address)?.to_string())
+    say(&free_port(address)?.to_string())
 }
 
 /// Asks a station what comes on standard input, and says its answer.

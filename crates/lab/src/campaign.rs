@@ -15,7 +15,8 @@ use std::path::Path;
 use krarup_units::Seconds;
 
 use crate::gate::{Until, Varying};
-use crate::identity::{Belonging, Identity, Written};
+use crate::identities::Identities;
+use crate::identity::{Identity, Written};
 use crate::plan::{Cell, Plan, with_anchors};
 use crate::spec::Spec;
 use crate::stop::Stop;
@@ -116,14 +117,14 @@ impl From<io::Error> for CampaignError {
     }
 }
 
-/// Runs what is left of a plan in a directory, of which `belonging` says what is done already. `now` tells the wall clock, in seconds since 1970.
+/// Runs what is left of a plan in a directory, of which `identities` says what is done already. `now` tells the wall clock, in seconds since 1970.
 ///
 /// # Errors
 /// Where it was stopped, or the directory cannot be written. A trial that fails is no error.
 pub fn run(
     spec: &Spec,
     plan: &Plan,
-    (store, belonging): (&Store, &Belonging),
+    (store, identities): (&Store, &Identities),
     testbed: &mut dyn Testbed,
     stop: &Stop,
     now: &dyn Fn() -> Seconds,
@@ -150,7 +151,7 @@ pub fn run(
             progress.all += order.len();
         }
         for (cell, run) in order {
-            let manifest = if let Some((_, manifest)) = store.complete(cell, run, belonging) {
+            let manifest = if let Some((_, manifest)) = store.complete(cell, run, identities) {
                 ended.skipped += 1;
                 progress.done += 1;
                 tell(&Event::Skipped(Due { cell, repetition: run, attempt: manifest.attempt }, progress));

@@ -15,12 +15,15 @@ use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use krarup_units::{Nanos, Seconds, Stamp};
+use krarup_units::{Nanos, Stamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, read, write};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-use crate::testbed::netns::inside;
+use crate::delay::tally::{PASSED, STANDS, Tally};
+use crate::testbed::namespace::inside;
+
+pub mod tally;
 
 /// What is kept at most, in bytes: what more is sent waits in the kernel, and is thrown away there when it is too much, as at any link.
 const MOST: usize = 64 << 20;
@@ -30,10 +33,6 @@ const TURN: usize = 64;
 const LONGEST: usize = (64 << 10) + 256;
 /// Places of frames that have gone and are used again.
 const SPARE: usize = 1_024;
-/// What a line says when it stands.
-pub const STANDS: &str = "krarup delay line: stands";
-/// What it says once a second while frames pass: how many so far, and how many seconds late they were, all together.
-pub const PASSED: &str = "krarup delay line: passed ";
 /// How often.
 const TELLING: Nanos = Nanos::from_secs(1);
 
@@ -81,33 +80,6 @@ impl Line {
     /// How long until the next one is due; none where none is under way.
     pub fn wait(&self, now: Stamp) -> Option<Nanos> {
         self.waiting.front().map(|(due, _)| Nanos(due.0.saturating_sub(now.0)))
-    }
-}
-
-/// What has passed a line so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tally {
-    /// Frames.
-    pub frames: u64,
-    /// How late they were, all together, in seconds.
-    pub late: Seconds,
-}
-
-impl Tally {
-    fn count(&mut self, late: Nanos) {
-        self.frames += 1;
-        self.late += late.as_seconds();
-    }
-
-    /// As [`PASSED`] tells it.
-    pub fn told(self) -> String {
-        format!("{} {:.6}", self.frames, self.late)
-    }
-
-    /// The same, read; none where it is something else.
-    pub fn read(text: &str) -> Option<Self> {
-        let (frames, late) = text.trim().split_once(' ')?;
-        Some(Self { frames: frames.parse().ok()?, late: late.parse().ok()? })
     }
 }
 

@@ -1,116 +1,14 @@
-//! What is done to stations while a trial is measured, so that a report can say what the others make of it.
-//!
-//! ```text
-//! runs ── kill ──▶ gone ── restart ──▶ runs, with nothing in it
-//! runs ── freeze ──▶ stands still ── thaw ──▶ runs, as it was
-//! ```
+//! What is done to stations while a trial is measured, so that a report can say what the others make of it: in which cell, in which order, and
+//! whether it can be done.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use krarup_units::Seconds;
-use krarup_units::text::duration;
-use rustix::process::Signal;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::plan::Cell;
-use crate::spec::{LevelName, Spec, Station, time};
-
-/// Something that is done to a station.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fault {
-    /// To which.
-    pub station: Which,
-    /// When, from the beginning of what is measured.
-    #[serde(deserialize_with = "time")]
-    pub at: Seconds,
-    /// What is done.
-    #[serde(rename = "do")]
-    pub action: Action,
-    /// Only in cells with these levels; without, in all.
-    #[serde(default)]
-    pub when: BTreeMap<String, LevelName>,
-}
-
-/// A station that was started, by its name in messages: `server 2`, `middleware 1`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Which {
-    /// The server of this number, from 1.
-    Server(u32),
-    /// The middleware of this number, from 1.
-    Middleware(u32),
-}
-
-impl fmt::Display for Which {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Server(number) => write!(f, "server {number}"),
-            Self::Middleware(number) => write!(f, "middleware {number}"),
-        }
-    }
-}
-
-impl FromStr for Which {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` is no station that faults are for: write \"server 2\" or \"middleware 1\"");
-        let (kind, number) = text.split_once(' ').ok_or_else(wrong)?;
-        let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)?;
-        match kind {
-            "server" => Ok(Self::Server(number)),
-            "middleware" => Ok(Self::Middleware(number)),
-            _ => Err(wrong()),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Which {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-/// What can be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Action {
-    /// It is gone at once, as when its machine loses power (SIGKILL).
-    Kill,
-    /// It takes nothing and says nothing, and its connections stay (SIGSTOP).
-    Freeze,
-    /// It goes on where it was frozen (SIGCONT).
-    Thaw,
-    /// It is started once more at its address, with nothing in it.
-    Restart,
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kill => "kill",
-            Self::Freeze => "freeze",
-            Self::Thaw => "thaw",
-            Self::Restart => "restart",
-        })
-    }
-}
-
-impl Action {
-    /// The signal that does it; none where it takes more.
-    pub fn signal(self) -> Option<Signal> {
-        match self {
-            Self::Kill => Some(Signal::KILL),
-            Self::Freeze => Some(Signal::STOP),
-            Self::Thaw => Some(Signal::CONT),
-            Self::Restart => None,
-        }
-    }
-}
+use crate::spec::{Action, Fault, Spec, Station, Target};
 
 /// A fault that happened; `faults.json` of a trial is a list of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -133,12 +31,6 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} at {}", self.action, self.station, duration(self.at))
-    }
-}
-
 /// What is done in this cell, in the order of time.
 pub fn in_order<'a>(spec: &'a Spec, cell: &Cell) -> Vec<&'a Spanned<Fault>> {
     let mut faults: Vec<_> = spec.faults.iter().filter(|fault| fault.get_ref().is_in(cell)).collect();
@@ -156,15 +48,15 @@ enum State {
 
 /// Whether a cell's faults can be done one after the other: which one cannot, and why.
 pub(crate) fn course<'a>(spec: &'a Spec, cell: &Cell) -> Result<(), (&'a Spanned<Fault>, String)> {
-    let mut states: BTreeMap<Which, State> = BTreeMap::new();
+    let mut states: BTreeMap<Target, State> = BTreeMap::new();
     for spanned in in_order(spec, cell) {
         let Fault { station, action, .. } = spanned.get_ref();
         let wrong = |why: &str| Err((spanned, format!("{}: {why}", spanned.get_ref())));
         let there = match station {
-            Which::Server(number) => {
+            Target::Server(number) => {
                 started(Some(&spec.stations.servers), cell, 3).map(|there| (there, number))
             }
-            Which::Middleware(number) => {
+            Target::Middleware(number) => {
                 started(spec.stations.middleware.as_ref(), cell, 1).map(|there| (there, number))
             }
         };

@@ -6,17 +6,14 @@
 //! changes nothing.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::fault::{self, Fault};
+use crate::fault;
 use crate::gate::Gate;
-use crate::plan::{Cell, Plan};
-use crate::spec::{Phases, Populate, Program, Spec, Station, Stations, Testbed};
-use crate::store::{Manifest, Store};
-use crate::testbed::ssh::settings::{Machine, Ssh};
+use crate::plan::Cell;
+use crate::spec::{Fault, Machine, Phases, Populate, Program, Spec, Ssh, Station, Stations, Testbed};
 
 /// The form of the list. A change of a name or of the form of a value counts it up.
 const VERSION: u32 = 2;
@@ -198,92 +195,10 @@ impl List<'_> {
     }
 }
 
-/// Which trials belong to a directory: what each cell's trials must be, by the cell's folder. Written by the runs of trials there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Belonging {
-    cells: BTreeMap<String, Meant>,
-}
-
-/// What the trials of a cell must be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Meant {
-    /// None where no build has written it: then there are trials of earlier builds alone.
-    identity: Option<Identity>,
-    /// Whether trials of earlier builds belong to it, too: those with its levels, in a directory whose spec said then what this one says.
-    earlier: bool,
-}
-
-/// The file in a directory of results.
-const FILE: &str = "identities.json";
-
-impl Belonging {
-    /// Which trials belong to `spec` from now on; it is written down. This is asked before the directory's own `spec.toml` is replaced: of trials
-    /// that earlier builds have left, that file is what says what they were.
-    ///
-    /// # Errors
-    /// From the system, with the path.
-    pub fn take_up(store: &Store, spec: &Spec, plan: &Plan) -> io::Result<Self> {
-        let known = Self::written(store);
-        let text = std::fs::read_to_string(store.directory().join("spec.toml"));
-        let before = text.ok().filter(|_| known.is_none()).and_then(|text| Spec::parse(&text).ok());
-        let before = before.map(|spec| (Plan::of(&spec), spec));
-        let meant = |cell: &Cell| {
-            let identity = Identity::of(spec, cell);
-            let same = |(plan, spec): &(Plan, Spec)| {
-                let mut cells = plan.cells.iter().filter(|other| other.levels == cell.levels);
-                cells.any(|other| Identity::of(spec, other) == identity)
-            };
-            let earlier = match &known {
-                Some(known) => known
-                    .cells
-                    .get(&cell.folder)
-                    .is_some_and(|meant| meant.earlier && meant.identity.as_ref() == Some(&identity)),
-                None => before.as_ref().is_some_and(same),
-            };
-            (cell.folder.clone(), Meant { identity: Some(identity), earlier })
-        };
-        let belonging = Self { cells: plan.cells.iter().map(meant).collect() };
-        let text = serde_json::to_string_pretty(&belonging).expect("lists are plain data");
-        store.write(FILE, text.as_bytes())?;
-        Ok(belonging)
-    }
-
-    /// Which trials belong to a directory that is read: what was written down, or, in a directory of earlier builds, all that have the levels of a
-    /// cell of its spec. Nothing is worked out anew.
-    ///
-    /// # Errors
-    /// Where what was written down cannot be read, with the path.
-    pub fn of_directory(store: &Store, plan: &Plan) -> io::Result<Self> {
-        let path = store.directory().join(FILE);
-        if path.is_file() {
-            return crate::store::json(&path);
-        }
-        let meant = |cell: &Cell| (cell.folder.clone(), Meant { identity: None, earlier: true });
-        Ok(Self { cells: plan.cells.iter().map(meant).collect() })
-    }
-
-    fn written(store: &Store) -> Option<Self> {
-        crate::store::json(&store.directory().join(FILE)).ok()
-    }
-
-    /// Whether a trial is one of this cell's.
-    pub fn holds(&self, cell: &Cell, manifest: &Manifest) -> bool {
-        let Some(meant) = self.cells.get(&cell.folder) else { return false };
-        match &manifest.identity {
-            Written::Listed(identity) => meant.identity.as_ref() == Some(identity),
-            Written::Earlier(_) => meant.earlier && manifest.levels == cell.named_levels(),
-        }
-    }
-
-    /// What a trial of this cell is.
-    pub fn of(&self, cell: &Cell) -> Option<&Identity> {
-        self.cells.get(&cell.folder)?.identity.as_ref()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Plan;
 
     /// A spec in which every key is given that could change an outcome.
     const FULL: &str = r#"

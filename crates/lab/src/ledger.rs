@@ -4,14 +4,36 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::testbed::{cap, netns};
-
 /// The first words of lines that are no processes.
 const SPACE: &str = "netns";
 const GROUP: &str = "group";
 const FOLDER: &str = "folder";
+
+/// Something that was started or made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A process, and when it began.
+    Process { number: u32, begun: u64 },
+    /// A network namespace.
+    Space(String),
+    /// A control group.
+    Group(PathBuf),
+    /// A folder of sockets.
+    Folder(PathBuf),
+}
+
+impl Entry {
+    /// A line of the file; none where it is cut off.
+    fn read(line: &str) -> Option<Self> {
+        let (what, which) = line.split_once(' ')?;
+        Some(match what {
+            SPACE => Self::Space(which.to_owned()),
+            GROUP => Self::Group(which.into()),
+            FOLDER => Self::Folder(which.into()),
+            number => Self::Process { number: number.parse().ok()?, begun: which.parse().ok()? },
+        })
+    }
+}
 
 /// A file with a line for each process: its number, and when it began, since numbers are given again.
 #[derive(Clone, Debug)]
@@ -53,65 +75,21 @@ impl Ledger {
         }
     }
 
-    /// Kills those that still run, takes namespaces and control groups away that are still there, and forgets all. Returns how many there were.
-    pub fn settle(&self) -> usize {
+    /// All that was written down, in its order.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
-        let mut ended = 0;
-        let mut groups = Vec::new();
-        for line in text.lines() {
-            let Some((process, noted)) = line.split_once(' ') else { continue };
-            if process == GROUP {
-                groups.push(noted);
-                continue;
-            }
-            if process == FOLDER {
-                // Of ours alone: a ledger that was tampered with takes nothing else away.
-                if noted.contains("/krarup-ssh-") {
-                    let _ = fs::remove_dir_all(noted);
-                }
-                continue;
-            }
-            if process == SPACE {
-                ended += netns::empty(noted) + usize::from(netns::remove(noted));
-                continue;
-            }
-            let (Ok(process), Ok(noted)) = (process.parse::<u32>(), noted.parse::<u64>()) else { continue };
-            let number = i32::try_from(process).ok().and_then(Pid::from_raw);
-            if let Some(number) = number.filter(|_| begun(process) == Some(noted)) {
-                ended += usize::from(kill_process(number, Signal::KILL).is_ok());
-            }
-        }
-        // Only now nobody is in them any more.
-        ended += groups.into_iter().filter(|group| cap::remove(Path::new(group))).count();
+        text.lines().filter_map(Entry::read).collect()
+    }
+
+    /// Forgets all of it.
+    pub(crate) fn forget(&self) {
         let _ = fs::remove_file(&self.path);
-        ended
     }
 }
 
 /// When a process began, in the kernel's own ticks since it started; none if it is gone.
-fn begun(process: u32) -> Option<u64> {
+pub(crate) fn begun(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // `12 (name) S 11 …`, where the name may hold anything but ends with the last parenthesis; the 22nd field.
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::{Command, Stdio};
-
-    use super::*;
-
-    #[test]
-    fn what_still_runs_is_ended_and_nobody_else() {
-        let path = std::env::temp_dir().join(format!("krarup-ledger-{}", std::process::id()));
-        let ledger = Ledger::at(&path);
-        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
-        ledger.note(child.id());
-        // Somebody else has our number by now.
-        fs::write(&path, format!("{}{} 1\n", fs::read_to_string(&path).unwrap(), std::process::id()))
-            .unwrap();
-        assert_eq!(ledger.settle(), 1);
-        assert!(!child.wait().unwrap().success());
-        assert_eq!(ledger.settle(), 0, "it was forgotten");
-    }
 }

@@ -13,6 +13,7 @@
 //! | [`ledger`] | what was started can be ended by another |
 //! | [`store`] | a directory of results |
 //! | [`testbed`] | where stations run: processes on this machine, namespaces of it, other machines |
+//! | [`identity`], [`identities`] | what could change a trial's outcome, and which trials a directory holds |
 //! | [`agent`] | what is done on other machines, by this program there |
 //! | [`delay`] | what a host sends, kept for a while and passed on |
 //! | [`parcel`] | files as one stream, from one machine to another |
@@ -29,6 +30,7 @@ pub mod delay;
 pub mod fault;
 pub mod gate;
 pub mod host;
+pub mod identities;
 pub mod identity;
 pub mod ledger;
 pub mod monitor;

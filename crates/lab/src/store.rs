@@ -16,7 +16,7 @@ use krarup_units::Seconds;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Belonging, Written};
+use crate::identity::Written;
 use crate::ledger::Ledger;
 use crate::plan::{Cell, run_name};
 
@@ -113,7 +113,7 @@ impl Store {
         self.directory.join("unfinished")
     }
 
-    fn place(&self, cell: &Cell, repetition: u32) -> PathBuf {
+    pub(crate) fn place(&self, cell: &Cell, repetition: u32) -> PathBuf {
         self.trials().join(&cell.folder).join(run_name(repetition))
     }
 
@@ -125,19 +125,6 @@ impl Store {
         let (path, beside) = (self.directory.join(name), self.directory.join(format!(".{name}.new")));
         named(&beside, fs::write(&beside, contents))?;
         named(&path, fs::rename(&beside, &path))
-    }
-
-    /// The complete trial of this cell and repetition, if it is one of those that belong to the directory.
-    pub fn complete(
-        &self,
-        cell: &Cell,
-        repetition: u32,
-        belonging: &Belonging,
-    ) -> Option<(PathBuf, Manifest)> {
-        let folder = self.place(cell, repetition);
-        let manifest = read(&folder).ok()?;
-        let meant = manifest.repetition == repetition && belonging.holds(cell, &manifest);
-        meant.then_some((folder, manifest))
     }
 
     /// What is in the place of a trial, whether it belongs there or not.

@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use krarup_lab::campaign::{self, CampaignError, Due, Ended, Event, Outcome, Testbed};
-use krarup_lab::identity::{Belonging, Identity, Written};
+use krarup_lab::identities::Identities;
+use krarup_lab::identity::{Identity, Written};
 use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
 use krarup_lab::stop::Stop;
@@ -90,8 +91,8 @@ fn run(spec: &Spec, folder: &Path, testbed: &mut Made<'_>) -> Result<Ended, Camp
     let stop = testbed.stop.clone();
     let store = Store::open(folder).unwrap();
     let plan = Plan::of(spec);
-    let belonging = Belonging::take_up(&store, spec, &plan).unwrap();
-    campaign::run(spec, &plan, (&store, &belonging), testbed, &stop, &|| 0.0, &mut |_| {})
+    let identities = Identities::take_up(&store, spec, &plan).unwrap();
+    campaign::run(spec, &plan, (&store, &identities), testbed, &stop, &|| 0.0, &mut |_| {})
 }
 
 /// Every file of the results, by its path.
@@ -150,10 +151,10 @@ fn a_trial_on_a_disturbed_machine_is_repeated_once_and_then_kept_with_its_mark()
     let cells = Plan::of(&spec).cells;
     assert_eq!((ended.complete, testbed.run), (cells.len(), cells.len() + 2));
     let store = Store::at(&folder);
-    let belonging = Belonging::of_directory(&store, &Plan::of(&spec)).unwrap();
+    let identities = Identities::of_directory(&store, &Plan::of(&spec)).unwrap();
     let manifest = |cell: usize| {
         let cell = &cells[cell];
-        store.complete(cell, 0, &belonging).unwrap().1
+        store.complete(cell, 0, &identities).unwrap().1
     };
     let marks: Vec<_> = (0..3).map(|cell| (manifest(cell).attempt, manifest(cell).disturbed)).collect();
     assert_eq!(marks, [(1, None), (1, Some("somebody compiled".to_owned())), (0, None)]);
@@ -290,25 +291,25 @@ fn trials_of_an_earlier_build_count_where_their_directory_says_the_same() {
 
     let store = Store::at(&folder);
     let plan = Plan::of(&first);
-    let read = |belonging: &Belonging| {
-        plan.cells.iter().filter(|cell| store.complete(cell, 0, belonging).is_some()).count()
+    let read = |identities: &Identities| {
+        plan.cells.iter().filter(|cell| store.complete(cell, 0, identities).is_some()).count()
     };
     assert_eq!(
-        read(&Belonging::of_directory(&store, &plan).unwrap()),
+        read(&Identities::of_directory(&store, &plan).unwrap()),
         6,
         "an old directory is read as it is"
     );
 
     let ended = run(&first, &folder, &mut Made::new(&stop)).unwrap();
     assert_eq!((ended.complete, ended.skipped), (6, 6), "the same spec: nothing to do");
-    assert_eq!(read(&Belonging::of_directory(&store, &plan).unwrap()), 6);
+    assert_eq!(read(&Identities::of_directory(&store, &plan).unwrap()), 6);
 
     let other = Spec::parse(&slow("\ndelay = \"2ms\"")).unwrap();
     let stopped = run(&other, &folder, &mut Made { until: 2, ..Made::new(&stop) });
     assert!(matches!(stopped, Err(CampaignError::Stopped)));
     fs::write(folder.join("spec.toml"), slow("\ndelay = \"2ms\"")).unwrap();
     assert_eq!(
-        read(&Belonging::of_directory(&store, &plan).unwrap()),
+        read(&Identities::of_directory(&store, &plan).unwrap()),
         2,
         "those of the other delay do not count"
     );
@@ -329,8 +330,8 @@ fn whoever_watches_is_told_what_happens() {
         other => panic!("{other:?}"),
     };
     let plan = Plan::of(&spec);
-    let belonging = Belonging::take_up(&store, &spec, &plan).unwrap();
-    campaign::run(&spec, &plan, (&store, &belonging), &mut Made::new(&stop), &stop, &|| 0.0, &mut tell)
+    let identities = Identities::take_up(&store, &spec, &plan).unwrap();
+    campaign::run(&spec, &plan, (&store, &identities), &mut Made::new(&stop), &stop, &|| 0.0, &mut tell)
         .unwrap();
     let order: Vec<usize> = plan.block(0).iter().map(|cell| cell.number).collect();
     assert_eq!(told.iter().map(|one| one.0).collect::<Vec<_>>(), order);

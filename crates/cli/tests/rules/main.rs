@@ -132,7 +132,6 @@ const IN_CIRCLES: &[(&str, usize)] = &[
     ("proxy", 14),
     ("broker", 17),
     ("serve", 16),
-    ("lab", 21),
     ("analysis", 12),
     ("report", 5),
     ("cli", 16),

@@ -12,7 +12,7 @@ use krarup_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::cap::{Cap, LEAST, Throttled};
-use super::process::StationError;
+use super::error::StationError;
 use crate::host::cpu_time;
 use crate::ledger::Ledger;
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::process::StationError;
+use super::error::StationError;
 use crate::ledger::Ledger;
 
 /// The least share of a processor that the kernel takes, with its longest period.

@@ -6,6 +6,8 @@
 //! theirs        ╲──── theirs ───╱
 //! ```
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use krarup_units::{Nanos, Seconds};
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +71,11 @@ impl Offset {
             )
         })
     }
+}
+
+/// The time on the wall.
+pub fn wall() -> Nanos {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from)
 }
 
 #[cfg(test)]

@@ -1,23 +1,18 @@
 //! Where a station runs: this machine, a network namespace of it, or another machine. Whoever starts, asks or measures does not need to know.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use krarup_units::Address;
 use krarup_units::{Nanos, Seconds};
 
-use super::netns::{Network, inside};
-use super::process::{StationError, free_port};
-use super::ssh::fleet::Fleet;
+use super::namespace::inside;
+use super::probe::{ask, free_port, memcached, round_trips};
 use super::ssh::remote::Remote;
-use crate::stop::Stop;
-
-/// How long one may take to answer a word, or to take a connection.
-const WORD: Duration = Duration::from_secs(5);
 
 /// Where a host is.
 #[derive(Clone, Debug)]
@@ -86,6 +81,11 @@ impl Host {
             Place::There(remote) => Some(remote),
             Place::Here | Place::Space(_) => None,
         }
+    }
+
+    /// The name of its machine: all hosts that share a process table and a clock have one.
+    pub fn machine(&self) -> String {
+        self.remote().map_or_else(|| "here".to_owned(), |remote| remote.name.clone())
     }
 
     /// The path there of what has this path here: stations write on their own machine, and what they wrote is brought here later.
@@ -178,85 +178,15 @@ impl Host {
     }
 }
 
-fn resolve(address: &Address) -> io::Result<SocketAddr> {
-    let resolved = (address.host.as_str(), address.port).to_socket_addrs()?.next();
-    resolved.ok_or_else(|| io::Error::other("its name has no address"))
-}
-
-/// Says something to a station from here, and listens to the end.
-///
-/// # Errors
-/// From the system.
-pub fn ask(address: &Address, words: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&resolve(address)?, WORD)?;
-    stream.set_read_timeout(Some(WORD))?;
-    stream.write_all(words.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).trim_end().to_owned())
-}
-
-/// How long connections from here take, one after the other.
-///
-/// # Errors
-/// From the system.
-pub fn round_trips(address: &Address, count: u32) -> io::Result<Vec<Seconds>> {
-    let to = resolve(address)?;
-    let one = |_| {
-        let begun = Instant::now();
-        TcpStream::connect_timeout(&to, WORD).map(|_| begun.elapsed().as_secs_f64())
-    };
-    (0..count).map(one).collect()
-}
-
-/// The installed memcached's words for its version.
-pub fn memcached() -> Option<String> {
-    let output = Command::new("memcached").arg("--version").output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// All hosts of an experiment.
-#[derive(Clone, Debug)]
-pub enum Hosts {
-    /// This machine as it is, for all stations.
-    Here,
-    /// A namespace of this machine for each.
-    Spaces(Arc<Network>),
-    /// Other machines.
-    Fleet(Arc<Fleet>),
-}
-
-impl Hosts {
-    /// The host of this kind and number, from 1.
-    pub fn host(&self, letter: char, number: u32) -> Host {
-        match self {
-            Self::Here => Host::here(),
-            Self::Spaces(network) => network.host(letter, number).cloned().unwrap_or_else(Host::here),
-            Self::Fleet(fleet) => fleet.host(letter, number).cloned().unwrap_or_else(Host::here),
-        }
-    }
-
-    /// The namespaces, where there are some.
-    pub fn network(&self) -> Option<&Network> {
-        match self {
-            Self::Spaces(network) => Some(network),
-            Self::Here | Self::Fleet(_) => None,
-        }
-    }
-
-    /// The other machines, where there are some.
-    pub fn fleet(&self) -> Option<&Fleet> {
-        match self {
-            Self::Fleet(fleet) => Some(fleet),
-            Self::Here | Self::Spaces(_) => None,
-        }
-    }
-
-    /// Makes sure that all can be reached.
-    ///
-    /// # Errors
-    /// Where a machine is out of reach.
-    pub fn reach(&self, stop: &Stop) -> Result<(), StationError> {
-        self.fleet().map_or(Ok(()), |fleet| fleet.reach(stop))
-    }
+/// How many hosts of one kind there are, and how fast each may send.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Kind {
+    /// `c`, `m` or `s`.
+    pub letter: char,
+    /// How many.
+    pub count: u32,
+    /// Bits per second that each may send; none: as fast as it can.
+    pub link: Option<f64>,
+    /// How long what each sends is under way at least.
+    pub delay: Nanos,
 }

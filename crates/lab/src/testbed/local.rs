@@ -12,23 +12,24 @@ use krarup_load::memtier::read::read as read_memtier;
 use krarup_load::schedule::Arrivals;
 use krarup_record::watch::Watch;
 use krarup_units::{Address, Nanos, Seconds, text};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::clock::wall;
+use super::error::StationError;
 use super::netns::Network;
 use super::paths::{Lateness, RoundTrip};
-use super::process::StationError;
+use super::process::PATIENCE;
+use super::records::{made, read, save, unreadable};
 use super::ssh::fleet::Fleet;
-use super::stations::{Loads, PATIENCE, Running, SERVERS, Starter, words};
-use super::watching::{Place, Watching, machine_name};
-use crate::agent::wall as wall_now;
+use super::stations::{Loads, Running, SERVERS, Starter, words};
+use super::watching::{Place, Watching};
 use crate::campaign::{Due, Outcome, Testbed};
-use crate::fault::{self, Fault, Happened, Which};
+use crate::fault::{self, Happened};
 use crate::gate::Watched;
 use crate::host::children_cpu;
 use crate::plan::Cell;
-use crate::spec::{Phases, Program, Spec};
+use crate::spec::{Fault, Phases, Program, Spec, Target};
 
 /// What one process took of the processors while a trial was measured; `cpu.json` is a list of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -192,10 +193,10 @@ impl<'a> Local<'a> {
         let passed = || starter.hosts.network().map(Network::passed).unwrap_or_default();
         let passed_before = passed();
         let clock =
-            |client: u32| clocks.get(&machine_name(&starter.host('c', client))).copied().unwrap_or_default();
+            |client: u32| clocks.get(&starter.host('c', client).machine()).copied().unwrap_or_default();
         let faults = fault::in_order(spec, cell);
         // A fault has its place in what is measured: then its beginning must be known beforehand.
-        let together = (clients.count > 1 || !faults.is_empty()).then(|| wall_now() + Nanos::from(lead));
+        let together = (clients.count > 1 || !faults.is_empty()).then(|| wall() + Nanos::from(lead));
         let words = clients.words(measure + cool_down, &|client| {
             let mut words = vec!["--json".to_owned(), place(client, &results[client as usize - 1])];
             if cool_down > 0.0 {
@@ -219,7 +220,7 @@ impl<'a> Local<'a> {
                 Some(at) => at_once(starter, &|client| clock(client).theirs(at), words),
                 None => words,
             };
-            let (begun, cpu) = (wall_now().as_seconds(), children_cpu());
+            let (begun, cpu) = (wall().as_seconds(), children_cpu());
             let loads = Loads { targets: &targets, words: &words, within, out: Some(&out) };
             let ends = starter.foreign_load(&loads, &mut commands)?;
             let each = (children_cpu() - cpu) / ends.len() as f64;
@@ -316,31 +317,6 @@ impl<'a> Local<'a> {
             seen.disturbed.or_else(late).or_else(|| delays.iter().find_map(Lateness::disturbed));
         Ok(())
     }
-}
-
-pub(super) fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StationError {
-    StationError {
-        name: "load".into(),
-        why: format!("{}: {error}", path.display()),
-        said: Vec::new(),
-        certain: false,
-    }
-}
-
-/// A folder that is there from now on.
-fn made(folder: &Path) -> Result<PathBuf, StationError> {
-    fs::create_dir_all(folder).map_err(|error| unreadable(folder, &error))?;
-    Ok(folder.to_owned())
-}
-
-pub(super) fn save(file: &Path, value: &impl Serialize) -> Result<(), StationError> {
-    let text = serde_json::to_string_pretty(value).expect("plain data");
-    fs::write(file, text).map_err(|error| unreadable(file, &error))
-}
-
-pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, StationError> {
-    let text = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
-    serde_json::from_str(&text).map_err(|error| unreadable(file, &error))
 }
 
 /// What the load generators are told.
@@ -497,14 +473,14 @@ fn strike(
     let mut struck = Struck::default();
     for fault in faults.iter().map(|fault| fault.get_ref()) {
         let due = begin + Nanos::from_seconds(fault.at);
-        while let Some(left) = due.0.checked_sub(wall_now().0).filter(|left| *left > 0) {
+        while let Some(left) = due.0.checked_sub(wall().0).filter(|left| *left > 0) {
             if matches!(ended.recv_timeout(Duration::from_nanos(left)), Err(RecvTimeoutError::Disconnected)) {
                 return Ok(struck);
             }
         }
         let running = match fault.station {
-            Which::Server(number) => stations.servers.get_mut(number as usize - 1),
-            Which::Middleware(number) => stations.middleware.get_mut(number as usize - 1),
+            Target::Server(number) => stations.servers.get_mut(number as usize - 1),
+            Target::Middleware(number) => stations.middleware.get_mut(number as usize - 1),
         };
         starter.strike(
             running.expect("faults were checked against what is started"),
@@ -515,7 +491,7 @@ fn strike(
             station: fault.station.to_string(),
             action: fault.action,
             at: fault.at,
-            late: Nanos(wall_now().0.saturating_sub(due.0)).as_seconds(),
+            late: Nanos(wall().0.saturating_sub(due.0)).as_seconds(),
         });
     }
     Ok(struck)
@@ -568,7 +544,7 @@ fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, Place)> {
         let process = running.process.as_ref()?;
         let cores = running.host.cpu.map_or(1.0, |cpu| cpu.min(1.0));
         let busy = Busy { station: station.into(), name, seconds: 0.0, cores };
-        Some((busy, (machine_name(&running.host), process.number())))
+        Some((busy, (running.host.machine(), process.number())))
     };
     let name = |number: usize| {
         if middleware.len() == 1 { "proxy".to_owned() } else { format!("proxy {}", number + 1) }

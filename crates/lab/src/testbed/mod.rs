@@ -2,12 +2,18 @@
 
 pub mod calibrate;
 pub mod cap;
+mod cleanup;
 pub mod clock;
+pub mod error;
 pub mod host;
+pub mod hosts;
 pub mod local;
+pub mod namespace;
 pub mod netns;
 pub mod paths;
+pub mod probe;
 pub mod process;
+mod records;
 pub mod ssh;
 pub mod stations;
 mod watching;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use krarup_units::{Address, Nanos, Seconds, text};
 use serde::{Deserialize, Serialize};
 
+use super::error::StationError;
 use super::host::Host;
-use super::process::StationError;
 use super::stations::{Running, Starter};
-use crate::delay::Tally;
+use crate::delay::tally::Tally;
 
 /// Connections by which a round trip is told.
 const ROUND_TRIPS: u32 = 11;

@@ -1,9 +1,8 @@
 //! Processes on this machine. Each is ended by its own handle, also when the one who started it fails.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write, copy};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,40 +13,20 @@ use krarup_units::Seconds;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::cap::Cap;
-use super::host::Host;
-use crate::agent;
-use crate::delay::{PASSED, Tally};
-use crate::fault::Action;
+use super::error::StationError;
+use crate::agent::protocol;
+use crate::delay::tally::{PASSED, Tally};
+use crate::spec::Action;
 use crate::stop::Stop;
 
+/// How long a station may take to be ready or to end.
+pub const PATIENCE: Duration = Duration::from_secs(15);
 /// How often a waiting one looks whether it shall stop.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the last line of one that has ended may take.
 const LAST_WORD: Duration = Duration::from_secs(2);
 /// Lines of a process's talk kept for an error message.
 const LAST_LINES: usize = 12;
-
-/// What went wrong with a station, and its last words.
-#[derive(Debug)]
-pub struct StationError {
-    /// The station.
-    pub name: String,
-    /// What went wrong.
-    pub why: String,
-    /// The last lines it said.
-    pub said: Vec<String>,
-    /// Whether it would go wrong again: there is no such program, or it refuses the words that it is given.
-    pub certain: bool,
-}
-
-impl fmt::Display for StationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.why)?;
-        self.said.iter().try_for_each(|line| write!(f, "\n  {} said: {line}", self.name))
-    }
-}
-
-impl std::error::Error for StationError {}
 
 /// Whether a program ended because of what it was told, as it would the next time: 2 is the exit status of those that refuse their words, ours with
 /// them, 64 by sysexits.h, and 126 and 127 a shell's that finds no program.
@@ -89,7 +68,7 @@ pub(super) fn keep_all(mut stdout: ChildStdout) -> Vec<u8> {
 /// Feeds an agent until the sender is gone, which ends whatever the agent has started.
 fn beat(mut stdin: ChildStdin, words: &Receiver<String>) {
     loop {
-        let word = match words.recv_timeout(agent::BEAT) {
+        let word = match words.recv_timeout(protocol::BEAT) {
             Err(RecvTimeoutError::Timeout) => "\n".to_owned(),
             Ok(word) => word,
             Err(RecvTimeoutError::Disconnected) => return,
@@ -279,19 +258,19 @@ impl Process {
         }
     }
 
-    /// Waits until it accepts connections at `address` of its `host`: for programs that say nothing when they are ready.
+    /// Waits until it accepts connections at `address`, which `connects` tries: for programs that say nothing when they are ready.
     ///
     /// # Errors
     /// When it ends before, the time is over, or a stop was asked for.
     pub fn accepts(
         &mut self,
-        host: &Host,
         address: SocketAddr,
+        connects: impl Fn() -> bool,
         within: Duration,
         stop: &Stop,
     ) -> Result<(), StationError> {
         let until = Instant::now() + within;
-        while host.connect(address, Duration::from_millis(200)).is_err() {
+        while !connects() {
             self.listen();
             if let Ok(Some(status)) = self.child.try_wait() {
                 self.hear_out();
@@ -356,7 +335,7 @@ impl Process {
     /// When it had to be killed.
     pub fn stop(&mut self, within: Duration) -> Result<Ended, StationError> {
         if let Some(governor) = &self.governor {
-            let _ = governor.send(agent::END.to_owned());
+            let _ = governor.send(protocol::END.to_owned());
         } else if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
             && self.ended.is_none()
         {
@@ -389,8 +368,8 @@ impl Process {
         let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(governor) = &self.governor {
             self.deeds += 1;
-            let _ = governor.send(format!("{}{action} {}\n", agent::DO, self.deeds));
-            self.ready(&format!("{}{}", agent::DONE, self.deeds), within, stop)?;
+            let _ = governor.send(format!("{}{action} {}\n", protocol::DO, self.deeds));
+            self.ready(&format!("{}{}", protocol::DONE, self.deeds), within, stop)?;
         } else if let Some((group, signal)) = group.zip(action.signal()) {
             let sent = kill_process_group(group, signal);
             sent.map_err(|error| self.error(format!("{action}: {error}")))?;
@@ -434,7 +413,7 @@ impl Process {
     }
 
     fn keep(&mut self, line: String) {
-        if let Some(spent) = line.strip_prefix(agent::SPENT) {
+        if let Some(spent) = line.strip_prefix(protocol::SPENT) {
             self.cpu = spent.trim().parse().ok();
             return;
         }
@@ -463,14 +442,6 @@ impl Drop for Process {
             let _ = self.child.wait();
         }
     }
-}
-
-/// A port of an address of this machine that was free a moment ago, for programs that cannot be told to choose one themselves.
-///
-/// # Errors
-/// From the system.
-pub fn free_port(address: &str) -> std::io::Result<u16> {
-    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }
 
 #[cfg(test)]

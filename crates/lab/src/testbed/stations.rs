@@ -10,20 +10,21 @@ use krarup_units::Nanos;
 
 use super::calibrate::{Calibration, calibrate_here};
 use super::cap::Cap;
-use super::host::{Host, Hosts};
-use super::netns::{Kind, Network};
-use super::process::{Ended, Process, StationError, is_refusal};
+use super::error::StationError;
+use super::host::{Host, Kind};
+use super::hosts::Hosts;
+use super::netns::Network;
+use super::process::{Ended, PATIENCE, Process, is_refusal};
 use super::ssh::fleet::Fleet;
 use super::ssh::remote::Remote;
-use super::watching::machine_name;
-use crate::fault::Action;
+use crate::agent::protocol::ACCEPTS;
 use crate::ledger::Ledger;
 use crate::plan::Cell;
-use crate::spec::{Program, Spec, Station};
+use crate::spec::{Action, Program, Spec, Station};
 use crate::stop::Stop;
 
-/// How long a station may take to be ready or to end.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a connection may take that shows whether a station takes them.
+const WITHIN: Duration = Duration::from_millis(200);
 /// What a program of ours says when it is ready; its address follows.
 const LISTENS: &str = "listening on ";
 /// How many servers, where nobody says.
@@ -180,7 +181,7 @@ impl Starter {
     pub fn host(&self, letter: char, number: u32) -> Host {
         let cpu = self.caps.for_letter(letter);
         let host = self.hosts.host(letter, number);
-        let known = self.calibrations.iter().find(|one| one.is_of(&machine_name(&host), cpu));
+        let known = self.calibrations.iter().find(|one| one.is_of(&host.machine(), cpu));
         Host { cpu, quota: known.map(|one| one.written).or(cpu), ..host }
     }
 
@@ -194,7 +195,7 @@ impl Starter {
             let Some(cpu) = self.caps.for_letter(letter) else { continue };
             for number in 1..=count {
                 let host = self.hosts.host(letter, number);
-                let machine = machine_name(&host);
+                let machine = host.machine();
                 if self.calibrations.iter().any(|one| one.is_of(&machine, Some(cpu))) {
                     continue;
                 }
@@ -487,9 +488,10 @@ impl Starter {
         let mut process = self.start(name, host, words, (None, Some(to)), commands)?;
         self.learn_number(host, &mut process)?;
         if host.remote().is_some() {
-            process.ready(crate::agent::ACCEPTS, PATIENCE, &self.stop)?;
+            process.ready(ACCEPTS, PATIENCE, &self.stop)?;
         } else {
-            process.accepts(host, to, PATIENCE, &self.stop)?;
+            let connects = || host.connect(to, WITHIN).is_ok();
+            process.accepts(to, connects, PATIENCE, &self.stop)?;
         }
         Ok(process)
     }

@@ -7,28 +7,23 @@ use std::sync::Arc;
 use krarup_record::watch::Watch;
 use krarup_units::Seconds;
 
-use super::host::Host;
-use super::local::{read, save, unreadable};
+use super::error::StationError;
 use super::netns::Network;
-use super::process::{Process, StationError};
+use super::process::{PATIENCE, Process};
+use super::records::{read, save, unreadable};
 use super::ssh::remote::Remote;
-use super::stations::{PATIENCE, Running, Starter};
+use super::stations::{Running, Starter};
 use crate::monitor::{Monitor, Seen, Spent, Subject};
 
 /// A process: the machine it runs on, and its number there.
 pub(super) type Place = (String, u32);
-
-/// The machine of a host: all hosts that share a process table and a clock have one.
-pub(super) fn machine_name(host: &Host) -> String {
-    host.remote().map_or_else(|| "here".to_owned(), |remote| remote.name.clone())
-}
 
 /// The names of what runs already on a machine when a trial is watched.
 fn subjects(machine: &str, middleware: &[Running], servers: &[Running]) -> Vec<Subject> {
     let of = |kind: &str, running: &Running| {
         let process = running.process.as_ref()?.number();
         let subject = Subject { name: format!("{kind} {}", running.address), process };
-        (machine_name(&running.host) == machine).then_some(subject)
+        (running.host.machine() == machine).then_some(subject)
     };
     let between = middleware.iter().filter_map(|one| of("middleware", one));
     between.chain(servers.iter().filter_map(|one| of("server", one))).collect()

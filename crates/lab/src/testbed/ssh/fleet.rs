@@ -7,17 +7,14 @@ use std::sync::Arc;
 
 use krarup_units::Nanos;
 
-use super::super::clock::Offset;
-use super::super::host::{Host, Place};
-use super::super::netns::Kind;
-use super::super::process::StationError;
+use super::super::clock::{Offset, wall};
+use super::super::error::StationError;
+use super::super::host::{Host, Kind, Place};
 use super::inventory::Inventory;
 use super::line::{Line, Sockets};
 use super::remote::{Binary, Remote, Run};
-use super::settings::Machine;
-use crate::agent;
 use crate::ledger::Ledger;
-use crate::spec::Spec;
+use crate::spec::{Machine, Spec};
 use crate::stop::Stop;
 
 /// All machines. What was started on them ends with this value.
@@ -83,7 +80,7 @@ fn plain(name: &str) -> String {
 
 /// What tells a run from all others, also those of other runners on the same machines.
 fn number() -> String {
-    format!("{}-{:x}", std::process::id(), agent::wall().0)
+    format!("{}-{:x}", std::process::id(), wall().0)
 }
 
 impl Fleet {

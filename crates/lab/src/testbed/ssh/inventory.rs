@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use saphyr_parser::{Event, Parser};
 
-use super::settings::Machine;
+use crate::spec::Machine;
 
 type Variables = BTreeMap<String, String>;
 

@@ -8,8 +8,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::super::process::{Drain, Ended, Feed, Process, StationError};
-use super::settings::{Machine, Ssh};
+use super::super::error::StationError;
+use super::super::process::{Drain, Ended, Feed, Process};
+use crate::spec::{Machine, Ssh};
 use crate::stop::Stop;
 
 /// A socket's path may be so long, and ssh adds a name of its own to ours while it makes it.

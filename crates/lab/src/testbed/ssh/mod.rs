@@ -9,4 +9,3 @@ pub mod fleet;
 pub mod inventory;
 pub mod line;
 pub mod remote;
-pub mod settings;

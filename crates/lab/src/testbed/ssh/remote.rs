@@ -14,14 +14,15 @@ use krarup_units::Address;
 use krarup_units::{Nanos, Seconds};
 
 use super::super::calibrate::Calibration;
-use super::super::clock::{Exchange, Offset};
-use super::super::process::{Drain, Feed, Process, StationError};
-use super::super::stations::PATIENCE;
+use super::super::clock::{Exchange, Offset, wall};
+use super::super::error::StationError;
+use super::super::process::{Drain, Feed, PATIENCE, Process};
 use super::line::{Line, Role};
-use super::settings::Ssh;
-use crate::agent::{self, FOLDER, Facts, RUN};
+use crate::agent::facts::Facts;
+use crate::agent::protocol::{FOLDER, RUN, STARTED, WATCHES};
 use crate::ledger::Ledger;
 use crate::parcel;
+use crate::spec::Ssh;
 use crate::stop::Stop;
 
 /// How long copying the program, or bringing records, may take.
@@ -405,7 +406,7 @@ impl Remote {
     /// # Errors
     /// When it cannot be started.
     pub fn started(process: &mut Process, stop: &Stop) -> Result<(), StationError> {
-        let number = process.ready(agent::STARTED, PATIENCE, stop)?;
+        let number = process.ready(STARTED, PATIENCE, stop)?;
         process.known_there_as(number.parse().ok());
         Ok(())
     }
@@ -425,7 +426,7 @@ impl Remote {
             line.extend(["--subject".to_owned(), format!("{}={}", subject.process, subject.name)]);
         }
         let mut watch = self.governed("monitor", &line)?;
-        watch.ready(agent::WATCHES, PATIENCE, stop)?;
+        watch.ready(WATCHES, PATIENCE, stop)?;
         Ok(watch)
     }
 
@@ -503,11 +504,11 @@ impl Remote {
         let mut answers = BufReader::new(answers.expect("stdout is piped")).lines();
         let mut exchanges = Vec::new();
         for _ in 0..EXCHANGES {
-            let asked = agent::wall();
+            let asked = wall();
             let told = ask.as_mut().map_or(Ok(()), |ask| ask.write_all(b"\n").and_then(|()| ask.flush()));
             let Some(Ok(answer)) = answers.next().filter(|_| told.is_ok()) else { break };
             let Ok(theirs) = answer.trim().parse() else { break };
-            exchanges.push(Exchange { asked, theirs: Nanos(theirs), answered: agent::wall() });
+            exchanges.push(Exchange { asked, theirs: Nanos(theirs), answered: wall() });
         }
         drop(ask);
         child.wait()?;
@@ -558,7 +559,7 @@ fn hold(
     let mut hold =
         Process::start_with(&line.name, &mut line.command(Role::Guest, &words), Feed::Beats, drain)?;
     ledger.note(hold.id());
-    hold.ready(agent::WATCHES, PATIENCE, stop)?;
+    hold.ready(WATCHES, PATIENCE, stop)?;
     let said = said.recv_timeout(PATIENCE).unwrap_or_default();
     let facts = serde_json::from_str(&said).map_err(|error| {
         hold.error(format!(

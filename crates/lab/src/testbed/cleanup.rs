@@ -1,0 +1,60 @@
+//! Takes away what a ledger says was started: for whoever comes after one that was killed.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{cap, namespace};
+use crate::ledger::{Entry, Ledger, begun};
+
+impl Ledger {
+    /// Kills those that still run, takes namespaces and control groups away that are still there, and forgets all. Returns how many there were.
+    pub fn settle(&self) -> usize {
+        let mut ended = 0;
+        let mut groups = Vec::new();
+        for entry in self.entries() {
+            match entry {
+                Entry::Process { number, begun: noted } => {
+                    let process = i32::try_from(number).ok().and_then(Pid::from_raw);
+                    if let Some(process) = process.filter(|_| begun(number) == Some(noted)) {
+                        ended += usize::from(kill_process(process, Signal::KILL).is_ok());
+                    }
+                }
+                Entry::Space(name) => {
+                    ended += namespace::empty(&name) + usize::from(namespace::remove(&name));
+                }
+                Entry::Group(folder) => groups.push(folder),
+                // Of ours alone: a ledger that was tampered with takes nothing else away.
+                Entry::Folder(folder) if folder.to_string_lossy().contains("/krarup-ssh-") => {
+                    let _ = fs::remove_dir_all(folder);
+                }
+                Entry::Folder(_) => {}
+            }
+        }
+        // Only now nobody is in them any more.
+        ended += groups.iter().filter(|group| cap::remove(group)).count();
+        self.forget();
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn what_still_runs_is_ended_and_nobody_else() {
+        let path = std::env::temp_dir().join(format!("krarup-ledger-{}", std::process::id()));
+        let ledger = Ledger::at(&path);
+        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        ledger.note(child.id());
+        // Somebody else has our number by now.
+        fs::write(&path, format!("{}{} 1\n", fs::read_to_string(&path).unwrap(), std::process::id()))
+            .unwrap();
+        assert_eq!(ledger.settle(), 1);
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(ledger.settle(), 0, "it was forgotten");
+    }
+}

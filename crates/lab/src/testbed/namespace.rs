@@ -1,0 +1,70 @@
+//! Network namespaces of this machine, each by itself: how one goes there, and how one is taken away.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::error::StationError;
+
+/// Does something in a namespace. What is made there, a socket or a device, stays there whoever uses it: a thread of its own goes there, and never
+/// comes back.
+///
+/// # Errors
+/// Where there is no such namespace, or what is done fails.
+pub fn inside<T: Send + 'static>(
+    space: &str,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let place = Path::new("/run/netns").join(space);
+    let there = std::thread::spawn(move || {
+        let file = File::open(place)?;
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+        work()
+    });
+    there.join().unwrap_or_else(|_| Err(io::Error::other("the thread that went there panicked")))
+}
+
+/// Kills whoever is still in a namespace of ours: a runner that is killed may have started somebody whom it had no time to note. How many there were.
+pub fn empty(space: &str) -> usize {
+    if !space.starts_with("krarup-") {
+        return 0;
+    }
+    let said = run("ip", &["netns", "pids", space]).unwrap_or_default();
+    let processes = said.split_whitespace().filter_map(|number| Pid::from_raw(number.parse().ok()?));
+    processes.filter(|process| kill_process(*process, Signal::KILL).is_ok()).count()
+}
+
+/// Takes a namespace away, and its links with it; whether there was one.
+pub fn remove(space: &str) -> bool {
+    ip(&["netns", "del", space]).is_ok()
+}
+
+/// Runs `ip`.
+pub(super) fn ip(words: &[&str]) -> Result<(), StationError> {
+    run("ip", words).map(drop)
+}
+
+/// Runs it to its end: what it said on stdout.
+pub(super) fn run(program: &str, words: &[&str]) -> Result<String, StationError> {
+    let wrong = |why: String, said: &[u8]| StationError {
+        name: "network".into(),
+        why: format!(
+            "`{program} {}` {why}; namespaces need root, and Debian's package iproute2",
+            words.join(" ")
+        ),
+        said: String::from_utf8_lossy(said).lines().map(str::to_owned).collect(),
+        certain: false,
+    };
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| wrong(format!("cannot be run: {error}"), &[]))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(wrong(format!("failed ({})", output.status), &output.stderr))
+    }
+}

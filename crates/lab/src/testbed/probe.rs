@@ -1,0 +1,56 @@
+//! What this machine and the stations that it reaches are asked before and between trials.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use krarup_units::{Address, Seconds};
+
+/// How long one may take to answer a word, or to take a connection.
+const WORD: Duration = Duration::from_secs(5);
+
+/// A port of an address of this machine that was free a moment ago, for programs that cannot be told to choose one themselves.
+///
+/// # Errors
+/// From the system.
+pub fn free_port(address: &str) -> io::Result<u16> {
+    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
+}
+
+fn resolve(address: &Address) -> io::Result<SocketAddr> {
+    let resolved = (address.host.as_str(), address.port).to_socket_addrs()?.next();
+    resolved.ok_or_else(|| io::Error::other("its name has no address"))
+}
+
+/// Says something to a station from here, and listens to the end.
+///
+/// # Errors
+/// From the system.
+pub fn ask(address: &Address, words: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&resolve(address)?, WORD)?;
+    stream.set_read_timeout(Some(WORD))?;
+    stream.write_all(words.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).trim_end().to_owned())
+}
+
+/// How long connections from here take, one after the other.
+///
+/// # Errors
+/// From the system.
+pub fn round_trips(address: &Address, count: u32) -> io::Result<Vec<Seconds>> {
+    let to = resolve(address)?;
+    let one = |_| {
+        let begun = Instant::now();
+        TcpStream::connect_timeout(&to, WORD).map(|_| begun.elapsed().as_secs_f64())
+    };
+    (0..count).map(one).collect()
+}
+
+/// The installed memcached's words for its version.
+pub fn memcached() -> Option<String> {
+    let output = Command::new("memcached").arg("--version").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
