@@ -7,7 +7,7 @@ use krarup_stats::{Column, Intercept, Regression, USUAL_LEVEL};
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use crate::results::{Basis, Quantity};
+use crate::quantity::{Basis, Quantity};
 use crate::warning::Warning;
 
 /// One run of the anchor.

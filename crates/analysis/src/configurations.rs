@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::results::{Cell, Results};
+use crate::cell::Cell;
 use crate::saturation;
 use crate::trial::Levels;
 
@@ -39,9 +39,9 @@ fn workers(cell: &Cell) -> u32 {
 }
 
 /// One configuration for each mix that has a cell that is known well, in the order of the cells.
-pub fn configurations(results: &Results) -> Vec<Configuration> {
+pub fn configurations(all: &[Cell]) -> Vec<Configuration> {
     let mut mixes: Vec<String> = Vec::new();
-    for cell in &results.cells {
+    for cell in all {
         let mix = mix(&cell.levels.workload);
         if !mixes.contains(&mix) {
             mixes.push(mix);
@@ -49,7 +49,7 @@ pub fn configurations(results: &Results) -> Vec<Configuration> {
     }
     let of = |mix_name: String| {
         let of_mix = |cell: &&Cell| mix(&cell.levels.workload) == mix_name && saturation::is_known(cell);
-        let cells = || results.cells.iter().filter(of_mix);
+        let cells = || all.iter().filter(of_mix);
         let by_rate = |one: &&Cell, other: &&Cell| one.throughput.value.total_cmp(&other.throughput.value);
         let best = cells().max_by(by_rate)?;
         let near = |cell: &&Cell| cell.throughput.value >= (1.0 - NEAR) * best.throughput.value;
@@ -95,7 +95,7 @@ mod tests {
             trial(64, 64, 10_000.0),
         ];
         let results = summarise("t", Environment::default(), &trials).unwrap();
-        let found = configurations(&results);
+        let found = configurations(&results.cells);
         let [one] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             (one.mix.as_str(), one.best.workload.as_str(), one.best.clients),

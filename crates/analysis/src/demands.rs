@@ -10,7 +10,8 @@ use krarup_stats::regression::{Column, Intercept, Regression};
 use krarup_stats::{Estimate, USUAL_LEVEL};
 use serde::{Deserialize, Serialize};
 
-use crate::results::{Basis, Cell, Quantity, Results};
+use crate::cell::Cell;
+use crate::quantity::{Basis, Quantity};
 use crate::trial::Station;
 
 /// What kind of thing is demanded.
@@ -56,16 +57,21 @@ fn used(cell: &Cell) -> impl Iterator<Item = Use<'_>> {
 }
 
 /// The demands of each workload that was measured with two numbers of clients or more, nearest to their bounds first.
-pub fn demands(results: &Results) -> Vec<Demand> {
+pub fn demands(all: &[Cell]) -> Vec<Demand> {
     let of_workload = |workload: &str| {
-        let cells: Vec<&Cell> = results.workload(workload).collect();
+        let cells: Vec<&Cell> = all.iter().filter(|cell| cell.levels.workload == workload).collect();
         let mut found: Vec<Demand> =
             used(cells.first()?).filter_map(|resource| demand(workload, &cells, resource)).collect();
         found.sort_by(|one, other| other.reached.total_cmp(&one.reached));
         Some(found)
     };
-    let workloads = results.verdicts.iter().map(|verdict| verdict.at.workload.as_str());
-    workloads.filter_map(of_workload).flatten().collect()
+    let mut workloads: Vec<&str> = Vec::new();
+    for cell in all {
+        if !workloads.contains(&cell.levels.workload.as_str()) {
+            workloads.push(&cell.levels.workload);
+        }
+    }
+    workloads.into_iter().filter_map(of_workload).flatten().collect()
 }
 
 fn demand(workload: &str, cells: &[&Cell], (station, name, resource, ..): Use<'_>) -> Option<Demand> {

@@ -13,8 +13,8 @@ use krarup_stats::{Summary, USUAL_LEVEL};
 use krarup_units::text;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::Measure;
-use crate::results::{Cell, Results};
+use crate::cell::Cell;
+use crate::change::Measure;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,9 +108,9 @@ pub struct Study {
 type Factor = (String, [String; 2]);
 
 /// The factors of an experiment that has two levels of each that varies. None where one has more, or a combination is missing.
-fn two_level_factors(results: &Results) -> Option<Vec<Factor>> {
+fn two_level_factors(cells: &[Cell]) -> Option<Vec<Factor>> {
     let mut factors: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, level) in results.cells.iter().flat_map(|cell| &cell.factors) {
+    for (name, level) in cells.iter().flat_map(|cell| &cell.factors) {
         match factors.iter_mut().find(|(known, _)| known == name) {
             Some((_, levels)) if levels.contains(level) => {}
             Some((_, levels)) => levels.push(level.clone()),
@@ -130,21 +130,21 @@ fn two_level_factors(results: &Results) -> Option<Vec<Factor>> {
             Some((name, levels.try_into().ok()?))
         })
         .collect::<Option<_>>()?;
-    let fits = (1..=6).contains(&factors.len()) && results.cells.len() == 1 << factors.len();
+    let fits = (1..=6).contains(&factors.len()) && cells.len() == 1 << factors.len();
     fits.then_some(factors)
 }
 
 /// The studies of throughput and response time, where the experiment is a 2^k·r design with two runs of each cell or more.
-pub fn studies(results: &Results) -> Vec<Study> {
-    let Some(factors) = two_level_factors(results) else { return Vec::new() };
+pub fn studies(cells: &[Cell]) -> Vec<Study> {
+    let Some(factors) = two_level_factors(cells) else { return Vec::new() };
     [Measure::Throughput, Measure::Response]
         .into_iter()
-        .filter_map(|measure| study(results, &factors, measure))
+        .filter_map(|measure| study(cells, &factors, measure))
         .collect()
 }
 
-fn study(results: &Results, factors: &[Factor], measure: Measure) -> Option<Study> {
-    let runs = results.cells.iter().map(|cell| cell.repetitions.len()).min()?;
+fn study(cells: &[Cell], factors: &[Factor], measure: Measure) -> Option<Study> {
+    let runs = cells.iter().map(|cell| cell.repetitions.len()).min()?;
     if runs < 2 {
         return None;
     }
@@ -153,7 +153,7 @@ fn study(results: &Results, factors: &[Factor], measure: Measure) -> Option<Stud
         factors.iter().map(|(name, levels)| Some(*level(name)? == levels[1])).collect()
     };
     let mut observations = Vec::new();
-    for cell in &results.cells {
+    for cell in cells {
         let high = high(cell)?;
         // Cells that were run more often give as many as the others.
         for run in &cell.repetitions[..runs] {
@@ -212,7 +212,7 @@ fn growth(design: &TwoLevel) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Environment;
+    use crate::results::{Environment, Results};
     use crate::sweep::{summarise, tests::steady_trial};
     use crate::trial::Trial;
 
@@ -249,7 +249,7 @@ mod tests {
         let rate = |servers: bool, workers: bool| {
             1_000.0 + if servers { 300.0 } else { 0.0 } + if workers { 100.0 } else { 0.0 }
         };
-        let found = studies(&results(rate, |_| 10.0));
+        let found = studies(&results(rate, |_| 10.0).cells);
         let study = &found[0];
         assert_eq!((study.measure, study.model), (Measure::Throughput, Model::Additive));
         assert_eq!(study.factors[0], ("servers".to_owned(), "1".to_owned(), "3".to_owned()));
@@ -268,7 +268,7 @@ mod tests {
         let wide = |servers: bool, workers: bool| {
             100.0 * if servers { 20.0 } else { 1.0 } * if workers { 2.0 } else { 1.0 }
         };
-        let found = studies(&results(wide, |mean| mean / 50.0));
+        let found = studies(&results(wide, |mean| mean / 50.0).cells);
         assert!(
             matches!(found[0].choice, Choice::WideRange { ratio } if ratio > 40.0),
             "{:?}",
@@ -279,7 +279,7 @@ mod tests {
         let growing = |servers: bool, workers: bool| {
             100.0 * if servers { 3.0 } else { 1.0 } * if workers { 2.0 } else { 1.0 }
         };
-        let found = studies(&results(growing, |mean| mean / 50.0));
+        let found = studies(&results(growing, |mean| mean / 50.0).cells);
         assert!(matches!(found[0].choice, Choice::ErrorsGrow { .. }), "{:?}", found[0].choice);
         assert_eq!(found[0].model, Model::Multiplicative);
     }
@@ -289,12 +289,12 @@ mod tests {
         let rate = |servers: bool, _: bool| if servers { 300.0 } else { 100.0 };
         let mut three = results(rate, |_| 10.0);
         three.cells[0].factors[0].1 = "2".into();
-        assert!(studies(&three).is_empty());
+        assert!(studies(&three.cells).is_empty());
         let mut missing = results(rate, |_| 10.0);
         missing.cells.pop();
-        assert!(studies(&missing).is_empty());
+        assert!(studies(&missing.cells).is_empty());
         let mut once = results(rate, |_| 10.0);
         once.cells.iter_mut().for_each(|cell| cell.repetitions.truncate(1));
-        assert!(studies(&once).is_empty());
+        assert!(studies(&once.cells).is_empty());
     }
 }

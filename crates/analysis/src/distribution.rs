@@ -10,7 +10,7 @@ use krarup_stats::law::{Family, Law};
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use crate::results::Cell;
+use crate::cell::Cell;
 use crate::trial::Levels;
 
 /// How many quantiles stand for a distribution.

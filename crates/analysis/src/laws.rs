@@ -1,8 +1,9 @@
 //! Operational laws that every run must keep: who breaks them has measured something else than he thinks.
 
-use crate::results::Cell;
-use crate::saturation::{self, Bottleneck};
+use crate::cell::Cell;
+use crate::saturation;
 use crate::trial::{Station, Trial};
+use crate::verdict::Bottleneck;
 use crate::warning::Warning;
 
 /// How far X (R + Z) may be from N.

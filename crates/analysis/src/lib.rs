@@ -18,6 +18,8 @@
 #![forbid(unsafe_code)]
 
 pub mod anchor;
+pub mod cell;
+pub mod change;
 pub mod compare;
 pub mod configurations;
 pub mod course;
@@ -26,6 +28,7 @@ pub mod design;
 pub mod distribution;
 pub mod laws;
 pub mod predict;
+pub mod quantity;
 pub mod relative;
 pub mod requests;
 pub mod results;
@@ -33,10 +36,13 @@ pub mod saturation;
 pub mod steadiness;
 pub mod sweep;
 pub mod trial;
+pub mod verdict;
 pub mod warning;
 
-pub use results::{Cell, Environment, Quantity, Results};
-pub use saturation::Verdict;
+pub use cell::Cell;
+pub use quantity::Quantity;
+pub use results::{Environment, Results};
 pub use sweep::summarise;
 pub use trial::Trial;
+pub use verdict::Verdict;
 pub use warning::Warning;

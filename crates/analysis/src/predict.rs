@@ -10,8 +10,8 @@ use krarup_model::calibrate::{self, Row};
 use krarup_stats::Ordered;
 use serde::{Deserialize, Serialize};
 
-pub use crate::results::CERTAIN;
-use crate::results::{Cell, MiddlewareCell, Results};
+use crate::cell::{Cell, MiddlewareCell};
+pub use crate::quantity::CERTAIN;
 
 /// Which predictions are wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,16 +102,16 @@ const LEAST: usize = 3;
 /// A cell with a limited number of workers.
 type Limited<'a> = (&'a Cell, &'a MiddlewareCell, u32);
 
-/// The predictions of each family of cells with a limited number of workers.
-pub fn predictions(results: &Results, wanted: &Wanted) -> Vec<Prediction> {
+/// The predictions of each family of cells with a limited number of workers, on a machine of so many processors (0: unknown).
+pub fn predictions(cells: &[Cell], cores: u32, wanted: &Wanted) -> Vec<Prediction> {
     let mut families: Vec<(String, Vec<Limited<'_>>)> = Vec::new();
-    for cell in &results.cells {
+    for cell in cells {
         let Some(middleware) = &cell.middleware else { continue };
         let Some(workers) = middleware.workers else { continue };
         let shared = cell.factors.iter().filter(|(name, _)| {
             *name != wanted.workers
                 && *name != wanted.population
-                && results.cells.iter().any(|other| level(other, name) != level(cell, name))
+                && cells.iter().any(|other| level(other, name) != level(cell, name))
         });
         let about = shared.map(|(_, level)| level.as_str()).collect::<Vec<_>>().join(", ");
         match families.iter_mut().find(|(known, _)| *known == about) {
@@ -119,7 +119,7 @@ pub fn predictions(results: &Results, wanted: &Wanted) -> Vec<Prediction> {
             None => families.push((about, vec![(cell, middleware, workers)])),
         }
     }
-    let cores = Some(results.environment.cores).filter(|cores| *cores > 0);
+    let cores = Some(cores).filter(|cores| *cores > 0);
     families.into_iter().map(|(about, cells)| family(about, cells, cores, wanted)).collect()
 }
 
@@ -300,11 +300,12 @@ mod tests {
     use krarup_model::flow::{Curve, FlowModel};
 
     use super::*;
-    use crate::results::Environment;
-    use crate::saturation::{Bottleneck, judge_workers};
+    use crate::results::{Environment, Results};
+    use crate::saturation::judge_workers;
     use crate::sweep::summarise;
     use crate::sweep::tests::steady_trial;
     use crate::trial::{Times, Trial};
+    use crate::verdict::Bottleneck;
 
     /// Trials that a model with lines would give: T = 1 + 0.08 n ms, Z = 0.8 ms.
     fn trials(workers: &[u32], clients: &[u32]) -> Vec<Trial> {
@@ -336,15 +337,16 @@ mod tests {
         trials
     }
 
-    fn wanted(cells: usize) -> Wanted {
-        Wanted { workers: "workers".into(), population: "clients".into(), cells, seed: 1 }
+    fn predicted(results: &Results) -> Vec<Prediction> {
+        let wanted = Wanted { workers: "workers".into(), population: "clients".into(), cells: 5, seed: 1 };
+        predictions(&results.cells, results.environment.cores, &wanted)
     }
 
     #[test]
     fn cells_that_were_not_used_are_predicted_and_their_errors_told() {
         let trials = trials(&[8, 16, 64], &[6, 24, 96, 192]);
         let results = summarise("t", Environment::default(), &trials).unwrap();
-        let found = predictions(&results, &wanted(5));
+        let found = predicted(&results);
         assert_eq!(found.iter().map(|one| one.about.as_str()).collect::<Vec<_>>(), ["read", "write"]);
         let read = &found[0];
         assert!(read.model.is_ok(), "{:?}", read.model);
@@ -379,7 +381,7 @@ mod tests {
             window.completed = if number % 2 == 0 { 100 } else { 4_000 };
         }
         let results = summarise("t", Environment::default(), &trials).unwrap();
-        let found = &predictions(&results, &wanted(5))[0];
+        let found = &predicted(&results)[0];
         let uncertain: Vec<&PredictedCell> = found.cells.iter().filter(|cell| cell.uncertain).collect();
         assert!(matches!(uncertain[..], [one] if one.clients == 6 && one.workers == 8 && !one.calibrated));
         assert_eq!(found.cells.iter().filter(|cell| cell.calibrated).count(), 5);
@@ -401,8 +403,8 @@ mod tests {
             "{:?}",
             limit(&results)
         );
-        results.predictions = predictions(&results, &wanted(5));
-        judge_workers(&mut results);
+        results.predictions = predicted(&results);
+        judge_workers(&mut results.verdicts, &results.cells, &results.predictions);
         let Bottleneck::Workers { workers: 4, more: Some(more), .. } = limit(&results) else {
             panic!("{:?}", limit(&results))
         };
@@ -426,7 +428,7 @@ mod tests {
         let trials: Vec<Trial> =
             trials(&[8, 16, 64], &[6, 24, 96]).into_iter().enumerate().flat_map(apart).collect();
         let results = summarise("t", Environment::default(), &trials).unwrap();
-        for found in predictions(&results, &wanted(5)) {
+        for found in predicted(&results) {
             assert!(
                 found.no_conclusion && found.mean_error.is_none() && found.median_error.is_none(),
                 "{found:?}"
@@ -442,7 +444,7 @@ mod tests {
     fn too_few_cells_say_so_and_cells_without_workers_say_nothing() {
         let few = trials(&[8], &[6, 24, 96]);
         let results = summarise("t", Environment::default(), &few).unwrap();
-        let found = predictions(&results, &wanted(5));
+        let found = predicted(&results);
         assert!(found[0].model.as_ref().is_err_and(|why| why.contains("3 cells")), "{found:?}");
         let unlimited: Vec<Trial> = few
             .into_iter()
@@ -451,8 +453,6 @@ mod tests {
                 trial
             })
             .collect();
-        assert!(
-            predictions(&summarise("t", Environment::default(), &unlimited).unwrap(), &wanted(5)).is_empty()
-        );
+        assert!(predicted(&summarise("t", Environment::default(), &unlimited).unwrap()).is_empty());
     }
 }

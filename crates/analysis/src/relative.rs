@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::compare::{Change, Measure, change};
-use crate::results::{Cell, Results};
+use crate::cell::Cell;
+use crate::change::{Change, Measure, change};
 use crate::trial::Levels;
 
 /// A cell beside its base.
@@ -23,7 +23,7 @@ pub struct Relative {
 }
 
 /// Every cell that has a base and is not its own.
-pub fn relative(results: &Results, base: &BTreeMap<String, String>) -> Vec<Relative> {
+pub fn relative(cells: &[Cell], base: &BTreeMap<String, String>) -> Vec<Relative> {
     let beside = |cell: &Cell| {
         let wanted: Vec<(&str, &str)> = cell
             .factors
@@ -35,20 +35,20 @@ pub fn relative(results: &Results, base: &BTreeMap<String, String>) -> Vec<Relat
                 .iter()
                 .all(|(name, level)| other.factors.iter().any(|(known, at)| known == name && at == level))
         };
-        let of = results.cells.iter().find(is_base).filter(|other| other.levels != cell.levels)?;
+        let of = cells.iter().find(is_base).filter(|other| other.levels != cell.levels)?;
         Some(Relative {
             levels: cell.levels.clone(),
             base: of.levels.clone(),
             changes: Measure::ALL.map(|measure| change(measure, of, cell)).to_vec(),
         })
     };
-    if base.is_empty() { Vec::new() } else { results.cells.iter().filter_map(beside).collect() }
+    if base.is_empty() { Vec::new() } else { cells.iter().filter_map(beside).collect() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Environment;
+    use crate::results::{Environment, Results};
     use crate::sweep::{summarise, tests::steady_trial};
     use crate::trial::Trial;
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_base_of_every_factor_is_one_cell_for_all() {
-        let found = relative(&results(), &base(&[("servers", "3"), ("copies", "none")]));
+        let found = relative(&results().cells, &base(&[("servers", "3"), ("copies", "none")]));
         assert_eq!(found.iter().map(percent).collect::<Vec<_>>(), [90.0, 80.0, 60.0]);
         assert!(found.iter().all(|one| one.base.workload == "servers 3, copies none"));
         assert!(found[0].changes[0].ratio_interval.is_some());
@@ -86,10 +86,10 @@ mod tests {
 
     #[test]
     fn a_base_of_one_factor_leaves_the_others_as_they_are() {
-        let found = relative(&results(), &base(&[("copies", "none")]));
+        let found = relative(&results().cells, &base(&[("copies", "none")]));
         assert_eq!(found.iter().map(percent).collect::<Vec<_>>(), [90.0, 75.0]);
         assert_eq!(found[1].base.workload, "servers 5, copies none");
-        assert!(relative(&results(), &base(&[])).is_empty());
-        assert!(relative(&results(), &base(&[("copies", "half")])).is_empty());
+        assert!(relative(&results().cells, &base(&[])).is_empty());
+        assert!(relative(&results().cells, &base(&[("copies", "half")])).is_empty());
     }
 }

@@ -15,7 +15,7 @@ use krarup_stats::steady::{WarmUp, mser};
 use krarup_units::{Nanos, Seconds, Stamp};
 use serde::{Deserialize, Serialize};
 
-use crate::results::{Basis, Quantity};
+use crate::quantity::{Basis, Quantity};
 use crate::steadiness;
 use crate::trial::Histogram;
 use crate::warning::Warning;

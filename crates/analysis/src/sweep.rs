@@ -5,11 +5,12 @@ use std::fmt;
 use krarup_record::watch::Watch;
 use krarup_stats::StatsError;
 
-use crate::distribution::QUANTILES;
-use crate::results::{
-    Cell, Environment, MiddlewareCell, OperationCell, OperationInside, ProcessLoad, Quantity, Repetition,
-    Results, Run, ServerShare, TimeQuantities,
+use crate::cell::{
+    Cell, MiddlewareCell, OperationCell, OperationInside, ProcessLoad, Repetition, Run, ServerShare,
 };
+use crate::distribution::QUANTILES;
+use crate::quantity::{Quantity, TimeQuantities};
+use crate::results::{Environment, Results};
 use crate::trial::{Histogram, Levels, Link, MiddlewareOperation, MiddlewareSide, RoundTrip, Times, Trial};
 use crate::warning::{Concern, Warning};
 use crate::{configurations, course, demands, design, distribution, laws, saturation, steadiness};
@@ -115,12 +116,12 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
     if results.cells.iter().all(|cell| cell.repetitions.len() == 1) {
         results.concerns.push(Concern { levels: None, warning: Warning::OneRepetition });
     }
-    results.configurations = configurations::configurations(&results);
+    results.configurations = configurations::configurations(&results.cells);
     let limits = results.verdicts.iter().filter_map(|verdict| results.cell(&verdict.at));
     results.shapes = limits.filter_map(distribution::shape).collect();
-    results.studies = design::studies(&results);
-    results.demands = demands::demands(&results);
-    saturation::judge_workers(&mut results);
+    results.studies = design::studies(&results.cells);
+    results.demands = demands::demands(&results.cells);
+    saturation::judge_workers(&mut results.verdicts, &results.cells, &results.predictions);
     Ok(results)
 }
 
@@ -502,8 +503,9 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::results::Basis;
+    use crate::quantity::Basis;
     use crate::trial::{ClientSide, ClientWindow, ServerSide};
+    use crate::verdict::Saturation;
 
     /// Ten seconds at a steady rate that keep every law: the clients are always waiting.
     pub(crate) fn steady_trial(workload: &str, clients: u32, rate: f64) -> Trial {
@@ -599,7 +601,7 @@ pub(crate) mod tests {
             ..steady_trial("read", clients, 1_000.0)
         });
         let results = summarise("test", Environment::default(), &trials).unwrap();
-        assert_eq!(results.verdicts[0].saturation, saturation::Saturation::Unknown);
+        assert_eq!(results.verdicts[0].saturation, Saturation::Unknown);
         assert!(!results.verdicts[0].to_string().contains("NaN"), "{}", results.verdicts[0]);
         let json = serde_json::to_string(&results).unwrap();
         assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);

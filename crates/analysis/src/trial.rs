@@ -6,8 +6,6 @@ use krarup_record::watch::Watch;
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
-use crate::course::Stretch;
-
 /// The levels of a cell: what was chosen, not measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Levels {
@@ -57,6 +55,63 @@ pub struct Trial {
     /// Why its figures may be others' doing; none where nobody was in the way.
     #[serde(default)]
     pub disturbed: Option<String>,
+}
+
+/// What was measured between two faults: of one run, or of several runs together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// What was done at its beginning, as `kill server 2`; empty for the first.
+    pub after: String,
+    /// When it begins, from the beginning of what is measured.
+    pub start: Seconds,
+    /// How much later than that it was done at worst.
+    pub late: Seconds,
+    /// How long was counted, over all runs.
+    pub length: Seconds,
+    /// Each operation that was answered in it.
+    pub operations: Vec<StretchOperation>,
+}
+
+/// One operation in a stretch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StretchOperation {
+    /// `get`, `set` …
+    pub name: String,
+    /// Requests answered, errors included.
+    pub completed: u64,
+    /// Those answered with an error, or not at all.
+    pub errors: u64,
+    /// Keys found.
+    pub hits: u64,
+    /// Keys asked for and not found.
+    pub misses: u64,
+    /// Mean response time, errors included.
+    pub response: Seconds,
+}
+
+impl StretchOperation {
+    /// Adds what was counted of the same operation elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        let all = self.completed + other.completed;
+        if all > 0 {
+            let waited = self.response * self.completed as f64 + other.response * other.completed as f64;
+            self.response = waited / all as f64;
+        }
+        self.completed = all;
+        self.errors += other.errors;
+        self.hits += other.hits;
+        self.misses += other.misses;
+    }
+}
+
+impl Stretch {
+    /// Adds what was counted of an operation.
+    pub fn count(&mut self, counted: &StretchOperation) {
+        match self.operations.iter_mut().find(|one| one.name == counted.name) {
+            Some(known) => known.add(counted),
+            None => self.operations.push(counted.clone()),
+        }
+    }
 }
 
 /// A host's link, and what went over it.

@@ -439,7 +439,7 @@ fn analyse(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<Res
     results.anchor = anchor;
     if let Some(base) = &spec.base {
         let levels = base.get_ref().iter().map(|(name, level)| (name.clone(), level.0.clone()));
-        results.relative = relative::relative(&results, &levels.collect());
+        results.relative = relative::relative(&results.cells, &levels.collect());
     }
     if let Some(wanted) = &spec.predictions {
         let wanted = Wanted {
@@ -448,8 +448,8 @@ fn analyse(spec: &Spec, plan: &Plan, store: &Store, ended: &Ended) -> Result<Res
             cells: wanted.cells as usize,
             seed: spec.seed,
         };
-        results.predictions = predict::predictions(&results, &wanted);
-        saturation::judge_workers(&mut results);
+        results.predictions = predict::predictions(&results.cells, results.environment.cores, &wanted);
+        saturation::judge_workers(&mut results.verdicts, &results.cells, &results.predictions);
     }
     print(&results);
     let text = serde_json::to_string_pretty(&results).expect("results are plain data");

@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use krarup_analysis::anchor::AnchorRun;
-use krarup_analysis::course::{Stretch, StretchOperation};
 use krarup_analysis::distribution::{QUANTILES, share_of};
 use krarup_analysis::results::{Environment, Limit, Way};
 use krarup_analysis::trial::{
     self, ClientOperation, ClientSide, ClientWindow, Histogram, Levels, Link, MiddlewareOperation,
-    MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station, Times, Trial,
+    MiddlewareSide, MiddlewareWindow, ProcessCpu, ServerSide, Station, Stretch, StretchOperation, Times,
+    Trial,
 };
 use krarup_lab::agent::facts::Facts;
 use krarup_lab::fault::Happened;

@@ -1,6 +1,7 @@
 //! Against what a sweep is drawn: the clients, or where their number never changes, another factor of numbers.
 
-use krarup_analysis::results::{Cell, Results};
+use krarup_analysis::cell::Cell;
+use krarup_analysis::results::Results;
 
 use crate::document::Measured;
 use crate::figures::{Axis, LineSeries, Lines, Mark, Point, Tint};

@@ -1,7 +1,8 @@
 //! Two sets of results side by side as a document: the answer first, then each cell.
 
-use krarup_analysis::compare::{Change, Comparison, Measure};
-use krarup_analysis::results::Quantity;
+use krarup_analysis::change::{Change, Measure};
+use krarup_analysis::compare::Comparison;
+use krarup_analysis::quantity::Quantity;
 
 use crate::definitions as define;
 use crate::document::{Block, Column, Document, Finding, Measured, Note, Section, Table, Value};
@@ -223,7 +224,8 @@ fn ratios(comparison: &Comparison) -> Figure {
 
 #[cfg(test)]
 mod tests {
-    use krarup_analysis::compare::{Overall, Verdict};
+    use krarup_analysis::change::Verdict;
+    use krarup_analysis::compare::Overall;
 
     use super::*;
 

@@ -1,7 +1,9 @@
 //! Inside the middleware, a line for each workload and number of workers; each operation apart; and percentiles against a factor of numbers.
 
+use krarup_analysis::cell::{Cell, OperationInside};
 use krarup_analysis::distribution::{QUANTILES, share_of};
-use krarup_analysis::results::{Cell, OperationInside, Quantity, Results};
+use krarup_analysis::quantity::Quantity;
+use krarup_analysis::results::Results;
 
 use crate::against::{against, factors_of_numbers, levels_of};
 use crate::definitions as define;

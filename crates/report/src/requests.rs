@@ -1,7 +1,7 @@
 //! The rows of one run as a document: what they say of each operation, where the time went, whether it adds up.
 
+use krarup_analysis::quantity::Quantity;
 use krarup_analysis::requests::{Line, Place, Requests, SHARES, Settled, Spread, Station, Window};
-use krarup_analysis::results::Quantity;
 use krarup_units::text;
 
 use crate::definitions as define;

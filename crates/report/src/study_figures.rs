@@ -1,12 +1,13 @@
 //! What the analysis makes of the numbers: the least that suffices, the law of the response times, the factors that matter.
 
-use krarup_analysis::compare::Measure;
+use krarup_analysis::cell::Cell;
+use krarup_analysis::change::Measure;
 use krarup_analysis::configurations::Configuration;
 use krarup_analysis::demands::{Demand, Resource};
 use krarup_analysis::design::{Model, Study};
 use krarup_analysis::distribution::{QUANTILES, Shape};
 use krarup_analysis::relative::Relative;
-use krarup_analysis::results::{Cell, Results};
+use krarup_analysis::results::Results;
 use krarup_analysis::trial::Levels;
 use krarup_stats::law::Law;
 use krarup_units::text;

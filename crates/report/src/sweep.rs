@@ -1,9 +1,11 @@
 //! The report of a sweep: results of the analysis, put into words, tables and figures.
 
-use krarup_analysis::course::StretchOperation;
-use krarup_analysis::results::{Cell, Limit, ProcessLoad, Quantity, Results};
-use krarup_analysis::saturation::{Bottleneck, Part, Verdict, parts};
-use krarup_analysis::trial::Link;
+use krarup_analysis::cell::{Cell, ProcessLoad};
+use krarup_analysis::quantity::Quantity;
+use krarup_analysis::results::{Limit, Results};
+use krarup_analysis::saturation::parts;
+use krarup_analysis::trial::{Link, StretchOperation};
+use krarup_analysis::verdict::{Bottleneck, Part, Verdict};
 use krarup_units::text;
 
 use crate::definitions;

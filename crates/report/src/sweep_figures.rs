@@ -1,8 +1,11 @@
 //! The figures of a sweep.
 
-use krarup_analysis::results::{Basis, Cell, Results};
-use krarup_analysis::saturation::{Part, parts};
+use krarup_analysis::cell::Cell;
+use krarup_analysis::quantity::Basis;
+use krarup_analysis::results::Results;
+use krarup_analysis::saturation::parts;
 use krarup_analysis::trial;
+use krarup_analysis::verdict::Part;
 
 use crate::against::against;
 use crate::definitions as define;

@@ -1,0 +1,219 @@
+//! What changed from one cell to another, and whether the data can say so.
+
+use std::fmt;
+
+use krarup_stats::compare::Verdict as Direction;
+use krarup_stats::{Interval, Summary, USUAL_LEVEL};
+use serde::{Deserialize, Serialize};
+
+use crate::anchor::{Anchor, AnchorRun};
+use crate::cell::{Cell, Repetition};
+use crate::quantity::Quantity;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Requests answered per second.
+    Throughput,
+    /// Mean response time at the clients.
+    Response,
+    /// 99th percentile of the response time at the clients.
+    P99,
+}
+
+impl Measure {
+    /// All, in the order of every list of them.
+    pub const ALL: [Self; 3] = [Self::Throughput, Self::Response, Self::P99];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Response => "response time",
+            Self::P99 => "p99",
+        }
+    }
+
+    /// Whether more of it is better.
+    pub const fn more_is_better(self) -> bool {
+        matches!(self, Self::Throughput)
+    }
+
+    const fn of_run(self, run: &Repetition) -> f64 {
+        match self {
+            Self::Throughput => run.throughput,
+            Self::Response => run.response,
+            Self::P99 => run.p99,
+        }
+    }
+
+    const fn of_cell(self, cell: &Cell) -> Quantity {
+        match self {
+            Self::Throughput => cell.throughput,
+            Self::Response => cell.response.mean,
+            Self::P99 => cell.response.p99,
+        }
+    }
+}
+
+/// What may be said of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The other is better.
+    Better,
+    /// The other is worse.
+    Worse,
+    /// The interval covers no difference at all.
+    NoConclusion,
+    /// Fewer than two runs on a side: there is no interval.
+    TooFewRuns,
+    /// The cells differ alike, and nothing says how much two sessions of the same differ.
+    SessionsUnknown,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::NoConclusion => "no conclusion",
+            Self::TooFewRuns => "no conclusion: too few runs",
+            Self::SessionsUnknown => "no conclusion: how much two sessions of the same differ is not known",
+        })
+    }
+}
+
+/// One measure of one cell, or of all, on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// What.
+    pub measure: Measure,
+    /// On the side that is compared with.
+    pub base: Quantity,
+    /// On the side that is compared.
+    pub other: Quantity,
+    /// other − base, with Welch's interval at 95 %.
+    pub difference: f64,
+    /// Where the true difference may lie.
+    pub difference_interval: Option<Interval>,
+    /// other ÷ base; none where the base is 0.
+    pub ratio: Option<f64>,
+    /// Where the true ratio may lie, from the runs' logarithms.
+    pub ratio_interval: Option<Interval>,
+    /// What may be said.
+    pub verdict: Verdict,
+}
+
+/// How much one and the same cell differs from time to time: variances of logarithms, from the runs of both anchors.
+pub(crate) struct Sessions {
+    pub(crate) throughput: f64,
+    response: f64,
+    /// Degrees of freedom of both.
+    degrees: f64,
+}
+
+impl Sessions {
+    /// None where a side has no anchor, or fewer than two runs of it.
+    pub(crate) fn of(base: Option<&Anchor>, other: Option<&Anchor>) -> Option<Self> {
+        let (base, other) = (base?, other?);
+        let pooled = |of: fn(&AnchorRun) -> f64| {
+            let side = |anchor: &Anchor| {
+                let counted = anchor.runs.iter().filter(|run| !anchor.left_out.contains(&run.block));
+                let summary = Summary::of(&counted.map(|run| of(run).ln()).collect::<Vec<f64>>()).ok()?;
+                Some((summary.variance().ok()?, (summary.n - 1) as f64))
+            };
+            let ((one, n), (two, m)) = (side(base)?, side(other)?);
+            Some(((one * n + two * m) / (n + m), n + m))
+        };
+        let ((throughput, degrees), (response, _)) =
+            (pooled(|run| run.throughput)?, pooled(|run| run.response)?);
+        Some(Self { throughput, response, degrees })
+    }
+
+    /// Variance of the difference of two sessions, with its degrees of freedom. Of a 99th percentile as of the response time: at least that.
+    pub(crate) fn of_difference(&self, measure: Measure) -> (f64, f64) {
+        let one = match measure {
+            Measure::Throughput => self.throughput,
+            Measure::Response | Measure::P99 => self.response,
+        };
+        (2.0 * one, self.degrees)
+    }
+}
+
+/// Student's interval around a sum of independent parts, each with its variance and degrees of freedom (Welch 1947, Satterthwaite 1946). None where
+/// nothing varies.
+pub(crate) fn around(value: f64, parts: &[(f64, f64)]) -> Option<Interval> {
+    let variance: f64 = parts.iter().map(|(variance, _)| variance).sum();
+    // Shares of the variance instead of its square: nothing underflows for nanoseconds written in seconds.
+    let inverse: f64 = parts.iter().map(|(part, degrees)| (part / variance).powi(2) / degrees).sum();
+    if variance > 0.0 {
+        Interval::student(value, variance.sqrt(), 1.0 / inverse, USUAL_LEVEL).ok()
+    } else {
+        None
+    }
+}
+
+pub(crate) fn direction(interval: Interval) -> Direction {
+    match interval {
+        interval if interval.low > 0.0 => Direction::Higher,
+        interval if interval.high < 0.0 => Direction::Lower,
+        _ => Direction::NoConclusion,
+    }
+}
+
+/// One measure of two cells of one session, whose runs are independent.
+pub(crate) fn change(measure: Measure, base: &Cell, other: &Cell) -> Change {
+    between(measure, base, other, None)
+}
+
+/// One measure of two cells, of two sessions where it is known how much these differ.
+pub(crate) fn between(measure: Measure, base: &Cell, other: &Cell, sessions: Option<&Sessions>) -> Change {
+    let values =
+        |cell: &Cell| -> Vec<f64> { cell.repetitions.iter().map(|run| measure.of_run(run)).collect() };
+    let (before, after) = (values(base), values(other));
+    let (base, other) = (measure.of_cell(base), measure.of_cell(other));
+    let difference = other.value - base.value;
+    let ratio = other.value / base.value;
+    let session = sessions.map(|sessions| sessions.of_difference(measure));
+    // What a session does is a share of the value.
+    let scale = base.value.abs().midpoint(other.value.abs()).powi(2);
+    let interval = |of: fn(f64) -> f64, scale: f64| {
+        let part = |values: &[f64]| {
+            let summary = Summary::of(&values.iter().copied().map(of).collect::<Vec<f64>>()).ok()?;
+            Some((summary.mean, (summary.variance().ok()? / summary.n as f64, (summary.n - 1) as f64)))
+        };
+        let ((before, one), (after, two)) = (part(&before)?, part(&after)?);
+        let session = session.map(|(variance, degrees)| (variance * scale, degrees));
+        let parts: Vec<(f64, f64)> = [one, two].into_iter().chain(session).collect();
+        around(after - before, &parts)
+    };
+    let difference_interval = interval(|value| value, scale);
+    let logarithmic = interval(f64::ln, 1.0);
+    // A speed-up of 3 % ± 4 % is none, whichever of the two forms says so.
+    let directions = (difference_interval.map(direction), logarithmic.map(direction));
+    let verdict = match (before.len().min(after.len()), directions) {
+        (0 | 1, _) => Verdict::TooFewRuns,
+        (_, (Some(one), Some(other))) if one == other => verdict(measure, one),
+        _ => Verdict::NoConclusion,
+    };
+    Change {
+        measure,
+        base,
+        other,
+        difference,
+        difference_interval,
+        ratio: ratio.is_finite().then_some(ratio),
+        ratio_interval: logarithmic.and_then(|interval| interval.map(f64::exp).ok()),
+        verdict,
+    }
+}
+
+pub(crate) const fn verdict(measure: Measure, direction: Direction) -> Verdict {
+    match (direction, measure.more_is_better()) {
+        (Direction::Higher, true) | (Direction::Lower, false) => Verdict::Better,
+        (Direction::Higher, false) | (Direction::Lower, true) => Verdict::Worse,
+        (Direction::NoConclusion, _) => Verdict::NoConclusion,
+    }
+}

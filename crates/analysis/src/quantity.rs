@@ -1,0 +1,112 @@
+//! An estimate: a value, how far off it may be, and what that rests on.
+
+use krarup_stats::{Interval, Summary, USUAL_LEVEL};
+use serde::{Deserialize, Serialize};
+
+/// What an interval is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Independent runs: the spread between them.
+    Repetitions,
+    /// The windows of a single run: the spread within it, which says nothing about another run.
+    Windows,
+}
+
+/// An estimate: its value, what it rests on, and where the true value may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Quantity {
+    /// The mean over repetitions, in the base unit.
+    pub value: f64,
+    /// Student's t interval at 95 %; none where a single observation gives none.
+    pub interval: Option<Interval>,
+    /// How many observations it rests on.
+    pub n: u64,
+    /// What those are.
+    pub basis: Basis,
+}
+
+/// Estimates of one kind of time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimeQuantities {
+    /// Mean.
+    pub mean: Quantity,
+    /// 50th percentile: the mean of the repetitions' own.
+    pub p50: Quantity,
+    /// 90th percentile, likewise.
+    pub p90: Quantity,
+    /// 99th percentile, likewise.
+    pub p99: Quantity,
+}
+
+/// A value whose interval reaches farther than this share of it to either side is not known well: the interval is wider than a fifth of it.
+pub const CERTAIN: f64 = 0.1;
+
+impl Quantity {
+    /// Half of its interval as a share of its value; none where it has no interval. Of a value of 0 any interval is too wide.
+    pub fn half_share(&self) -> Option<f64> {
+        let half = self.interval?.half_width();
+        Some(if half > 0.0 { half / self.value.abs() } else { 0.0 })
+    }
+
+    /// Whether its interval allows a conclusion to be drawn from it. A value without one is not refused; the conclusion is
+    /// told with the remark that there is no interval.
+    pub fn is_certain(&self) -> bool {
+        self.half_share().is_none_or(|half| half <= CERTAIN)
+    }
+
+    /// The mean of one value for each repetition, with its t interval where there are two or more.
+    ///
+    /// # Errors
+    /// If there is no value, or one is not finite.
+    pub fn of_repetitions(values: &[f64]) -> Result<Self, krarup_stats::StatsError> {
+        let summary = Summary::of(values)?;
+        let interval = summary.mean_estimate(USUAL_LEVEL).ok().map(|estimate| estimate.interval);
+        Ok(Self { value: summary.mean, interval, n: summary.n, basis: Basis::Repetitions })
+    }
+
+    /// As [`Quantity::of_repetitions`]; of a single one, the interval is made from its windows: the same half width
+    /// as their mean has, around the value of the run as a whole.
+    ///
+    /// # Errors
+    /// As [`Quantity::of_repetitions`].
+    pub fn of_run(values: &[f64], windows: &[f64]) -> Result<Self, krarup_stats::StatsError> {
+        let plain = Self::of_repetitions(values)?;
+        if values.len() > 1 || windows.len() < 2 {
+            return Ok(plain);
+        }
+        let spread = Summary::of(windows)?;
+        let interval = spread.mean_estimate(USUAL_LEVEL).ok().map(|estimate| {
+            let half = estimate.interval.half_width();
+            Interval { low: plain.value - half, high: plain.value + half, level: USUAL_LEVEL }
+        });
+        Ok(Self { interval, n: spread.n, basis: Basis::Windows, ..plain })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_run_has_the_interval_of_its_windows_and_says_so() {
+        let one = Quantity::of_run(&[100.0], &[98.0, 100.0, 102.0]).unwrap();
+        assert_eq!((one.n, one.basis), (3, Basis::Windows));
+        let half = one.interval.unwrap().half_width();
+        assert!((half - 4.303 * 2.0 / 3.0_f64.sqrt()).abs() < 0.01, "{half}");
+    }
+
+    #[test]
+    fn several_runs_have_the_interval_of_their_spread() {
+        let three = Quantity::of_run(&[99.0, 100.0, 101.0], &[1.0, 200.0]).unwrap();
+        assert_eq!((three.value, three.n, three.basis), (100.0, 3, Basis::Repetitions));
+        assert!((three.interval.unwrap().half_width() - 4.303 / 3.0_f64.sqrt()).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_single_observation_has_no_interval() {
+        assert_eq!(Quantity::of_run(&[5.0], &[]).unwrap().interval, None);
+        assert!(Quantity::of_repetitions(&[]).is_err());
+        assert!(Quantity::of_repetitions(&[f64::NAN]).is_err());
+    }
+}

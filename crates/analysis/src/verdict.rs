@@ -1,0 +1,520 @@
+//! What is said of a workload: how far it goes, and what stops it, in plain words with the evidence.
+
+use std::fmt;
+
+use krarup_record::watch::FOREIGN;
+use krarup_units::{Seconds, text};
+use serde::{Deserialize, Serialize};
+
+use crate::cell::ProcessLoad;
+use crate::quantity::Quantity;
+use crate::trial::{Levels, Link, Station};
+
+/// A rate within this share of the highest counts as the highest.
+pub(crate) const NEAR: f64 = 0.95;
+
+/// What was learnt about one workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The cell with the fewest clients whose throughput is within 5 % of the highest.
+    pub at: Levels,
+    /// Its throughput.
+    pub throughput: Quantity,
+    /// Its mean response time.
+    pub response: Seconds,
+    /// Its 99th percentile.
+    pub p99: Seconds,
+    /// Whether more clients would bring more.
+    pub saturation: Saturation,
+    /// What stops it.
+    pub bottleneck: Bottleneck,
+    /// Where the response time goes there, largest part first; empty where the middleware was not asked.
+    pub parts: Vec<(Part, f64)>,
+    /// How much of it can be used; none where nothing was answered.
+    #[serde(default)]
+    pub usable: Option<Usable>,
+    /// The cells from which nothing was concluded, clients rising.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsure: Vec<Unsure>,
+}
+
+/// A cell that is not known well enough to conclude anything from it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unsure {
+    /// Its clients.
+    pub clients: u32,
+    /// Half of the wider of the intervals of throughput and mean response time, as a share of the value.
+    pub half: f64,
+}
+
+/// The most clients that are still served well: beyond, requests wait more than they are served.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Usable {
+    /// The cell.
+    pub at: Levels,
+    /// Its throughput.
+    pub throughput: f64,
+    /// Its mean response time.
+    pub response: Seconds,
+    /// What goes wrong at the next cell.
+    pub reason: Reason,
+}
+
+/// Why more clients than these are too many.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The response time is more than twice that of the fewest clients: more than half of it is waiting for others.
+    Response {
+        /// How many clients that is.
+        clients: u32,
+        /// How many times longer.
+        times: f64,
+    },
+    /// More requests wait in the middleware's queue than workers serve.
+    Queue {
+        /// How many clients that is.
+        clients: u32,
+        /// Mean queue length.
+        length: f64,
+        /// Workers.
+        workers: u32,
+    },
+    /// Nothing yet: no more clients were tried.
+    NotReached,
+}
+
+/// Whether a sweep reached the highest rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Saturation {
+    /// More clients were tried, and the rate grew by less than 5 %.
+    Reached {
+        /// The knee N* = (R + Z) · X: R at the fewest clients tried, X the highest rate (the bounds' crossing point); none where R is not known
+        /// well there.
+        knee: Option<f64>,
+        /// The most clients tried.
+        tried: u32,
+        /// How many times longer the response time is there.
+        longer: f64,
+    },
+    /// The rate still grew at the most clients tried.
+    NotReached {
+        /// By which share, from the cell before.
+        growth: f64,
+    },
+    /// A single cell that is known well says nothing about growth, nor do cells in which nothing was answered.
+    Unknown,
+}
+
+impl Saturation {
+    /// Itself, or unknown where the ratio it rests on has no value.
+    pub(crate) fn if_finite(self, ratio: f64) -> Self {
+        if ratio.is_finite() { self } else { Self::Unknown }
+    }
+}
+
+/// What limits the rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bottleneck {
+    /// A host sends as much as its link carries.
+    Link(Link),
+    /// A process uses all the processors it can use.
+    Process(ProcessLoad),
+    /// All processors of a machine are busy, though no process uses all it could.
+    Machine {
+        /// Its name; none where there is one machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// Processors kept busy.
+        busy: f64,
+        /// Processors there are.
+        cores: u32,
+        /// The process that takes most; none where no process was asked.
+        most: Option<ProcessLoad>,
+        /// What kept them busy; none where only the processes were asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        split: Option<Split>,
+    },
+    /// All worker slots are held, and more of them bring more.
+    Workers {
+        /// How many there are.
+        workers: u32,
+        /// The share that is held.
+        busy: f64,
+        /// What more of them bring.
+        #[serde(default)]
+        more: Option<MoreWorkers>,
+    },
+    /// All worker slots are held, and nothing says that more of them bring more.
+    Held {
+        /// How many there are.
+        workers: u32,
+        /// The share that is held.
+        busy: f64,
+        /// What more of them bring; none where it is not known.
+        more: Option<MoreWorkers>,
+        /// Where most of the time passes, the queue for these workers left out.
+        most: Option<(Part, f64)>,
+    },
+    /// Nothing that was measured is full; most of the time passes here.
+    MostTime(Part, f64),
+    /// Nothing was measured that could tell.
+    Unseen,
+    /// No cell is known well enough.
+    NotKnown,
+}
+
+/// What kept the processors of a machine busy.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Split {
+    /// The experiment's own programs.
+    pub own: f64,
+    /// The kernel's threads and interrupts.
+    pub kernel: f64,
+    /// Other programs.
+    pub others: f64,
+    /// The machine's host, which took them away.
+    pub host: f64,
+}
+
+/// What more workers do to the throughput of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoreWorkers {
+    /// How many; none for unlimited.
+    pub workers: Option<u32>,
+    /// By which share the throughput changes.
+    pub change: f64,
+    /// Whether the intervals of both lie apart.
+    pub apart: bool,
+    /// Whether it was measured; else a model says so that was calibrated on other cells.
+    pub measured: bool,
+}
+
+impl MoreWorkers {
+    /// Whether the workers were what limited the rate.
+    pub(crate) fn confirms(&self) -> bool {
+        self.change > 1.0 - NEAR && self.apart
+    }
+}
+
+/// The parts of the response time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Waiting for a worker.
+    Queue,
+    /// With the servers.
+    Server,
+    /// The middleware's own time.
+    Own,
+    /// Outside the middleware.
+    Outside,
+}
+
+impl Part {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue time",
+            Self::Server => "server time",
+            Self::Own => "own time",
+            Self::Outside => "outside the middleware",
+        }
+    }
+}
+
+impl fmt::Display for Usable {
+    /// A sentence: up to where it is used well, and what it is that goes wrong then.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rate, clients) = (text::count(self.throughput.round()), self.at.clients);
+        let noun = if clients == 1 { "client" } else { "clients" };
+        write!(f, "It is used well up to {clients} {noun} ({rate} requests per second): ")?;
+        match self.reason {
+            Reason::Response { clients, times } => write!(
+                f,
+                "with {clients}, requests take {} times as long as with the fewest.",
+                text::three_digits(times)
+            ),
+            Reason::Queue { clients, length, workers } => write!(
+                f,
+                "with {clients}, {} requests wait on average for {workers} workers.",
+                text::three_digits(length)
+            ),
+            Reason::NotReached => write!(f, "more were not tried."),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    /// The verdict as a paragraph: the limit with its load, the saturation, the bottleneck, where the time goes. The
+    /// workload is not named: it stands before, or above.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.bottleneck == Bottleneck::NotKnown {
+            write!(f, "No conclusion: ")?;
+        }
+        let rate = text::count(self.throughput.value.round());
+        write!(f, "{rate} requests per second")?;
+        if let Some(interval) = self.throughput.interval {
+            write!(f, " (± {})", text::count(interval.half_width().round()))?;
+        }
+        let alone = self.throughput.interval.is_none();
+        let clients = self.at.clients;
+        let noun = if clients == 1 { "client" } else { "clients" };
+        let (response, p99) = (text::duration(self.response), text::duration(self.p99));
+        write!(f, " with {clients} {noun}, response time {response} (p99 {p99}).")?;
+        write!(f, "{} {}", self.saturation, self.bottleneck)?;
+        if alone {
+            write!(f, " One short run has no interval: nothing says how far these figures may be off.")?;
+        }
+        if self.bottleneck != Bottleneck::NotKnown && !self.unsure.is_empty() {
+            let some: Vec<String> =
+                self.unsure.iter().map(|one| text::count(f64::from(one.clients))).collect();
+            write!(
+                f,
+                " Nothing is concluded from the cells with {} clients: {}.",
+                listed(&some),
+                too_wide(&self.unsure)
+            )?;
+        }
+        if !self.unsure.is_empty() {
+            write!(f, " {INSTEAD}")?;
+        }
+        if let Some(usable) = self.usable.as_ref().filter(|_| self.saturation != Saturation::Unknown) {
+            write!(f, " {usable}")?;
+        }
+        if let [first, rest @ ..] = &self.parts[..] {
+            write!(f, " Of the response time {} is {}", percent(first.1), first.0.name())?;
+            for (part, share) in rest.iter().filter(|(_, share)| *share >= 0.005) {
+                write!(f, ", {} {}", percent(*share), part.name())?;
+            }
+            write!(f, ".")?;
+        }
+        Ok(())
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// What to do where a cell is not known well.
+const INSTEAD: &str = "Measure longer or repeat more often, as `repetitions = { min = 3, max = 10, until = \"cov(throughput) <= 5 %\" }` does, with nothing else at work on the machine.";
+
+/// Why nothing is concluded from these cells.
+fn too_wide(unsure: &[Unsure]) -> String {
+    let widest = unsure.iter().map(|one| one.half).fold(0.0, f64::max);
+    format!("their intervals are wider than a fifth of their values (up to ± {})", percent(widest))
+}
+
+/// `8`, `8 and 64`, `2, 8 and 64`.
+fn listed(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+impl fmt::Display for Saturation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reached { knee, tried, longer } => {
+                let longer = text::three_digits(*longer);
+                write!(
+                    f,
+                    " More clients bring less than 5 % more: {tried} clients wait {longer} times as long"
+                )?;
+                match knee {
+                    Some(knee) => write!(f, " (the knee N* lies near {:.0} clients).", knee.max(1.0)),
+                    None => write!(f, "."),
+                }
+            }
+            Self::NotReached { growth } => {
+                write!(
+                    f,
+                    " The rate still grew by {} at the last step: the limit lies beyond.",
+                    percent(*growth)
+                )
+            }
+            Self::Unknown => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |process: &ProcessLoad| match process.station {
+            Station::Clients => format!("the load generator ({})", process.name),
+            Station::Middleware => format!("the middleware ({})", process.name),
+            Station::Server => format!("the server {}", process.name),
+        };
+        let of = |process: &ProcessLoad| {
+            let busy = text::three_digits(process.busy.min(process.cores));
+            let cores = text::count(process.cores);
+            let noun = if process.cores == 1.0 { "processor" } else { "processors" };
+            format!("{busy} of the {cores} {noun} it can")
+        };
+        match self {
+            Self::Link(link) => {
+                let host = match link.station {
+                    Station::Clients => "the load generator on",
+                    Station::Middleware => "the middleware on",
+                    Station::Server => "the server on",
+                };
+                let mbit = |bits: f64| text::three_digits(bits / 1e6);
+                write!(
+                    f,
+                    "The bottleneck is the link of {host} {}: it sends {} of the {} Mbit/s it carries, headers included.",
+                    link.name,
+                    mbit(link.sent),
+                    mbit(link.bandwidth)
+                )
+            }
+            Self::Process(process) => {
+                write!(f, "The bottleneck is {}: it uses {}.", name(process), of(process))
+            }
+            Self::Machine { name: machine, busy, cores, most, split } => {
+                let busy = text::three_digits(busy.min(f64::from(*cores)));
+                let machine =
+                    machine.as_ref().map_or("the machine".to_owned(), |name| format!("the machine {name}"));
+                write!(f, "The bottleneck is {machine}: {busy} of its {cores} processors are busy")?;
+                let most = most.as_ref().map(|most| {
+                    format!("most of all with {} ({})", name(most), text::three_digits(most.busy))
+                });
+                let Some(split) = split else {
+                    return write!(f, ", {}.", most.as_deref().unwrap_or("with its processes"));
+                };
+                let kinds = [
+                    ("the experiment's own programs", split.own),
+                    ("the kernel", split.kernel),
+                    ("other programs", split.others),
+                    ("the machine's host, which takes them away", split.host),
+                ];
+                let kinds = kinds.iter().filter(|(_, busy)| *busy >= 0.005);
+                let kinds: Vec<String> =
+                    kinds.map(|(what, busy)| format!("{} with {what}", text::three_digits(*busy))).collect();
+                write!(f, ", {}", listed(&kinds))?;
+                match most {
+                    Some(most) => write!(f, "; of the stations {most}.")?,
+                    None => write!(f, ".")?,
+                }
+                if split.others + split.host > FOREIGN * f64::from(*cores) {
+                    write!(
+                        f,
+                        " What the system does with the machine to itself is not known: run it again with nothing else at work."
+                    )?;
+                }
+                Ok(())
+            }
+            Self::Workers { workers, busy, more } => {
+                let busy = percent(busy.min(1.0));
+                write!(
+                    f,
+                    "The bottleneck is the {workers} workers: {busy} of them are held on average, and the others wait in the queue"
+                )?;
+                match more {
+                    Some(more) => write!(f, "; {more}."),
+                    None => write!(f, "."),
+                }
+            }
+            Self::Held { workers, busy, more, most } => {
+                let busy = percent(busy.min(1.0));
+                write!(f, "{busy} of the {workers} workers are held on average, ")?;
+                match more {
+                    Some(more) if more.change <= 1.0 - NEAR => {
+                        write!(f, "but they are not the limit: {more}.")?;
+                    }
+                    Some(more) => write!(
+                        f,
+                        "and whether that is the limit is not known: {more}, which the intervals do not tell from none. {INSTEAD}"
+                    )?,
+                    None => write!(
+                        f,
+                        "and whether that is the limit is not known: no cell with more of them was measured with as many clients. Measure one with twice the workers."
+                    )?,
+                }
+                match most {
+                    Some((part, share)) => {
+                        write!(
+                            f,
+                            " Apart from the queue the largest part of the response time is {} ({}).",
+                            part.name(),
+                            percent(*share)
+                        )
+                    }
+                    None => Ok(()),
+                }
+            }
+            Self::MostTime(part, share) => write!(
+                f,
+                "Nothing that was measured is full; the largest part of the response time is {} ({}).",
+                part.name(),
+                percent(*share)
+            ),
+            Self::Unseen => write!(f, "What limits it was not measured."),
+            Self::NotKnown => {
+                write!(
+                    f,
+                    "No cell is known well enough to say where the limit is and what it is: all intervals are wider than a fifth of their values."
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for MoreWorkers {
+    /// `with 32 workers 45 % more were answered`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.workers {
+            Some(workers) => write!(f, "with {workers} workers ")?,
+            None => write!(f, "with unlimited workers ")?,
+        }
+        let (share, word) = (percent(self.change.abs()), if self.change < 0.0 { "fewer" } else { "more" });
+        match self.measured {
+            true => write!(f, "{share} {word} requests were answered"),
+            false => write!(f, "a model calibrated on other cells expects {share} {word} requests answered"),
+        }
+    }
+}
+
+impl Bottleneck {
+    /// In two or three words: for a table, or a large number's label.
+    pub fn short(&self) -> String {
+        match self {
+            Self::Link(link) => format!("link of {}", link.name),
+            Self::Process(process) => match process.station {
+                Station::Clients => "load generator".into(),
+                Station::Middleware => "middleware".into(),
+                Station::Server => format!("server {}", process.name),
+            },
+            Self::Machine { name: Some(name), cores, .. } => format!("all {cores} processors of {name}"),
+            Self::Machine { cores, .. } => format!("all {cores} processors"),
+            Self::Workers { workers, .. } => format!("{workers} workers"),
+            Self::Held { workers, .. } => format!("not known; all {workers} workers held"),
+            Self::MostTime(part, _) => format!("none full; most is {}", part.name()),
+            Self::Unseen => "not measured".into(),
+            Self::NotKnown => "no conclusion".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_of_earlier_builds_are_read() {
+        let old = r#"{"workers": {"workers": 16, "busy": 1.01}}"#;
+        let read: Bottleneck = serde_json::from_str(old).unwrap();
+        assert_eq!(read, Bottleneck::Workers { workers: 16, busy: 1.01, more: None });
+        let old = r#"{"machine": {"busy": 1.9, "cores": 2, "most": {"station": "middleware", "name": "proxy", "busy": 1.0, "cores": 1.0}}}"#;
+        assert!(matches!(
+            serde_json::from_str(old).unwrap(),
+            Bottleneck::Machine { split: None, most: Some(_), .. }
+        ));
+        let old = r#"{"reached": {"knee": 4.02, "tried": 32, "longer": 4.0}}"#;
+        assert!(matches!(serde_json::from_str(old).unwrap(), Saturation::Reached { knee: Some(_), .. }));
+    }
+}
