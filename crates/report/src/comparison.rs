@@ -6,9 +6,9 @@ use krarup_analysis::quantity::Quantity;
 
 use crate::definitions as define;
 use crate::document::{Block, Column, Document, Finding, Measured, Note, Section, Table, Value};
+use crate::estimates::measured;
 use crate::figures::{Axis, Figure, LineSeries, Lines, Mark, Plot, Point, Tint};
 use crate::quantity::Unit;
-use crate::sweep::measured;
 
 /// The whole page. `footer` names the program and its version.
 pub fn document(comparison: &Comparison, footer: &str) -> Document {

@@ -8,10 +8,9 @@ use krarup_analysis::results::Results;
 use crate::against::{against, factors_of_numbers, levels_of};
 use crate::definitions as define;
 use crate::document::Measured;
+use crate::estimates::{intervals, measured, points_are};
 use crate::figures::{Axis, Figure, LineSeries, Lines, Mark, Plot, Point, Tint};
 use crate::quantity::Unit;
-use crate::sweep::measured;
-use crate::sweep_figures::intervals;
 
 /// Queue time, queue length and server time.
 pub(crate) fn inside(results: &Results) -> Option<Figure> {
@@ -66,15 +65,6 @@ pub(crate) fn inside_percentiles(results: &Results) -> Option<Figure> {
         notes: Vec::new(),
         plot: Plot::Lines(lines),
     })
-}
-
-/// What a point and its bar are, where percentiles are drawn.
-pub(crate) fn points_are(results: &Results) -> &'static str {
-    if results.cells.iter().all(|cell| cell.repetitions.len() == 1) {
-        "Points are percentiles of one run, which give no interval."
-    } else {
-        "Points are means of the repetitions' percentiles; bars are their 95 % t intervals."
-    }
 }
 
 /// Each operation apart, where cells have more than one: how many, how long, and where it was meanwhile.

@@ -12,6 +12,7 @@ pub mod comparison;
 pub mod csv;
 pub mod definitions;
 pub mod document;
+mod estimates;
 pub mod figures;
 pub mod html;
 mod inside_figures;
@@ -27,5 +28,6 @@ mod sweep_model;
 mod sweep_notes;
 mod tables;
 pub mod text;
+mod workloads;
 
 pub use page::Page;

@@ -6,12 +6,12 @@ use krarup_units::text;
 
 use crate::definitions as define;
 use crate::document::{Block, Column, Definition, Document, Fact, Finding, Note, Section, Table, Value};
+use crate::estimates::measured;
 use crate::figures::{
     Axis, Buckets, Figure, Histogram, HistogramPanel, Plot, StackedBars, StackedPanel, TimeLine, TimePanel,
     TimeSeries, Tint,
 };
 use crate::quantity::Unit;
-use crate::sweep::measured;
 
 /// No more buckets than this are drawn.
 const MOST_BUCKETS: u64 = 80;

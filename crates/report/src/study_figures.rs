@@ -14,9 +14,10 @@ use krarup_units::text;
 
 use crate::definitions as define;
 use crate::document::{Block, Column, Measured, Note, Table, Value};
+use crate::estimates::measured;
 use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
 use crate::quantity::Unit;
-use crate::sweep::{clients, measured};
+use crate::workloads::clients;
 
 /// For each mix its best cell, and the least that comes near.
 pub(crate) fn configurations(results: &Results) -> Option<Table> {

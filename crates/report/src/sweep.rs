@@ -1,21 +1,22 @@
 //! The report of a sweep: results of the analysis, put into words, tables and figures.
 
 use krarup_analysis::cell::{Cell, ProcessLoad};
-use krarup_analysis::quantity::Quantity;
 use krarup_analysis::results::{Limit, Results};
 use krarup_analysis::saturation::parts;
 use krarup_analysis::trial::{Link, StretchOperation};
-use krarup_analysis::verdict::{Bottleneck, Part, Verdict};
+use krarup_analysis::verdict::Part;
 use krarup_units::text;
 
 use crate::definitions;
-use crate::document::{Block, Column, Document, Fact, Finding, Measured, Note, Section, Table, Value};
+use crate::document::{Block, Column, Document, Fact, Finding, Note, Section, Table, Value};
+use crate::estimates::measured;
 use crate::inside_figures::{by_operation, inside, inside_percentiles, percentiles_by_factor};
 use crate::quantity::Unit;
 use crate::study_figures;
 use crate::sweep_figures as figures;
 use crate::sweep_model;
-use crate::sweep_notes::{Place, notes};
+use crate::sweep_notes::{Topic, notes};
+use crate::workloads::{at_limits, fastest, load_of};
 
 /// The whole report. `footer` names the program and its version.
 pub fn document(results: &Results, footer: &str) -> Document {
@@ -84,7 +85,7 @@ pub fn document(results: &Results, footer: &str) -> Document {
             .chain(model_findings(results))
             .collect(),
         facts: facts(results),
-        notes: notes(results, Place::Whole),
+        notes: notes(results, Topic::Whole),
         sections,
         footer: footer.to_owned(),
     }
@@ -97,7 +98,7 @@ pub fn model_findings(results: &Results) -> Vec<Finding> {
 
 /// The notes that stand at the summary and at the figures of the page, for a terminal.
 pub fn all_notes(results: &Results) -> Vec<Note> {
-    Place::ALL.into_iter().flat_map(|place| notes(results, place)).collect()
+    Topic::ALL.into_iter().flat_map(|place| notes(results, place)).collect()
 }
 
 /// A section of the blocks there are; none where there is none.
@@ -147,29 +148,6 @@ fn facts(results: &Results) -> Vec<Fact> {
     };
     facts.push(Fact { label: "requests answered".into(), value: text::count(completed as f64), detail });
     facts
-}
-
-/// The verdict of the fastest workload, of those that are known well where there are any.
-pub(crate) fn fastest(results: &Results) -> Option<&Verdict> {
-    let is_known = |verdict: &Verdict| verdict.bottleneck != Bottleneck::NotKnown;
-    results.verdicts.iter().max_by(|one, other| {
-        let rates = one.throughput.value.total_cmp(&other.throughput.value);
-        is_known(one).cmp(&is_known(other)).then(rates)
-    })
-}
-
-fn load_of(verdict: &Verdict) -> String {
-    format!("{}, {}", verdict.at.workload, clients(verdict.at.clients))
-}
-
-pub(crate) fn clients(clients: u32) -> String {
-    if clients == 1 { "1 client".into() } else { format!("{clients} clients") }
-}
-
-/// The analysis' estimate as the report writes it.
-pub(crate) fn measured(quantity: &Quantity) -> Measured {
-    let interval = quantity.interval.map(|interval| (interval.low, interval.high));
-    Measured { value: quantity.value, interval, n: quantity.n }
 }
 
 /// The table of all cells, for the page and for a terminal.
@@ -444,11 +422,6 @@ fn anchor_table(results: &Results) -> Option<Table> {
         ],
         rows: rows.collect(),
     })
-}
-
-/// The cell of each verdict.
-fn at_limits(results: &Results) -> impl Iterator<Item = (&Verdict, &Cell)> {
-    results.verdicts.iter().filter_map(|verdict| Some((verdict, results.cell(&verdict.at)?)))
 }
 
 /// A limit of processor time in words.

@@ -1,7 +1,6 @@
 //! The figures of a sweep.
 
 use krarup_analysis::cell::Cell;
-use krarup_analysis::quantity::Basis;
 use krarup_analysis::results::Results;
 use krarup_analysis::saturation::parts;
 use krarup_analysis::trial;
@@ -9,14 +8,14 @@ use krarup_analysis::verdict::Part;
 
 use crate::against::against;
 use crate::definitions as define;
+use crate::estimates::{intervals, measured, points_are};
 use crate::figures::{
     Axis, Buckets, Figure, Histogram, HistogramPanel, Plot, Scatter, ScatterGroup, StackedBars, StackedPanel,
     TimeLine, TimePanel, TimeSeries, Tint,
 };
-use crate::inside_figures::points_are;
 use crate::quantity::Unit;
-use crate::sweep::{clients, fastest, measured};
-use crate::sweep_notes::{Place, notes};
+use crate::sweep_notes::{Topic, notes};
+use crate::workloads::{clients, fastest, workloads};
 
 /// No more buckets than this are drawn side by side; narrower ones are taken together.
 const MOST_BUCKETS: u64 = 80;
@@ -38,7 +37,7 @@ pub(crate) fn throughput(results: &Results) -> Figure {
             against.scale()
         ),
         definitions: vec![define::throughput(), define::response_time()],
-        notes: notes(results, Place::Throughput),
+        notes: notes(results, Topic::Throughput),
         plot: Plot::Lines(against.draw(y, of)),
     }
 }
@@ -65,23 +64,6 @@ pub(crate) fn percentiles(results: &Results) -> Figure {
         definitions: vec![define::percentile(), define::response_time()],
         notes: Vec::new(),
         plot: Plot::Lines(against.draw(y, of)),
-    }
-}
-
-pub(crate) fn workloads(results: &Results) -> Vec<&str> {
-    results.verdicts.iter().map(|verdict| verdict.at.workload.as_str()).collect()
-}
-
-/// What the bars at the points are.
-pub(crate) fn intervals(results: &Results) -> String {
-    let of_windows = results.cells.iter().any(|cell| cell.throughput.basis == Basis::Windows);
-    let of_runs =
-        results.cells.iter().any(|cell| cell.throughput.basis == Basis::Repetitions && cell.throughput.n > 1);
-    match (of_runs, of_windows) {
-        (true, true) => "Bars are 95 % t intervals: of the repetitions, or where a cell ran once, of the windows of that run.".into(),
-        (true, false) => "Points are means of the repetitions; bars are their 95 % t intervals.".into(),
-        (false, true) => "Points are single runs; bars are 95 % t intervals of the windows within the run.".into(),
-        (false, false) => "Points are single runs without windows, which give no interval.".into(),
     }
 }
 
@@ -150,7 +132,7 @@ pub(crate) fn breakdown(results: &Results) -> Option<Figure> {
                   between workloads. The intervals of the parts are in the table below."
             .into(),
         definitions: vec![define::queue_time(), define::server_time(), define::own_time(), define::outside()],
-        notes: notes(results, Place::Breakdown),
+        notes: notes(results, Topic::Breakdown),
         plot: Plot::StackedBars(StackedBars {
             group: "workload".into(),
             category: "clients".into(),
@@ -188,7 +170,7 @@ pub(crate) fn histogram(results: &Results) -> Option<Figure> {
                   their number in its last row."
             .into(),
         definitions: vec![define::response_time(), define::middleware_response_time()],
-        notes: notes(results, Place::Histogram),
+        notes: notes(results, Topic::Histogram),
         plot: Plot::Histogram(Histogram {
             group: "cell".into(),
             x: Axis::linear("response time", Unit::Seconds),
@@ -283,7 +265,7 @@ pub(crate) fn run(results: &Results) -> Option<Figure> {
             done.concat()
         ),
         definitions,
-        notes: notes(results, Place::Run),
+        notes: notes(results, Topic::Run),
         plot: Plot::TimeSeries(TimeSeries {
             x: Axis::linear("time in the run", Unit::Seconds),
             times: client.iter().map(|window| window.start).collect(),

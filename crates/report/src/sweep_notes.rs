@@ -5,11 +5,11 @@ use krarup_analysis::results::Results;
 use krarup_analysis::warning::Concern;
 
 use crate::document::{Level, Note};
-use crate::sweep::clients;
+use crate::workloads::clients;
 
-/// Where a warning belongs.
+/// What a warning is about, and so where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Topic {
     /// Beside the summary: it concerns all figures.
     Whole,
     /// At throughput and response time.
@@ -22,13 +22,13 @@ pub(crate) enum Place {
     Run,
 }
 
-impl Place {
+impl Topic {
     /// All, in the order of the page.
     pub(crate) const ALL: [Self; 5] =
         [Self::Whole, Self::Throughput, Self::Breakdown, Self::Histogram, Self::Run];
 }
 
-fn place(warning: &Warning) -> Place {
+fn topic(warning: &Warning) -> Topic {
     match warning {
         Warning::Errors { .. }
         | Warning::MachineFull { .. }
@@ -38,9 +38,9 @@ fn place(warning: &Warning) -> Place {
         | Warning::OneRepetition
         | Warning::NotPooled { .. }
         | Warning::AnchorScatters { .. }
-        | Warning::Drift { .. } => Place::Whole,
+        | Warning::Drift { .. } => Topic::Whole,
         Warning::InteractiveLaw { .. } | Warning::GeneratorBusy { .. } | Warning::Misses { .. } => {
-            Place::Throughput
+            Topic::Throughput
         }
         Warning::CountsDiffer { .. }
         | Warning::PartBeyondWhole { .. }
@@ -48,9 +48,9 @@ fn place(warning: &Warning) -> Place {
         | Warning::WorkersBeyond { .. }
         | Warning::Little { .. }
         | Warning::FlowBalance { .. }
-        | Warning::UnevenServers { .. } => Place::Breakdown,
-        Warning::DifferentBuckets | Warning::PacketsLost { .. } => Place::Histogram,
-        Warning::Unsteady { .. } | Warning::WarmUpLeft { .. } | Warning::Drifts { .. } => Place::Run,
+        | Warning::UnevenServers { .. } => Topic::Breakdown,
+        Warning::DifferentBuckets | Warning::PacketsLost { .. } => Topic::Histogram,
+        Warning::Unsteady { .. } | Warning::WarmUpLeft { .. } | Warning::Drifts { .. } => Topic::Run,
     }
 }
 
@@ -61,10 +61,10 @@ fn level(warning: &Warning) -> Level {
     }
 }
 
-/// The notes of one place: one for each kind of warning, with the cell it was first seen in and the number of others.
-pub(crate) fn notes(results: &Results, at: Place) -> Vec<Note> {
+/// The notes of one topic: one for each kind of warning, with the cell it was first seen in and the number of others.
+pub(crate) fn notes(results: &Results, at: Topic) -> Vec<Note> {
     let mut kinds: Vec<(&Concern, usize)> = Vec::new();
-    for concern in results.concerns.iter().filter(|concern| place(&concern.warning) == at) {
+    for concern in results.concerns.iter().filter(|concern| topic(&concern.warning) == at) {
         let kind = std::mem::discriminant(&concern.warning);
         match kinds.iter_mut().find(|(first, _)| std::mem::discriminant(&first.warning) == kind) {
             Some((_, others)) => *others += 1,
