@@ -8,10 +8,11 @@
 //!
 //! | module | its one idea |
 //! |---|---|
-//! | `agenda` | what happens next |
+//! | `calendar` | what happens next |
 //! | `random` | random streams with names |
 //! | `program` | a path as a list of instructions |
 //! | `place` | one station's state |
+//! | `request` | a request that moves through the network |
 //! | `engine` | requests moving through stations, pools and forks |
 //! | `tally` | sums over a stretch of time, and Little's law over them |
 //! | `spread` | how response times are distributed |
@@ -42,13 +43,14 @@ pub use self::settings::{Progress, Runs, SimulationSettings, WarmUpRule};
 use crate::Error;
 use crate::network::Network;
 
-mod agenda;
+mod calendar;
 mod course;
 mod engine;
 mod place;
 mod program;
 mod random;
 mod reading;
+mod request;
 pub mod result;
 mod rows;
 mod sample;

@@ -1,7 +1,7 @@
 //! The mechanics: one request after the other moves through the network, event by event.
 //!
 //! ```text
-//!   arrival, end of thinking ──▶ begin ─┐                 ┌─▶ enter a station ──▶ (agenda: done)
+//!   arrival, end of thinking ──▶ begin ─┐                 ┌─▶ enter a station ──▶ (calendar: done)
 //!                                       ├─▶ advance: op ──┼─▶ wait for a slot, for room, for copies
 //!   service complete ─────────▶ done ───┘                 └─▶ finish, or lose ──▶ think again, or gone
 //! ```
@@ -15,9 +15,10 @@
 use krarup_record::Outcome;
 use krarup_units::Seconds;
 
-use super::agenda::{Agenda, ENTRIES, Event, PLACES};
+use super::calendar::{Calendar, ENTRIES, Event, PLACES};
 use super::place::{Line, Place, ranks};
 use super::program::Program;
+use super::request::{NONE, Request};
 use super::rows::Rows;
 use super::tally::{ClassTally, FlowTally, PoolTally, Tally};
 use crate::Error;
@@ -27,36 +28,8 @@ mod balance;
 mod path;
 mod slots;
 
-/// No request, no station.
-pub(super) const NONE: u32 = u32::MAX;
-
 /// Most requests under way at once (and clients): what they take in memory is bounded.
 const MOST_REQUESTS: usize = 1 << 22;
-
-/// A request, or one copy of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    /// When it began.
-    started: f64,
-    /// When it came to its station or line.
-    pub(super) entered: f64,
-    /// When its service began.
-    pub(super) taken: f64,
-    /// Service time; what is left of it, for one that was preempted.
-    work: f64,
-    pub(super) class: u32,
-    op: u32,
-    /// Visits still to be made in this instruction.
-    repeats: u32,
-    /// The station it is at.
-    at: u32,
-    /// Where it goes, while it waits for room there.
-    target: u32,
-    /// The fork it is a copy of.
-    gather: u32,
-    /// Its service is done, and it finds no room where it goes next.
-    stuck: bool,
-}
 
 /// A fork whose answers are awaited.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +156,7 @@ pub(super) enum Pause {
 pub(super) struct Engine<'a> {
     network: &'a Network,
     program: Program,
-    agenda: Agenda,
+    calendar: Calendar,
     pub(super) now: Seconds,
     /// Arrivals, ends of thinking and completed services so far.
     pub(super) events: u64,
@@ -249,7 +222,7 @@ impl<'a> Engine<'a> {
         let mut engine = Self {
             network,
             program: Program::new(network, seed, replication),
-            agenda: Agenda::new(stations, places.iter().any(|place| place.shared.is_some())),
+            calendar: Calendar::new(stations, places.iter().any(|place| place.shared.is_some())),
             now: 0.0,
             events: 0,
             requests: Vec::new(),
@@ -288,7 +261,7 @@ impl<'a> Engine<'a> {
     /// # Errors
     /// When requests are there and nothing more can happen to them (a deadlock), or too many are there.
     pub(super) fn run(&mut self, time: Seconds, events: u64) -> Result<Pause, Error> {
-        while let Some(due) = self.agenda.next_time() {
+        while let Some(due) = self.calendar.next_time() {
             if due >= time {
                 self.now = time;
                 return Ok(Pause::Time);
@@ -296,7 +269,7 @@ impl<'a> Engine<'a> {
             if self.events >= events {
                 return Ok(Pause::Events);
             }
-            let (due, number, event) = self.agenda.take().expect("it is due");
+            let (due, number, event) = self.calendar.take().expect("it is due");
             self.now = due;
             self.events += 1;
             match event {
@@ -357,7 +330,7 @@ impl<'a> Engine<'a> {
         let gap = self.program.gaps[class as usize].next();
         let arrivals = self.arrivals[class as usize].as_mut().expect("only open classes arrive");
         if let Some(time) = arrivals.after(gap) {
-            self.agenda.enter(time.max(self.now), Event::Arrival(class));
+            self.calendar.enter(time.max(self.now), Event::Arrival(class));
         }
     }
 
@@ -431,7 +404,7 @@ impl<'a> Engine<'a> {
     fn think(&mut self, id: u32) {
         let class = self.requests[id as usize].class as usize;
         let time = self.program.gaps[class].next();
-        self.agenda.enter(self.now + time, Event::Begin(id));
+        self.calendar.enter(self.now + time, Event::Begin(id));
     }
 
     fn settle(&mut self) {

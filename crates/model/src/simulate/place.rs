@@ -6,12 +6,12 @@
 //! - **Shared speed** (processor sharing, preemption, load-dependent rates): the station has a clock of its own, V, that counts
 //!   the work each request in service has had. With k in service and a total speed of s, dV/dt = s/k, and a
 //!   request that begins at V with work w is complete at V + w, whatever comes and goes meanwhile. Only the first to be
-//!   complete is in the agenda.
+//!   complete is in the calendar.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::agenda::{PLACE_BITS, PLACES};
+use super::calendar::{PLACE_BITS, PLACES};
 use crate::network::{Discipline, Kind, Network, Station, WhenFull};
 
 /// Requests that wait, in the order of a discipline.
@@ -107,7 +107,7 @@ struct Active {
 
 impl Active {
     fn packed(self) -> u128 {
-        debug_assert!(self.number < 1 << (64 - PLACE_BITS), "more services than entries of the agenda");
+        debug_assert!(self.number < 1 << (64 - PLACE_BITS), "more services than entries of the calendar");
         u128::from(self.complete.to_bits()) << 64
             | u128::from(self.number << PLACE_BITS | u64::from(self.request))
     }

@@ -7,7 +7,7 @@
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::Stamp;
 
-use super::engine::{NONE, Request};
+use super::request::{NONE, Request};
 use crate::network::Network;
 
 /// What a request sees when it is taken.

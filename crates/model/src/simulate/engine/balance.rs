@@ -1,6 +1,7 @@
 //! Whether all requests are where the counts say, and what is wrong when nothing can move.
 
-use super::{Engine, NONE, Request};
+use super::super::request::{NONE, Request};
+use super::Engine;
 use crate::Error;
 
 impl Engine<'_> {

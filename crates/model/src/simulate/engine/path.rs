@@ -2,10 +2,11 @@
 
 use krarup_record::Outcome;
 
-use super::super::agenda::Event;
+use super::super::calendar::Event;
 use super::super::program::Op;
+use super::super::request::NONE;
 use super::super::rows::Seen;
-use super::{Engine, Flow, Gather, NONE, Roomy};
+use super::{Engine, Flow, Gather, Roomy};
 
 impl Engine<'_> {
     pub(super) fn done(&mut self, id: u32) {
@@ -141,7 +142,7 @@ impl Engine<'_> {
             }
         } else {
             request.taken = now;
-            self.agenda.enter(now + request.work, Event::Done(id));
+            self.calendar.enter(now + request.work, Event::Done(id));
         }
         if let Some(rows) = &mut self.rows {
             let (busy, queue) = (place.serving - place.stuck, place.line.len());
@@ -168,7 +169,7 @@ impl Engine<'_> {
         place.note_busy(now);
         if let Some(shared) = &mut place.shared {
             let left = shared.pace(place.line.len());
-            self.agenda.enter_shared(station, left.map(|left| now + left));
+            self.calendar.enter_shared(station, left.map(|left| now + left));
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) enum Event {
     Begin(u32),
     /// A service that has its server to itself is complete; the request.
     Done(u32),
-    /// The first of the services that share a station is complete; the station. Entered by [`Agenda::enter_shared`].
+    /// The first of the services that share a station is complete; the station. Entered by [`Calendar::enter_shared`].
     Shared(u32),
 }
 
@@ -42,7 +42,7 @@ const CHILDREN: usize = 4;
 
 /// Entries by time.
 #[derive(Debug)]
-pub(super) struct Agenda {
+pub(super) struct Calendar {
     /// A heap, smallest first; its root is void while `taken`.
     heap: Vec<u128>,
     /// The root has been handed out and nothing put in its place yet: most events enter another one, which then
@@ -52,8 +52,8 @@ pub(super) struct Agenda {
     shared: Turns,
 }
 
-impl Agenda {
-    /// An empty agenda of a network with so many stations, if any of them shares its speed.
+impl Calendar {
+    /// An empty calendar of a network with so many stations, if any of them shares its speed.
     pub(super) fn new(stations: usize, shared: bool) -> Self {
         let shared = Turns::new(if shared { stations } else { 0 });
         Self { heap: Vec::new(), taken: false, sequence: 0, shared }
@@ -246,13 +246,13 @@ mod tests {
         fn events_come_by_time_and_equal_times_in_the_order_they_were_entered(
             steps in prop::collection::vec(asked(), 0..300),
         ) {
-            let mut agenda = Agenda::new(usize::from(STATIONS), true);
+            let mut calendar = Calendar::new(usize::from(STATIONS), true);
             let mut expected: Vec<(u8, u64, Event)> = Vec::new();
             let mut entered = 0;
-            let take = |agenda: &mut Agenda, expected: &mut Vec<(u8, u64, Event)>| {
+            let take = |calendar: &mut Calendar, expected: &mut Vec<(u8, u64, Event)>| {
                 expected.sort_unstable_by_key(|(time, number, _)| (*time, *number));
-                let due = agenda.next_time();
-                let taken = agenda.take();
+                let due = calendar.next_time();
+                let taken = calendar.take();
                 assert_eq!(due, taken.map(|(time, ..)| time));
                 if expected.is_empty() {
                     assert_eq!(taken, None);
@@ -266,41 +266,41 @@ mod tests {
                     Asked::Enter(time) => {
                         let event = Event::Begin(u32::from(time));
                         entered += 1;
-                        assert_eq!(agenda.enter(f64::from(time), event), entered);
+                        assert_eq!(calendar.enter(f64::from(time), event), entered);
                         expected.push((time, entered, event));
                     }
                     Asked::Share(station, time) => {
                         // What was entered for the station before holds no longer.
                         let event = Event::Shared(u32::from(station));
                         expected.retain(|(.., other)| *other != event);
-                        agenda.enter_shared(u32::from(station), time.map(f64::from));
+                        calendar.enter_shared(u32::from(station), time.map(f64::from));
                         if let Some(time) = time {
                             entered += 1;
                             expected.push((time, entered, event));
                         }
                     }
-                    Asked::Take => take(&mut agenda, &mut expected),
+                    Asked::Take => take(&mut calendar, &mut expected),
                 }
             }
             while !expected.is_empty() {
-                take(&mut agenda, &mut expected);
+                take(&mut calendar, &mut expected);
             }
         }
     }
 
     #[test]
     fn an_event_keeps_its_kind_and_place() {
-        let mut agenda = Agenda::new(4, true);
+        let mut calendar = Calendar::new(4, true);
         let events = [Event::Arrival(0), Event::Begin(PLACES as u32 - 1), Event::Done(7), Event::Shared(3)];
         for event in events {
             match event {
-                Event::Shared(station) => agenda.enter_shared(station, Some(-0.0)),
-                event => _ = agenda.enter(-0.0, event),
+                Event::Shared(station) => calendar.enter_shared(station, Some(-0.0)),
+                event => _ = calendar.enter(-0.0, event),
             }
         }
         for event in events {
-            assert_eq!(agenda.take().map(|(time, _, event)| (time, event)), Some((0.0, event)));
+            assert_eq!(calendar.take().map(|(time, _, event)| (time, event)), Some((0.0, event)));
         }
-        assert_eq!(agenda.take(), None);
+        assert_eq!(calendar.take(), None);
     }
 }
