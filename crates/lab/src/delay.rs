@@ -38,14 +38,14 @@ const TELLING: Nanos = Nanos::from_secs(1);
 
 /// Frames under way, the oldest first.
 #[derive(Debug)]
-pub struct Line {
+pub struct DelayLine {
     delay: Nanos,
     waiting: VecDeque<(Stamp, Vec<u8>)>,
     bytes: usize,
     spare: Vec<Vec<u8>>,
 }
 
-impl Line {
+impl DelayLine {
     /// A line on which nothing is under way yet.
     pub fn new(delay: Nanos) -> Self {
         Self { delay, waiting: VecDeque::new(), bytes: 0, spare: Vec::new() }
@@ -121,7 +121,7 @@ pub fn run(delay: Nanos, host: &str, switch: &str, name: &str) -> io::Result<()>
     let _ = writeln!(io::stderr(), "{STANDS}");
     let begun = Instant::now();
     let now = || Stamp(begun.elapsed().as_nanos() as u64);
-    let (mut line, mut buffer) = (Line::new(delay), vec![0; LONGEST]);
+    let (mut line, mut buffer) = (DelayLine::new(delay), vec![0; LONGEST]);
     let (mut tally, mut told, mut told_at) = (Tally::default(), Tally::default(), now());
     loop {
         for _ in 0..TURN {
@@ -176,7 +176,7 @@ mod tests {
 
     const DELAY: Nanos = Nanos::from_micros(500);
 
-    fn passed(line: &mut Line, now: u64) -> Vec<Vec<u8>> {
+    fn passed(line: &mut DelayLine, now: u64) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         line.pass(Stamp(now), |frame, late| {
             assert!(late < Nanos::from_secs(1));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_kept_for_the_delay_and_no_longer() {
-        let mut line = Line::new(DELAY);
+        let mut line = DelayLine::new(DELAY);
         assert_eq!(line.wait(Stamp(0)), None);
         line.take(b"one", Stamp(1_000));
         line.take(b"two", Stamp(3_000));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn what_has_passed_is_counted_with_how_late_it_was() {
-        let (mut line, mut tally) = (Line::new(DELAY), Tally::default());
+        let (mut line, mut tally) = (DelayLine::new(DELAY), Tally::default());
         line.take(b"one", Stamp(0));
         line.take(b"two", Stamp(250_000));
         line.pass(Stamp(750_000), |_, late| tally.count(late));
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_full_line_takes_no_more_until_something_has_gone() {
-        let mut line = Line::new(DELAY);
+        let mut line = DelayLine::new(DELAY);
         let frame = vec![7; 1 << 20];
         for number in 0..(MOST >> 20) as u64 {
             assert!(!line.is_full());
@@ -230,7 +230,7 @@ mod tests {
         fn every_frame_goes_once_in_order_and_never_early(
             steps in proptest::collection::vec((0_u64..400_000, proptest::collection::vec(any::<u8>(), 0..40), any::<bool>()), 1..60),
         ) {
-            let (mut line, mut now) = (Line::new(DELAY), 0);
+            let (mut line, mut now) = (DelayLine::new(DELAY), 0);
             let (mut taken, mut gone) = (Vec::new(), Vec::new());
             for (later, frame, look) in steps {
                 now += later;

@@ -1,7 +1,9 @@
 //! The rows of one run as a document: what they say of each operation, where the time went, whether it adds up.
 
 use krarup_analysis::quantity::Quantity;
-use krarup_analysis::requests::{Line, Place, Requests, SHARES, Settled, Spread, Station, Window};
+use krarup_analysis::requests::{
+    Occupancy, OperationEstimates, Requests, SHARES, Settled, Spread, Station, Window,
+};
 use krarup_units::text;
 
 use crate::definitions as define;
@@ -93,12 +95,12 @@ fn whole(requests: &Requests) -> Definition {
     if requests.of_clients { define::response_time() } else { define::middleware_response_time() }
 }
 
-fn lines(requests: &Requests) -> impl Iterator<Item = (&Station, &Line)> {
+fn lines(requests: &Requests) -> impl Iterator<Item = (&Station, &OperationEstimates)> {
     requests.stations.iter().flat_map(|station| shown(station).iter().map(move |line| (station, line)))
 }
 
 /// All operations together and each; where there is only one, that says it all.
-fn shown(station: &Station) -> &[Line] {
+fn shown(station: &Station) -> &[OperationEstimates] {
     match &station.operations[..] {
         [_, only @ ..] if only.len() == 1 => only,
         all => all,
@@ -206,7 +208,7 @@ fn percentile(share: f64) -> String {
 
 /// One row for each part of each operation's response time.
 pub fn parts(requests: &Requests) -> Table {
-    let row = |station: &Station, line: &Line, name: &str, part: &Spread| {
+    let row = |station: &Station, line: &OperationEstimates, name: &str, part: &Spread| {
         let at = |share| part.at(share).map(measured).into();
         vec![
             Value::Text(label(requests, station, &line.operation)),
@@ -242,7 +244,7 @@ pub fn parts(requests: &Requests) -> Table {
 
 /// Little's law at each place.
 pub fn laws(requests: &Requests) -> Table {
-    let row = |station: &Station, place: &Place| {
+    let row = |station: &Station, place: &Occupancy| {
         let by_law = place.by_law();
         vec![
             Value::Text(label(requests, station, &place.name)),

@@ -16,13 +16,13 @@ use super::ssh::remote::Remote;
 
 /// Where a host is.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Location {
     /// This machine as it is.
-    Here,
+    Local,
     /// A network namespace of this machine.
-    Space(String),
+    Namespace(String),
     /// Another machine, through ssh.
-    There(Arc<Remote>),
+    Remote(Arc<Remote>),
 }
 
 /// One host.
@@ -33,7 +33,7 @@ pub struct Host {
     /// Where it is reached by the other hosts.
     pub address: String,
     /// Where it is.
-    pub place: Place,
+    pub location: Location,
     /// Bits per second that it may send; none: as fast as it can.
     pub link: Option<f64>,
     /// How long what it sends is under way at least.
@@ -50,7 +50,7 @@ impl Host {
         Self {
             name: "here".into(),
             address: "127.0.0.1".into(),
-            place: Place::Here,
+            location: Location::Local,
             link: None,
             delay: Nanos::ZERO,
             cpu: None,
@@ -60,9 +60,9 @@ impl Host {
 
     /// The words that start a program there, as one would type them here; on another machine, what is typed there.
     pub fn words(&self, words: &[String]) -> Vec<String> {
-        let before: &[&str] = match &self.place {
-            Place::Space(space) => &["ip", "netns", "exec", space],
-            Place::Here | Place::There(_) => &[],
+        let before: &[&str] = match &self.location {
+            Location::Namespace(space) => &["ip", "netns", "exec", space],
+            Location::Local | Location::Remote(_) => &[],
         };
         before.iter().map(|word| (*word).to_owned()).chain(words.iter().cloned()).collect()
     }
@@ -77,9 +77,9 @@ impl Host {
 
     /// The other machine, where it is one.
     pub fn remote(&self) -> Option<&Arc<Remote>> {
-        match &self.place {
-            Place::There(remote) => Some(remote),
-            Place::Here | Place::Space(_) => None,
+        match &self.location {
+            Location::Remote(remote) => Some(remote),
+            Location::Local | Location::Namespace(_) => None,
         }
     }
 
@@ -90,33 +90,33 @@ impl Host {
 
     /// The path there of what has this path here: stations write on their own machine, and what they wrote is brought here later.
     pub fn path(&self, here: &Path) -> String {
-        match &self.place {
-            Place::There(remote) => remote.path(here),
-            Place::Here | Place::Space(_) => here.to_string_lossy().into_owned(),
+        match &self.location {
+            Location::Remote(remote) => remote.path(here),
+            Location::Local | Location::Namespace(_) => here.to_string_lossy().into_owned(),
         }
     }
 
     /// Whether programs run as root there, whom some servers refuse to run as.
     pub fn is_root(&self) -> bool {
-        match &self.place {
-            Place::There(remote) => remote.facts().root,
-            Place::Here | Place::Space(_) => crate::host::is_root(),
+        match &self.location {
+            Location::Remote(remote) => remote.facts().root,
+            Location::Local | Location::Namespace(_) => crate::host::is_root(),
         }
     }
 
     /// Whether no other user is known there.
     pub fn is_alone(&self) -> bool {
-        match &self.place {
-            Place::There(remote) => remote.facts().alone,
-            Place::Here | Place::Space(_) => crate::host::is_alone(),
+        match &self.location {
+            Location::Remote(remote) => remote.facts().alone,
+            Location::Local | Location::Namespace(_) => crate::host::is_alone(),
         }
     }
 
     /// What the memcached that is installed there says it is; none where there is none.
     pub fn memcached(&self) -> Option<String> {
-        match &self.place {
-            Place::There(remote) => remote.facts().memcached.clone(),
-            Place::Here | Place::Space(_) => memcached(),
+        match &self.location {
+            Location::Remote(remote) => remote.facts().memcached.clone(),
+            Location::Local | Location::Namespace(_) => memcached(),
         }
     }
 
@@ -125,9 +125,9 @@ impl Host {
     /// # Errors
     /// From the system; where the machine does not have the address.
     pub fn free_port(&self) -> io::Result<u16> {
-        match &self.place {
-            Place::There(remote) => remote.free_port(&self.address).map_err(io::Error::other),
-            Place::Here | Place::Space(_) => free_port("127.0.0.1"),
+        match &self.location {
+            Location::Remote(remote) => remote.free_port(&self.address).map_err(io::Error::other),
+            Location::Local | Location::Namespace(_) => free_port("127.0.0.1"),
         }
     }
 
@@ -136,9 +136,9 @@ impl Host {
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        match &self.place {
-            Place::Space(space) => inside(space, work),
-            Place::Here | Place::There(_) => work(),
+        match &self.location {
+            Location::Namespace(space) => inside(space, work),
+            Location::Local | Location::Remote(_) => work(),
         }
     }
 
@@ -159,9 +159,9 @@ impl Host {
     /// From the system.
     pub fn ask(&self, address: &Address, words: &str) -> io::Result<String> {
         let (to, said) = (address.clone(), words.to_owned());
-        match &self.place {
-            Place::There(remote) => remote.ask(address, words).map_err(io::Error::other),
-            Place::Here | Place::Space(_) => self.inside(move || ask(&to, &said)),
+        match &self.location {
+            Location::Remote(remote) => remote.ask(address, words).map_err(io::Error::other),
+            Location::Local | Location::Namespace(_) => self.inside(move || ask(&to, &said)),
         }
     }
 
@@ -171,9 +171,9 @@ impl Host {
     /// From the system.
     pub fn round_trips(&self, to: &Address, count: u32) -> io::Result<Vec<Seconds>> {
         let address = to.clone();
-        match &self.place {
-            Place::There(remote) => remote.round_trips(to, count).map_err(io::Error::other),
-            Place::Here | Place::Space(_) => self.inside(move || round_trips(&address, count)),
+        match &self.location {
+            Location::Remote(remote) => remote.round_trips(to, count).map_err(io::Error::other),
+            Location::Local | Location::Namespace(_) => self.inside(move || round_trips(&address, count)),
         }
     }
 }

@@ -23,7 +23,7 @@ use super::process::PATIENCE;
 use super::records::{made, read, save, unreadable};
 use super::ssh::fleet::Fleet;
 use super::stations::{Loads, Running, SERVERS, Starter, words};
-use super::watching::{Place, Watching};
+use super::watching::{ProcessId, Watching};
 use crate::campaign::{Due, Outcome, Testbed};
 use crate::fault::{self, Happened};
 use crate::gate::Watched;
@@ -539,7 +539,7 @@ fn refused(spec: &Spec, load: &LoadResult, watch: &Watch) -> Option<String> {
 }
 
 /// Whose processor time is told, and which process that is.
-fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, Place)> {
+fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, ProcessId)> {
     let of = |station: &str, name: String, running: &Running| {
         let process = running.process.as_ref()?;
         let cores = running.host.cpu.map_or(1.0, |cpu| cpu.min(1.0));

@@ -18,7 +18,7 @@ use krarup_units::Nanos;
 use serde::Deserialize;
 
 use super::error::StationError;
-use super::host::{Host, Kind, Place};
+use super::host::{Host, Kind, Location};
 use super::namespace::{ip, remove, run};
 use super::process::{PATIENCE, Process};
 use crate::delay::tally::{STANDS, Tally};
@@ -100,7 +100,7 @@ impl Network {
                 let host = Host {
                     name,
                     address,
-                    place: Place::Space(space),
+                    location: Location::Namespace(space),
                     link: kind.link,
                     delay: kind.delay,
                     cpu: None,
@@ -129,9 +129,9 @@ impl Network {
     /// # Errors
     /// Where `tc` refuses.
     pub fn sent(&self) -> Result<Vec<(&Host, f64, u64)>, StationError> {
-        let space = |host: &Host| match &host.place {
-            Place::Space(space) => Some(space.clone()),
-            Place::Here | Place::There(_) => None,
+        let space = |host: &Host| match &host.location {
+            Location::Namespace(space) => Some(space.clone()),
+            Location::Local | Location::Remote(_) => None,
         };
         let shaped = self.hosts.iter().filter_map(|host| Some((host, host.link?, space(host)?)));
         shaped
@@ -222,7 +222,7 @@ fn join(
     switch: &str,
     (krarup, ledger, stop): (&Path, &Ledger, &Stop),
 ) -> Result<Option<Process>, StationError> {
-    let Host { name, address, place: Place::Space(space), .. } = host else { return Ok(None) };
+    let Host { name, address, location: Location::Namespace(space), .. } = host else { return Ok(None) };
     let line = if host.delay > Nanos::ZERO {
         Some(line(host.delay, [space, switch, name], (krarup, ledger, stop))?)
     } else {

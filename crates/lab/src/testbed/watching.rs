@@ -16,7 +16,7 @@ use super::stations::{Running, Starter};
 use crate::monitor::{Monitor, Seen, Spent, Subject};
 
 /// A process: the machine it runs on, and its number there.
-pub(super) type Place = (String, u32);
+pub(super) type ProcessId = (String, u32);
 
 /// The names of what runs already on a machine when a trial is watched.
 fn subjects(machine: &str, middleware: &[Running], servers: &[Running]) -> Vec<Subject> {
@@ -50,7 +50,7 @@ pub(super) struct Observed {
     /// Why the figures may be others' doing.
     pub(super) disturbed: Option<String>,
     /// Seconds of processor time of each process.
-    pub(super) spent: BTreeMap<Place, Seconds>,
+    pub(super) spent: BTreeMap<ProcessId, Seconds>,
 }
 
 impl Watching {

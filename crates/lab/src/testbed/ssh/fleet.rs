@@ -9,9 +9,9 @@ use krarup_units::Nanos;
 
 use super::super::clock::{Offset, wall};
 use super::super::error::StationError;
-use super::super::host::{Host, Kind, Place};
+use super::super::host::{Host, Kind, Location};
+use super::destination::{Destination, Sockets};
 use super::inventory::Inventory;
-use super::line::{Line, Sockets};
 use super::remote::{Binary, Remote, Run};
 use crate::ledger::Ledger;
 use crate::spec::{Machine, Spec};
@@ -131,9 +131,14 @@ impl Fleet {
                             folder = format!("{folder}-{}", fleet.machines.len() + 1);
                         }
                         let socket = fleet._sockets.folder().join(fleet.machines.len().to_string());
-                        let line = Line::new(name, machine, &ssh, base, socket);
-                        let remote =
-                            Remote::reach(&folder, line, machine.address.as_deref(), (&ssh, &binary), run)?;
+                        let destination = Destination::new(name, machine, &ssh, base, socket);
+                        let remote = Remote::reach(
+                            &folder,
+                            destination,
+                            machine.address.as_deref(),
+                            (&ssh, &binary),
+                            run,
+                        )?;
                         let remote = Arc::new(remote);
                         fleet.machines.push(Arc::clone(&remote));
                         known.insert(key, Arc::clone(&remote));
@@ -144,7 +149,7 @@ impl Fleet {
                 fleet.hosts.push(Host {
                     name: format!("{letter}{place}"),
                     address: machine.address.clone().unwrap_or_else(|| remote.address.clone()),
-                    place: Place::There(remote),
+                    location: Location::Remote(remote),
                     link: None,
                     delay: Nanos::ZERO,
                     cpu: None,

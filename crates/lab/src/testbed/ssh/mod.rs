@@ -5,7 +5,7 @@
 //! ```
 //! One connection to each machine carries all that is done there (`ControlMaster`, its sockets in a folder that only we can enter).
 
+pub mod destination;
 pub mod fleet;
 pub mod inventory;
-pub mod line;
 pub mod remote;

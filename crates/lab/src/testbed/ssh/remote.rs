@@ -17,7 +17,7 @@ use super::super::calibrate::Calibration;
 use super::super::clock::{Exchange, Offset, wall};
 use super::super::error::StationError;
 use super::super::process::{Drain, Feed, PATIENCE, Process};
-use super::line::{Line, Role};
+use super::destination::{Destination, Role};
 use crate::agent::facts::Facts;
 use crate::agent::protocol::{FOLDER, RUN, STARTED, WATCHES};
 use crate::ledger::Ledger;
@@ -84,7 +84,7 @@ pub struct Remote {
     pub name: String,
     /// Where the other machines reach it.
     pub address: String,
-    line: Line,
+    destination: Destination,
     facts: Facts,
     krarup: String,
     /// The folder there in which each connection has a folder of its own, and how that begins.
@@ -108,8 +108,8 @@ struct Sessions {
     master: Process,
 }
 
-fn wrong(line: &Line, why: String) -> StationError {
-    StationError { name: line.name.clone(), why, said: Vec::new(), certain: false }
+fn wrong(destination: &Destination, why: String) -> StationError {
+    StationError { name: destination.name.clone(), why, said: Vec::new(), certain: false }
 }
 
 fn words<const COUNT: usize>(words: [&str; COUNT]) -> Vec<String> {
@@ -203,41 +203,46 @@ impl Remote {
     /// Where it cannot be reached, is another kind of machine, has another version of the program, no room, or not the address it should have.
     pub fn reach(
         name: &str,
-        line: Line,
+        destination: Destination,
         address: Option<&str>,
         (ssh, binary): (&Ssh, &Binary),
         run: Run<'_>,
     ) -> Result<Self, StationError> {
         let Run { stop, ledger, .. } = run;
-        let master = connect(&line, run)?;
+        let master = connect(&destination, run)?;
         let cache = ssh.cache.as_deref().unwrap_or_default();
         let script = |script: &str, more: [&str; 2]| words(["sh", "-c", script, "krarup", more[0], more[1]]);
-        let look =
-            line.call(&script(LOOK, [cache, &binary.hash]), (Feed::Nothing, kept()), PATIENCE, stop)?;
+        let look = destination.call(
+            &script(LOOK, [cache, &binary.hash]),
+            (Feed::Nothing, kept()),
+            PATIENCE,
+            stop,
+        )?;
         let look = Look::read(&String::from_utf8_lossy(&look.stdout));
         let krarup = match &ssh.krarup {
             Some(path) => path.clone(),
             None => {
                 if let Some(why) = look.refused(binary) {
-                    return Err(wrong(&line, why));
+                    return Err(wrong(&destination, why));
                 }
                 let path = format!("{}/{}/krarup", look.cache, binary.hash);
                 if !look.there {
-                    let file = File::open(&binary.path)
-                        .map_err(|error| wrong(&line, format!("{}: {error}", binary.path.display())))?;
+                    let file = File::open(&binary.path).map_err(|error| {
+                        wrong(&destination, format!("{}: {error}", binary.path.display()))
+                    })?;
                     let script = script(TAKE, [&path, &binary.size.to_string()]);
-                    line.call(&script, (Feed::All(Box::new(file)), kept()), CARRYING, stop)?;
+                    destination.call(&script, (Feed::All(Box::new(file)), kept()), CARRYING, stop)?;
                 }
                 path
             }
         };
         let (mark, runs) =
             (format!("{}/{name}", run.number), format!("{}/runs/{}-{name}", look.cache, run.number));
-        let (hold, facts) = hold(&line, &krarup, (&mark_of(&mark, 1), &folder_of(&runs, 1)), run)?;
+        let (hold, facts) = hold(&destination, &krarup, (&mark_of(&mark, 1), &folder_of(&runs, 1)), run)?;
         let remote = Self {
             name: name.to_owned(),
             address: address.map_or(look.address, str::to_owned),
-            line,
+            destination,
             facts,
             krarup,
             runs,
@@ -253,7 +258,7 @@ impl Remote {
                 "has krarup {} at {}, and this is {ours}: install the same version there, or take `krarup` out of [ssh]",
                 remote.facts.version, remote.krarup
             );
-            return Err(wrong(&remote.line, why));
+            return Err(wrong(&remote.destination, why));
         }
         // Whoever is told to listen at this address must be able to.
         remote.free_port(&remote.address).map_err(|error| StationError {
@@ -281,9 +286,9 @@ impl Remote {
         if !whole {
             *sessions = None;
             let run = Run { number: "", folder: &self.here, ledger: &self.ledger, stop };
-            let master = connect(&self.line, run)?;
+            let master = connect(&self.destination, run)?;
             self.connected.fetch_add(1, Ordering::Relaxed);
-            let (hold, _) = hold(&self.line, &self.krarup, (&self.mark(), &self.folder()), run)?;
+            let (hold, _) = hold(&self.destination, &self.krarup, (&self.mark(), &self.folder()), run)?;
             *sessions = Some(Sessions { hold, master });
         }
         Ok(())
@@ -306,7 +311,7 @@ impl Remote {
 
     /// The machine in messages.
     pub fn title(&self) -> &str {
-        &self.line.name
+        &self.destination.name
     }
 
     /// Our program there.
@@ -330,7 +335,7 @@ impl Remote {
     }
 
     fn call(&self, more: &[&str], feed: Feed) -> Result<String, StationError> {
-        let ended = self.line.call(&self.agent(more), (feed, kept()), PATIENCE, &Stop::default())?;
+        let ended = self.destination.call(&self.agent(more), (feed, kept()), PATIENCE, &Stop::default())?;
         Ok(String::from_utf8_lossy(&ended.stdout).trim_end().to_owned())
     }
 
@@ -338,7 +343,7 @@ impl Remote {
         let said = self.call(more, Feed::Nothing)?;
         serde_json::from_str(&said).map_err(|error| {
             wrong(
-                &self.line,
+                &self.destination,
                 format!("`{}` was answered with `{}`: {error}", more.join(" "), said.escape_debug()),
             )
         })
@@ -432,7 +437,7 @@ impl Remote {
 
     fn governed(&self, name: &str, line: &[String]) -> Result<Process, StationError> {
         let name = format!("{name} on {}", self.name);
-        let process = Process::start_agent(&name, &mut self.line.command(Role::Guest, line))?;
+        let process = Process::start_agent(&name, &mut self.destination.command(Role::Guest, line))?;
         self.ledger.note(process.id());
         Ok(process)
     }
@@ -468,13 +473,18 @@ impl Remote {
             let _ = tell.send(parcel::unpack(BufReader::new(stdout), &into));
             Vec::new()
         });
-        self.line.call(&self.agent(&["give", &self.path(here)]), (Feed::Nothing, drain), CARRYING, stop)?;
+        self.destination.call(
+            &self.agent(&["give", &self.path(here)]),
+            (Feed::Nothing, drain),
+            CARRYING,
+            stop,
+        )?;
         match unpacked.recv() {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => {
-                Err(wrong(&self.line, format!("what it wrote cannot be brought here: {error}")))
+                Err(wrong(&self.destination, format!("what it wrote cannot be brought here: {error}")))
             }
-            Err(_) => Err(wrong(&self.line, "what it wrote cannot be brought here".into())),
+            Err(_) => Err(wrong(&self.destination, "what it wrote cannot be brought here".into())),
         }
     }
 
@@ -485,19 +495,19 @@ impl Remote {
     pub fn clock(&self) -> Result<Offset, StationError> {
         let exchanges = self
             .exchanges()
-            .map_err(|error| wrong(&self.line, format!("its clock cannot be asked: {error}")))?;
+            .map_err(|error| wrong(&self.destination, format!("its clock cannot be asked: {error}")))?;
         let Some(offset) = Offset::of(&exchanges) else {
-            return Err(wrong(&self.line, "its clock did not answer".into()));
+            return Err(wrong(&self.destination, "its clock did not answer".into()));
         };
         match offset.refused() {
             None => Ok(offset),
-            Some(why) => Err(wrong(&self.line, why)),
+            Some(why) => Err(wrong(&self.destination, why)),
         }
     }
 
     fn exchanges(&self) -> io::Result<Vec<Exchange>> {
         use std::os::unix::process::CommandExt;
-        let mut command = self.line.command(Role::Guest, &self.agent(&["clock"]));
+        let mut command = self.destination.command(Role::Guest, &self.agent(&["clock"]));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let mut child = command.spawn()?;
         let (mut ask, answers) = (child.stdin.take(), child.stdout.take());
@@ -530,20 +540,22 @@ fn agent((mark, folder): (&str, &str), krarup: &str) -> Vec<String> {
 }
 
 /// Opens the connection that all share.
-fn connect(line: &Line, Run { ledger, stop, .. }: Run<'_>) -> Result<Process, StationError> {
-    let mut master =
-        Process::start_agent(&line.name, &mut line.command(Role::Master, &words(["sh", "-c", KEEP])))?;
+fn connect(destination: &Destination, Run { ledger, stop, .. }: Run<'_>) -> Result<Process, StationError> {
+    let mut master = Process::start_agent(
+        &destination.name,
+        &mut destination.command(Role::Master, &words(["sh", "-c", KEEP])),
+    )?;
     ledger.note(master.id());
     match master.ready("krarup: connected", 2 * PATIENCE, stop) {
         Ok(_) => Ok(master),
         Err(error) if stop.asked() => Err(error),
-        Err(error) => Err(StationError { why: line.unreachable(), ..error }),
+        Err(error) => Err(StationError { why: destination.unreachable(), ..error }),
     }
 }
 
 /// Starts the agent that leaves nothing of the run behind, and hears what machine it is.
 fn hold(
-    line: &Line,
+    destination: &Destination,
     krarup: &str,
     (mark, folder): (&str, &str),
     Run { stop, ledger, .. }: Run<'_>,
@@ -556,8 +568,12 @@ fn hold(
         let _ = tell.send(line);
         Vec::new()
     });
-    let mut hold =
-        Process::start_with(&line.name, &mut line.command(Role::Guest, &words), Feed::Beats, drain)?;
+    let mut hold = Process::start_with(
+        &destination.name,
+        &mut destination.command(Role::Guest, &words),
+        Feed::Beats,
+        drain,
+    )?;
     ledger.note(hold.id());
     hold.ready(WATCHES, PATIENCE, stop)?;
     let said = said.recv_timeout(PATIENCE).unwrap_or_default();

@@ -67,7 +67,7 @@ pub enum Role {
 
 /// How one machine is spoken to.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct Destination {
     /// The machine in messages: `s1 (me@10.0.0.4:22)`.
     pub name: String,
     machine: Machine,
@@ -84,7 +84,7 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-impl Line {
+impl Destination {
     /// To this machine, with what the spec says of all; its socket is made at `socket`.
     pub fn new(name: &str, machine: &Machine, ssh: &Ssh, base: &Path, socket: PathBuf) -> Self {
         let mut machine = machine.clone();
@@ -196,9 +196,10 @@ mod tests {
             ..Ssh::default()
         };
         let machine = Machine { host: "a".into(), port: Some(22), ..Machine::default() };
-        let line = Line::new("s1", &machine, &ssh, Path::new("/specs"), PathBuf::from("/tmp/x/1"));
-        assert_eq!(line.name, "s1 (me@a:22)");
-        let command = line.command(Role::Guest, &["it's".to_owned()]);
+        let destination =
+            Destination::new("s1", &machine, &ssh, Path::new("/specs"), PathBuf::from("/tmp/x/1"));
+        assert_eq!(destination.name, "s1 (me@a:22)");
+        let command = destination.command(Role::Guest, &["it's".to_owned()]);
         let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
         let end = ["-F", "/specs/here.conf", "-p", "22", "-l", "me", "--", "a", "'it'\\''s'"];
         assert_eq!(words[words.len() - end.len()..], end);

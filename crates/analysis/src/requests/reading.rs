@@ -1,0 +1,542 @@
+//! One pass over the rows of a run: memory by the length of the run, and not by its requests.
+
+use krarup_record::{Distribution, Operation, Parts, Quantity as Time, ServerVisit, Tally, Visit};
+use krarup_stats::steady::{WarmUp, mser};
+use krarup_units::{Nanos, Seconds, Stamp};
+
+use super::cut::{BATCHES, Cut};
+use super::estimates::{
+    Occupancy, OperationEstimates, Requests, SHARES, Server, Settled, Spread, Station, Window,
+};
+use crate::quantity::{Basis, Quantity};
+use crate::steadiness;
+use crate::trial::Histogram;
+use crate::warning::Warning;
+
+/// Stations and servers beyond these numbers are counted with the last.
+const MOST_PLACES: usize = 256;
+/// The width of the buckets of histograms.
+const BUCKET: Nanos = krarup_record::histogram::BUCKET;
+/// How far Little's law may be off, and arrivals from completions.
+const LAW: f64 = 0.05;
+/// Fewer requests than this, averaged over time, are nobody's trouble.
+const FEW: f64 = 0.05;
+
+/// Reads rows one by one.
+pub struct Reading {
+    cut: Cut,
+    rows: u64,
+    disordered: u64,
+    stations: Vec<Option<Box<Visits>>>,
+    windows: Vec<Tally>,
+    of_clients: bool,
+}
+
+impl Reading {
+    /// Has read nothing yet.
+    pub fn new(cut: Cut) -> Self {
+        let windows = vec![Tally::EMPTY; cut.windows()];
+        Self { cut, rows: 0, disordered: 0, stations: Vec::new(), windows, of_clients: false }
+    }
+
+    /// The rows are a load generator's, or not.
+    #[must_use]
+    pub fn of_clients(self, of_clients: bool) -> Self {
+        Self { of_clients, ..self }
+    }
+
+    /// Counts one row. They may come in any order.
+    pub fn see(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        self.rows += 1;
+        self.disordered += u64::from(!visit.is_ordered(servers));
+        let parts = visit.parts(servers);
+        let window = visit.replied.0.saturating_sub(self.cut.begun.0) / self.cut.window.0;
+        if let Some(tally) = self.windows.get_mut(window as usize) {
+            tally.add(visit, &parts);
+        }
+        let station = usize::from(visit.station).min(MOST_PLACES - 1);
+        if station >= self.stations.len() {
+            self.stations.resize_with(station + 1, || None);
+        }
+        self.stations[station].get_or_insert_default().see(&self.cut, visit, servers, &parts);
+    }
+
+    /// What all of them say. `lost` rows could not be kept by whoever wrote them.
+    pub fn end(self, lost: u64) -> Requests {
+        let cut = self.cut;
+        let windows = windows(&cut, &self.windows);
+        // The last window is cut short by the end, and the first by the first request.
+        let whole = windows.get(1..windows.len().saturating_sub(1)).unwrap_or_default();
+        let rates: Vec<f64> = whole.iter().map(|window| window.completed as f64 / window.length).collect();
+        let responses: Vec<f64> = whole.iter().filter_map(|window| window.response).collect();
+        let settled = [&rates, &responses].map(|series| settled(series, cut.window.as_seconds()));
+        let stations: Vec<Station> = self
+            .stations
+            .into_iter()
+            .enumerate()
+            .filter_map(|(station, visits)| Some(visits?.end(&cut, station as u16, self.of_clients)))
+            .collect();
+        let mut found = Requests {
+            rows: self.rows,
+            run: (cut.ended - cut.begun).as_seconds(),
+            from: (cut.from - cut.begun).as_seconds(),
+            length: cut.length(),
+            window: cut.window.as_seconds(),
+            stations,
+            windows,
+            settled,
+            warnings: Vec::new(),
+            of_clients: self.of_clients,
+        };
+        found.warnings = warnings(&found, lost, self.disordered);
+        found
+    }
+}
+
+fn windows(cut: &Cut, tallies: &[Tally]) -> Vec<Window> {
+    let run = (cut.ended - cut.begun).as_seconds();
+    let width = cut.window.as_seconds();
+    let window = |(number, tally): (usize, &Tally)| {
+        let start = number as f64 * width;
+        let mean = |sum: Nanos| (tally.count > 0).then(|| sum.as_seconds() / tally.count as f64);
+        Window {
+            start,
+            length: width.min(run - start),
+            completed: tally.count,
+            response: mean(tally.response_time),
+            queue: mean(tally.queue_time),
+            server: mean(tally.server_time),
+            own: mean(tally.own_time),
+            queue_length: tally.mean_queue_length_seen(),
+        }
+    };
+    tallies.iter().enumerate().map(window).filter(|window| window.length > 0.0).collect()
+}
+
+/// The series begins with the second window, so that one more is left out than the rule says.
+fn settled(series: &[f64], window: Seconds) -> Settled {
+    match mser(series) {
+        Ok(WarmUp::Ends { after: 0, .. }) => Settled::After(0.0),
+        Ok(WarmUp::Ends { after, .. }) => Settled::After((after + 1) as f64 * window),
+        Ok(WarmUp::NotOver { .. }) => Settled::Never,
+        Err(_) => Settled::Unknown,
+    }
+}
+
+fn warnings(found: &Requests, lost: u64, disordered: u64) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if lost > 0 {
+        warnings.push(Warning::RowsLost { lost, kept: found.rows });
+    }
+    if disordered > 0 {
+        warnings.push(Warning::Disordered { rows: disordered, of: found.rows });
+    }
+    let within = |window: &&Window| {
+        window.start >= found.from && window.start + window.length <= found.from + found.length
+    };
+    let rates: Vec<f64> =
+        found.windows.iter().filter(within).map(|window| window.completed as f64 / window.length).collect();
+    warnings.extend(steadiness::of_rates(&rates, found.window));
+    for station in &found.stations {
+        let Some(all) = station.operations.first() else { continue };
+        if all.errors > 0 {
+            warnings.push(Warning::Errors { errors: all.errors, completed: all.count });
+        }
+        for place in &station.places {
+            let name = || match station.station {
+                0 => place.name.clone(),
+                other => format!("{} of station {other}", place.name),
+            };
+            let (present, by_law) = (place.present, place.by_law());
+            if (present - by_law).abs() > (LAW * present.max(by_law)).max(FEW) {
+                warnings.push(Warning::Little { place: name(), present, by_law });
+            }
+            let (came, went) = (place.arrivals, place.completions);
+            if (came - went).abs() > LAW * came.max(went) + 2.0 / found.length {
+                warnings.push(Warning::FlowBalance { place: name(), arrivals: came, completions: went });
+            }
+        }
+    }
+    warnings
+}
+
+/// Everything that is kept of the visits to one station in the measured span.
+#[derive(Default)]
+struct Visits {
+    operations: Vec<Option<Box<Batches>>>,
+    station: Presence,
+    queue: Presence,
+    workers: Presence,
+    servers: Vec<Option<Box<Asked>>>,
+}
+
+impl Visits {
+    fn see(&mut self, cut: &Cut, visit: &Visit, servers: &[ServerVisit], parts: &Parts) {
+        self.station.see(cut, visit.received, visit.replied);
+        if visit.taken > visit.queued || visit.busy_workers > 0 {
+            self.queue.see(cut, visit.queued, visit.taken);
+        }
+        if visit.busy_workers > 0 {
+            self.workers.see(cut, visit.taken, visit.replied);
+        }
+        for one in servers {
+            let place = usize::from(one.server).min(MOST_PLACES - 1);
+            if place >= self.servers.len() {
+                self.servers.resize_with(place + 1, || None);
+            }
+            self.servers[place].get_or_insert_default().see(cut, one);
+        }
+        if cut.counts(visit.replied) {
+            let place = visit.operation.index();
+            if place >= self.operations.len() {
+                self.operations.resize_with(place + 1, || None);
+            }
+            let batch = cut.batch(visit.replied);
+            self.operations[place].get_or_insert_default().see(batch, visit, parts);
+        }
+    }
+
+    fn end(self, cut: &Cut, station: u16, of_clients: bool) -> Station {
+        let mut all = Batches::default();
+        let mut operations = Vec::new();
+        for (operation, batches) in Operation::ALL.iter().zip(self.operations) {
+            let Some(batches) = batches else { continue };
+            all.merge(&batches);
+            operations.push(batches.estimates(cut, operation.name()));
+        }
+        operations.insert(0, all.estimates(cut, "all"));
+        let names =
+            if of_clients { ["clients", "due, not sent", "sent"] } else { ["station", "queue", "workers"] };
+        let parts = names.into_iter().zip([&self.station, &self.queue, &self.workers]);
+        let mut places: Vec<Occupancy> = parts.filter_map(|(name, one)| one.occupancy(name, cut)).collect();
+        let asked: u64 = self.servers.iter().flatten().map(|one| one.presence.went).sum();
+        let mut servers = Vec::new();
+        for (server, one) in self.servers.iter().enumerate() {
+            let Some(one) = one else { continue };
+            places.extend(one.presence.occupancy(&format!("server {server}"), cut));
+            servers.push(Server {
+                server: server as u16,
+                requests: one.presence.went,
+                errors: one.errors,
+                share: one.presence.went as f64 / asked.max(1) as f64,
+                time: spread(&one.times.each_ref().map(Some)),
+            });
+        }
+        let times = |time: Time| histogram(&merged(all.batches.iter().map(|batch| batch.of(time))));
+        Station {
+            station,
+            operations,
+            places,
+            servers,
+            histogram: times(Time::Response),
+            server_histogram: times(Time::Server),
+        }
+    }
+}
+
+/// How many are at a place, and how long.
+#[derive(Default)]
+struct Presence {
+    came: u64,
+    went: u64,
+    /// Whole times of those that went in the span.
+    times: u128,
+    /// How much of all times lies in the span.
+    overlaps: u128,
+}
+
+impl Presence {
+    fn see(&mut self, cut: &Cut, from: Stamp, to: Stamp) {
+        self.came += u64::from(cut.counts(from));
+        self.overlaps += u128::from(cut.overlap(from, to).0);
+        if cut.counts(to) {
+            self.went += 1;
+            self.times += u128::from(to.0.saturating_sub(from.0));
+        }
+    }
+
+    fn occupancy(&self, name: &str, cut: &Cut) -> Option<Occupancy> {
+        let seconds = |nanos: u128| nanos as f64 / 1e9;
+        (self.went > 0).then(|| Occupancy {
+            name: name.to_owned(),
+            arrivals: self.came as f64 / cut.length(),
+            completions: self.went as f64 / cut.length(),
+            time: seconds(self.times) / self.went as f64,
+            present: seconds(self.overlaps) / cut.length(),
+        })
+    }
+}
+
+/// One server's part.
+struct Asked {
+    presence: Presence,
+    errors: u64,
+    times: [Distribution; BATCHES],
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self { presence: Presence::default(), errors: 0, times: std::array::from_fn(|_| Distribution::new()) }
+    }
+}
+
+impl Asked {
+    fn see(&mut self, cut: &Cut, one: &ServerVisit) {
+        self.presence.see(cut, one.sent, one.answered);
+        if cut.counts(one.answered) {
+            self.errors += u64::from(one.outcome.is_error());
+            self.times[cut.batch(one.answered)].record(one.time());
+        }
+    }
+}
+
+/// One operation, batch by batch.
+#[derive(Default)]
+struct Batches {
+    batches: [Batch; BATCHES],
+}
+
+#[derive(Default)]
+struct Batch {
+    tally: Tally,
+    /// In the order of [`TIMES`]; made when the first value comes.
+    times: [Option<Distribution>; TIMES.len()],
+}
+
+const TIMES: [Time; 4] = [Time::Response, Time::Queue, Time::Server, Time::Own];
+
+impl Batch {
+    fn of(&self, time: Time) -> Option<&Distribution> {
+        let place = TIMES.iter().position(|known| *known == time)?;
+        self.times[place].as_ref()
+    }
+}
+
+impl Batches {
+    fn see(&mut self, batch: usize, visit: &Visit, parts: &Parts) {
+        let batch = &mut self.batches[batch];
+        batch.tally.add(visit, parts);
+        for (time, kept) in TIMES.iter().zip(&mut batch.times) {
+            kept.get_or_insert_with(Distribution::new).record(time.of(parts));
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.batches.iter_mut().zip(&other.batches) {
+            mine.tally.merge(&theirs.tally);
+            for (mine, theirs) in mine.times.iter_mut().zip(&theirs.times) {
+                if let Some(theirs) = theirs {
+                    mine.get_or_insert_with(Distribution::new).merge(theirs);
+                }
+            }
+        }
+    }
+
+    fn estimates(&self, cut: &Cut, operation: &str) -> OperationEstimates {
+        let mut sum = Tally::EMPTY;
+        self.batches.iter().for_each(|batch| sum.merge(&batch.tally));
+        let length = cut.length() / BATCHES as f64;
+        let rates = self.batches.each_ref().map(|batch| batch.tally.count as f64 / length);
+        let times = |time| spread(&self.batches.each_ref().map(|batch| batch.of(time)));
+        let keys = sum.hits + sum.misses;
+        OperationEstimates {
+            operation: operation.to_owned(),
+            count: sum.count,
+            errors: sum.errors,
+            hit_ratio: (keys > 0).then(|| sum.hits as f64 / keys as f64),
+            throughput: of_batches(sum.count as f64 / cut.length(), &rates),
+            response: times(Time::Response),
+            queue: times(Time::Queue),
+            server: times(Time::Server),
+            own: times(Time::Own),
+        }
+    }
+}
+
+fn merged<'a>(batches: impl Iterator<Item = Option<&'a Distribution>>) -> Distribution {
+    batches.flatten().fold(Distribution::new(), |mut all, batch| {
+        all.merge(batch);
+        all
+    })
+}
+
+/// The value of the whole, with the interval of its batches where each of them has one.
+fn of_batches(value: f64, batches: &[f64]) -> Quantity {
+    let plain = Quantity { value, interval: None, n: batches.len() as u64, basis: Basis::Windows };
+    if batches.len() < BATCHES {
+        return plain;
+    }
+    Quantity::of_run(&[value], batches).unwrap_or(plain)
+}
+
+fn spread(batches: &[Option<&Distribution>; BATCHES]) -> Spread {
+    let all = merged(batches.iter().copied());
+    let of = |of: &dyn Fn(&Distribution) -> Option<f64>| {
+        let each: Vec<f64> = batches.iter().flatten().filter_map(|batch| of(batch)).collect();
+        of_batches(of(&all).unwrap_or(0.0), &each)
+    };
+    let at = |share: f64| of(&|batch| batch.quantile(share).map(Nanos::as_seconds));
+    Spread { mean: of(&Distribution::mean), percentiles: SHARES.map(at).to_vec() }
+}
+
+fn histogram(all: &Distribution) -> Histogram {
+    let counts = all.buckets(BUCKET).into_iter().map(|bucket| (bucket.from.0 / BUCKET.0, bucket.count));
+    Histogram { width: BUCKET.as_seconds(), counts: counts.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_record::Outcome;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MILLI: u64 = 1_000_000;
+
+    /// One request each 10 ms: 1 ms in the queue, 3 ms with a server, 1 ms the rest.
+    fn regular(requests: u64) -> Vec<(Visit, ServerVisit)> {
+        let row = |number: u64| {
+            let begin = number * 10 * MILLI;
+            let mut visit = Visit::at(Stamp(begin), Operation::Get);
+            visit.taken = Stamp(begin + MILLI);
+            visit.replied = Stamp(begin + 5 * MILLI);
+            (visit.busy_workers, visit.queue_length, visit.hits) = (1, 2, 1);
+            (visit, ServerVisit::ok(0, Stamp(begin + MILLI), Stamp(begin + 4 * MILLI)))
+        };
+        (0..requests).map(row).collect()
+    }
+
+    fn cut(rows: &[(Visit, ServerVisit)], warm_up: u64, cool_down: u64) -> Cut {
+        let begun = rows.iter().map(|(visit, _)| visit.received).min().unwrap();
+        let ended = rows.iter().map(|(visit, _)| visit.replied).max().unwrap();
+        Cut::of((begun, ended), Nanos(warm_up * MILLI), Nanos(cool_down * MILLI), None).unwrap()
+    }
+
+    fn found(rows: &[(Visit, ServerVisit)], cut: Cut) -> Requests {
+        let mut reading = Reading::new(cut);
+        rows.iter().for_each(|(visit, server)| reading.see(visit, std::slice::from_ref(server)));
+        reading.end(0)
+    }
+
+    #[test]
+    fn what_is_known_beforehand_is_found() {
+        let rows = regular(2_000);
+        let found = found(&rows, cut(&rows, 1_000, 1_000));
+        assert_eq!((found.rows, found.window), (2_000, 0.5));
+        assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+        let [station] = &found.stations[..] else { panic!("one station") };
+        let all = &station.operations[0];
+        assert_eq!((all.operation.as_str(), station.operations[1].operation.as_str()), ("all", "get"));
+        assert!((all.throughput.value - 100.0).abs() < 0.1, "{all:?}");
+        assert!(all.throughput.interval.unwrap().contains(100.0) && all.throughput.n == 10);
+        for (time, expected) in
+            [(&all.response, 5e-3), (&all.queue, 1e-3), (&all.server, 3e-3), (&all.own, 1e-3)]
+        {
+            assert!((time.mean.value - expected).abs() < 1e-9, "{time:?}");
+            assert!((time.at(0.99).unwrap().value / expected - 1.0).abs() < 1e-3, "{time:?}");
+        }
+        assert_eq!(all.hit_ratio, Some(1.0));
+        let present: Vec<(&str, f64)> = station
+            .places
+            .iter()
+            .map(|place| (place.name.as_str(), (place.present * 100.0).round()))
+            .collect();
+        assert_eq!(present, [("station", 50.0), ("queue", 10.0), ("workers", 40.0), ("server 0", 30.0)]);
+        for place in &station.places {
+            assert!((place.by_law() / place.present - 1.0).abs() < 0.01, "{place:?}");
+        }
+        // One answer came before the span ended whose reply left after it.
+        assert_eq!(station.servers[0].requests.abs_diff(all.count), 1);
+        assert_eq!(station.histogram.total(), all.count);
+    }
+
+    /// The warm-up is slower: within the cut nothing of it is left, and the whole run tells how long it was.
+    #[test]
+    fn a_warm_up_is_cut_off_and_told_by_the_whole_run() {
+        let mut rows = regular(4_000);
+        for (number, (visit, server)) in rows.iter_mut().enumerate() {
+            let slow = if number < 800 { 200 * MILLI } else { (number as u64 * 37 % 11) * MILLI / 100 };
+            visit.replied.0 += slow;
+            server.answered.0 += slow;
+        }
+        let found = found(&rows, cut(&rows, 10_000, 0));
+        let [_, by_response] = found.settled;
+        assert!(
+            matches!(by_response, Settled::After(after) if (7.0..10.0).contains(&after)),
+            "{by_response:?}"
+        );
+        assert!(found.stations[0].operations[0].response.mean.value < 6e-3);
+        assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+    }
+
+    /// A third of the answers are a second late and not in the rows: L, counted over time, is not X · W of those that ended.
+    #[test]
+    fn a_place_that_fills_up_is_told() {
+        let mut rows = regular(2_000);
+        for (number, (visit, server)) in rows.iter_mut().enumerate() {
+            // Each waits longer than the one before, by a half of what lies between them.
+            let late = number as u64 * 5 * MILLI;
+            visit.taken.0 += late;
+            visit.replied.0 += late;
+            (server.sent.0, server.answered.0) = (server.sent.0 + late, server.answered.0 + late);
+        }
+        let ended = rows[1_000].0.received;
+        let cut = Cut::between((Stamp(0), ended), (Stamp(0), ended), None).unwrap();
+        let warnings = found(&rows, cut).warnings;
+        let is_told = |kind: fn(&Warning) -> bool| warnings.iter().any(kind);
+        assert!(
+            is_told(|one| matches!(one, Warning::FlowBalance { place, .. } if place == "queue")),
+            "{warnings:?}"
+        );
+        assert!(
+            is_told(|one| matches!(one, Warning::Little { place, .. } if place == "queue")),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn rows_that_are_wrong_or_missing_are_told() {
+        let mut rows = regular(500);
+        rows[7].0.taken = Stamp(0);
+        rows[8].0.outcome = Outcome::Timeout;
+        let mut reading = Reading::new(cut(&rows, 0, 0));
+        rows.iter().for_each(|(visit, server)| reading.see(visit, std::slice::from_ref(server)));
+        let told = reading.end(3).warnings;
+        assert_eq!(told[0], Warning::RowsLost { lost: 3, kept: 500 });
+        assert_eq!(told[1], Warning::Disordered { rows: 1, of: 500 });
+        assert!(told.iter().any(|one| matches!(one, Warning::Errors { errors: 1, .. })), "{told:?}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4))]
+
+        /// Rows in any order give the same bytes, and every one of them is counted once.
+        #[test]
+        fn the_order_of_rows_does_not_matter(
+            times in prop::collection::vec((0_u64..400, 0_u64..60, 0_u64..60), 1..60),
+            turn in 0_usize..60,
+        ) {
+            let mut rows = regular(times.len() as u64);
+            for ((visit, server), (begin, queue, rest)) in rows.iter_mut().zip(&times) {
+                let stamp = |millis: u64| Stamp(millis * MILLI);
+                (visit.received, visit.queued) = (stamp(*begin), stamp(*begin));
+                (visit.taken, visit.replied) = (stamp(begin + queue), stamp(begin + queue + rest));
+                (server.sent, server.answered) = (visit.taken, visit.replied);
+            }
+            // A span of its own: the measured one ends before the very last reply.
+            let cut = Cut::of((Stamp(0), stamp_after(&rows)), Nanos(0), Nanos(0), None).unwrap();
+            let first = found(&rows, cut);
+            let turn = turn % rows.len();
+            rows.rotate_left(turn);
+            let again = found(&rows, cut);
+            prop_assert_eq!(serde_json::to_string(&first).unwrap(), serde_json::to_string(&again).unwrap());
+            prop_assert_eq!(first.stations[0].operations[0].count, rows.len() as u64);
+            let windows: u64 = first.windows.iter().map(|window| window.completed).sum();
+            prop_assert_eq!(windows, rows.len() as u64);
+        }
+    }
+
+    fn stamp_after(rows: &[(Visit, ServerVisit)]) -> Stamp {
+        Stamp(rows.iter().map(|(visit, _)| visit.replied.0).max().unwrap() + 1)
+    }
+}
