@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use krarup_stats::compare::Verdict as Direction;
+use krarup_stats::compare::Direction;
 use krarup_stats::{Interval, Summary, USUAL_LEVEL};
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ impl Measure {
 /// What may be said of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Conclusion {
     /// The other is better.
     Better,
     /// The other is worse.
@@ -73,7 +73,7 @@ pub enum Verdict {
     SessionsUnknown,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Conclusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Better => "better",
@@ -103,7 +103,7 @@ pub struct Change {
     /// Where the true ratio may lie, from the runs' logarithms.
     pub ratio_interval: Option<Interval>,
     /// What may be said.
-    pub verdict: Verdict,
+    pub verdict: Conclusion,
 }
 
 /// How much one and the same cell differs from time to time: variances of logarithms, from the runs of both anchors.
@@ -194,9 +194,9 @@ pub(crate) fn between(measure: Measure, base: &Cell, other: &Cell, sessions: Opt
     // A speed-up of 3 % ± 4 % is none, whichever of the two forms says so.
     let directions = (difference_interval.map(direction), logarithmic.map(direction));
     let verdict = match (before.len().min(after.len()), directions) {
-        (0 | 1, _) => Verdict::TooFewRuns,
+        (0 | 1, _) => Conclusion::TooFewRuns,
         (_, (Some(one), Some(other))) if one == other => verdict(measure, one),
-        _ => Verdict::NoConclusion,
+        _ => Conclusion::NoConclusion,
     };
     Change {
         measure,
@@ -210,10 +210,10 @@ pub(crate) fn between(measure: Measure, base: &Cell, other: &Cell, sessions: Opt
     }
 }
 
-pub(crate) const fn verdict(measure: Measure, direction: Direction) -> Verdict {
+pub(crate) const fn verdict(measure: Measure, direction: Direction) -> Conclusion {
     match (direction, measure.more_is_better()) {
-        (Direction::Higher, true) | (Direction::Lower, false) => Verdict::Better,
-        (Direction::Higher, false) | (Direction::Lower, true) => Verdict::Worse,
-        (Direction::NoConclusion, _) => Verdict::NoConclusion,
+        (Direction::Higher, true) | (Direction::Lower, false) => Conclusion::Better,
+        (Direction::Higher, false) | (Direction::Lower, true) => Conclusion::Worse,
+        (Direction::NoConclusion, _) => Conclusion::NoConclusion,
     }
 }

@@ -11,13 +11,13 @@
 
 use std::fmt;
 
-use krarup_stats::compare::Verdict as Direction;
+use krarup_stats::compare::Direction;
 use krarup_stats::{Interval, Summary};
 use krarup_units::text;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
-use crate::change::{Change, Measure, Sessions, Verdict, around, between, direction, verdict};
+use crate::change::{Change, Conclusion, Measure, Sessions, around, between, direction, verdict};
 use crate::results::Results;
 use crate::trial::Levels;
 
@@ -42,7 +42,7 @@ pub struct Overall {
     /// Where it may lie for cells like these; with what differs between sessions, where that is known.
     pub interval: Option<Interval>,
     /// What may be said.
-    pub verdict: Verdict,
+    pub verdict: Conclusion,
     /// The share by which one session would have to differ from the other, to explain that the interval leaves no change out; none where it
     /// does not, or where the interval holds the sessions' difference already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,7 +156,8 @@ pub fn compare((base_name, base): (&str, &Results), (other_name, other): (&str, 
         overall.filter_map(|(place, measure)| over_all(*measure, &cells, place, sessions.as_ref())).collect();
     let mut cautions = cautions(base, other, &cells);
     let verdicts = cells.iter().flat_map(|cell| &cell.changes).map(|change| change.verdict);
-    let differs = |verdict| matches!(verdict, Verdict::Better | Verdict::Worse | Verdict::SessionsUnknown);
+    let differs =
+        |verdict| matches!(verdict, Conclusion::Better | Conclusion::Worse | Conclusion::SessionsUnknown);
     // Where nothing differs, no session is to blame.
     if sessions.is_some() || verdicts.chain(overall.iter().map(|one| one.verdict)).any(differs) {
         cautions.insert(0, Caution::Sessions { spread: sessions.map(|known| known.throughput.sqrt()) });
@@ -186,9 +187,9 @@ fn over_all(
     });
     let found = interval.map(direction);
     let verdict = match found {
-        None if summary.n < 2 => Verdict::TooFewRuns,
-        None | Some(Direction::NoConclusion) => Verdict::NoConclusion,
-        Some(_) if sessions.is_none() => Verdict::SessionsUnknown,
+        None if summary.n < 2 => Conclusion::TooFewRuns,
+        None | Some(Direction::NoConclusion) => Conclusion::NoConclusion,
+        Some(_) if sessions.is_none() => Conclusion::SessionsUnknown,
         Some(direction) => verdict(measure, direction),
     };
     let nearest = interval.map(|interval| if interval.low > 0.0 { interval.low } else { interval.high });
@@ -198,7 +199,9 @@ fn over_all(
         ratio: summary.mean.exp(),
         interval: interval.and_then(|interval| interval.map(f64::exp).ok()),
         verdict,
-        explained_by: nearest.filter(|_| verdict == Verdict::SessionsUnknown).map(|end| end.abs().exp_m1()),
+        explained_by: nearest
+            .filter(|_| verdict == Conclusion::SessionsUnknown)
+            .map(|end| end.abs().exp_m1()),
     })
 }
 
@@ -261,9 +264,9 @@ impl Comparison {
                 percent(overall.ratio),
                 overall.cells,
                 overall.verdict,
-                of(Verdict::Better),
-                of(Verdict::Worse),
-                of(Verdict::NoConclusion) + of(Verdict::TooFewRuns),
+                of(Conclusion::Better),
+                of(Conclusion::Worse),
+                of(Conclusion::NoConclusion) + of(Conclusion::TooFewRuns),
             )
         };
         self.overall.iter().enumerate().map(sentence).collect()
@@ -315,15 +318,15 @@ mod tests {
     #[test]
     fn more_throughput_is_better_and_more_time_is_worse() {
         let found = compared(&[1_000.0, 1_010.0, 990.0], &[500.0, 505.0, 495.0]);
-        let verdicts: Vec<Verdict> = found.cells[0].changes.iter().map(|change| change.verdict).collect();
-        assert_eq!(verdicts, [Verdict::Worse; 3]);
+        let verdicts: Vec<Conclusion> = found.cells[0].changes.iter().map(|change| change.verdict).collect();
+        assert_eq!(verdicts, [Conclusion::Worse; 3]);
         let change = &found.cells[0].changes[0];
         assert_eq!((change.difference, change.ratio), (-500.0, Some(0.5)));
         let interval = change.ratio_interval.unwrap();
         assert!(interval.contains(0.5) && interval.high < 0.53, "{interval:?}");
         assert_eq!(
             compared(&[500.0, 505.0], &[1_000.0, 1_010.0]).cells[1].changes[1].verdict,
-            Verdict::Better
+            Conclusion::Better
         );
     }
 
@@ -335,7 +338,7 @@ mod tests {
                 .cells
                 .iter()
                 .flat_map(|cell| &cell.changes)
-                .all(|change| change.verdict == Verdict::NoConclusion)
+                .all(|change| change.verdict == Conclusion::NoConclusion)
         );
         let interval = found.cells[0].changes[0].difference_interval.unwrap();
         assert!(interval.contains(0.0));
@@ -344,7 +347,7 @@ mod tests {
     #[test]
     fn one_run_on_a_side_has_no_interval_and_no_conclusion() {
         let found = compared(&[1_000.0], &[2_000.0, 2_010.0]);
-        assert_eq!(found.cells[0].changes[0].verdict, Verdict::TooFewRuns);
+        assert_eq!(found.cells[0].changes[0].verdict, Conclusion::TooFewRuns);
         assert_eq!(found.cells[0].changes[0].difference_interval, None);
     }
 
@@ -367,8 +370,8 @@ mod tests {
         // A cell that grew a little less: a constant has no interval of its own.
         other.cells[3].throughput.value *= 0.99;
         let found = compare(("a", &rates(1.0)), ("b", &other));
-        assert!(found.cells.iter().all(|cell| cell.changes[0].verdict == Verdict::NoConclusion));
-        assert_eq!((found.overall[0].verdict, found.overall[0].cells), (Verdict::Better, 12));
+        assert!(found.cells.iter().all(|cell| cell.changes[0].verdict == Conclusion::NoConclusion));
+        assert_eq!((found.overall[0].verdict, found.overall[0].cells), (Conclusion::Better, 12));
         assert!((found.overall[0].ratio - 1.1).abs() < 0.002);
         assert!(
             found.sentences()[0].starts_with("throughput: +9.9 % over 12 cells ("),
@@ -383,7 +386,7 @@ mod tests {
         let (base, mut other) = (results(&[1_000.0, 1_001.0, 999.0]), results(&[1_030.0, 1_031.0, 1_029.0]));
         other.cells[1].throughput.value *= 1.001;
         let found = compare(("a", &base), ("b", &other));
-        assert_eq!(found.overall[0].verdict, Verdict::SessionsUnknown);
+        assert_eq!(found.overall[0].verdict, Conclusion::SessionsUnknown);
         let share = found.overall[0].explained_by.unwrap();
         assert!((0.02..0.03).contains(&share), "{share}");
         assert!(
@@ -398,8 +401,8 @@ mod tests {
         let (base, other) =
             (Results { anchor: anchor(&rough), ..base }, Results { anchor: anchor(&rough), ..other });
         let found = compare(("a", &base), ("b", &other));
-        assert_eq!(found.overall[0].verdict, Verdict::NoConclusion);
-        assert_eq!(found.cells[0].changes[0].verdict, Verdict::NoConclusion);
+        assert_eq!(found.overall[0].verdict, Conclusion::NoConclusion);
+        assert_eq!(found.cells[0].changes[0].verdict, Conclusion::NoConclusion);
         assert!(
             matches!(found.cautions[0], Caution::Sessions { spread: Some(spread) } if (spread - 0.0168).abs() < 1e-3),
             "{:?}",
@@ -433,7 +436,7 @@ mod tests {
             let results = summarise("test", Environment::default(), &trials).unwrap();
             Results { anchor: anchor(&runs), ..results }
         };
-        let is_told = |verdict| matches!(verdict, Verdict::Better | Verdict::Worse);
+        let is_told = |verdict| matches!(verdict, Conclusion::Better | Conclusion::Worse);
         let (mut with, mut without, mut explained) = (0, 0, 0);
         for _ in 0..200 {
             let (base, other) = (session(), session());
@@ -483,8 +486,8 @@ mod tests {
             let (there, back) = (compared(&base, &other), compared(&other, &base));
             for (one, two) in there.cells[0].changes.iter().zip(&back.cells[0].changes) {
                 let turned = match one.verdict {
-                    Verdict::Better => Verdict::Worse,
-                    Verdict::Worse => Verdict::Better,
+                    Conclusion::Better => Conclusion::Worse,
+                    Conclusion::Worse => Conclusion::Better,
                     same => same,
                 };
                 prop_assert_eq!(turned, two.verdict);
@@ -497,7 +500,7 @@ mod tests {
         fn nothing_differs_from_itself(rates in proptest::collection::vec(500.0..2_000.0f64, 2..6)) {
             let found = compared(&rates, &rates);
             for change in &found.cells[0].changes {
-                prop_assert_eq!(change.verdict, Verdict::NoConclusion);
+                prop_assert_eq!(change.verdict, Conclusion::NoConclusion);
                 prop_assert_eq!(change.ratio, Some(1.0));
             }
         }

@@ -218,8 +218,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     })?;
     ended.core.end_rows();
     let mut summary = Summary::of(&ended.core, ended.stopped);
-    summary.cpu_seconds = krarup_lab::host::cpu_time(std::process::id()).map(Nanos::as_seconds);
-    summary.cores = Some(krarup_lab::host::Host::this().cores);
+    summary.cpu_seconds = krarup_lab::platform::cpu_time(std::process::id()).map(Nanos::as_seconds);
+    summary.cores = Some(krarup_lab::platform::Platform::this().cores);
     if args.json {
         println!("{}", serde_json::to_string_pretty(&summary).expect("a summary is plain data"));
     } else {

@@ -14,9 +14,9 @@ use krarup_analysis::trial::{
 };
 use krarup_lab::agent::facts::Facts;
 use krarup_lab::fault::Happened;
-use krarup_lab::host::Host;
 use krarup_lab::identities::Identities;
 use krarup_lab::plan::{Plan, anchor_run};
+use krarup_lab::platform::Platform;
 use krarup_lab::spec::{LevelName, Spec};
 use krarup_lab::store::{Store, folders};
 use krarup_lab::testbed::calibrate::Calibration;
@@ -88,7 +88,7 @@ pub(crate) fn environment(
     starter: &Starter,
     spec: &Spec,
 ) -> Result<Environment, StationError> {
-    let host = Host::this();
+    let host = Platform::this();
     let mut environment = Environment {
         cpu: host.cpu,
         cores: host.cores,

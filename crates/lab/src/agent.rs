@@ -24,10 +24,10 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::agent::facts::Facts;
 use crate::agent::protocol::{ACCEPTS, DO, DONE, END, FOLDER, GROUPS, RUN, SILENCE, SPENT, STARTED, WATCHES};
-use crate::host::children_cpu;
 use crate::ledger::Ledger;
 use crate::monitor::{Family, Monitor, Subject, carriers};
 use crate::parcel;
+use crate::platform::children_cpu;
 use crate::spec::Action;
 use crate::stop::Stop;
 use crate::testbed::calibrate::calibrate_here;

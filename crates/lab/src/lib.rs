@@ -17,7 +17,7 @@
 //! | [`agent`] | what is done on other machines, by this program there |
 //! | [`delay`] | what a host sends, kept for a while and passed on |
 //! | [`parcel`] | files as one stream, from one machine to another |
-//! | [`host`] | what machine it is, and what processes take of it |
+//! | [`platform`] | what machine it is, and what processes take of it |
 //! | [`mod@reference`] | every key of a spec as a page |
 //! | [`stop`] | Ctrl-C ends the work in order, not in the middle |
 
@@ -29,13 +29,13 @@ pub mod change;
 pub mod delay;
 pub mod fault;
 pub mod gate;
-pub mod host;
 pub mod identities;
 pub mod identity;
 pub mod ledger;
 pub mod monitor;
 pub mod parcel;
 pub mod plan;
+pub mod platform;
 pub mod reference;
 pub mod shipped;
 pub mod spec;

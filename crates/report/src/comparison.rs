@@ -224,7 +224,7 @@ fn ratios(comparison: &Comparison) -> Figure {
 
 #[cfg(test)]
 mod tests {
-    use krarup_analysis::change::Verdict;
+    use krarup_analysis::change::Conclusion;
     use krarup_analysis::compare::Overall;
 
     use super::*;
@@ -250,7 +250,7 @@ mod tests {
             cells: 4,
             ratio: 1.25,
             interval: None,
-            verdict: Verdict::TooFewRuns,
+            verdict: Conclusion::TooFewRuns,
             explained_by: None,
         };
         let comparison = Comparison {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a comparison allows to be said, at the level of its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Verdict {
+pub enum Direction {
     /// The other's mean is above the base's.
     Higher,
     /// The other's mean is below the base's.
@@ -30,7 +30,7 @@ pub struct Comparison {
     /// Probability of a difference at least this large, in either direction, if the means were equal.
     pub p_value: f64,
     /// What follows.
-    pub verdict: Verdict,
+    pub verdict: Direction,
 }
 
 /// Compares two independent samples whose spreads may differ (Welch 1947; Jain 1991, §13.4.2).
@@ -99,9 +99,9 @@ fn comparison(
     let difference = Estimate::student(difference, n, standard_error, degrees, level)?;
     let p_value = t_two_sided(difference.value / standard_error, degrees)?;
     let verdict = match difference {
-        d if d.interval.low > 0.0 => Verdict::Higher,
-        d if d.interval.high < 0.0 => Verdict::Lower,
-        _ => Verdict::NoConclusion,
+        d if d.interval.low > 0.0 => Direction::Higher,
+        d if d.interval.high < 0.0 => Direction::Lower,
+        _ => Direction::NoConclusion,
     };
     Ok(Comparison { difference, base, degrees, p_value, verdict })
 }
@@ -121,15 +121,15 @@ mod tests {
         // Printed as (-7.75, 7.11), from a standard error and a quantile rounded before they were multiplied.
         let interval = result.difference.interval;
         assert!((interval.low - -7.75).abs() < 0.01 && (interval.high - 7.11).abs() < 0.01, "{interval}");
-        assert_eq!(result.verdict, Verdict::NoConclusion);
+        assert_eq!(result.verdict, Direction::NoConclusion);
     }
 
     #[test]
     fn what_pairs_share_cancels() {
         let base = [10.0, 20.0, 30.0, 40.0];
         let other = [11.0, 21.1, 30.9, 41.0];
-        assert_eq!(paired(&base, &other, 0.95).unwrap().verdict, Verdict::Higher);
-        assert_eq!(welch(&base, &other, 0.95).unwrap().verdict, Verdict::NoConclusion);
+        assert_eq!(paired(&base, &other, 0.95).unwrap().verdict, Direction::Higher);
+        assert_eq!(welch(&base, &other, 0.95).unwrap().verdict, Direction::NoConclusion);
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
             other in proptest::collection::vec(0.0..12.0f64, 2..20),
         ) {
             let result = welch(&base, &other, 0.95).unwrap();
-            prop_assert_eq!(result.verdict == Verdict::NoConclusion, result.p_value > 0.05);
+            prop_assert_eq!(result.verdict == Direction::NoConclusion, result.p_value > 0.05);
             let mirrored = welch(&other, &base, 0.95).unwrap();
             prop_assert!((mirrored.difference.value + result.difference.value).abs() < 1e-12);
         }

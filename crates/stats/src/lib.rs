@@ -18,12 +18,12 @@
 //! a constant where a spread is needed) give a [`StatsError`] that names the thing.
 //!
 //! ```
-//! use krarup_stats::{Summary, compare::{Verdict, welch}};
+//! use krarup_stats::{Summary, compare::{Direction, welch}};
 //!
 //! let (before, after) = ([11.2, 11.9, 11.5, 11.4], [10.1, 10.4, 9.9, 10.2]);
 //! let mean = Summary::of(&after)?.mean_estimate(0.95)?;
 //! assert_eq!(format!("{mean}"), "10.15 [9.82, 10.48] at 95 %, n = 4");
-//! assert_eq!(welch(&before, &after, 0.95)?.verdict, Verdict::Lower);
+//! assert_eq!(welch(&before, &after, 0.95)?.verdict, Direction::Lower);
 //! # Ok::<(), krarup_stats::StatsError>(())
 //! ```
 

@@ -3,7 +3,7 @@
 //! % at 95 %), wider where a method is known to be approximate.
 
 use krarup_stats::anova::{Group, contrast};
-use krarup_stats::compare::{Verdict, paired, welch};
+use krarup_stats::compare::{Direction, paired, welch};
 use krarup_stats::factorial::TwoLevel;
 use krarup_stats::fit::Fit;
 use krarup_stats::interval::{proportion, proportion_exact};
@@ -76,7 +76,7 @@ fn differences_of_two_alternatives() {
 fn equal_systems_are_seldom_told_apart() {
     let apart = (0..SAMPLES).filter(|&seed| {
         let mut source = Source(Xoshiro256PlusPlus::seed_from_u64(seed));
-        welch(&source.normals(6), &source.normals(6), 0.95).unwrap().verdict != Verdict::NoConclusion
+        welch(&source.normals(6), &source.normals(6), 0.95).unwrap().verdict != Direction::NoConclusion
     });
     near(apart.count() as f64 / SAMPLES as f64, 0.05, 0.02);
 }

@@ -1,7 +1,7 @@
 //! Published tables, computed again from what was printed. `docs/concepts/statistics.md` quotes these
 //! numbers.
 
-use krarup_stats::compare::{Verdict, paired, welch};
+use krarup_stats::compare::{Direction, paired, welch};
 use krarup_stats::effects::{Effects, KnownError, means_from_effects, recover};
 use krarup_stats::factorial::{Term, TwoLevel};
 use krarup_stats::usl::{Coefficient, Peak, Usl};
@@ -186,7 +186,7 @@ fn the_2015_response_times_agree_with_the_interactive_law() {
     assert!((absolute - 0.205).abs() < 0.0005);
     let as_pairs = paired(&law, &measured, 0.95).unwrap();
     assert_eq!(format!("{:.2}", as_pairs.difference), "0.06 [-0.07, 0.19] at 95 %, n = 16");
-    assert_eq!(as_pairs.verdict, Verdict::NoConclusion);
+    assert_eq!(as_pairs.verdict, Direction::NoConclusion);
     let apart = welch(&law, &measured, 0.95).unwrap();
     assert!((apart.difference.interval.half_width() - 1.57).abs() < 0.005);
 }

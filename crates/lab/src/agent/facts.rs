@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::{Host, is_alone, is_root};
+use crate::platform::{Platform, is_alone, is_root};
 use crate::testbed::probe::memcached;
 
 /// What a machine says of itself.
@@ -29,7 +29,7 @@ pub struct Facts {
 impl Facts {
     /// Of this machine.
     pub fn here() -> Self {
-        let Host { cpu, cores, kernel, memory } = Host::this();
+        let Platform { cpu, cores, kernel, memory } = Platform::this();
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self {
             version,

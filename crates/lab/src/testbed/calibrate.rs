@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::cap::{Cap, LEAST, Throttled};
 use super::error::StationError;
-use crate::host::cpu_time;
 use crate::ledger::Ledger;
+use crate::platform::cpu_time;
 
 /// How long a busy loop runs: a hundred of the usual periods.
 const SHORT: Duration = Duration::from_secs(1);
@@ -153,12 +153,8 @@ fn spin(cap: &Cap, count: usize, ledger: &Ledger) -> Result<Measured, StationErr
     let mut loops = Loops(Vec::new());
     for _ in 0..count {
         let child = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
-        let child = child.map_err(|error| StationError {
-            name: "cpu".into(),
-            why: format!("`sh` cannot be started: {error}"),
-            said: Vec::new(),
-            certain: false,
-        })?;
+        let child =
+            child.map_err(|error| StationError::new("cpu", format!("`sh` cannot be started: {error}")))?;
         // It ends with the others, also where it cannot be held.
         let number = child.id();
         loops.0.push(child);

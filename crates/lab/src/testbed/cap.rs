@@ -58,15 +58,13 @@ fn controller(mounts: &str, has_cpu: impl Fn(&Path) -> bool) -> Option<Controlle
 }
 
 fn refused(why: &str) -> StationError {
-    StationError {
-        name: "cpu".into(),
-        why: format!(
+    StationError::new(
+        "cpu",
+        format!(
             "{why}; limits of processor time need a control group with the controller `cpu` that can be written: run as root (in a container: a \
              privileged one), or take `cpu` out of the spec"
         ),
-        said: Vec::new(),
-        certain: false,
-    }
+    )
 }
 
 fn write(file: &Path, text: &str) -> Result<(), StationError> {
@@ -184,7 +182,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::host::cpu_time;
+    use crate::platform::cpu_time;
 
     #[test]
     fn quotas_keep_to_what_the_kernel_takes() {

@@ -15,6 +15,13 @@ pub struct StationError {
     pub certain: bool,
 }
 
+impl StationError {
+    /// One that said nothing, and may do better the next time.
+    pub fn new(name: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { name: name.into(), why: why.into(), said: Vec::new(), certain: false }
+    }
+}
+
 impl fmt::Display for StationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.why)?;

@@ -100,7 +100,7 @@ impl Host {
     pub fn is_root(&self) -> bool {
         match &self.location {
             Location::Remote(remote) => remote.facts().root,
-            Location::Local | Location::Namespace(_) => crate::host::is_root(),
+            Location::Local | Location::Namespace(_) => crate::platform::is_root(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Host {
     pub fn is_alone(&self) -> bool {
         match &self.location {
             Location::Remote(remote) => remote.facts().alone,
-            Location::Local | Location::Namespace(_) => crate::host::is_alone(),
+            Location::Local | Location::Namespace(_) => crate::platform::is_alone(),
         }
     }
 

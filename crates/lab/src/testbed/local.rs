@@ -27,8 +27,8 @@ use super::watching::{ProcessId, Watching};
 use crate::campaign::{Due, Outcome, Testbed};
 use crate::fault::{self, Happened};
 use crate::gate::Watched;
-use crate::host::children_cpu;
 use crate::plan::Cell;
+use crate::platform::children_cpu;
 use crate::spec::{Fault, Phases, Program, Spec, Target};
 
 /// What one process took of the processors while a trial was measured; `cpu.json` is a list of these.
@@ -178,7 +178,7 @@ impl<'a> Local<'a> {
         let paths = starter.round_trips(clients.count, &targets, &middleware, &servers.running)?;
         save(&folder.join("paths.json"), &paths)?;
         if let Some(why) = paths.iter().find_map(RoundTrip::refused) {
-            return Err(StationError { name: "network".into(), why, said: Vec::new(), certain: false });
+            return Err(StationError::new("network", why));
         }
         if spec.stations.middleware.as_ref().is_some_and(|station| station.program == Some(Program::Proxy)) {
             middleware.iter().try_for_each(forget)?;
@@ -557,12 +557,7 @@ fn busy(middleware: &[Running], servers: &[Running]) -> Vec<(Busy, ProcessId)> {
 
 /// Asks our proxy to forget what it counted.
 fn forget(proxy: &Running) -> Result<(), StationError> {
-    let wrong = |why: String| StationError {
-        name: format!("proxy {}", proxy.address),
-        why,
-        said: Vec::new(),
-        certain: false,
-    };
+    let wrong = |why: String| StationError::new(format!("proxy {}", proxy.address), why);
     match proxy.host.ask(&proxy.address, "stats reset\r\nquit\r\n") {
         Ok(answer) if answer == "RESET" => Ok(()),
         Ok(answer) => Err(wrong(format!("`stats reset` was answered with `{answer}`"))),

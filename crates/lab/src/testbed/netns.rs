@@ -37,7 +37,7 @@ pub fn rootless(
     krarup: &Path,
     words: impl IntoIterator<Item = OsString>,
 ) -> Result<Option<Command>, StationError> {
-    if crate::host::is_root() || std::env::var_os(INSIDE).is_some() {
+    if crate::platform::is_root() || std::env::var_os(INSIDE).is_some() {
         return Ok(None);
     }
     const ROOT_OF_MINE: &str = "-Urnm";

@@ -120,10 +120,11 @@ struct Pair {
 
 fn round_trip(pair: &Pair) -> Result<RoundTrip, StationError> {
     let Pair { from, to, address, asked } = pair;
-    let mut all = from.round_trips(address, ROUND_TRIPS).map_err(|error| StationError {
-        name: from.name.clone(),
-        why: format!("cannot connect to {to} at {address}: {error}; is there a firewall between them, or an address that only others can reach?"),
-        said: Vec::new(), certain: false,
+    let mut all = from.round_trips(address, ROUND_TRIPS).map_err(|error| {
+        let why = format!(
+            "cannot connect to {to} at {address}: {error}; is there a firewall between them, or an address that only others can reach?"
+        );
+        StationError::new(&from.name, why)
     })?;
     all.sort_by(f64::total_cmp);
     let (least, median) = (all.first().copied(), all.get(all.len() / 2).copied());

@@ -130,8 +130,7 @@ impl Process {
         feed: Feed,
         drain: Drain,
     ) -> Result<Self, StationError> {
-        let fail =
-            |why: String| StationError { name: name.to_owned(), why, said: Vec::new(), certain: false };
+        let fail = |why: String| StationError::new(name, why);
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
             .stdin(if matches!(feed, Feed::Nothing) { Stdio::null() } else { Stdio::piped() })
@@ -486,12 +485,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_what_makes_no_sense_any_more() {
         let mut process = shell("trap 'exit 0' TERM; while :; do sleep 0.01; done");
-        let why = || StationError {
-            name: "network".into(),
-            why: "is gone".into(),
-            said: Vec::new(),
-            certain: false,
-        };
+        let why = || StationError::new("network", "is gone");
         let error = process.finish(LONG, &Stop::default(), || Err(why())).unwrap_err();
         assert_eq!(error.to_string(), "network: is gone");
         assert!(process.has_ended());

@@ -9,12 +9,7 @@ use serde::de::DeserializeOwned;
 use super::error::StationError;
 
 pub(super) fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StationError {
-    StationError {
-        name: "load".into(),
-        why: format!("{}: {error}", path.display()),
-        said: Vec::new(),
-        certain: false,
-    }
+    StationError::new("load", format!("{}: {error}", path.display()))
 }
 
 /// A folder that is there from now on.

@@ -112,15 +112,11 @@ pub fn kind(servers: &Station, hosts: &Hosts) -> Result<String, StationError> {
         Some(Program::Memcached | Program::Auto) => match host.memcached() {
             Some(version) => Ok(version),
             None if servers.program == Some(Program::Auto) => Ok(cache()),
-            None => Err(StationError {
-                name: host
-                    .remote()
+            None => Err(StationError::new(
+                host.remote()
                     .map_or("memcached".to_owned(), |remote| format!("memcached on {}", remote.title())),
-                why: "is not installed; install Debian's package memcached, or use the program `cache`"
-                    .into(),
-                said: Vec::new(),
-                certain: false,
-            }),
+                "is not installed; install Debian's package memcached, or use the program `cache`",
+            )),
         },
         Some(Program::Broker) => Ok(format!("krarup broker {}", env!("CARGO_PKG_VERSION"))),
         Some(_) => Ok(cache()),
@@ -143,14 +139,8 @@ fn cache() -> String {
 }
 
 fn parse(addresses: &[String]) -> Result<Vec<Address>, StationError> {
-    let read = |text: &String| {
-        text.parse().map_err(|why: String| StationError {
-            name: format!("server {text}"),
-            why,
-            said: Vec::new(),
-            certain: false,
-        })
-    };
+    let read =
+        |text: &String| text.parse().map_err(|why: String| StationError::new(format!("server {text}"), why));
     addresses.iter().map(read).collect()
 }
 
@@ -200,12 +190,7 @@ impl Starter {
                     continue;
                 }
                 if self.stop.asked() {
-                    return Err(StationError {
-                        name: "cpu".into(),
-                        why: "stopped on request".into(),
-                        said: Vec::new(),
-                        certain: false,
-                    });
+                    return Err(StationError::new("cpu", "stopped on request"));
                 }
                 let found = match host.remote() {
                     Some(remote) => remote.calibrate(cpu)?,
@@ -451,8 +436,7 @@ impl Starter {
         (servers, config): (&[Address], Option<&Config>),
         commands: &mut Vec<String>,
     ) -> Result<Running, StationError> {
-        let wrong =
-            |why: String| StationError { name: name.to_owned(), why, said: Vec::new(), certain: false };
+        let wrong = |why: String| StationError::new(name, why);
         let port = host.free_port().map_err(|error| wrong(format!("no free port: {error}")))?;
         let told = |word: &str| {
             let word = word.replace("{port}", &port.to_string()).replace("{host}", &host.address);
@@ -478,12 +462,10 @@ impl Starter {
         address: &Address,
         commands: &mut Vec<String>,
     ) -> Result<Process, StationError> {
-        let ip = address.host.parse().map_err(|_| StationError {
-            name: name.to_owned(),
-            why: format!("{} is no address", address.host),
-            said: Vec::new(),
-            certain: false,
-        })?;
+        let ip = address
+            .host
+            .parse()
+            .map_err(|_| StationError::new(name, format!("{} is no address", address.host)))?;
         let to = SocketAddr::new(ip, address.port);
         let mut process = self.start(name, host, words, (None, Some(to)), commands)?;
         self.learn_number(host, &mut process)?;
@@ -592,12 +574,9 @@ impl Config {
     ) -> Result<(), StationError> {
         let (text, written) =
             (told(self.text.clone()), self.path.parent().map_or(Ok(()), fs::create_dir_all));
-        written.and_then(|()| fs::write(&self.path, &text)).map_err(|error| StationError {
-            name: name.to_owned(),
-            why: format!("{}: {error}", self.path.display()),
-            said: Vec::new(),
-            certain: false,
-        })?;
+        written
+            .and_then(|()| fs::write(&self.path, &text))
+            .map_err(|error| StationError::new(name, format!("{}: {error}", self.path.display())))?;
         host.remote().map_or(Ok(()), |remote| remote.put(&self.path, &text))
     }
 }
@@ -623,12 +602,7 @@ fn joined(addresses: &[Address]) -> String {
 
 /// What a server says its version is: whoever answers can be asked the rest, too.
 fn tell_version(from: &Host, address: &Address) -> Result<String, StationError> {
-    let wrong = |why: String| StationError {
-        name: format!("server {address}"),
-        why,
-        said: Vec::new(),
-        certain: false,
-    };
+    let wrong = |why: String| StationError::new(format!("server {address}"), why);
     let answer = from
         .ask(address, "version\r\nquit\r\n")
         .map_err(|error| wrong(format!("does not answer: {error}; is a memcached running there?")))?;

@@ -27,7 +27,7 @@ pub struct Fleet {
 }
 
 fn wrong(name: &str, why: String) -> StationError {
-    StationError { name: name.to_owned(), why, said: Vec::new(), certain: false }
+    StationError::new(name, why)
 }
 
 /// The machines of a station: those it names, or else the inventory's group of its name.

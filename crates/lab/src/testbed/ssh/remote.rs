@@ -109,7 +109,7 @@ struct Sessions {
 }
 
 fn wrong(destination: &Destination, why: String) -> StationError {
-    StationError { name: destination.name.clone(), why, said: Vec::new(), certain: false }
+    StationError::new(&destination.name, why)
 }
 
 fn words<const COUNT: usize>(words: [&str; COUNT]) -> Vec<String> {

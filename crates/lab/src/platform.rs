@@ -8,7 +8,7 @@ use crate::monitor::proc;
 
 /// The machine an experiment ran on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
+pub struct Platform {
     /// The processor's own name.
     pub cpu: String,
     /// Processors that can be used.
@@ -19,7 +19,7 @@ pub struct Host {
     pub memory: Bytes,
 }
 
-impl Host {
+impl Platform {
     /// This machine, as far as it tells; what it does not tell is `unknown` or zero.
     pub fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(field("a\t: x\nmodel name\t: Xeon(R) 2\n", "model name"), Some("Xeon(R) 2"));
         assert!(alone("         0      65534          1\n") && !alone("0 0 4294967295\n") && !alone(""));
         assert_eq!(memory("MemTotal:       24689508 kB\nMemFree: 1 kB\n"), 24_689_508 * 1024);
-        assert!(Host::this().cores >= 1);
+        assert!(Platform::this().cores >= 1);
     }
 
     #[test]
