@@ -58,9 +58,9 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How often an agent looks whether a signal came.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What an agent hears.
+/// What comes to an agent.
 #[derive(Debug)]
-enum Heard {
+enum Message {
     /// A sign of life.
     Beat,
     /// The end is asked for.
@@ -74,27 +74,27 @@ enum Heard {
 }
 
 /// Listens to the runner, on a thread of its own.
-fn listen(tell: Sender<Heard>) {
+fn listen(sender: Sender<Message>) {
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
-            let heard = match line {
-                Ok(line) if line == END.trim_end() => Heard::End,
+            let message = match line {
+                Ok(line) if line == END.trim_end() => Message::End,
                 Ok(line) if line.starts_with(DO) => {
-                    deed(&line).map_or(Heard::Beat, |(action, number)| Heard::Do(action, number))
+                    action_of(&line).map_or(Message::Beat, |(action, number)| Message::Do(action, number))
                 }
-                Ok(_) => Heard::Beat,
+                Ok(_) => Message::Beat,
                 Err(_) => break,
             };
-            if tell.send(heard).is_err() {
+            if sender.send(message).is_err() {
                 return;
             }
         }
-        let _ = tell.send(Heard::Gone);
+        let _ = sender.send(Message::Gone);
     });
 }
 
 /// What the word for it asks to be done, and its number.
-fn deed(line: &str) -> Option<(Action, u32)> {
+fn action_of(line: &str) -> Option<(Action, u32)> {
     let (action, number) = line.strip_prefix(DO)?.split_once(' ')?;
     let action =
         [Action::Kill, Action::Freeze, Action::Thaw].into_iter().find(|one| one.to_string() == action)?;
@@ -102,15 +102,15 @@ fn deed(line: &str) -> Option<(Action, u32)> {
 }
 
 /// The next thing that is more than a sign of life.
-fn next(heard: &Receiver<Heard>, stop: &Stop, silence: Duration) -> Heard {
+fn next(messages: &Receiver<Message>, stop: &Stop, silence: Duration) -> Message {
     let mut last = Instant::now();
     loop {
-        match heard.recv_timeout(LOOK) {
-            Ok(Heard::Beat) => last = Instant::now(),
+        match messages.recv_timeout(LOOK) {
+            Ok(Message::Beat) => last = Instant::now(),
             Ok(other) => return other,
-            Err(RecvTimeoutError::Disconnected) => return Heard::Gone,
+            Err(RecvTimeoutError::Disconnected) => return Message::Gone,
             Err(RecvTimeoutError::Timeout) if stop.asked() || last.elapsed() >= silence => {
-                return Heard::Gone;
+                return Message::Gone;
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -154,12 +154,12 @@ fn pass_on(told: ChildStderr) -> Receiver<()> {
 pub fn hold(folder: &Path) -> io::Result<()> {
     let stop = Stop::on_signals()?;
     fs::create_dir_all(folder)?;
-    let (tell, heard) = channel();
-    listen(tell);
+    let (sender, messages) = channel();
+    listen(sender);
     // Where nobody hears it any more, there is nothing to wait for.
     if say(&serde_json::to_string(&Facts::here()).expect("plain data")).is_ok() {
         tell_runner(WATCHES);
-        next(&heard, &stop, SILENCE);
+        next(&messages, &stop, SILENCE);
     }
     sweep(&std::env::var(RUN).unwrap_or_default());
     Ledger::at(&folder.join(GROUPS)).settle();
@@ -258,9 +258,9 @@ pub fn run(order: &Order) -> io::Result<u8> {
         let _ = child.wait();
         return refused(&error);
     }
-    let (tell, heard) = channel();
-    listen(tell.clone());
-    std::thread::spawn(move || tell.send(Heard::Exited(child.wait())));
+    let (sender, messages) = channel();
+    listen(sender.clone());
+    std::thread::spawn(move || sender.send(Message::Exited(child.wait())));
     tell_runner(&format!("{STARTED}{process}"));
     if let Some(address) = order.accepts {
         std::thread::spawn(move || {
@@ -270,7 +270,7 @@ pub fn run(order: &Order) -> io::Result<u8> {
             tell_runner(&format!("{ACCEPTS}{address}"));
         });
     }
-    let (status, asked) = outlast(&heard, process, &stop);
+    let (status, asked) = outlast(&messages, process, &stop);
     if let Some(group) = pid(process) {
         // Whoever it left behind in its group.
         let _ = kill_process_group(group, Signal::KILL);
@@ -289,10 +289,10 @@ pub fn run(order: &Order) -> io::Result<u8> {
 }
 
 /// Waits until the program has ended, by itself or because it was told to; whether it was told.
-fn outlast(heard: &Receiver<Heard>, process: u32, stop: &Stop) -> (io::Result<ExitStatus>, bool) {
+fn outlast(messages: &Receiver<Message>, process: u32, stop: &Stop) -> (io::Result<ExitStatus>, bool) {
     let word = loop {
-        match next(heard, stop, SILENCE) {
-            Heard::Do(action, number) => {
+        match next(messages, stop, SILENCE) {
+            Message::Do(action, number) => {
                 if let Some((group, signal)) = pid(process).zip(action.signal()) {
                     let _ = kill_process_group(group, signal);
                 }
@@ -302,17 +302,17 @@ fn outlast(heard: &Receiver<Heard>, process: u32, stop: &Stop) -> (io::Result<Ex
         }
     };
     match word {
-        Heard::Exited(status) => return (status, false),
-        Heard::End => end(process),
-        Heard::Beat | Heard::Do(..) | Heard::Gone => {
+        Message::Exited(status) => return (status, false),
+        Message::End => end(process),
+        Message::Beat | Message::Do(..) | Message::Gone => {
             if let Some(group) = pid(process) {
                 let _ = kill_process_group(group, Signal::TERM);
                 let _ = kill_process_group(group, Signal::CONT);
             }
             let until = Instant::now() + GRACE;
             loop {
-                match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                    Ok(Heard::Exited(status)) => return (status, true),
+                match messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                    Ok(Message::Exited(status)) => return (status, true),
                     Ok(_) => {}
                     Err(_) => {
                         signal(process, Signal::KILL);
@@ -324,10 +324,10 @@ fn outlast(heard: &Receiver<Heard>, process: u32, stop: &Stop) -> (io::Result<Ex
     }
     // It was told, and takes the time it needs: the runner's patience ends with the line.
     loop {
-        match next(heard, &Stop::default(), SILENCE) {
-            Heard::Exited(status) => return (status, true),
-            Heard::Gone => signal(process, Signal::KILL),
-            Heard::End | Heard::Do(..) | Heard::Beat => {}
+        match next(messages, &Stop::default(), SILENCE) {
+            Message::Exited(status) => return (status, true),
+            Message::Gone => signal(process, Signal::KILL),
+            Message::End | Message::Do(..) | Message::Beat => {}
         }
     }
 }
@@ -343,12 +343,12 @@ pub fn watch(into: &Path, subjects: Vec<Subject>) -> io::Result<()> {
         Some((run, _)) => Family::Carriers(format!("{RUN}={run}/")),
         None => Family::Children,
     };
-    let (tell, heard) = channel();
-    listen(tell);
+    let (sender, messages) = channel();
+    listen(sender);
     let stop = Stop::on_signals()?;
     let monitor = Monitor::begin_for(family, subjects);
     tell_runner(WATCHES);
-    next(&heard, &stop, SILENCE);
+    next(&messages, &stop, SILENCE);
     monitor.end().write(into)
 }
 
@@ -501,17 +501,17 @@ mod tests {
 
     #[test]
     fn nobody_speaks_any_more_when_the_line_is_silent() {
-        let (tell, heard) = channel();
-        tell.send(Heard::Beat).unwrap();
+        let (sender, messages) = channel();
+        sender.send(Message::Beat).unwrap();
         assert!(
-            matches!(next(&heard, &Stop::default(), Duration::from_millis(1)), Heard::Gone),
+            matches!(next(&messages, &Stop::default(), Duration::from_millis(1)), Message::Gone),
             "a beat, then silence"
         );
-        tell.send(Heard::Beat).unwrap();
-        tell.send(Heard::End).unwrap();
-        assert!(matches!(next(&heard, &Stop::default(), SILENCE), Heard::End));
-        drop(tell);
-        assert!(matches!(next(&heard, &Stop::default(), SILENCE), Heard::Gone));
+        sender.send(Message::Beat).unwrap();
+        sender.send(Message::End).unwrap();
+        assert!(matches!(next(&messages, &Stop::default(), SILENCE), Message::End));
+        drop(sender);
+        assert!(matches!(next(&messages, &Stop::default(), SILENCE), Message::Gone));
     }
 
     #[test]

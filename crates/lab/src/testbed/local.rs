@@ -240,23 +240,24 @@ impl<'a> Local<'a> {
         let mut stations = Stations { servers: &mut servers.running, middleware: &mut middleware };
         let (over, ended) = channel();
         let (order, begin) = (&faults[..], together.unwrap_or_default());
-        let (loaded, struck) = std::thread::scope(|scope| {
-            let striking = scope.spawn(move || strike(starter, &mut stations, order, begin, &ended));
+        let (loaded, applied) = std::thread::scope(|scope| {
+            let faults_thread =
+                scope.spawn(move || apply_faults(starter, &mut stations, order, begin, &ended));
             let loaded = load();
             drop(over);
-            (loaded, striking.join().expect("whoever strikes does not panic"))
+            (loaded, faults_thread.join().expect("the thread of the faults does not panic"))
         });
         // A fault that could not be done explains what became of the load.
-        let struck = struck?;
+        let applied = applied?;
         match loaded {
-            Ok(run) => commands.extend(run.into_iter().chain(struck.commands)),
+            Ok(run) => commands.extend(run.into_iter().chain(applied.commands)),
             Err(error) => {
                 self.lead = LEAD[1].min(2 * self.lead);
                 return Err(error);
             }
         }
-        if !struck.happened.is_empty() {
-            save(&folder.join("faults.json"), &struck.happened)?;
+        if !applied.happened.is_empty() {
+            save(&folder.join("faults.json"), &applied.happened)?;
         }
         let watched = watching.end()?;
         let sent_after = sent()?;
@@ -457,44 +458,44 @@ struct Stations<'a> {
 
 /// What was done while a trial was measured.
 #[derive(Default)]
-struct Struck {
+struct Applied {
     happened: Vec<Happened>,
     commands: Vec<String>,
 }
 
 /// Does what is to be done when it is due, counted from `begin` on the wall clock, until `ended` says that nobody measures any more.
-fn strike(
+fn apply_faults(
     starter: &Starter,
     stations: &mut Stations<'_>,
     faults: &[&Spanned<Fault>],
     begin: Nanos,
     ended: &Receiver<()>,
-) -> Result<Struck, StationError> {
-    let mut struck = Struck::default();
+) -> Result<Applied, StationError> {
+    let mut applied = Applied::default();
     for fault in faults.iter().map(|fault| fault.get_ref()) {
         let due = begin + Nanos::from_seconds(fault.at);
         while let Some(left) = due.0.checked_sub(wall().0).filter(|left| *left > 0) {
             if matches!(ended.recv_timeout(Duration::from_nanos(left)), Err(RecvTimeoutError::Disconnected)) {
-                return Ok(struck);
+                return Ok(applied);
             }
         }
         let running = match fault.station {
             Target::Server(number) => stations.servers.get_mut(number as usize - 1),
             Target::Middleware(number) => stations.middleware.get_mut(number as usize - 1),
         };
-        starter.strike(
+        starter.apply(
             running.expect("faults were checked against what is started"),
             fault.action,
-            &mut struck.commands,
+            &mut applied.commands,
         )?;
-        struck.happened.push(Happened {
+        applied.happened.push(Happened {
             station: fault.station.to_string(),
             action: fault.action,
             at: fault.at,
             late: Nanos(wall().0.saturating_sub(due.0)).as_seconds(),
         });
     }
-    Ok(struck)
+    Ok(applied)
 }
 
 /// Clients that begin this share of the measured time apart were not one load: their throughputs must not be added up.

@@ -213,7 +213,7 @@ impl Starter {
         let commands = &mut Vec::new();
         let words = self.krarup(to, &["agent", "sink", &to.address]);
         let mut sink =
-            self.that_tells(&format!("sink on {}", to.name), to.clone(), &words, None, commands)?;
+            self.start_that_announces(&format!("sink on {}", to.name), to.clone(), &words, None, commands)?;
         let words = self.krarup(from, &["agent", "pour", &sink.address.to_string()]);
         let mut pour =
             self.start(&format!("transfer from {}", from.name), from, &words, (None, None), commands)?;

@@ -84,18 +84,18 @@ fn beat(mut stdin: ChildStdin, words: &Receiver<String>) {
 pub struct Process {
     name: String,
     child: Child,
-    talk: Receiver<String>,
+    lines: Receiver<String>,
     said: VecDeque<String>,
     stdout: Option<JoinHandle<Vec<u8>>>,
     ended: Option<ExitStatus>,
     /// Goes after the process: until then it cannot be taken away.
     cap: Option<Cap>,
     /// Where an agent is told what to do.
-    governor: Option<Sender<String>>,
+    agent: Option<Sender<String>>,
     /// What was done to it so far, where an agent does it.
-    deeds: u32,
+    actions: u32,
     /// Its number on another machine.
-    there: Option<u32>,
+    remote_id: Option<u32>,
     /// Processor time that an agent told.
     cpu: Option<Seconds>,
     /// What a delay line told last.
@@ -142,22 +142,22 @@ impl Process {
                 certain: matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied),
                 ..fail(format!("`{program}` cannot be started: {error}"))
             })?;
-        let governor = match (feed, child.stdin.take()) {
+        let agent = match (feed, child.stdin.take()) {
             (Feed::All(mut from), Some(mut stdin)) => {
                 std::thread::spawn(move || copy(&mut from, &mut stdin));
                 None
             }
             (Feed::Beats, Some(stdin)) => {
-                let (governor, words) = channel();
+                let (agent, words) = channel();
                 std::thread::spawn(move || beat(stdin, &words));
-                Some(governor)
+                Some(agent)
             }
             _ => None,
         };
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
         let stdout = std::thread::spawn(move || drain(stdout));
-        let (send, talk) = channel();
+        let (send, lines) = channel();
         std::thread::spawn(move || {
             let mut lines = BufReader::new(stderr);
             let mut line = Vec::new();
@@ -171,14 +171,14 @@ impl Process {
         Ok(Self {
             name: name.to_owned(),
             child,
-            talk,
+            lines,
             said: VecDeque::new(),
             stdout: Some(stdout),
             ended: None,
             cap: None,
-            governor,
-            deeds: 0,
-            there: None,
+            agent,
+            actions: 0,
+            remote_id: None,
             cpu: None,
             passed: None,
         })
@@ -201,12 +201,12 @@ impl Process {
 
     /// Its number on the machine where it does its work.
     pub fn number(&self) -> u32 {
-        self.there.unwrap_or(self.id())
+        self.remote_id.unwrap_or(self.id())
     }
 
     /// It does its work on another machine, under this number.
-    pub fn known_there_as(&mut self, number: Option<u32>) {
-        self.there = number;
+    pub fn set_remote_id(&mut self, number: Option<u32>) {
+        self.remote_id = number;
     }
 
     /// Whether it has ended.
@@ -231,7 +231,7 @@ impl Process {
             return Ok(rest);
         }
         loop {
-            match self.talk.recv_timeout(LOOK) {
+            match self.lines.recv_timeout(LOOK) {
                 Ok(line) => {
                     let rest = after(&line);
                     self.keep(line);
@@ -270,9 +270,9 @@ impl Process {
     ) -> Result<(), StationError> {
         let until = Instant::now() + within;
         while !connects() {
-            self.listen();
+            self.read_lines();
             if let Ok(Some(status)) = self.child.try_wait() {
-                self.hear_out();
+                self.read_remaining_lines();
                 let error = self.error(format!("ended before it was ready ({status})"));
                 return Err(StationError { certain: is_refusal(status), ..error });
             }
@@ -299,7 +299,7 @@ impl Process {
     ) -> Result<Ended, StationError> {
         let until = Instant::now() + within;
         loop {
-            match self.talk.recv_timeout(LOOK) {
+            match self.lines.recv_timeout(LOOK) {
                 Ok(line) => {
                     self.keep(line);
                     continue;
@@ -333,8 +333,8 @@ impl Process {
     /// # Errors
     /// When it had to be killed.
     pub fn stop(&mut self, within: Duration) -> Result<Ended, StationError> {
-        if let Some(governor) = &self.governor {
-            let _ = governor.send(protocol::END.to_owned());
+        if let Some(agent) = &self.agent {
+            let _ = agent.send(protocol::END.to_owned());
         } else if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
             && self.ended.is_none()
         {
@@ -360,15 +360,15 @@ impl Process {
     ///
     /// # Errors
     /// When it ended before, or what is to be done is not done in time.
-    pub fn suffer(&mut self, action: Action, within: Duration, stop: &Stop) -> Result<(), StationError> {
+    pub fn apply(&mut self, action: Action, within: Duration, stop: &Stop) -> Result<(), StationError> {
         if self.has_ended() {
             return Err(self.error(format!("ended before its fault ({action})")));
         }
         let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(governor) = &self.governor {
-            self.deeds += 1;
-            let _ = governor.send(format!("{}{action} {}\n", protocol::DO, self.deeds));
-            self.ready(&format!("{}{}", protocol::DONE, self.deeds), within, stop)?;
+        if let Some(agent) = &self.agent {
+            self.actions += 1;
+            let _ = agent.send(format!("{}{action} {}\n", protocol::DO, self.actions));
+            self.ready(&format!("{}{}", protocol::DONE, self.actions), within, stop)?;
         } else if let Some((group, signal)) = group.zip(action.signal()) {
             let sent = kill_process_group(group, signal);
             sent.map_err(|error| self.error(format!("{action}: {error}")))?;
@@ -381,32 +381,32 @@ impl Process {
 
     fn collect(&mut self, status: ExitStatus) -> Ended {
         self.ended = Some(status);
-        if self.governor.is_some() {
+        if self.agent.is_some() {
             // The agent's last line says what was spent.
-            self.hear_out();
+            self.read_remaining_lines();
         }
-        self.listen();
+        self.read_lines();
         let stdout = self.stdout.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
         Ended { status, stdout, cpu: self.cpu }
     }
 
     /// What has passed it so far, where it is a delay line: as of its last word.
     pub fn passed(&mut self) -> Option<Tally> {
-        self.listen();
+        self.read_lines();
         self.passed
     }
 
     /// Takes in what one that has ended still said: with the program its talk ends, unless somebody inherited it.
-    fn hear_out(&mut self) {
+    fn read_remaining_lines(&mut self) {
         let end = Instant::now() + LAST_WORD;
-        while let Ok(line) = self.talk.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             self.keep(line);
         }
     }
 
     /// Takes in what it has said, without waiting.
-    fn listen(&mut self) {
-        while let Ok(line) = self.talk.try_recv() {
+    fn read_lines(&mut self) {
+        while let Ok(line) = self.lines.try_recv() {
             self.keep(line);
         }
     }
@@ -428,7 +428,7 @@ impl Process {
 
     /// An error of this station, with its last words.
     pub fn error(&mut self, why: String) -> StationError {
-        self.listen();
+        self.read_lines();
         let said = self.said.iter().cloned().collect();
         StationError { name: self.name.clone(), why, said, certain: false }
     }

@@ -49,7 +49,7 @@ struct Again {
     name: String,
     words: Vec<String>,
     /// Whether it says that it is ready; else one sees it by its taking connections.
-    tells: bool,
+    announces: bool,
 }
 
 /// How stations are started: the same words, whoever asks.
@@ -238,14 +238,26 @@ impl Starter {
                     Some(Program::Memcached) => self.memcached(&name, host, &flags, commands),
                     Some(Program::Broker) => {
                         let words = self.krarup(&host, &["broker", "--listen", &any_port(&host)]);
-                        self.that_tells(&name, host, &[words, flags.clone()].concat(), None, commands)
+                        self.start_that_announces(
+                            &name,
+                            host,
+                            &[words, flags.clone()].concat(),
+                            None,
+                            commands,
+                        )
                     }
                     Some(_) => {
                         let listen = any_port(&host);
                         let words = self.krarup(&host, &["cache", "--listen", &listen, "--memory", "128MiB"]);
-                        self.that_tells(&name, host, &[words, flags.clone()].concat(), None, commands)
+                        self.start_that_announces(
+                            &name,
+                            host,
+                            &[words, flags.clone()].concat(),
+                            None,
+                            commands,
+                        )
                     }
-                    None => self.that_is_told(
+                    None => self.start_at_free_port(
                         &name,
                         host,
                         &[cell.render(&station.command), flags.clone()].concat(),
@@ -281,7 +293,7 @@ impl Starter {
                 .map(|text| Config { text, path: records.join(format!("{number}.conf")) });
             if station.program.is_none() {
                 let words = [cell.render(&station.command), flags.clone()].concat();
-                return self.that_is_told(&name, host, &words, (servers, config.as_ref()), commands);
+                return self.start_at_free_port(&name, host, &words, (servers, config.as_ref()), commands);
             }
             let listen = any_port(&host);
             let mut words =
@@ -292,7 +304,7 @@ impl Starter {
             }
             words.extend(["--stats-dir".to_owned(), host.path(&records.join(number.to_string()))]);
             words.extend_from_slice(&flags);
-            self.that_tells(&name, host, &words, Some(records), commands)
+            self.start_that_announces(&name, host, &words, Some(records), commands)
         };
         (1..=cell.count(station, 1)).map(start).collect()
     }
@@ -375,7 +387,7 @@ impl Starter {
             words.splice(0..0, ["unshare".to_owned(), "-U".to_owned()]);
         }
         words.extend_from_slice(flags);
-        self.that_is_told(name, host, &words, (&[], None), commands)
+        self.start_at_free_port(name, host, &words, (&[], None), commands)
     }
 
     /// Starts a process and writes down how. On another machine `folder` is made for what it writes, and it is said when connections are
@@ -408,7 +420,7 @@ impl Starter {
     }
 
     /// A program of ours: it chooses its port and says which.
-    pub(super) fn that_tells(
+    pub(super) fn start_that_announces(
         &self,
         name: &str,
         host: Host,
@@ -422,13 +434,14 @@ impl Starter {
         let address: Address = address.parse().map_err(|why| process.error(why))?;
         let any = any_port(&host);
         let there = |word: &String| if *word == any { address.to_string() } else { word.clone() };
-        let again = Again { name: name.to_owned(), words: words.iter().map(there).collect(), tells: true };
+        let again =
+            Again { name: name.to_owned(), words: words.iter().map(there).collect(), announces: true };
         Ok(Running { host, address, process: Some(process), again: Some(again) })
     }
 
     /// A program that is told its host in place of `{host}`, its port in place of `{port}`, the servers in place of `{servers}`, and its
     /// configuration, which is told the same, in place of `{config}`.
-    fn that_is_told(
+    fn start_at_free_port(
         &self,
         name: &str,
         host: Host,
@@ -448,13 +461,13 @@ impl Starter {
         }
         let words: Vec<String> = words.iter().map(|word| told(word).replace("{config}", &path)).collect();
         let address = Address { host: host.address.clone(), port };
-        let process = self.that_accepts(name, &host, &words, &address, commands)?;
-        let again = Again { name: name.to_owned(), words, tells: false };
+        let process = self.start_until_it_accepts(name, &host, &words, &address, commands)?;
+        let again = Again { name: name.to_owned(), words, announces: false };
         Ok(Running { host, address, process: Some(process), again: Some(again) })
     }
 
     /// A program that says nothing when it is ready: it takes connections then.
-    fn that_accepts(
+    fn start_until_it_accepts(
         &self,
         name: &str,
         host: &Host,
@@ -482,7 +495,7 @@ impl Starter {
     ///
     /// # Errors
     /// When it cannot be done, or the station has ended by itself before.
-    pub fn strike(
+    pub fn apply(
         &self,
         running: &mut Running,
         action: Action,
@@ -498,19 +511,19 @@ impl Starter {
             return Err(nobody());
         };
         if action != Action::Restart {
-            return process.suffer(action, PATIENCE, &self.stop);
+            return process.apply(action, PATIENCE, &self.stop);
         }
         if !process.has_ended() {
-            process.suffer(Action::Kill, PATIENCE, &self.stop)?;
+            process.apply(Action::Kill, PATIENCE, &self.stop)?;
         }
-        let Again { name, words, tells } = again;
-        running.process = Some(if *tells {
+        let Again { name, words, announces } = again;
+        running.process = Some(if *announces {
             let mut process = self.start(name, &running.host, words, (None, None), commands)?;
             self.learn_number(&running.host, &mut process)?;
             process.ready(LISTENS, PATIENCE, &self.stop)?;
             process
         } else {
-            self.that_accepts(name, &running.host, words, &running.address, commands)?
+            self.start_until_it_accepts(name, &running.host, words, &running.address, commands)?
         });
         Ok(())
     }

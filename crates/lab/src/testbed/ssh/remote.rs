@@ -412,7 +412,7 @@ impl Remote {
     /// When it cannot be started.
     pub fn started(process: &mut Process, stop: &Stop) -> Result<(), StationError> {
         let number = process.ready(STARTED, PATIENCE, stop)?;
-        process.known_there_as(number.parse().ok());
+        process.set_remote_id(number.parse().ok());
         Ok(())
     }
 
