@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod beanstalk;
 pub mod forms;
 pub mod imports;
 pub mod proxied;
@@ -12,13 +13,13 @@ pub mod replies;
 pub mod requests;
 pub mod sessions;
 
-use krarup_memcache::Parsed;
+use krarup_units::Parsed;
 
 /// A name and its check.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("requests", requests::check),
     ("replies", replies::check),
     ("sessions", sessions::check),
@@ -27,6 +28,7 @@ pub const TARGETS: [Target; 8] = [
     ("imports", imports::check),
     ("proxied", proxied::check),
     ("queued", queued::check),
+    ("beanstalk", beanstalk::check),
 ];
 
 /// How many cuts of one input are looked at; more would cost a fuzzer its speed.

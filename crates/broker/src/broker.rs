@@ -16,22 +16,20 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use krarup_beanstalk::{PutBatch, Refusal, ReplyWord, Request, Verb, Wrong, reply, request, write};
 use krarup_record::file::rows::Lane;
 use krarup_record::{Outcome as Ending, Recorder, ServerVisit, Visit};
-use krarup_units::Outbox;
-use krarup_units::{Nanos, Stamp};
+use krarup_units::{Nanos, Outbox, Parsed, Stamp};
 
 use crate::batches::Batches;
 use crate::changes::Batch;
+use crate::counts::{Counts, operation};
 use crate::job::ClientId;
 use crate::memcached::Told;
-use crate::owner::{self, Outcome, Shape};
+use crate::owner::{self, Outcome};
 use crate::queues::{After, Answer, Fetched, Queues, Totals};
-use crate::reply;
-use crate::request::{self, Parsed, PutBatch, Request, Wrong};
 use crate::shared::{self, Shared};
 use crate::statistics::{self, About, Service};
-use crate::verb::{Counts, Verb};
 use crate::wish::{Asked, Reply, Way};
 
 mod memcached;
@@ -75,7 +73,7 @@ enum Hold {
     /// It leaves after this batch.
     Commit(u64),
     /// It is not known yet.
-    Open(Shape),
+    Open(ReplyWord),
     /// It is not known yet: the database was asked under this number.
     Asked(u64),
 }
@@ -361,7 +359,7 @@ impl Broker {
     }
 
     /// Nothing more is heard of him; he gets what he is owed, and a last word if there is one.
-    pub fn client_dismissed(&mut self, id: ClientId, word: Option<&str>, now: Stamp) {
+    pub fn client_dismissed(&mut self, id: ClientId, word: Option<ReplyWord>, now: Stamp) {
         let dialog = self.dialog(id);
         dialog.quitting = true;
         dialog.stuck = false;
@@ -369,7 +367,7 @@ impl Broker {
         self.spread(now);
         if let Some(word) = word {
             self.scratch.clear();
-            reply::line(&mut self.scratch, word);
+            write::line(&mut self.scratch, word);
             self.answer(id, None, None, Visit::at(now, krarup_record::Operation::Other));
         }
         self.dirty.push(id);
@@ -437,7 +435,7 @@ impl Broker {
                 };
                 dialog.endless = false;
                 done += end + 2;
-                self.complain(id, Wrong::BadFormat.line(), received, end + 2);
+                self.complain(id, Wrong::BadFormat.word().line(), received, end + 2);
                 continue;
             }
             if dialog.is_held_back() {
@@ -453,9 +451,11 @@ impl Broker {
             }
             match request::parse(rest, self.settings.largest) {
                 Parsed::Incomplete { .. } => break,
-                Parsed::Endless => dialog.endless = true,
-                Parsed::Invalid { why, swallow } => dialog.swallow = Some((swallow, why.line())),
-                Parsed::Batch { batch, used } => {
+                Parsed::Invalid(Refusal::Endless) => dialog.endless = true,
+                Parsed::Invalid(Refusal::Swallow { why, swallow }) => {
+                    dialog.swallow = Some((swallow, why.word().line()));
+                }
+                Parsed::Complete { message: Request::PutBatch(batch), used } => {
                     if self.shared.as_ref().is_some_and(|shared| !shared.may_put_or_begin(id, true)) {
                         dialog.stuck = true;
                         break;
@@ -463,7 +463,7 @@ impl Broker {
                     done += used;
                     self.put_batch(id, &batch, used, received, now);
                 }
-                Parsed::Complete { request, used } => {
+                Parsed::Complete { message: request, used } => {
                     if self.shared.as_ref().is_some_and(|shared| !shared.may_go(id, &request)) {
                         dialog.stuck = true;
                         break;
@@ -477,7 +477,7 @@ impl Broker {
                     }
                     done += used;
                     let row =
-                        Visit { bytes_in: used as u64, ..Visit::at(received, request.verb().operation()) };
+                        Visit { bytes_in: used as u64, ..Visit::at(received, operation(request.verb())) };
                     self.carry_out(id, &request, row, now);
                 }
             }
@@ -522,7 +522,7 @@ impl Broker {
             // The line's bytes are counted with the first.
             let length = std::mem::take(&mut line) + put.body.len() + 2;
             self.told = std::mem::take(&mut told);
-            let row = Visit { bytes_in: length as u64, ..Visit::at(received, Verb::Put.operation()) };
+            let row = Visit { bytes_in: length as u64, ..Visit::at(received, operation(Verb::Put)) };
             self.carry_out(id, &Request::Put(put), row, now);
         }
     }
@@ -542,7 +542,7 @@ impl Broker {
         visit.queued = now.max(visit.received);
         visit.taken = visit.queued;
         if let Some(word) = self.refusal(id, request) {
-            reply::line(&mut self.scratch, word);
+            write::line(&mut self.scratch, word);
             return self.answer(id, Some(verb), None, visit);
         }
         if let Some(shared) = &mut self.shared
@@ -570,9 +570,9 @@ impl Broker {
             }
             Outcome::Waits => {
                 let shape = match request {
-                    Request::ReserveBatch { .. } => Shape::Many,
-                    Request::Pop { .. } => Shape::One("POPPED"),
-                    _ => Shape::One("RESERVED"),
+                    Request::ReserveBatch { .. } => ReplyWord::ReservedBatch,
+                    Request::Pop { .. } => ReplyWord::Popped,
+                    _ => ReplyWord::Reserved,
                 };
                 self.wait_for_answer(id, Hold::Open(shape), verb, visit);
                 if self.dialog(id).ended {
@@ -581,7 +581,7 @@ impl Broker {
             }
             Outcome::NotMine => {
                 match request {
-                    Request::Ping => reply::line(&mut self.scratch, "PONG"),
+                    Request::Ping => write::line(&mut self.scratch, ReplyWord::Pong),
                     Request::Quit => {
                         self.dialog(id).quitting = true;
                         self.dirty.push(id);
@@ -595,7 +595,7 @@ impl Broker {
                             self.queues.tube_count(),
                             &self.counts,
                         );
-                        reply::data(&mut self.scratch, &text);
+                        write::data(&mut self.scratch, text.as_bytes());
                     }
                 }
                 self.answer(id, Some(verb), None, visit);
@@ -612,18 +612,18 @@ impl Broker {
     }
 
     /// Why a request is not even looked at.
-    fn refusal(&mut self, id: ClientId, request: &Request<'_>) -> Option<&'static str> {
+    fn refusal(&mut self, id: ClientId, request: &Request<'_>) -> Option<ReplyWord> {
         if self.draining && matches!(request, Request::Put(_)) {
-            return Some("DRAINING");
+            return Some(ReplyWord::Draining);
         }
         // Somebody would have to look again and again.
         if self.shared.is_some() && matches!(request, Request::Await { .. }) {
-            return Some("UNKNOWN_COMMAND");
+            return Some(ReplyWord::UnknownCommand);
         }
         let Some(wanted) = &self.settings.secret else { return None };
         if let Request::Login { client, secret } = request {
             if *secret != Some(wanted.as_str()) {
-                return Some("NOT_LOGGED_IN");
+                return Some(ReplyWord::NotLoggedIn);
             }
             // Who knows the secret may be anybody.
             if self.shared.is_none() {
@@ -633,7 +633,7 @@ impl Broker {
             return None;
         }
         let open = self.dialog(id).admitted || matches!(request, Request::Quit | Request::Ping);
-        if open { None } else { Some("NOT_LOGGED_IN") }
+        if open { None } else { Some(ReplyWord::NotLoggedIn) }
     }
 
     /// What stands in the scratch is the answer to this client's latest request.
@@ -685,7 +685,7 @@ impl Broker {
         for mut told in told {
             if let Some((messages, tubes)) = told.stats {
                 let text = self.server_statistics(messages, tubes as usize, now);
-                reply::data(&mut told.bytes, &text);
+                write::data(&mut told.bytes, text.as_bytes());
             }
             let Some(dialog) = self.dialogs[told.client as usize].as_mut() else { continue };
             let hold = Hold::Asked(told.number);
@@ -837,7 +837,7 @@ impl Broker {
             if slot.verb == Some(Verb::Put) {
                 slot.hold = Hold::Free;
                 slot.bytes.clear();
-                reply::line(&mut slot.bytes, "OUT_OF_MEMORY");
+                write::line(&mut slot.bytes, ReplyWord::OutOfMemory);
                 slot.visit.outcome = Ending::Refused;
             } else {
                 slot.hold = if nothing_left { Hold::Free } else { Hold::Commit(next) };
@@ -899,15 +899,16 @@ fn goes_beside_puts(request: &Request<'_>, queues: &Queues) -> bool {
     }
 }
 
-/// How a request ended, by its answer's first word.
+/// How a request ended, by its answer's first word, in this protocol or memcached's.
 fn ending(answer: &[u8]) -> Ending {
-    let word = answer.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or_default();
-    match word {
-        b"BAD_FORMAT" | b"UNKNOWN_COMMAND" | b"EXPECTED_CRLF" | b"JOB_TOO_BIG" | b"UNKNOWN_TUBE"
-        | b"UNKNOWN_CLIENT" | b"NOT_LOGGED_IN" | b"CLIENT_ERROR" | b"ERROR" => Ending::ClientError,
-        b"OUT_OF_MEMORY" | b"DRAINING" | b"SERVER_ERROR" => Ending::Refused,
-        b"INTERNAL_ERROR" => Ending::ServerError,
-        _ => Ending::Ok,
+    match reply::first_word(answer) {
+        Some(word) if word.is_client_error() => Ending::ClientError,
+        Some(word) if word.is_refusal() => Ending::Refused,
+        Some(ReplyWord::InternalError) => Ending::ServerError,
+        Some(_) => Ending::Ok,
+        None if answer.starts_with(b"CLIENT_ERROR ") || answer.starts_with(b"ERROR\r") => Ending::ClientError,
+        None if answer.starts_with(b"SERVER_ERROR ") => Ending::Refused,
+        None => Ending::Ok,
     }
 }
 

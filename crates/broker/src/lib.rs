@@ -2,11 +2,8 @@
 //!
 //! | file | its one idea |
 //! |---|---|
-//! | [`names`] | what a word must be to name a tube or a client |
-//! | [`request`] | beanstalkd's text protocol, as bytes in and values out |
 //! | [`memcached`] | memcached's protocol in Kestrel's manner: the name of a queue as a key |
-//! | [`verb`] | what is counted of each request, and what its rows are called |
-//! | [`reply`] | answers as they are written |
+//! | [`counts`] | how often each verb was asked for, and what its requests are recorded as |
 //! | [`job`] | one message: where it stands, drawn |
 //! | `tube` | one queue: its messages in the order in which they are taken |
 //! | `window` | one line of messages, of which perhaps only the first are in memory |
@@ -26,19 +23,16 @@
 pub mod batches;
 pub mod broker;
 pub mod changes;
+pub mod counts;
 pub mod job;
 pub mod memcached;
 pub mod metrics;
-pub mod names;
 mod owner;
 pub mod queues;
-pub mod reply;
-pub mod request;
 pub mod shards;
 pub mod shared;
 pub mod statistics;
 pub mod tube;
-pub mod verb;
 mod window;
 pub mod wish;
 

@@ -10,12 +10,11 @@
 //!
 //! Here keys become wishes, and the broker's answers are told in memcached's words; nothing of this knows queues or sockets.
 
-use krarup_memcache::{Limits, Parsed, Request, request, request::Refusal};
+use krarup_beanstalk::{Put, Reply, ReplyWord, name::name, reply};
+use krarup_memcache::{Limits, Parsed, Request, request, request::Refusal, write};
 use krarup_units::Nanos;
 
 use crate::job::Id;
-use crate::names::name;
-use crate::request::Put;
 
 /// Where a message that was put by this protocol stands in its line, unless its key says `/priority=`.
 pub const PRIORITY: u32 = 1_024;
@@ -41,6 +40,7 @@ pub(crate) const NOT_FOR_QUEUES: &[u8] =
 const RELATIVE: i32 = 60 * 60 * 24 * 30;
 /// Before the secret was said.
 pub(crate) const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+const INTERNAL_ERROR: &[u8] = b"SERVER_ERROR internal error\r\n";
 /// Commands that would empty every queue.
 pub(crate) const NOT_ALL: &[u8] =
     b"CLIENT_ERROR flush_all is not allowed: delete QUEUE empties one queue\r\n";
@@ -230,38 +230,44 @@ impl Told {
 
     /// Tells an answer of the broker, whole; the number of the message that is open from now on.
     pub(crate) fn tell(&self, answer: &[u8], out: &mut Vec<u8>) -> Option<Id> {
-        let end = memchr::memmem::find(answer, b"\r\n").unwrap_or(answer.len());
-        let mut words = answer[..end].split(|byte| *byte == b' ');
-        let word = words.next().unwrap_or_default();
-        let line: &[u8] = match (self, word) {
-            (Self::AsItIs, _) => answer,
-            (Self::Together(count), _) => {
-                crate::reply::numbered(out, "INSERTED_BATCH", *count as u64);
-                answer
+        match self {
+            Self::AsItIs => out.extend_from_slice(answer),
+            Self::Together(count) => {
+                krarup_beanstalk::write::numbered(out, ReplyWord::InsertedBatch, *count as u64);
+                out.extend_from_slice(answer);
             }
-            (Self::Not, _) => b"",
-            (Self::Put, b"INSERTED") | (Self::Login, b"LOGGED_IN") => b"STORED\r\n",
+            Self::Not => {}
+            _ => match reply::parse(answer) {
+                Parsed::Complete { message, .. } => return self.tell_reply(&message, out),
+                Parsed::Incomplete { .. } | Parsed::Invalid(_) => out.extend_from_slice(INTERNAL_ERROR),
+            },
+        }
+        None
+    }
+
+    fn tell_reply(&self, reply: &Reply<'_>, out: &mut Vec<u8>) -> Option<Id> {
+        use ReplyWord as Word;
+
+        if let (Self::Value { key, unique, open, last }, Reply::Message { id, flags, body, .. }) =
+            (self, reply)
+        {
+            write::value(out, key, flags.unwrap_or_default(), unique.then_some(*id), body);
+            if *last {
+                out.extend_from_slice(b"END\r\n");
+            }
+            return open.then_some(*id);
+        }
+        let line: &[u8] = match (self, reply.word()) {
+            (Self::Put, Some(Word::Inserted)) | (Self::Login, Some(Word::LoggedIn)) => b"STORED\r\n",
             // An earlier message had its key.
-            (Self::Put, b"EXISTS") => b"NOT_STORED\r\n",
-            (Self::Deleted, b"DELETED") => b"DELETED\r\n",
-            (Self::Deleted, b"UNKNOWN_TUBE") => b"NOT_FOUND\r\n",
-            (Self::Ended, b"DELETED" | b"RELEASED" | b"BURIED") => b"END\r\n",
-            (Self::Ended, b"NOT_FOUND") => b"CLIENT_ERROR the reservation had run out\r\n",
-            (Self::Value { key, unique, open, last }, b"RESERVED" | b"POPPED" | b"FOUND") => {
-                let mut word = || words.next().unwrap_or_default();
-                let (id, length, flags) = (word(), word(), word());
-                let unique = if *unique { [&b" "[..], id].concat() } else { Vec::new() };
-                let parts = [b"VALUE ", &key[..], b" ", flags, b" ", length, &unique, &answer[end..]];
-                parts.iter().for_each(|part| out.extend_from_slice(part));
-                if *last {
-                    out.extend_from_slice(b"END\r\n");
-                }
-                let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
-                return id.filter(|_| *open);
-            }
+            (Self::Put, Some(Word::Exists)) => b"NOT_STORED\r\n",
+            (Self::Deleted, Some(Word::Deleted)) => b"DELETED\r\n",
+            (Self::Deleted, Some(Word::UnknownTube)) => b"NOT_FOUND\r\n",
+            (Self::Ended, Some(Word::Deleted | Word::Released | Word::Buried)) => b"END\r\n",
+            (Self::Ended, Some(Word::NotFound)) => b"CLIENT_ERROR the reservation had run out\r\n",
             (
                 Self::Value { last, .. },
-                b"TIMED_OUT" | b"DEADLINE_SOON" | b"NOT_FOUND" | b"EMPTY" | b"UNKNOWN_TUBE",
+                Some(Word::TimedOut | Word::DeadlineSoon | Word::NotFound | Word::Empty | Word::UnknownTube),
             ) => {
                 if *last {
                     b"END\r\n"
@@ -269,11 +275,11 @@ impl Told {
                     b""
                 }
             }
-            (_, b"OUT_OF_MEMORY") => b"SERVER_ERROR out of memory storing object\r\n",
-            (_, b"DRAINING") => b"SERVER_ERROR draining: no more messages are accepted\r\n",
+            (_, Some(Word::OutOfMemory)) => b"SERVER_ERROR out of memory storing object\r\n",
+            (_, Some(Word::Draining)) => b"SERVER_ERROR draining: no more messages are accepted\r\n",
             (Self::Login, _) => b"CLIENT_ERROR authentication failure\r\n",
-            (_, b"NOT_LOGGED_IN") => UNAUTHENTICATED,
-            _ => b"SERVER_ERROR internal error\r\n",
+            (_, Some(Word::NotLoggedIn)) => UNAUTHENTICATED,
+            _ => INTERNAL_ERROR,
         };
         out.extend_from_slice(line);
         None

@@ -1,11 +1,10 @@
 //! Requests to queues that this process owns: each is decided in memory, at once.
 
+use krarup_beanstalk::{ReplyWord, Request, write};
 use krarup_units::{Nanos, Stamp};
 
 use crate::job::ClientId;
 use crate::queues::{After, Answer, How, Limit, Queues, Refused, Reserve, Taken};
-use crate::reply;
-use crate::request::Request;
 use crate::statistics;
 
 /// What a request came to.
@@ -27,68 +26,72 @@ pub(crate) fn carry_out(
     now: Stamp,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    const NOT_FOUND: &str = "NOT_FOUND";
+    const NOT_FOUND: ReplyWord = ReplyWord::NotFound;
     let seconds = |seconds: u32| Nanos::from_secs(seconds.into());
     let after = match *request {
         Request::Put(put) => match queues.put(client, &put, now) {
             Ok((id, after)) => {
-                reply::numbered(out, "INSERTED", id);
+                write::numbered(out, ReplyWord::Inserted, id);
                 after
             }
             Err(Refused::Duplicate(id, after)) => {
-                reply::numbered(out, "EXISTS", id);
+                write::numbered(out, ReplyWord::Exists, id);
                 after
             }
             Err(refused) => {
                 let word = match refused {
-                    Refused::UnknownTube => "UNKNOWN_TUBE",
-                    Refused::UnknownClient => "UNKNOWN_CLIENT",
-                    Refused::NotLoggedIn => "NOT_LOGGED_IN",
-                    Refused::OutOfMemory | Refused::Duplicate(..) => "OUT_OF_MEMORY",
+                    Refused::UnknownTube => ReplyWord::UnknownTube,
+                    Refused::UnknownClient => ReplyWord::UnknownClient,
+                    Refused::NotLoggedIn => ReplyWord::NotLoggedIn,
+                    Refused::OutOfMemory | Refused::Duplicate(..) => ReplyWord::OutOfMemory,
                 };
-                reply::line(out, word);
+                write::line(out, word);
                 None
             }
         },
         Request::Use(name) => {
             queues.use_tube(client, name);
-            reply::line(out, &format!("USING {name}"));
+            write::using(out, name);
             None
         }
         Request::Watch(name) => {
-            reply::numbered(out, "WATCHING", queues.watch(client, name) as u64);
+            write::numbered(out, ReplyWord::Watching, queues.watch(client, name) as u64);
             None
         }
         Request::Ignore(name) => {
             match queues.ignore(client, name) {
-                Some(left) => reply::numbered(out, "WATCHING", left as u64),
-                None => reply::line(out, "NOT_IGNORED"),
+                Some(left) => write::numbered(out, ReplyWord::Watching, left as u64),
+                None => write::line(out, ReplyWord::NotIgnored),
             }
             None
         }
-        Request::Reserve { timeout } => {
-            let wish = Reserve { how: How::Lease, most: 1, timeout };
-            return wait_for(queues, client, wish, now, out, Shape::One("RESERVED"));
+        Request::Reserve => {
+            let wish = Reserve { how: How::Lease, most: 1, timeout: None };
+            return wait_for(queues, client, wish, now, out, ReplyWord::Reserved);
+        }
+        Request::ReserveWithTimeout { timeout } => {
+            let wish = Reserve { how: How::Lease, most: 1, timeout: Some(timeout) };
+            return wait_for(queues, client, wish, now, out, ReplyWord::Reserved);
         }
         Request::ReserveBatch { most, timeout } => {
             let wish = Reserve { how: How::Lease, most: most.min(MOST_AT_ONCE), timeout: Some(timeout) };
-            return wait_for(queues, client, wish, now, out, Shape::Many);
+            return wait_for(queues, client, wish, now, out, ReplyWord::ReservedBatch);
         }
         Request::Pop { timeout } => {
             let wish = Reserve { how: How::Pop, most: 1, timeout: Some(timeout) };
-            return wait_for(queues, client, wish, now, out, Shape::One("POPPED"));
+            return wait_for(queues, client, wish, now, out, ReplyWord::Popped);
         }
         Request::Await { timeout } => {
             let wish = Reserve { how: How::Look, most: 1, timeout: Some(timeout) };
-            return wait_for(queues, client, wish, now, out, Shape::One("READY"));
+            return wait_for(queues, client, wish, now, out, ReplyWord::Ready);
         }
         Request::ReserveJob(id) => match queues.reserve_job(client, id, now) {
-            Some(taken) => write_taken(out, &Shape::One("RESERVED"), &[taken]),
+            Some(taken) => write_taken(out, ReplyWord::Reserved, &[taken]),
             None => say(out, NOT_FOUND),
         },
         Request::Delete(id) => match queues.delete(client, id) {
             Some(after) => {
-                reply::line(out, "DELETED");
+                write::line(out, ReplyWord::Deleted);
                 after
             }
             None => say(out, NOT_FOUND),
@@ -100,13 +103,16 @@ pub(crate) fn carry_out(
                 .filter_map(|id| queues.delete(client, id))
                 .map(|after| last = last.max(after))
                 .count();
-            reply::numbered(out, "DELETED", deleted as u64);
+            write::numbered(out, ReplyWord::Deleted, deleted as u64);
             last
         }
         Request::Release { id, priority, delay } => {
             match queues.release(client, id, priority, seconds(delay), now) {
                 Some((limit, after)) => {
-                    reply::line(out, if limit == Limit::Reached { "BURIED" } else { "RELEASED" });
+                    write::line(
+                        out,
+                        if limit == Limit::Reached { ReplyWord::Buried } else { ReplyWord::Released },
+                    );
                     after
                 }
                 None => say(out, NOT_FOUND),
@@ -114,16 +120,18 @@ pub(crate) fn carry_out(
         }
         Request::Bury { id, priority } => match queues.bury(client, id, priority) {
             Some(after) => {
-                reply::line(out, "BURIED");
+                write::line(out, ReplyWord::Buried);
                 after
             }
             None => say(out, NOT_FOUND),
         },
-        Request::Touch(id) => say(out, if queues.touch(client, id, now) { "TOUCHED" } else { NOT_FOUND }),
+        Request::Touch(id) => {
+            say(out, if queues.touch(client, id, now) { ReplyWord::Touched } else { NOT_FOUND })
+        }
         Request::Peek(id) => write_found(out, queues.peek(id).map(|body| (id, body)), NOT_FOUND),
         Request::PeekReady => match queues.peek_ready_flagged(client) {
             Some((id, flags, body)) => {
-                reply::message(out, "FOUND", id, flags, &body);
+                write::message(out, ReplyWord::Found, id, flags, &body);
                 None
             }
             None => say(out, NOT_FOUND),
@@ -132,90 +140,94 @@ pub(crate) fn carry_out(
         Request::PeekBuried => write_found(out, queues.peek_buried(client), NOT_FOUND),
         Request::Kick(bound) => {
             let (kicked, after) = queues.kick(client, bound, now);
-            reply::numbered(out, "KICKED", kicked.into());
+            write::numbered(out, ReplyWord::Kicked, kicked.into());
             after
         }
         Request::KickJob(id) => match queues.kick_job(id, now) {
             Some(after) => {
-                reply::line(out, "KICKED");
+                write::line(out, ReplyWord::Kicked);
                 after
             }
             None => say(out, NOT_FOUND),
         },
         Request::StatsJob(id) => match queues.view_job(id, now) {
             Some(view) => {
-                reply::data(out, &statistics::job(&view));
+                write::data(out, statistics::job(&view).as_bytes());
                 None
             }
             None => say(out, NOT_FOUND),
         },
         Request::StatsTube(name) => match queues.view_tube(name, now) {
             Some(view) => {
-                reply::data(out, &statistics::tube(&view));
+                write::data(out, statistics::tube(&view).as_bytes());
                 None
             }
             None => say(out, NOT_FOUND),
         },
         Request::ListTubes => {
-            reply::list(out, &queues.tube_names());
+            write::list(out, queues.tube_names().iter().map(|name| &**name));
             None
         }
-        Request::ListTubeUsed => say(out, &format!("USING {}", queues.used(client))),
+        Request::ListTubeUsed => {
+            write::using(out, queues.used(client));
+            None
+        }
         Request::ListTubesWatched => {
-            reply::list(out, &queues.watched(client));
+            write::list(out, queues.watched(client).iter().map(|name| &**name));
             None
         }
-        Request::PauseTube { tube, seconds: length } => {
-            say(out, if queues.pause_tube(tube, seconds(length), now) { "PAUSED" } else { NOT_FOUND })
-        }
+        Request::PauseTube { tube, seconds: length } => say(
+            out,
+            if queues.pause_tube(tube, seconds(length), now) { ReplyWord::Paused } else { NOT_FOUND },
+        ),
         Request::Login { client: name, .. } => {
-            say(out, if queues.login(client, name) { "LOGGED_IN" } else { "UNKNOWN_CLIENT" })
+            say(out, if queues.login(client, name) { ReplyWord::LoggedIn } else { ReplyWord::UnknownClient })
         }
         Request::Register(name) => {
             let (new, after) = queues.register(name);
-            reply::line(out, if new { "REGISTERED" } else { "EXISTS" });
+            write::line(out, if new { ReplyWord::Registered } else { ReplyWord::Exists });
             after
         }
         Request::Unregister(name) => {
             let (was, after) = queues.unregister(name);
-            reply::line(out, if was { "UNREGISTERED" } else { "UNKNOWN_CLIENT" });
+            write::line(out, if was { ReplyWord::Unregistered } else { ReplyWord::UnknownClient });
             after
         }
         Request::CreateTube(name) => {
             let (new, after) = queues.create_tube(name);
-            reply::line(out, if new { "CREATED" } else { "EXISTS" });
+            write::line(out, if new { ReplyWord::Created } else { ReplyWord::Exists });
             after
         }
         Request::DeleteTube(name) => match queues.delete_tube(name) {
             Some(after) => {
-                reply::line(out, "DELETED");
+                write::line(out, ReplyWord::Deleted);
                 after
             }
-            None => say(out, "UNKNOWN_TUBE"),
+            None => say(out, ReplyWord::UnknownTube),
         },
         Request::LimitTube { tube, most, dead } => {
             let after = queues.limit_tube(tube, most, dead);
-            reply::line(out, "LIMITED");
+            write::line(out, ReplyWord::Limited);
             after
         }
         Request::ExpireTube { tube, seconds } => {
             let after = queues.expire_tube(tube, seconds, now);
-            reply::line(out, "EXPIRING");
+            write::line(out, ReplyWord::Expiring);
             after
         }
         Request::ArchiveTube { tube, seconds } => match queues.archive_tube(tube, seconds) {
             Some(after) => {
-                reply::line(out, "ARCHIVING");
+                write::line(out, ReplyWord::Archiving);
                 after
             }
-            None => say(out, "NO_ARCHIVE"),
+            None => say(out, ReplyWord::NoArchive),
         },
         Request::PopTube(name) => match queues.pop_tube(client, name, now) {
-            Ok(taken) => write_taken(out, &Shape::One("POPPED"), &[taken]),
+            Ok(taken) => write_taken(out, ReplyWord::Popped, &[taken]),
             Err(nothing) => say(out, nothing.word()),
         },
         Request::PopSender(name) => match queues.pop_sender(client, name, now) {
-            Ok(taken) => write_taken(out, &Shape::One("POPPED"), &[taken]),
+            Ok(taken) => write_taken(out, ReplyWord::Popped, &[taken]),
             Err(nothing) => say(out, nothing.word()),
         },
         Request::PeekTube(name) => match queues.peek_tube(client, name) {
@@ -228,12 +240,13 @@ pub(crate) fn carry_out(
         },
         Request::ListTubesForMe => match queues.tubes_for(client) {
             Some(names) => {
-                reply::list(out, &names);
+                write::list(out, names.iter().map(|name| &**name));
                 None
             }
-            None => say(out, "NOT_LOGGED_IN"),
+            None => say(out, ReplyWord::NotLoggedIn),
         },
         Request::Stats | Request::Quit | Request::Ping => return Outcome::NotMine,
+        Request::PutBatch(_) => unreachable!("each of its messages is a request of its own"),
     };
     Outcome::Answered(after)
 }
@@ -241,17 +254,8 @@ pub(crate) fn carry_out(
 /// Messages that one request may take at most.
 pub(crate) const MOST_AT_ONCE: u32 = 1_000;
 
-/// How taken messages are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// One, behind this word.
-    One(&'static str),
-    /// Their number, then each.
-    Many,
-}
-
-fn say(out: &mut Vec<u8>, word: &str) -> After {
-    reply::line(out, word);
+fn say(out: &mut Vec<u8>, word: ReplyWord) -> After {
+    write::line(out, word);
     None
 }
 
@@ -261,53 +265,44 @@ fn wait_for(
     wish: Reserve,
     now: Stamp,
     out: &mut Vec<u8>,
-    shape: Shape,
+    word: ReplyWord,
 ) -> Outcome {
     match queues.reserve(client, wish, now) {
-        Some(answer) => Outcome::Answered(write_answer(out, shape, &answer)),
+        Some(answer) => Outcome::Answered(write_answer(out, word, &answer)),
         None => Outcome::Waits,
     }
 }
 
 /// Writes what a wish for messages came to, and says after which batch it leaves.
-pub(crate) fn write_answer(out: &mut Vec<u8>, shape: Shape, answer: &Answer) -> After {
+pub(crate) fn write_answer(out: &mut Vec<u8>, word: ReplyWord, answer: &Answer) -> After {
     match answer {
-        Answer::Taken(taken) => write_taken(out, &shape, taken),
-        Answer::TimedOut => say(out, "TIMED_OUT"),
-        Answer::DeadlineSoon => say(out, "DEADLINE_SOON"),
-        Answer::Ready(priority, id) => say(out, &format!("READY {priority} {id}")),
+        Answer::Taken(taken) => write_taken(out, word, taken),
+        Answer::TimedOut => say(out, ReplyWord::TimedOut),
+        Answer::DeadlineSoon => say(out, ReplyWord::DeadlineSoon),
+        Answer::Ready(priority, id) => {
+            write::ready(out, *priority, *id);
+            None
+        }
     }
 }
 
-pub(crate) fn write_taken(out: &mut Vec<u8>, shape: &Shape, taken: &[Taken]) -> After {
-    let word = match shape {
-        Shape::One(word) => word,
-        Shape::Many => {
-            reply::numbered(out, "RESERVED_BATCH", taken.len() as u64);
-            "RESERVED"
-        }
+pub(crate) fn write_taken(out: &mut Vec<u8>, word: ReplyWord, taken: &[Taken]) -> After {
+    let each = if word == ReplyWord::ReservedBatch {
+        write::numbered(out, word, taken.len() as u64);
+        ReplyWord::Reserved
+    } else {
+        word
     };
     for one in taken {
-        reply::message(out, word, one.id, one.flags, &one.body);
+        write::message(out, each, one.id, one.flags, &one.body);
     }
     taken.iter().filter_map(|one| one.after).max()
 }
 
-fn write_found(out: &mut Vec<u8>, found: Option<(u64, std::sync::Arc<[u8]>)>, otherwise: &str) -> After {
+fn write_found(out: &mut Vec<u8>, found: Option<(u64, std::sync::Arc<[u8]>)>, otherwise: ReplyWord) -> After {
     match found {
-        Some((id, body)) => reply::message(out, "FOUND", id, None, &body),
-        None => reply::line(out, otherwise),
+        Some((id, body)) => write::message(out, ReplyWord::Found, id, None, &body),
+        None => write::line(out, otherwise),
     }
     None
-}
-
-impl crate::queues::Nothing {
-    /// The word for it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Empty => "EMPTY",
-            Self::UnknownTube => "UNKNOWN_TUBE",
-            Self::UnknownClient => "UNKNOWN_CLIENT",
-        }
-    }
 }

@@ -24,11 +24,11 @@ mod time;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use krarup_beanstalk::{DEFAULT_TUBE, Put};
 use krarup_units::{Nanos, Stamp};
 
 use crate::changes::{Batch, KeyRow, Row, Standing, TubeRow};
 use crate::job::{ClientId, Happened, Id, Job, State, TubeId};
-use crate::request::Put;
 use crate::shards::Shard;
 use crate::tube::{Tubes, URGENT};
 use crate::window::Window;
@@ -41,9 +41,6 @@ pub use take::{Answer, How, Reserve, Taken};
 
 /// Bytes that a message costs beside its body: its places in tables and lines.
 pub const OVERHEAD: u64 = 320;
-
-/// The tube that everybody uses and watches at first.
-pub const DEFAULT_TUBE: &str = "default";
 
 /// What the queues are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,13 +18,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use krarup_beanstalk::{Put, ReplyWord, Request, write};
 use krarup_units::{Nanos, Stamp};
 
 use crate::job::{ClientId, Id};
-use crate::owner::{MOST_AT_ONCE, Shape};
+use crate::owner::MOST_AT_ONCE;
 use crate::queues::{How, Queues, Reserve};
-use crate::reply;
-use crate::request::{Put, Request};
 use crate::wish::{Asked, Kind, Look, Move, NewMessage, Once, Taker, Which, Wish};
 use patience::Wait;
 pub(crate) use tell::Told;
@@ -47,7 +46,7 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 enum For {
     Put(Arc<str>, Option<Arc<str>>, u64),
-    Take(Shape),
+    Take(ReplyWord),
     Delete(Id),
     /// One of several under this number.
     DeleteOneOf(Id),
@@ -263,27 +262,31 @@ impl Shared {
         let pop = |which| Wish::Take { which, client: name.clone(), taker, most: 1, pops: true };
         let (wish, what) = match *request {
             Request::Put(put) => return self.ask_put(queues, client, &put, out),
-            Request::Reserve { timeout } => {
-                let wish = Reserve { how: How::Lease, most: 1, timeout };
-                return Some(self.ask_to_wait(queues, client, wish, Shape::One("RESERVED"), now));
+            Request::Reserve => {
+                let wish = Reserve { how: How::Lease, most: 1, timeout: None };
+                return Some(self.ask_to_wait(queues, client, wish, ReplyWord::Reserved, now));
+            }
+            Request::ReserveWithTimeout { timeout } => {
+                let wish = Reserve { how: How::Lease, most: 1, timeout: Some(timeout) };
+                return Some(self.ask_to_wait(queues, client, wish, ReplyWord::Reserved, now));
             }
             Request::ReserveBatch { most, timeout } => {
                 let most = most.min(MOST_AT_ONCE);
                 let wish = Reserve { how: How::Lease, most, timeout: Some(timeout) };
-                return Some(self.ask_to_wait(queues, client, wish, Shape::Many, now));
+                return Some(self.ask_to_wait(queues, client, wish, ReplyWord::ReservedBatch, now));
             }
             Request::Pop { timeout } => {
                 let wish = Reserve { how: How::Pop, most: 1, timeout: Some(timeout) };
-                return Some(self.ask_to_wait(queues, client, wish, Shape::One("POPPED"), now));
+                return Some(self.ask_to_wait(queues, client, wish, ReplyWord::Popped, now));
             }
             Request::ReserveJob(id) => {
                 queues.is_worker(client);
                 let which = Which::Number(id);
                 let wish = Wish::Take { which, client: name, taker, most: 1, pops: false };
-                (wish, For::Take(Shape::One("RESERVED")))
+                (wish, For::Take(ReplyWord::Reserved))
             }
-            Request::PopTube(tube) => (pop(Which::Created(tube.into())), For::Take(Shape::One("POPPED"))),
-            Request::PopSender(from) => (pop(Which::Sender(from.into())), For::Take(Shape::One("POPPED"))),
+            Request::PopTube(tube) => (pop(Which::Created(tube.into())), For::Take(ReplyWord::Popped)),
+            Request::PopSender(from) => (pop(Which::Sender(from.into())), For::Take(ReplyWord::Popped)),
             Request::Delete(id) => (Wish::Finish { id, taker }, For::Delete(id)),
             Request::DeleteBatch(ids) => {
                 let slot = self.next_number();
@@ -309,7 +312,7 @@ impl Shared {
             Request::ListTubesForMe => match name {
                 Some(name) => (Wish::List(name), For::List),
                 None => {
-                    reply::line(out, "NOT_LOGGED_IN");
+                    write::line(out, ReplyWord::NotLoggedIn);
                     return None;
                 }
             },
@@ -350,6 +353,7 @@ impl Shared {
             | Request::Await { .. }
             | Request::Quit
             | Request::Ping => unreachable!("it is about the connection alone"),
+            Request::PutBatch(_) => unreachable!("each of its messages is a request of its own"),
         };
         let slot = self.next_number();
         self.send(client, slot, wish, what);
@@ -365,19 +369,19 @@ impl Shared {
     ) -> Option<u64> {
         let sender = queues.name(client);
         if put.strict && sender.is_none() {
-            reply::line(out, "NOT_LOGGED_IN");
+            write::line(out, ReplyWord::NotLoggedIn);
             return None;
         }
         if put.lives == Some(0) {
             // It would be gone before anybody could see it.
             self.put += 1;
             queues.have_expired(1);
-            reply::numbered(out, "INSERTED", 0);
+            write::numbered(out, ReplyWord::Inserted, 0);
             return None;
         }
         let size = put.body.len() as u64 + OVERHEAD;
         if self.used + size > self.settings.memory {
-            reply::line(out, "OUT_OF_MEMORY");
+            write::line(out, ReplyWord::OutOfMemory);
             return None;
         }
         self.used += size;
@@ -420,7 +424,8 @@ fn kind(request: &Request<'_>) -> Option<Kind> {
     Some(match *request {
         Request::Put(put) if put.receiver.is_none() && put.key.is_none() && !put.strict => Kind::Put,
         Request::Put(_) => Kind::Send,
-        Request::Reserve { .. }
+        Request::Reserve
+        | Request::ReserveWithTimeout { .. }
         | Request::ReserveBatch { .. }
         | Request::Pop { .. }
         | Request::ReserveJob(_)

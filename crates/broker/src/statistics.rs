@@ -2,10 +2,11 @@
 
 use std::fmt::{Display, Write};
 
+use krarup_beanstalk::Verb;
 use krarup_units::Nanos;
 
+use crate::counts::Counts;
 use crate::queues::{JobView, Totals, TubeView};
-use crate::verb::{Counts, Verb};
 
 /// What does not change while the broker runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,31 +67,6 @@ const fn seconds(time: Nanos) -> u64 {
     time.0 / 1_000_000_000
 }
 
-/// Verbs that beanstalkd counts, in its order.
-const COUNTED: [Verb; 21] = [
-    Verb::Put,
-    Verb::Peek,
-    Verb::PeekReady,
-    Verb::PeekDelayed,
-    Verb::PeekBuried,
-    Verb::Reserve,
-    Verb::ReserveWithTimeout,
-    Verb::Delete,
-    Verb::Release,
-    Verb::Use,
-    Verb::Watch,
-    Verb::Ignore,
-    Verb::Bury,
-    Verb::Kick,
-    Verb::Touch,
-    Verb::Stats,
-    Verb::StatsJob,
-    Verb::StatsTube,
-    Verb::ListTubes,
-    Verb::ListTubeUsed,
-    Verb::ListTubesWatched,
-];
-
 /// The answer to `stats`.
 pub fn server(about: &About, service: &Service, totals: &Totals, tubes: usize, counts: &Counts) -> String {
     let mut lines = Lines::new();
@@ -99,10 +75,9 @@ pub fn server(about: &About, service: &Service, totals: &Totals, tubes: usize, c
     lines.add("current-jobs-reserved", totals.reserved);
     lines.add("current-jobs-delayed", totals.delayed);
     lines.add("current-jobs-buried", totals.buried);
-    for verb in COUNTED {
-        lines.add(&format!("cmd-{}", verb.name()), counts.get(verb));
+    for verb in Verb::ALL.iter().filter(|verb| verb.is_counted()) {
+        lines.add(&format!("cmd-{}", verb.name()), counts.get(*verb));
     }
-    lines.add("cmd-pause-tube", counts.get(Verb::PauseTube));
     lines.add("job-timeouts", totals.timeouts);
     lines.add("total-jobs", totals.jobs);
     lines.add("max-job-size", about.largest);

@@ -461,7 +461,7 @@ fn secret(path: &std::path::Path) -> Result<String, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
     let line = text.lines().next().unwrap_or_default().trim();
-    if krarup_broker::names::name(line.as_bytes()).is_none() {
+    if krarup_beanstalk::name::name(line.as_bytes()).is_none() {
         return Err(Failure::usage(format!("the first line of {name} is no secret"))
             .hint("1 to 200 letters, digits or -+/;.$_(), a hyphen not first"));
     }

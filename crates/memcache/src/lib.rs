@@ -17,12 +17,11 @@
 mod find;
 mod limits;
 mod number;
-mod parsed;
 pub mod request;
 pub mod response;
 pub mod write;
 
+pub use krarup_units::Parsed;
 pub use limits::Limits;
-pub use parsed::Parsed;
 pub use request::{Arithmetic, Keys, Meta, MetaCommand, Request, Retrieval, Retrieve, Storage, Store};
 pub use response::{Class, Expect, Reply, Value, Values};

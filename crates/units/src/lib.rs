@@ -8,6 +8,7 @@
 //! | [`PerSecond`] | a rate: throughput X, arrival rate λ | per second |
 //! | [`Bytes`] | a size | bytes |
 //! | [`Address`] | `host:port` or `unix:/path` as people write it | |
+//! | [`Parsed`] | what came of reading one message of a protocol | |
 //! | [`Inbox`], [`Outbox`], [`Lent`] | bytes received and not parsed yet; bytes to be written; bytes that several places share | |
 //!
 //! [`text`] reads and writes them as people do: `1.50 ms`, `100us`, `64KiB`.
@@ -16,6 +17,7 @@
 
 mod address;
 pub mod buffer;
+mod parsed;
 mod rate;
 mod size;
 pub mod text;
@@ -23,6 +25,7 @@ mod time;
 
 pub use address::Address;
 pub use buffer::{Inbox, Lent, Outbox};
+pub use parsed::Parsed;
 pub use rate::PerSecond;
 pub use size::Bytes;
 pub use time::{Nanos, Seconds, Stamp};

@@ -1,18 +1,18 @@
 //! What clients ask by memcached's protocol, carried out as requests of the broker's own.
 
+use krarup_beanstalk::{Put, Request, Verb, name};
 use krarup_memcache::request::{Refusal, Request as Cached, Retrieve, Storage, Store};
 use krarup_record::{Operation, Visit};
 use krarup_units::Stamp;
 
 use super::{Broker, Hold};
+use crate::counts::operation;
 use crate::job::{ClientId, Id};
 use crate::memcached::{
     self, Asked, End, NOT_ALL, NOT_FOR_QUEUES, ONE_KEY, STILL_OPEN, Take, Told, UNAUTHENTICATED, Wish,
 };
 use crate::queues::Queues;
-use crate::request::{Put, Request};
 use crate::statistics;
-use crate::verb::Verb;
 
 /// What is known of a client that speaks memcached's protocol.
 #[derive(Debug, Default)]
@@ -169,7 +169,7 @@ impl Broker {
     /// As to memcached itself: the value of the first `set` is a name and the secret.
     fn log_in(&mut self, asking: Asking, store: &Store<'_>) {
         let mut words = store.data.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
-        let mut word = || words.next().and_then(crate::names::name);
+        let mut word = || words.next().and_then(name::name);
         match (word(), word()) {
             (Some(client), secret) => {
                 let told = if store.noreply { Told::Not } else { Told::Login };
@@ -252,7 +252,7 @@ impl Broker {
                     let request = if take == Take::Pop {
                         Request::Pop { timeout: wish.wait }
                     } else {
-                        Request::Reserve { timeout: Some(wish.wait) }
+                        Request::ReserveWithTimeout { timeout: wish.wait }
                     };
                     self.ask(asking, &request, told);
                 }
@@ -270,7 +270,7 @@ impl Broker {
             self.counts.count(verb);
             self.told = told;
             let visit =
-                Visit { bytes_in: asking.length as u64, ..Visit::at(asking.received, verb.operation()) };
+                Visit { bytes_in: asking.length as u64, ..Visit::at(asking.received, operation(verb)) };
             return self.wait_for_answer(asking.id, Hold::Asked(number), verb, visit);
         }
         let request = match end {
@@ -288,7 +288,7 @@ impl Broker {
     fn watch_only(&mut self, id: ClientId, queue: &str) {
         let session = self.dialog(id).memcached.as_mut().expect("he speaks this protocol");
         let before = session.watched.replace(queue.into());
-        let before = before.as_deref().unwrap_or(crate::queues::DEFAULT_TUBE);
+        let before = before.as_deref().unwrap_or(krarup_beanstalk::DEFAULT_TUBE);
         if before != queue {
             self.queues.watch(id, queue);
             self.queues.ignore(id, before);
@@ -302,10 +302,8 @@ impl Broker {
 
     /// A request of the broker's own; its answer is told so.
     fn ask(&mut self, asking: Asking, request: &Request<'_>, told: Told) {
-        let visit = Visit {
-            bytes_in: asking.length as u64,
-            ..Visit::at(asking.received, request.verb().operation())
-        };
+        let visit =
+            Visit { bytes_in: asking.length as u64, ..Visit::at(asking.received, operation(request.verb())) };
         self.told = told;
         self.carry_out(asking.id, request, visit, asking.now);
     }

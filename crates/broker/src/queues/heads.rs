@@ -7,12 +7,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use krarup_beanstalk::Request;
 use krarup_units::{Nanos, Stamp};
 
 use super::{Due, FromTo, Nothing, Queues};
 use crate::changes::{Change, Row, Standing};
 use crate::job::{ClientId, Id, Job, State};
-use crate::request::Request;
 use crate::window::Window;
 
 /// What is kept in memory of messages that wait, where a store keeps them all.
@@ -213,9 +213,10 @@ impl Queues {
         // Whether what he sought was looked for, and is here if it is anywhere.
         let sought = self.heads.sought.remove(&client) == Some(self.heads.generation);
         match *request {
-            Request::Reserve { .. } | Request::Pop { .. } | Request::Await { .. } => {
-                self.lacks_any_of_watched(client, 1)
-            }
+            Request::Reserve
+            | Request::ReserveWithTimeout { .. }
+            | Request::Pop { .. }
+            | Request::Await { .. } => self.lacks_any_of_watched(client, 1),
             Request::ReserveBatch { most, .. } => {
                 self.lacks_any_of_watched(client, most.min(crate::owner::MOST_AT_ONCE) as usize)
             }

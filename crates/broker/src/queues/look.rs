@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use krarup_beanstalk::ReplyWord;
 use krarup_units::{Nanos, Stamp};
 
 use super::{FromTo, How, Queues, Taken};
@@ -75,6 +76,17 @@ pub enum Nothing {
     UnknownTube,
     /// Nobody of this name is registered.
     UnknownClient,
+}
+
+impl Nothing {
+    /// The word for it.
+    pub const fn word(self) -> ReplyWord {
+        match self {
+            Self::Empty => ReplyWord::Empty,
+            Self::UnknownTube => ReplyWord::UnknownTube,
+            Self::UnknownClient => ReplyWord::UnknownClient,
+        }
+    }
 }
 
 impl Queues {
@@ -232,7 +244,7 @@ impl Queues {
         let place = self.tubes.find(name)?;
         let tube = self.tubes.get(place);
         // The default tube is held by the queues themselves.
-        let held = u64::from(&*tube.name == super::DEFAULT_TUBE);
+        let held = u64::from(&*tube.name == krarup_beanstalk::DEFAULT_TUBE);
         Some(TubeView {
             name: Arc::clone(&tube.name),
             urgent: tube.urgent,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::request::DEFAULT_TTR;
+use krarup_beanstalk::DEFAULT_TTR;
 
 const MEMORY: u64 = 1 << 20;
 

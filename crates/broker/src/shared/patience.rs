@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use krarup_beanstalk::ReplyWord;
 use krarup_units::{Nanos, Stamp};
 
 use super::{For, Shared, Underway};
 use crate::job::ClientId;
-use crate::owner::{Shape, write_answer};
+use crate::owner::write_answer;
 use crate::queues::{Answer, How, Queues, Reserve, SAFETY_MARGIN};
 use crate::wish::{Asked, Way, Which, Wish};
 
@@ -25,7 +26,7 @@ pub(super) struct Wait {
     tubes: Vec<Arc<str>>,
     most: u32,
     pops: bool,
-    shape: Shape,
+    shape: ReplyWord,
     /// None: for ever.
     until: Option<Stamp>,
     alarm: Option<Stamp>,
@@ -44,7 +45,7 @@ impl Shared {
         queues: &mut Queues,
         client: ClientId,
         wish: Reserve,
-        shape: Shape,
+        shape: ReplyWord,
         now: Stamp,
     ) -> u64 {
         queues.is_worker(client);

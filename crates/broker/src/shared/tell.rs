@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use krarup_beanstalk::{ReplyWord, write};
 use krarup_units::Stamp;
 
 use super::{For, Shared, Underway, after};
 use crate::job::ClientId;
-use crate::owner::{Shape, write_taken};
+use crate::owner::write_taken;
 use crate::queues::{Queues, Taken, Totals, TubeView};
-use crate::reply;
 use crate::statistics;
 use crate::wish::{Line, Reply, TubeFacts, Way, Word};
 
@@ -27,7 +27,7 @@ pub(crate) struct Told {
 
 /// Leases of one client among which those that have run out are looked for.
 const MOST_LEASES: usize = 4_096;
-const NOT_FOUND: &str = "NOT_FOUND";
+const NOT_FOUND: ReplyWord = ReplyWord::NotFound;
 
 impl Shared {
     /// What clients are to be told.
@@ -57,7 +57,7 @@ impl Shared {
         if matches!(what, For::GiveBack) || there.is_none_or(|holder| holder.taker != taker) {
             // Nobody hears it any more; what was leased to him is given back.
             match (what, reply) {
-                (For::Take(Shape::One("RESERVED") | Shape::Many), Reply::Lines(lines)) => {
+                (For::Take(ReplyWord::Reserved | ReplyWord::ReservedBatch), Reply::Lines(lines)) => {
                     for line in lines.iter().filter(|line| line.word == Word::Done) {
                         self.give_back(line.id, taker);
                     }
@@ -75,24 +75,24 @@ impl Shared {
         let mut bytes = Vec::new();
         let mut stats = None;
         match (what, reply) {
-            (For::Put(..), Reply::Failed(_)) => reply::line(&mut bytes, "OUT_OF_MEMORY"),
+            (For::Put(..), Reply::Failed(_)) => write::line(&mut bytes, ReplyWord::OutOfMemory),
             (what, Reply::Failed(_)) => {
                 self.stop_waiting(client);
                 if let For::DeleteOneOf(_) = what {
                     return self.one_of_several(client, slot, false, way);
                 }
-                reply::line(&mut bytes, "INTERNAL_ERROR");
+                write::line(&mut bytes, ReplyWord::InternalError);
             }
             (For::Put(tube, receiver, _), Reply::Lines(lines)) => {
                 let line = first(&lines);
                 match line.word {
                     Word::Done => {
                         self.put += 1;
-                        reply::numbered(&mut bytes, "INSERTED", line.id);
+                        write::numbered(&mut bytes, ReplyWord::Inserted, line.id);
                         self.became_ready(queues, &tube, receiver.as_ref());
                     }
-                    Word::None => reply::numbered(&mut bytes, "EXISTS", line.id),
-                    word => reply::line(&mut bytes, unknown(word)),
+                    Word::None => write::numbered(&mut bytes, ReplyWord::Exists, line.id),
+                    word => write::line(&mut bytes, unknown(word)),
                 }
             }
             (For::Take(shape), Reply::Lines(lines)) => {
@@ -101,7 +101,7 @@ impl Shared {
                     return self.found_nothing(queues, client, now, way);
                 }
                 if word == Word::Done {
-                    let leased = shape != Shape::One("POPPED");
+                    let leased = shape != ReplyWord::Popped;
                     let taken = lines
                         .into_iter()
                         .map(|line| {
@@ -109,17 +109,17 @@ impl Shared {
                             self.taken(client, line, flags, leased, now)
                         })
                         .collect::<Vec<_>>();
-                    write_taken(&mut bytes, &shape, &taken);
+                    write_taken(&mut bytes, shape, &taken);
                     self.has_found(queues, client);
                 } else {
-                    let nothing = if shape == Shape::One("POPPED") { "EMPTY" } else { NOT_FOUND };
-                    reply::line(&mut bytes, if word == Word::None { nothing } else { unknown(word) });
+                    let nothing = if shape == ReplyWord::Popped { ReplyWord::Empty } else { NOT_FOUND };
+                    write::line(&mut bytes, if word == Word::None { nothing } else { unknown(word) });
                 }
             }
             (For::Delete(id), Reply::Lines(lines)) => {
                 let gone = first(&lines).word == Word::Done;
                 self.no_longer_holds(client, id, gone);
-                reply::line(&mut bytes, if gone { "DELETED" } else { NOT_FOUND });
+                write::line(&mut bytes, if gone { ReplyWord::Deleted } else { NOT_FOUND });
             }
             (For::DeleteOneOf(id), Reply::Lines(lines)) => {
                 let gone = first(&lines).word == Word::Done;
@@ -129,29 +129,29 @@ impl Shared {
             (For::Release(id), Reply::Lines(lines)) => {
                 let word = first(&lines).word;
                 self.no_longer_holds(client, id, word != Word::None);
-                let given_up = if word == Word::Tube { "BURIED" } else { "RELEASED" };
-                reply::line(&mut bytes, if word == Word::None { NOT_FOUND } else { given_up });
+                let given_up = if word == Word::Tube { ReplyWord::Buried } else { ReplyWord::Released };
+                write::line(&mut bytes, if word == Word::None { NOT_FOUND } else { given_up });
                 self.sweep_soon();
             }
             (For::Bury(id), Reply::Lines(lines)) => {
                 let done = first(&lines).word != Word::None;
                 self.no_longer_holds(client, id, done);
-                reply::line(&mut bytes, if done { "BURIED" } else { NOT_FOUND });
+                write::line(&mut bytes, if done { ReplyWord::Buried } else { NOT_FOUND });
             }
             (For::Touch(id), Reply::Lines(lines)) => {
                 let done = first(&lines).word == Word::Done;
                 if done && let Some((until, ttr)) = self.holder(client).leases.get_mut(&id) {
                     *until = after(now, *ttr);
                 }
-                reply::line(&mut bytes, if done { "TOUCHED" } else { NOT_FOUND });
+                write::line(&mut bytes, if done { ReplyWord::Touched } else { NOT_FOUND });
             }
             (For::KickJob, Reply::Lines(lines)) => {
                 let done = first(&lines).word == Word::Done;
-                reply::line(&mut bytes, if done { "KICKED" } else { NOT_FOUND });
+                write::line(&mut bytes, if done { ReplyWord::Kicked } else { NOT_FOUND });
                 self.sweep_soon();
             }
             (For::Kick, Reply::Count(count)) => {
-                reply::numbered(&mut bytes, "KICKED", count);
+                write::numbered(&mut bytes, ReplyWord::Kicked, count);
                 self.sweep_soon();
             }
             (For::Look, Reply::Lines(lines)) => {
@@ -159,42 +159,42 @@ impl Shared {
                 match line.word {
                     Word::Done => {
                         let flags = queues.told_flags(client, line.flags);
-                        reply::message(&mut bytes, "FOUND", line.id, flags, &line.body);
+                        write::message(&mut bytes, ReplyWord::Found, line.id, flags, &line.body);
                     }
-                    Word::None => reply::line(&mut bytes, NOT_FOUND),
-                    word => reply::line(&mut bytes, unknown(word)),
+                    Word::None => write::line(&mut bytes, NOT_FOUND),
+                    word => write::line(&mut bytes, unknown(word)),
                 }
             }
             (For::Seek, Reply::Lines(lines)) => {
                 let line = first(&lines);
                 match line.word {
-                    Word::Done => reply::message(&mut bytes, "FOUND", line.id, None, &line.body),
-                    Word::None => reply::line(&mut bytes, "EMPTY"),
-                    word => reply::line(&mut bytes, unknown(word)),
+                    Word::Done => write::message(&mut bytes, ReplyWord::Found, line.id, None, &line.body),
+                    Word::None => write::line(&mut bytes, ReplyWord::Empty),
+                    word => write::line(&mut bytes, unknown(word)),
                 }
             }
-            (For::List, Reply::Names(names)) => reply::list(&mut bytes, &names),
+            (For::List, Reply::Names(names)) => write::list(&mut bytes, names.iter().map(|name| &**name)),
             (For::Tubes, Reply::Names(names)) => {
                 let mut all = queues.tube_names();
                 all.extend(names.into_iter().filter(|name| queues.view_tube(name, now).is_none()));
-                reply::list(&mut bytes, &all);
+                write::list(&mut bytes, all.iter().map(|name| &**name));
             }
             (For::StatsJob, Reply::Job(view)) => match view {
-                None => reply::line(&mut bytes, NOT_FOUND),
-                Some(view) => reply::data(&mut bytes, &statistics::job(&view)),
+                None => write::line(&mut bytes, NOT_FOUND),
+                Some(view) => write::data(&mut bytes, statistics::job(&view).as_bytes()),
             },
             (For::StatsTube(name), Reply::Tube(facts)) => match self.view_tube(queues, &name, &facts, now) {
-                None => reply::line(&mut bytes, NOT_FOUND),
-                Some(view) => reply::data(&mut bytes, &statistics::tube(&view)),
+                None => write::line(&mut bytes, NOT_FOUND),
+                Some(view) => write::data(&mut bytes, statistics::tube(&view).as_bytes()),
             },
             (For::Stats, Reply::Totals(totals, tubes)) => stats = Some((totals, tubes)),
             (For::Login(name), Reply::Yes(known)) => {
                 if known {
                     queues.call(client, &name);
                 }
-                reply::line(&mut bytes, if known { "LOGGED_IN" } else { "UNKNOWN_CLIENT" });
+                write::line(&mut bytes, if known { ReplyWord::LoggedIn } else { ReplyWord::UnknownClient });
             }
-            (what, Reply::Yes(yes)) => reply::line(&mut bytes, in_a_word(&what, yes)),
+            (what, Reply::Yes(yes)) => write::line(&mut bytes, in_a_word(&what, yes)),
             (what, reply) => unreachable!("{what:?} is never answered with {reply:?}"),
         }
         self.told.push(Told { client, number: slot, bytes, way: Some(*way), stats });
@@ -224,7 +224,7 @@ impl Shared {
         if *left == 0 {
             let (_, done) = self.several.remove(&slot).expect("it is there");
             let mut bytes = Vec::new();
-            reply::numbered(&mut bytes, "DELETED", done);
+            write::numbered(&mut bytes, ReplyWord::Deleted, done);
             self.tell(client, slot, bytes, Some(*way));
         }
     }
@@ -269,27 +269,27 @@ fn first(lines: &[Line]) -> Line {
     })
 }
 
-const fn unknown(word: Word) -> &'static str {
+const fn unknown(word: Word) -> ReplyWord {
     match word {
-        Word::Client => "UNKNOWN_CLIENT",
-        _ => "UNKNOWN_TUBE",
+        Word::Client => ReplyWord::UnknownClient,
+        _ => ReplyWord::UnknownTube,
     }
 }
 
-fn in_a_word(what: &For, yes: bool) -> &'static str {
+fn in_a_word(what: &For, yes: bool) -> ReplyWord {
     match (what, yes) {
-        (For::Pause, true) => "PAUSED",
+        (For::Pause, true) => ReplyWord::Paused,
         (For::Pause, false) => NOT_FOUND,
-        (For::Register, true) => "REGISTERED",
-        (For::Unregister, true) => "UNREGISTERED",
-        (For::Unregister, false) => "UNKNOWN_CLIENT",
-        (For::Create, true) => "CREATED",
-        (For::DeleteTube, true) => "DELETED",
-        (For::DeleteTube, false) => "UNKNOWN_TUBE",
-        (For::Limit, _) => "LIMITED",
-        (For::Expire, _) => "EXPIRING",
-        (For::Archive, _) => "ARCHIVING",
+        (For::Register, true) => ReplyWord::Registered,
+        (For::Unregister, true) => ReplyWord::Unregistered,
+        (For::Unregister, false) => ReplyWord::UnknownClient,
+        (For::Create, true) => ReplyWord::Created,
+        (For::DeleteTube, true) => ReplyWord::Deleted,
+        (For::DeleteTube, false) => ReplyWord::UnknownTube,
+        (For::Limit, _) => ReplyWord::Limited,
+        (For::Expire, _) => ReplyWord::Expiring,
+        (For::Archive, _) => ReplyWord::Archiving,
         // Somebody is registered already, a tube was created before.
-        _ => "EXISTS",
+        _ => ReplyWord::Exists,
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::queues;
-use crate::request::DEFAULT_TTR;
 use crate::wish::{Line, Reply, Way, Word};
+use krarup_beanstalk::DEFAULT_TTR;
 
 const NOW: Stamp = Stamp(1_000);
 
@@ -64,7 +64,7 @@ fn put<'a>() -> Request<'a> {
 fn who_waits_asks_again_when_something_is_put() {
     let mut both = Both::new(false);
     let [worker, producer] = [(); 2].map(|()| both.open());
-    both.ask(worker, &Request::Reserve { timeout: None });
+    both.ask(worker, &Request::Reserve);
     let first = both.asked();
     both.answer(first.number, Word::None);
     assert!(both.told().is_empty() && both.shared.take_asked().is_empty());
@@ -83,7 +83,7 @@ fn who_waits_asks_again_when_something_is_put() {
 fn what_is_put_while_the_database_looks_is_not_missed() {
     let mut both = Both::new(false);
     let [worker, producer] = [(); 2].map(|()| both.open());
-    both.ask(worker, &Request::Reserve { timeout: None });
+    both.ask(worker, &Request::Reserve);
     let looks = both.asked();
     both.ask(producer, &put());
     let new = both.asked();
@@ -96,7 +96,7 @@ fn what_is_put_while_the_database_looks_is_not_missed() {
 fn what_was_leased_to_one_who_has_gone_is_given_back() {
     let mut both = Both::new(false);
     let client = both.open();
-    both.ask(client, &Request::Reserve { timeout: None });
+    both.ask(client, &Request::Reserve);
     let under_way = both.asked();
     both.shared.close(client);
     both.queues.close(client, NOW);
@@ -113,10 +113,10 @@ fn one_clients_puts_go_together_only_where_they_keep_their_order() {
         both.ask(client, &put());
         assert_eq!(both.shared.may_go(client, &put()), gathers);
         assert!(both.shared.may_go(client, &Request::Use("q")));
-        assert!(!both.shared.may_go(client, &Request::Reserve { timeout: None }));
+        assert!(!both.shared.may_go(client, &Request::Reserve));
         let asked = both.asked();
         both.answer(asked.number, Word::Done);
-        assert!(both.shared.may_go(client, &Request::Reserve { timeout: None }));
+        assert!(both.shared.may_go(client, &Request::Reserve));
     }
 }
 
@@ -124,7 +124,7 @@ fn one_clients_puts_go_together_only_where_they_keep_their_order() {
 fn who_waits_long_enough_is_told_after_a_last_look() {
     let mut both = Both::new(true);
     let client = both.open();
-    both.ask(client, &Request::Reserve { timeout: Some(Nanos(500)) });
+    both.ask(client, &Request::ReserveWithTimeout { timeout: (Nanos(500)) });
     let first = both.asked();
     both.shared.answered(
         &mut both.queues,

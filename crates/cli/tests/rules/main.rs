@@ -12,7 +12,7 @@ use modules::Crate;
 /// a crate.
 const LAYERS: [&[&str]; 8] = [
     &["units"],
-    &["memcache", "net", "record", "stats"],
+    &["memcache", "beanstalk", "net", "record", "stats"],
     &["model"],
     &["proxy", "broker", "cache"],
     &["serve", "load"],
@@ -22,7 +22,7 @@ const LAYERS: [&[&str]; 8] = [
 ];
 
 /// Who may use sockets, and who may not even read a clock or a file, by the libraries that give them.
-const FORBIDDEN: [(&str, &[&str]); 7] = [
+const FORBIDDEN: [(&str, &[&str]); 8] = [
     (
         "broker",
         &["krarup-net", "mio", "socket2", "signal-hook", "rustix", "tokio", "postgres", "tokio-postgres"],
@@ -30,6 +30,7 @@ const FORBIDDEN: [(&str, &[&str]); 7] = [
     ("proxy", &["krarup-net", "mio", "socket2", "signal-hook", "rustix", "tokio"]),
     ("cache", &["krarup-net", "mio", "socket2", "signal-hook", "rustix", "tokio"]),
     ("memcache", &["mio", "socket2", "signal-hook", "rustix"]),
+    ("beanstalk", &["mio", "socket2", "signal-hook", "rustix"]),
     ("stats", &["mio", "socket2", "signal-hook", "rustix", "csv", "parquet"]),
     ("model", &["mio", "socket2", "signal-hook", "rustix", "parquet"]),
     ("report", &["mio", "socket2", "signal-hook", "rustix"]),
@@ -101,6 +102,7 @@ const IMPURE: &[&str] = &[
 const PURE: &[(&str, &[&str])] = &[
     ("units", &["units/src/address.rs"]),
     ("memcache", &[]),
+    ("beanstalk", &[]),
     ("stats", &[]),
     ("model", &[]),
     ("broker", &[]),

@@ -24,10 +24,10 @@ use crate::admin::{self, Desk};
 use crate::broker::journal::{Journal, News};
 use crate::broker::pool::{self, Pool};
 use crate::broker::postgres::{self, Laid, Owned, Sharing};
+use krarup_beanstalk::{Put, ReplyWord};
 use krarup_broker::broker::Broker;
 use krarup_broker::job::ClientId;
 use krarup_broker::metrics::Snapshot;
-use krarup_broker::request::Put;
 
 const WOKEN: Token = Token(4);
 /// Doors have the tokens from here on, in the order of [`Protocol`].
@@ -810,7 +810,7 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     fn begin_to_stop(&mut self) {
         let now = self.clock.now();
-        let word = self.settings.part.as_ref().map(|_| "MOVED");
+        let word = self.settings.part.as_ref().map(|_| ReplyWord::Moved);
         self.stop_by = Some(now + self.settings.patience);
         // Who has connected is heard.
         self.accept();

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::changes::Batch;
-use crate::owner::{self, Outcome, Shape};
+use crate::owner::{self, Outcome};
 use crate::queues::Settings;
-use crate::request::Put;
+use krarup_beanstalk::{Ids, Put, ReplyWord, Request};
 
 /// A store, as a table.
 #[derive(Default)]
@@ -167,7 +167,7 @@ impl Stored {
         self.queues.take_answers(&mut answers);
         let tell = |(client, answer)| {
             let mut out = Vec::new();
-            owner::write_answer(&mut out, Shape::One("HERE"), &answer);
+            owner::write_answer(&mut out, ReplyWord::Reserved, &answer);
             (client, out)
         };
         answers.into_iter().map(tell).collect()
@@ -218,10 +218,11 @@ const TUBES: [&str; 2] = ["one", "two"];
 const NAMES: [&str; 2] = ["anna", "bert"];
 
 impl Kind {
-    fn request<'a>(self, ids: &'a mut Vec<u8>) -> Request<'a> {
+    fn request(self, ids: &mut Vec<u64>) -> Request<'_> {
         let zero = Nanos::ZERO;
         match self {
-            Self::Reserve(wait) => Request::Reserve { timeout: (!wait).then_some(zero) },
+            Self::Reserve(true) => Request::Reserve,
+            Self::Reserve(false) => Request::ReserveWithTimeout { timeout: zero },
             Self::Several(most) => Request::ReserveBatch { most, timeout: zero },
             Self::Pop(wait) => Request::Pop { timeout: if wait { Nanos::from_secs(2) } else { zero } },
             Self::PopTube(tube) => Request::PopTube(TUBES[tube]),
@@ -234,11 +235,8 @@ impl Kind {
             Self::Kick(bound) => Request::Kick(bound),
             Self::Delete(id) => Request::Delete(id),
             Self::DeleteSome(id) => {
-                *ids = format!("delete-batch {id} {} {}\r\n", id + 1, id + 5).into_bytes();
-                match crate::request::parse(ids, 100) {
-                    crate::request::Parsed::Complete { request, .. } => request,
-                    other => panic!("{other:?}"),
-                }
+                *ids = vec![id, id + 1, id + 5];
+                Request::DeleteBatch(Ids::of(ids))
             }
             Self::Release(id, priority, delay) => Request::Release { id, priority, delay },
             Self::Bury(id, priority) => Request::Bury { id, priority },

@@ -13,8 +13,9 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::Inner;
 use crate::broker::owners::{Owner, Owners};
+use krarup_beanstalk::{DEFAULT_TUBE, Reply, ReplyWord, Request, reply, write};
 use krarup_broker::job::Id;
-use krarup_broker::queues::DEFAULT_TUBE;
+use krarup_units::Parsed;
 
 /// How long the owner may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -29,7 +30,7 @@ const ASKED_AT_ONCE: usize = 100;
 /// How often it is looked whether it still is the owner while it is waited for.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 /// The answer of an owner that hands its shard over: the request was not carried out.
-pub(super) const MOVED: &[u8] = b"MOVED\r\n";
+pub(super) const MOVED: &[u8] = ReplyWord::Moved.line();
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +145,7 @@ impl Behind {
         mut client: Option<&Guest>,
     ) -> Result<Vec<u8>, Lost> {
         loop {
-            if let Some(answer) = self.here() {
+            if let Some(answer) = self.here()? {
                 return if answer == MOVED { Err(Lost::Moved) } else { Ok(answer) };
             }
             match wait(&[&self.stream], client, LOOK) {
@@ -170,11 +171,13 @@ impl Behind {
         }
         let held: Vec<Id> = self.held.iter().copied().collect();
         for some in held.chunks(ASKED_AT_ONCE) {
-            let asked: String = some.iter().map(|id| format!("stats-job {id}\r\n")).collect();
-            self.send(front, shard, asked.as_bytes())?;
+            let mut asked = Vec::new();
+            some.iter().for_each(|id| write::request(&mut asked, &Request::StatsJob(*id)));
+            self.send(front, shard, &asked)?;
             for id in some {
                 let answer = self.answer(front, shard, None)?;
-                if memchr::memmem::find(&answer, b"\nstate: reserved\n").is_none() {
+                let reserved = |reply: Reply<'_>| reply.pairs().any(|pair| pair == ("state", "reserved"));
+                if !read(&answer).is_some_and(reserved) {
                     self.held.remove(id);
                 }
             }
@@ -184,12 +187,12 @@ impl Behind {
     }
 
     /// An answer that is there already.
-    pub(super) fn here(&mut self) -> Option<Vec<u8>> {
+    pub(super) fn here(&mut self) -> Result<Option<Vec<u8>>, Lost> {
         let length = match self.spoken {
-            Spoken::Beanstalkd => length(&self.unread),
+            Spoken::Beanstalkd => length(&self.unread)?,
             Spoken::Memcached => memcached_length(&self.unread),
-        }?;
-        Some(self.unread.drain(..length).collect())
+        };
+        Ok(length.map(|length| self.unread.drain(..length).collect()))
     }
 
     /// Reads what has come; to be called when something has.
@@ -241,26 +244,20 @@ fn wait_for(ends: &mut [PollFd<'_>], most: Duration) -> bool {
 }
 
 /// The length of the answer at the front, if it is whole.
-fn length(bytes: &[u8]) -> Option<usize> {
-    let line = memchr::memmem::find(bytes, b"\r\n")?;
-    let end = line + 2;
-    let mut words = bytes[..line].split(|byte| *byte == b' ');
-    let word = words.next().unwrap_or_default();
-    let mut number = |skipped: usize| -> Option<usize> {
-        std::str::from_utf8(words.nth(skipped).unwrap_or_default()).ok()?.parse().ok()
-    };
-    let several = |count: usize| (0..count).try_fold(end, |end, _| Some(end + length(bytes.get(end..)?)?));
-    match word {
-        b"RESERVED" | b"POPPED" | b"FOUND" => {
-            let body = number(1)?;
-            (bytes.len() >= end + body + 2).then_some(end + body + 2)
-        }
-        b"OK" => {
-            let data = number(0)?;
-            (bytes.len() >= end + data + 2).then_some(end + data + 2)
-        }
-        b"RESERVED_BATCH" | b"INSERTED_BATCH" => several(number(0)?),
-        _ => Some(end),
+fn length(bytes: &[u8]) -> Result<Option<usize>, Lost> {
+    match reply::parse(bytes) {
+        Parsed::Complete { used, .. } => Ok(Some(used)),
+        Parsed::Incomplete { .. } => Ok(None),
+        // Where the next one begins nobody knows.
+        Parsed::Invalid(_) => Err(Lost::Unknown),
+    }
+}
+
+/// What an owner has answered.
+pub(super) fn read(answer: &[u8]) -> Option<Reply<'_>> {
+    match reply::parse(answer) {
+        Parsed::Complete { message, .. } => Some(message),
+        _ => None,
     }
 }
 
@@ -299,9 +296,9 @@ mod tests {
             b"RESERVED_BATCH 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 0\r\n\r\n",
             b"INSERTED_BATCH 2\r\nINSERTED 1\r\nOUT_OF_MEMORY\r\n",
         ] {
-            assert_eq!(length(&[answer, b"NEXT"].concat()), Some(answer.len()));
+            assert_eq!(length(&[answer, b"NEXT"].concat()), Ok(Some(answer.len())));
             for cut in 0..answer.len() {
-                assert_eq!(length(&answer[..cut]), None, "{cut} of {answer:?}");
+                assert_eq!(length(&answer[..cut]), Ok(None), "{cut} of {answer:?}");
             }
         }
         for answer in [

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use krarup_beanstalk::{DEFAULT_TUBE, Ids, Refusal, Reply, ReplyWord, Request, Wrong, request, write};
 use krarup_net::blocking::Guest;
+use krarup_units::Parsed;
 
 use super::Inner;
-use super::behind::{Behind, Lost, Spoken};
+use super::behind::{Behind, Lost, Spoken, read};
 use super::patience::{Heard, Patience, Tried, lose, until_answered};
 use krarup_broker::job::Id;
-use krarup_broker::queues::{DEFAULT_TUBE, How};
-use krarup_broker::reply;
-use krarup_broker::request::{self, Ids, Parsed, Request};
+use krarup_broker::queues::How;
 use krarup_broker::shards::shard_of;
 
 /// The client's connection ends.
@@ -22,7 +22,7 @@ pub(super) struct End;
 const TOGETHER: usize = 256;
 /// What one read may bring.
 const READ: usize = 64 << 10;
-const UNREACHED: &[u8] = b"INTERNAL_ERROR\r\n";
+const UNREACHED: &[u8] = ReplyWord::InternalError.line();
 
 pub(super) struct Session<'a> {
     pub(super) client: Guest,
@@ -105,34 +105,34 @@ impl<'a> Session<'a> {
         }
         match request::parse(bytes, self.front.settings.largest) {
             Parsed::Incomplete { .. } => Ok(Next::More),
-            Parsed::Endless => {
+            Parsed::Invalid(Refusal::Endless) => {
                 self.go_by(bytes, None)?;
-                self.out.extend_from_slice(request::Wrong::BadFormat.line());
+                write::line(&mut self.out, Wrong::BadFormat.word());
                 Ok(Next::Done(bytes.len()))
             }
-            Parsed::Invalid { why, swallow } => {
+            Parsed::Invalid(Refusal::Swallow { why, swallow }) => {
                 let there = swallow.min(bytes.len() as u64);
                 self.go_by(&[], Some(swallow - there))?;
-                self.out.extend_from_slice(why.line());
+                write::line(&mut self.out, why.word());
                 Ok(Next::Done(there as usize))
             }
-            Parsed::Batch { batch, used } => {
+            Parsed::Complete { message: Request::PutBatch(batch), used } => {
                 let Some(first) = batch.iter().next() else { return Ok(Next::Done(used)) };
                 if self.is_admitted() {
                     let shard = shard_of(first.tube.unwrap_or(&self.used), self.shards);
                     self.ask(shard, &[&bytes[..used]], false)?;
                 } else {
-                    reply::numbered(&mut self.out, "INSERTED_BATCH", batch.len() as u64);
-                    batch.iter().for_each(|_| reply::line(&mut self.out, "NOT_LOGGED_IN"));
+                    write::numbered(&mut self.out, ReplyWord::InsertedBatch, batch.len() as u64);
+                    batch.iter().for_each(|_| write::line(&mut self.out, ReplyWord::NotLoggedIn));
                 }
                 Ok(Next::Done(used))
             }
-            Parsed::Complete { request: Request::Put(put), used } if self.is_admitted() => {
+            Parsed::Complete { message: Request::Put(put), used } if self.is_admitted() => {
                 let shard = shard_of(put.tube.unwrap_or(&self.used), self.shards);
                 let (mut lines, mut end) = (vec![&bytes[..used]], used);
                 // Those behind it that are for the same shard go with it.
                 while lines.len() < TOGETHER
-                    && let Parsed::Complete { request: Request::Put(put), used } =
+                    && let Parsed::Complete { message: Request::Put(put), used } =
                         request::parse(&bytes[end..], self.front.settings.largest)
                     && shard_of(put.tube.unwrap_or(&self.used), self.shards) == shard
                 {
@@ -142,7 +142,7 @@ impl<'a> Session<'a> {
                 self.ask(shard, &lines, false)?;
                 Ok(Next::Done(end))
             }
-            Parsed::Complete { request, used } => {
+            Parsed::Complete { message: request, used } => {
                 self.carry_out(&request, &bytes[..used])?;
                 Ok(Next::Done(used))
             }
@@ -177,40 +177,40 @@ impl<'a> Session<'a> {
     fn carry_out(&mut self, request: &Request<'_>, line: &[u8]) -> Result<(), End> {
         let open = matches!(request, Request::Quit | Request::Ping | Request::Login { .. });
         if !open && !self.is_admitted() {
-            reply::line(&mut self.out, "NOT_LOGGED_IN");
+            write::line(&mut self.out, ReplyWord::NotLoggedIn);
             return Ok(());
         }
         let of = |tube: &str| shard_of(tube, self.shards);
         match *request {
-            Request::Put(_) => reply::line(&mut self.out, "NOT_LOGGED_IN"),
-            Request::Ping => reply::line(&mut self.out, "PONG"),
+            Request::Put(_) | Request::PutBatch(_) => write::line(&mut self.out, ReplyWord::NotLoggedIn),
+            Request::Ping => write::line(&mut self.out, ReplyWord::Pong),
             Request::Quit => self.quits = true,
             Request::Use(tube) => {
                 self.used = tube.into();
-                reply::line(&mut self.out, &format!("USING {tube}"));
+                write::using(&mut self.out, tube);
             }
             Request::Watch(tube) => {
                 if !self.watched.iter().any(|other| other == tube) {
                     self.watched.push(tube.into());
                 }
-                reply::numbered(&mut self.out, "WATCHING", self.watched.len() as u64);
+                write::numbered(&mut self.out, ReplyWord::Watching, self.watched.len() as u64);
             }
             Request::Ignore(tube) => {
                 let place = self.watched.iter().position(|other| other == tube);
                 if place.is_some() && self.watched.len() < 2 {
-                    reply::line(&mut self.out, "NOT_IGNORED");
+                    write::line(&mut self.out, ReplyWord::NotIgnored);
                     return Ok(());
                 }
                 place.map(|place| self.watched.remove(place));
-                reply::numbered(&mut self.out, "WATCHING", self.watched.len() as u64);
+                write::numbered(&mut self.out, ReplyWord::Watching, self.watched.len() as u64);
             }
-            Request::ListTubeUsed => reply::line(&mut self.out, &format!("USING {}", self.used)),
+            Request::ListTubeUsed => write::using(&mut self.out, &self.used),
             Request::ListTubesWatched => {
-                let names: Vec<Arc<str>> = self.watched.iter().map(|name| name.as_str().into()).collect();
-                reply::list(&mut self.out, &names);
+                write::list(&mut self.out, self.watched.iter().map(String::as_str));
             }
             Request::Login { client, .. } => self.log_in(of(client), line)?,
-            Request::Reserve { timeout } => self.reserve(How::Lease, None, timeout)?,
+            Request::Reserve => self.reserve(How::Lease, None, None)?,
+            Request::ReserveWithTimeout { timeout } => self.reserve(How::Lease, None, Some(timeout))?,
             Request::ReserveBatch { most, timeout } => {
                 self.reserve(How::Lease, Some(most), Some(timeout))?;
             }
@@ -236,13 +236,17 @@ impl<'a> Session<'a> {
             | Request::ArchiveTube { tube, .. } => self.ask(of(tube), &[line], true)?,
             Request::DeleteTube(tube) | Request::PopTube(tube) => self.ask(of(tube), &[line], false)?,
             Request::LimitTube { dead: Some(dead), tube, .. } if of(dead) != of(tube) => {
-                reply::line(&mut self.out, "OTHER_SHARD");
+                write::line(&mut self.out, ReplyWord::OtherShard);
             }
             Request::LimitTube { tube, .. } => self.ask(of(tube), &[line], true)?,
             Request::Register(name) => self.of_clients(of(name), line, true)?,
             Request::Unregister(name) => self.of_clients(of(name), line, false)?,
             Request::PeekSender(_) => self.of_sender(line, line)?,
-            Request::PopSender(name) => self.of_sender(format!("peek-sender {name}\r\n").as_bytes(), line)?,
+            Request::PopSender(name) => {
+                let mut look = Vec::new();
+                write::request(&mut look, &Request::PeekSender(name));
+                self.of_sender(&look, line)?;
+            }
             Request::ListTubes | Request::ListTubesForMe => self.list(line)?,
             Request::Stats => self.stats(line)?,
         }
@@ -252,7 +256,7 @@ impl<'a> Session<'a> {
     fn log_in(&mut self, shard: u32, line: &[u8]) -> Result<(), End> {
         let before = self.said.take();
         let answer = self.answer(shard, line, true)?;
-        self.said = if answer == b"LOGGED_IN\r\n" { Some(line.into()) } else { before };
+        self.said = if answer == ReplyWord::LoggedIn.line() { Some(line.into()) } else { before };
         if let Some(behind) = &mut self.behind[shard as usize]
             && self.said.as_deref() == Some(line)
         {
@@ -268,7 +272,7 @@ impl<'a> Session<'a> {
         let mut last = Vec::new();
         for shard in self.shards_of(id) {
             last = self.answer(shard, line, again)?;
-            if last != b"NOT_FOUND\r\n" {
+            if last != ReplyWord::NotFound.line() {
                 break;
             }
         }
@@ -290,16 +294,18 @@ impl<'a> Session<'a> {
         for first in 0..self.shards {
             let its: Vec<Id> = all.iter().copied().filter(|id| self.shards_of(*id)[0] == first).collect();
             let mut left = its.len() as u64;
-            let mut line = String::from("delete-batch");
-            its.iter().for_each(|id| line.push_str(&format!(" {id}")));
-            line.push_str("\r\n");
+            let mut line = Vec::new();
+            write::request(&mut line, &Request::DeleteBatch(Ids::of(&its)));
             let others = (0..self.shards).filter(|other| *other != first);
             for shard in std::iter::once(first).chain(others) {
                 if left == 0 {
                     break;
                 }
-                let answer = self.answer(shard, line.as_bytes(), false)?;
-                let count = second(&answer);
+                let answer = self.answer(shard, &line, false)?;
+                let count = match read(&answer) {
+                    Some(Reply::Line { word: ReplyWord::Deleted, number }) => number.unwrap_or(0),
+                    _ => 0,
+                };
                 if let Some(behind) = &mut self.behind[shard as usize] {
                     its.iter().for_each(|id| _ = behind.held.remove(id));
                 }
@@ -307,7 +313,7 @@ impl<'a> Session<'a> {
                 left = left.saturating_sub(count);
             }
         }
-        reply::numbered(&mut self.out, "DELETED", deleted);
+        write::numbered(&mut self.out, ReplyWord::Deleted, deleted);
         Ok(())
     }
 
@@ -423,29 +429,30 @@ impl<'a> Session<'a> {
     /// Appends what an owner does not know of this client yet; how many answers that makes.
     pub(super) fn tell(&self, behind: &mut Behind, shard: u32, out: &mut Vec<u8>) -> usize {
         let mut count = 0;
-        let mut say = |line: &[u8]| {
-            out.extend_from_slice(line);
-            count += 1;
-        };
         if let Some(said) = &self.said
             && behind.said.as_ref() != Some(said)
         {
-            say(said);
+            out.extend_from_slice(said);
+            count += 1;
             behind.said = Some(Arc::clone(said));
         }
+        let mut say = |request: Request<'_>| {
+            write::request(out, &request);
+            count += 1;
+        };
         let is_its = |tube: &str| shard_of(tube, self.shards) == shard;
         let used = if is_its(&self.used) { &self.used } else { DEFAULT_TUBE };
         if behind.used != used {
-            say(format!("use {used}\r\n").as_bytes());
+            say(Request::Use(used));
             behind.used = used.into();
         }
         let wanted = self.watched_at(shard);
         if behind.watched != wanted {
             for tube in wanted.difference(&behind.watched) {
-                say(format!("watch {tube}\r\n").as_bytes());
+                say(Request::Watch(tube));
             }
             for tube in behind.watched.difference(&wanted) {
-                say(format!("ignore {tube}\r\n").as_bytes());
+                say(Request::Ignore(tube));
             }
             behind.watched = wanted;
         }
@@ -465,40 +472,36 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Requests about a message that he holds.
-const ENDING: [&[u8]; 4] = [b"delete ", b"release ", b"bury ", b"touch "];
-
 /// What he holds from then on.
 fn note(behind: &mut Behind, line: &[u8], answer: &[u8]) {
-    let word = answer.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or_default();
-    match word {
-        b"RESERVED" => _ = behind.held.insert(second(answer)),
-        b"RESERVED_BATCH" => {
-            let mut rest = answer;
-            while let Some(end) = memchr::memmem::find(rest, b"\r\n") {
-                let mut skipped = end + 2;
-                let words: Vec<&[u8]> = rest[..end].split(|byte| *byte == b' ').collect();
-                if let [b"RESERVED", id, size] = words[..] {
-                    behind.held.insert(number(id));
-                    skipped += number(size) as usize + 2;
-                }
-                rest = rest.get(skipped..).unwrap_or_default();
+    let mut takes = |reply: Reply<'_>| {
+        if let Reply::Message { word: ReplyWord::Reserved, id, .. } = reply {
+            behind.held.insert(id);
+        }
+    };
+    match read(answer) {
+        Some(Reply::Batch { word: ReplyWord::ReservedBatch, replies }) => replies.iter().for_each(takes),
+        Some(Reply::Line {
+            word: ReplyWord::Deleted | ReplyWord::Released | ReplyWord::Buried | ReplyWord::NotFound,
+            ..
+        }) => {
+            // It is not his any more, or his time for it had run out.
+            if let Some(id) = ended_by(line) {
+                behind.held.remove(&id);
             }
         }
-        b"DELETED" | b"RELEASED" | b"BURIED" => _ = behind.held.remove(&second(line)),
-        // His time for it had run out.
-        b"NOT_FOUND" if ENDING.iter().any(|verb| line.starts_with(verb)) => {
-            behind.held.remove(&second(line));
-        }
-        _ => {}
+        Some(reply) => takes(reply),
+        None => {}
     }
 }
 
-/// The number that a line has as its second word; 0: none.
-pub(super) fn second(line: &[u8]) -> u64 {
-    number(line.split(|byte| matches!(byte, b' ' | b'\r')).nth(1).unwrap_or_default())
-}
-
-fn number(text: &[u8]) -> u64 {
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+/// The message that a client who asks so must hold.
+fn ended_by(line: &[u8]) -> Option<Id> {
+    let Parsed::Complete { message, .. } = request::parse(line, u32::MAX) else { return None };
+    match message {
+        Request::Delete(id) | Request::Release { id, .. } | Request::Bury { id, .. } | Request::Touch(id) => {
+            Some(id)
+        }
+        _ => None,
+    }
 }

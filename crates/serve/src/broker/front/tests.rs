@@ -280,7 +280,7 @@ fn nobody_is_given_a_message_of_a_tube_that_he_ignores() {
     let (front, owners) = front(Protocol::Beanstalkd, 2);
     let played = [Played::new(), Played::new()];
     (0..2).for_each(|shard| owners.set(shard, played[shard as usize].at(1)));
-    let home = krarup_broker::shards::shard_of(krarup_broker::queues::DEFAULT_TUBE, 2);
+    let home = krarup_broker::shards::shard_of(krarup_beanstalk::DEFAULT_TUBE, 2);
     let name = |shard| {
         let mut names = (0..).map(|n| format!("t{n}"));
         names.find(|name| krarup_broker::shards::shard_of(name, 2) == shard).unwrap()

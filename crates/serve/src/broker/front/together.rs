@@ -2,21 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use krarup_beanstalk::{Reply, ReplyWord, Request, write};
 use krarup_units::Nanos;
 
-use super::behind::{LOOK, Woken, wait};
+use super::behind::{LOOK, MOVED, Woken, read, wait};
 use super::patience::Patience;
-use super::session::{End, Session, second};
+use super::session::{End, Session};
 use krarup_broker::job::Id;
 use krarup_broker::queues::How;
-use krarup_broker::reply;
 use krarup_broker::shards::shard_of;
 
 /// Seconds after which a question that nobody has answered is asked again.
-const LONG: u64 = 3_600;
+const LONG: Nanos = Nanos::from_secs(3_600);
 /// The names in `stats` that are sums of the shards' own.
 const SUMS: [&str; 6] = ["current-", "cmd-", "total-", "job-", "commits", "written"];
 
@@ -51,15 +50,15 @@ impl Session<'_> {
         loop {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             // Whole seconds, and never less than are left.
-            let seconds = left.map_or(LONG, |left| left.as_millis().div_ceil(1_000) as u64);
-            let asked = line(how, most, seconds);
+            let seconds = left.map(|left| Nanos::from_secs(left.as_millis().div_ceil(1_000) as u64));
+            let asked = line(how, most, seconds.unwrap_or(LONG));
             let answer = match self.answer_in_time(shard, &asked, how != How::Pop, &mut patience)? {
-                None if self.hung_up => b"TIMED_OUT\r\n".to_vec(),
+                None if self.hung_up => ReplyWord::TimedOut.line().to_vec(),
                 None => continue,
                 Some(answer) => answer,
             };
             // An owner that ends tells those who wait that nothing came.
-            let early = answer == b"TIMED_OUT\r\n" && end.is_none_or(|end| Instant::now() < end);
+            let early = answer == ReplyWord::TimedOut.line() && end.is_none_or(|end| Instant::now() < end);
             if early && !self.hung_up {
                 continue;
             }
@@ -86,19 +85,19 @@ impl Session<'_> {
             }
             let (mut best, mut soon) = (None, false);
             for &shard in watched.iter().chain(held) {
-                let answer = self.answer(shard, b"await 0\r\n", true)?;
+                let answer = self.answer(shard, &line(How::Look, None, Nanos::ZERO), true)?;
                 if let Some(ready) = ready(&answer).filter(|_| watched.contains(&shard)) {
                     best = best.into_iter().chain([(ready, shard)]).min();
                 }
-                soon |= answer == b"DEADLINE_SOON\r\n";
+                soon |= answer == ReplyWord::DeadlineSoon.line();
             }
             if let Some(((priority, id), shard)) = best {
                 if how == How::Look {
-                    reply::line(&mut self.out, &format!("READY {priority} {id}"));
+                    write::ready(&mut self.out, priority, id);
                     return Ok(());
                 }
-                let answer = self.answer(shard, &line(how, most, 0), how != How::Pop)?;
-                if answer != b"TIMED_OUT\r\n" {
+                let answer = self.answer(shard, &line(how, most, Nanos::ZERO), how != How::Pop)?;
+                if answer != ReplyWord::TimedOut.line() {
                     self.out.extend_from_slice(&answer);
                     return Ok(());
                 }
@@ -106,11 +105,11 @@ impl Session<'_> {
                 continue;
             }
             if soon || !waits {
-                reply::line(&mut self.out, if soon { "DEADLINE_SOON" } else { "TIMED_OUT" });
+                write::line(&mut self.out, if soon { ReplyWord::DeadlineSoon } else { ReplyWord::TimedOut });
                 return Ok(());
             }
             if !self.wait_for_any(watched, end) {
-                reply::line(&mut self.out, "TIMED_OUT");
+                write::line(&mut self.out, ReplyWord::TimedOut);
                 return Ok(());
             }
         }
@@ -129,7 +128,7 @@ impl Session<'_> {
             if !asked {
                 let mut sent = Vec::new();
                 let told = self.tell(&mut behind, shard, &mut sent);
-                sent.extend_from_slice(format!("await {LONG}\r\n").as_bytes());
+                write::request(&mut sent, &Request::Await { timeout: LONG });
                 let heard = behind.send(self.front, shard, &sent).and_then(|()| {
                     (0..told).try_for_each(|_| behind.answer(self.front, shard, None).map(drop))
                 });
@@ -168,9 +167,10 @@ impl Session<'_> {
             match behind.read() {
                 Err(_) => *place = None,
                 Ok(()) => match behind.here() {
-                    Some(answer) if answer == super::behind::MOVED => *place = None,
-                    Some(_) => *asked = false,
-                    None => {}
+                    Ok(Some(answer)) if answer == MOVED => *place = None,
+                    Ok(Some(_)) => *asked = false,
+                    Ok(None) => {}
+                    Err(_) => *place = None,
                 },
             }
         }
@@ -184,14 +184,13 @@ impl Session<'_> {
         let mut names = BTreeSet::new();
         for shard in 0..self.shards {
             let answer = self.answer(shard, line, true)?;
-            if !answer.starts_with(b"OK ") {
+            let Some(reply @ Reply::Data(_)) = read(&answer) else {
                 self.out.extend_from_slice(&answer);
                 return Ok(());
-            }
-            let text = String::from_utf8_lossy(&answer).into_owned();
-            names.extend(text.lines().filter_map(|line| line.strip_prefix("- ")).map(Arc::<str>::from));
+            };
+            names.extend(reply.names().map(str::to_owned));
         }
-        reply::list(&mut self.out, &names.into_iter().collect::<Vec<_>>());
+        write::list(&mut self.out, names.iter().map(String::as_str));
         Ok(())
     }
 
@@ -200,13 +199,14 @@ impl Session<'_> {
         let mut all: Vec<(String, String)> = Vec::new();
         for shard in 0..self.shards {
             let answer = self.answer(shard, line, true)?;
-            let text = String::from_utf8_lossy(&answer).into_owned();
-            let lines = text.lines().skip(1).filter_map(|line| line.split_once(": "));
+            let Some(reply) = read(&answer) else { continue };
+            let mut lines = reply.pairs();
             if shard == 0 {
                 all = lines.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
                 continue;
             }
-            for (key, value) in lines.filter(|(key, _)| SUMS.iter().any(|sum| key.starts_with(sum))) {
+            for (key, value) in lines.by_ref().filter(|(key, _)| SUMS.iter().any(|sum| key.starts_with(sum)))
+            {
                 if let Some((_, sum)) = all.iter_mut().find(|(other, _)| other == key)
                     && let (Ok(one), Ok(other)) = (sum.parse::<u64>(), value.parse::<u64>())
                 {
@@ -216,7 +216,7 @@ impl Session<'_> {
         }
         let mut text = String::from("---\n");
         all.iter().for_each(|(key, value)| text.push_str(&format!("{key}: {value}\n")));
-        reply::data(&mut self.out, &text);
+        write::data(&mut self.out, text.as_bytes());
         Ok(())
     }
 
@@ -245,8 +245,8 @@ impl Session<'_> {
             let (mut best, mut nothing): (Option<(Id, u32)>, Vec<u8>) = (None, Vec::new());
             for shard in 0..self.shards {
                 let answer = self.answer(shard, look, true)?;
-                if answer.starts_with(b"FOUND ") {
-                    best = best.into_iter().chain([(second(&answer), shard)]).min();
+                if let Some(Reply::Message { word: ReplyWord::Found, id, .. }) = read(&answer) {
+                    best = best.into_iter().chain([(id, shard)]).min();
                 } else {
                     nothing = answer;
                 }
@@ -256,7 +256,7 @@ impl Session<'_> {
                 return Ok(());
             };
             let answer = self.answer(shard, line, look == line)?;
-            if answer != b"EMPTY\r\n" {
+            if answer != ReplyWord::Empty.line() {
                 self.out.extend_from_slice(&answer);
                 return Ok(());
             }
@@ -265,19 +265,22 @@ impl Session<'_> {
 }
 
 /// A request for messages.
-fn line(how: How, most: Option<u32>, seconds: u64) -> Vec<u8> {
-    match (how, most) {
-        (How::Pop, _) => format!("pop {seconds}\r\n"),
-        (How::Look, _) => format!("await {seconds}\r\n"),
-        (How::Lease, None) => format!("reserve-with-timeout {seconds}\r\n"),
-        (How::Lease, Some(most)) => format!("reserve-batch {most} {seconds}\r\n"),
-    }
-    .into_bytes()
+fn line(how: How, most: Option<u32>, timeout: Nanos) -> Vec<u8> {
+    let mut line = Vec::new();
+    let request = match (how, most) {
+        (How::Pop, _) => Request::Pop { timeout },
+        (How::Look, _) => Request::Await { timeout },
+        (How::Lease, None) => Request::ReserveWithTimeout { timeout },
+        (How::Lease, Some(most)) => Request::ReserveBatch { most, timeout },
+    };
+    write::request(&mut line, &request);
+    line
 }
 
 /// The priority and the number of a message that is ready.
-fn ready(answer: &[u8]) -> Option<(u64, Id)> {
-    let text = std::str::from_utf8(answer.strip_prefix(b"READY ")?).ok()?;
-    let (priority, id) = text.trim_end().split_once(' ')?;
-    Some((priority.parse().ok()?, id.parse().ok()?))
+fn ready(answer: &[u8]) -> Option<(u32, Id)> {
+    match read(answer)? {
+        Reply::Ready { priority, id } => Some((priority, id)),
+        _ => None,
+    }
 }

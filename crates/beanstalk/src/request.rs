@@ -1,0 +1,102 @@
+//! Requests from bytes.
+//!
+//! ```text
+//! verb word word …\r\n                 most requests are one line
+//! put … <bytes>\r\n<body>\r\n          those that bring a message have its body behind it
+//! ```
+
+use krarup_units::Parsed;
+
+use crate::argument::Words;
+use crate::message::{Ids, Put, PutBatch};
+use crate::number::end_of_line;
+use crate::refusal::{Refusal, Wrong};
+use crate::table::{Line, Request, Verb};
+use crate::verb::Begins;
+
+/// The longest line of beanstalkd's own verbs, its end included.
+pub const LONGEST_LINE: usize = 224;
+/// The longest line of the verbs that beanstalkd does not know, which may have several names in it.
+pub const LONGEST_EXTRA_LINE: usize = 768;
+/// The bodies of one `put-batch`, their ends of lines included, have so many bytes at most, or as many as one message may have.
+pub const LARGEST_BATCH: u64 = 4 << 20;
+
+/// Reads one request from the front of `bytes`, whose bodies may have `largest` bytes each.
+pub fn parse(bytes: &[u8], largest: u32) -> Parsed<Request<'_>, Refusal> {
+    let window = &bytes[..bytes.len().min(LONGEST_EXTRA_LINE)];
+    let Some(length) = end_of_line(window) else {
+        return if window.len() == LONGEST_EXTRA_LINE {
+            Parsed::Invalid(Refusal::Endless)
+        } else {
+            Parsed::Incomplete { needed: bytes.len() + 1 }
+        };
+    };
+    let (line, begin) = (&bytes[..length], length + 2);
+    let verb = Verb::of_line(line);
+    let too_long = begin > LONGEST_LINE && !verb.is_some_and(|(verb, _)| verb.is_extra());
+    if too_long || memchr::memchr(0, line).is_some() {
+        return swallow(Wrong::BadFormat, begin as u64);
+    }
+    match verb.ok_or(Wrong::UnknownCommand).and_then(|(verb, rest)| read(verb, rest)) {
+        Err(why) => swallow(why, begin as u64),
+        Ok(Line::Whole(message)) => Parsed::Complete { message, used: begin },
+        // A body beyond the limit is refused as such, whatever stands behind its size.
+        Ok(Line::Body { size, .. }) if size > largest => {
+            swallow(Wrong::JobTooBig, begin as u64 + u64::from(size) + 2)
+        }
+        Ok(Line::Body { garbage: true, .. }) => swallow(Wrong::BadFormat, begin as u64),
+        Ok(Line::Body { put, size, .. }) => with_body(bytes, put, begin, size as usize),
+        Ok(Line::Bodies { put, sizes }) => with_bodies(bytes, put, begin, sizes, largest),
+    }
+}
+
+fn read(verb: Verb, rest: &[u8]) -> Result<Line<'_>, Wrong> {
+    if verb.begins() == Begins::Tight && rest.first() == Some(&b' ') {
+        return Err(Wrong::BadFormat);
+    }
+    verb.read(&mut Words(rest))
+}
+
+fn with_body<'a>(bytes: &'a [u8], put: Put<'a>, begin: usize, size: usize) -> Parsed<Request<'a>, Refusal> {
+    let end = begin + size;
+    match bytes.get(end..end + 2) {
+        None => Parsed::Incomplete { needed: end + 2 },
+        Some(b"\r\n") => {
+            let body = &bytes[begin..end];
+            Parsed::Complete { message: Request::Put(Put { body, ..put }), used: end + 2 }
+        }
+        Some(_) => swallow(Wrong::ExpectedCrlf, end as u64 + 2),
+    }
+}
+
+fn with_bodies<'a>(
+    bytes: &'a [u8],
+    put: Put<'a>,
+    begin: usize,
+    sizes: Ids<'a>,
+    largest: u32,
+) -> Parsed<Request<'a>, Refusal> {
+    let whole = sizes.iter().fold(0_u64, |sum, size| sum.saturating_add(size).saturating_add(2));
+    if whole > LARGEST_BATCH.max(u64::from(largest) + 2) || sizes.iter().any(|size| size > largest.into()) {
+        return swallow(Wrong::JobTooBig, (begin as u64).saturating_add(whole));
+    }
+    let used = begin + whole as usize;
+    let Some(bodies) = bytes.get(begin..used) else { return Parsed::Incomplete { needed: used } };
+    let mut end = 0;
+    let well = sizes.iter().all(|size| {
+        end += size as usize + 2;
+        &bodies[end - 2..end] == b"\r\n"
+    });
+    if well {
+        Parsed::Complete { message: Request::PutBatch(PutBatch::received(put, sizes, bodies)), used }
+    } else {
+        swallow(Wrong::ExpectedCrlf, used as u64)
+    }
+}
+
+const fn swallow<'a>(why: Wrong, swallow: u64) -> Parsed<Request<'a>, Refusal> {
+    Parsed::Invalid(Refusal::Swallow { why, swallow })
+}
+
+#[cfg(test)]
+mod tests;

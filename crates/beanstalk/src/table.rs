@@ -1,0 +1,407 @@
+//! Every verb, once: what it asks, its word and arguments, how its line begins, what it is about, and what may be answered.
+//!
+//! ```text
+//! Delete(id: Id)  "delete"  Spaced   Delete  [Counted]  [Deleted NotFound]
+//! │      │         │        │        │       │          └ the words of its replies, errors of any request left out
+//! │      │         │        │        │       └ Counted: beanstalkd's `stats` has it; Waits: for a message; Open: anything may follow
+//! │      │         │        │        └ what it is measured with: Group
+//! │      │         │        └ what its line may look like: Begins
+//! │      │         └ its word
+//! │      └ its arguments, each with its kind
+//! └ the variant of Request and of Verb
+//! ```
+//!
+//! The order is that of beanstalkd's `stats`, verbs that it does not know between.
+
+use krarup_units::Nanos;
+
+use crate::argument::{
+    Argument, Id, Low, MaybeName, MaybeSeconds, Name, NameOrHyphen, Numbers, Positive, Seconds, Shape, Small,
+    Timeout, Words,
+};
+use crate::message::{DEFAULT_TTR, Ids, Put, PutBatch};
+use crate::refusal::Wrong;
+use crate::verb::{Begins, Group};
+use crate::word::ReplyWord;
+
+/// What a line says.
+pub(crate) enum Line<'a> {
+    Whole(Request<'a>),
+    /// A body of this size follows; something may stand behind the size that should not.
+    Body {
+        put: Put<'a>,
+        size: u32,
+        garbage: bool,
+    },
+    /// Several bodies of these sizes follow.
+    Bodies {
+        put: Put<'a>,
+        sizes: Ids<'a>,
+    },
+}
+
+/// What else is to be known of a verb.
+enum Note {
+    Counted,
+    Waits,
+    Open,
+}
+
+/// The type as which an argument of this kind is read. It is named, not computed: so a request may be taken for one of a shorter life.
+macro_rules! value {
+    ($life:lifetime Id) => { u64 };
+    ($life:lifetime Small) => { u32 };
+    ($life:lifetime Low) => { u32 };
+    ($life:lifetime Positive) => { u32 };
+    ($life:lifetime Seconds) => { Nanos };
+    ($life:lifetime Timeout) => { Nanos };
+    ($life:lifetime MaybeSeconds) => { Nanos };
+    ($life:lifetime Name) => { &$life str };
+    ($life:lifetime MaybeName) => { Option<&$life str> };
+    ($life:lifetime Numbers) => { Ids<$life> };
+}
+
+macro_rules! verbs {
+    (
+        messages { $(
+            #[doc = $body_help:literal]
+            $body:ident { $($field:tt)* } ($($body_name:ident: $body_kind:ident),*) $body_word:literal
+                $body_begins:ident $body_group:ident [$($body_note:ident)*] [$($body_reply:ident)*];
+        )+ }
+        batch {
+            #[doc = $batch_help:literal]
+            $batch:ident ($($batch_name:ident: $batch_kind:ident),*) $batch_word:literal
+                $batch_begins:ident $batch_group:ident [$($batch_note:ident)*] [$($batch_reply:ident)*];
+        }
+        others { $(
+            #[doc = $help:literal]
+            $verb:ident $(($($name:ident: $kind:ident),*))? $({$($part:ident: $part_kind:ident),*})? $word:literal
+                $begins:ident $group:ident [$($note:ident)*] [$($reply:ident)*];
+        )+ }
+    ) => {
+        /// The word that a request begins with.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Verb {
+            $(#[doc = $body_help] $body,)+
+            #[doc = $batch_help]
+            $batch,
+            $(#[doc = $help] $verb,)+
+        }
+
+        /// What a client asks for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "fields carry the names of the protocol's document")]
+        pub enum Request<'a> {
+            /// A message is put, by whichever verb brings one.
+            Put(Put<'a>),
+            #[doc = $batch_help]
+            $batch(PutBatch<'a>),
+            $(
+                #[doc = $help]
+                $verb $(($(value!('a $kind)),*))? $({$($part: value!('a $part_kind)),*})?,
+            )+
+        }
+
+        impl Verb {
+            /// All of them.
+            pub const ALL: &[Self] =
+                &[$(Self::$body,)+ Self::$batch, $(Self::$verb,)+];
+
+            /// The word of the protocol.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$body => $body_word,)+
+                    Self::$batch => $batch_word,
+                    $(Self::$verb => $word,)+
+                }
+            }
+
+            /// How its line begins.
+            pub const fn begins(self) -> Begins {
+                match self {
+                    $(Self::$body => Begins::$body_begins,)+
+                    Self::$batch => Begins::$batch_begins,
+                    $(Self::$verb => Begins::$begins,)+
+                }
+            }
+
+            /// What it is measured with.
+            pub const fn group(self) -> Group {
+                match self {
+                    $(Self::$body => Group::$body_group,)+
+                    Self::$batch => Group::$batch_group,
+                    $(Self::$verb => Group::$group,)+
+                }
+            }
+
+            /// The words of its replies; what may be answered to any request is left out.
+            pub const fn replies(self) -> &'static [ReplyWord] {
+                match self {
+                    $(Self::$body => &[$(ReplyWord::$body_reply),*],)+
+                    Self::$batch => &[$(ReplyWord::$batch_reply),*],
+                    $(Self::$verb => &[$(ReplyWord::$reply),*],)+
+                }
+            }
+
+            /// What it asks, in a sentence.
+            pub const fn help(self) -> &'static str {
+                match self {
+                    $(Self::$body => $body_help,)+
+                    Self::$batch => $batch_help,
+                    $(Self::$verb => $help,)+
+                }
+            }
+
+            /// Whether a message, or several, stand behind its line.
+            pub const fn has_body(self) -> bool {
+                matches!(self, $(Self::$body |)+ Self::$batch)
+            }
+
+            const fn notes(self) -> &'static [Note] {
+                match self {
+                    $(Self::$body => &[$(Note::$body_note),*],)+
+                    Self::$batch => &[$(Note::$batch_note),*],
+                    $(Self::$verb => &[$(Note::$note),*],)+
+                }
+            }
+
+            /// Its arguments by name, each with how often it stands there.
+            pub(crate) const fn arguments(self) -> &'static [(&'static str, Shape)] {
+                match self {
+                    $(Self::$body => &[$((stringify!($body_name), <$body_kind as Argument>::SHAPE),)* ("bytes", Shape::One)],)+
+                    Self::$batch => &[$((stringify!($batch_name), <$batch_kind as Argument>::SHAPE),)* ("bytes", Shape::Several)],
+                    $(Self::$verb => &[
+                        $($((stringify!($name), <$kind as Argument>::SHAPE)),*)?
+                        $($((stringify!($part), <$part_kind as Argument>::SHAPE)),*)?
+                    ],)+
+                }
+            }
+
+            /// The verb of this word.
+            #[allow(non_upper_case_globals, reason = "the constants have the names of the variants")]
+            pub fn of(word: &[u8]) -> Option<Self> {
+                $(const $body: &[u8] = $body_word.as_bytes();)+
+                const $batch: &[u8] = $batch_word.as_bytes();
+                $(const $verb: &[u8] = $word.as_bytes();)+
+                Some(match word {
+                    $($body => Self::$body,)+
+                    $batch => Self::$batch,
+                    $($verb => Self::$verb,)+
+                    _ => return None,
+                })
+            }
+
+            /// Reads what stands behind it in a line.
+            pub(crate) fn read<'a>(self, words: &mut Words<'a>) -> Result<Line<'a>, Wrong> {
+                let request = match self {
+                    $(Self::$body => {
+                        $(let $body_name = $body_kind::read(words)?;)*
+                        let size = words.small()?;
+                        let put = Put { $($field)* ..Put::default() };
+                        return Ok(Line::Body { put, size, garbage: !words.is_empty() });
+                    })+
+                    Self::$batch => {
+                        $(let $batch_name = $batch_kind::read(words)?;)*
+                        let put = Put { $($batch_name,)* ..Put::default() };
+                        return Ok(Line::Bodies { put, sizes: Numbers::read(words)? });
+                    }
+                    $(Self::$verb => {
+                        $($(let $name = $kind::read(words)?;)*)?
+                        $($(let $part = $part_kind::read(words)?;)*)?
+                        Request::$verb $(($($name),*))? $({$($part),*})?
+                    })+
+                };
+                if !self.is_open() {
+                    words.end()?;
+                }
+                Ok(Line::Whole(request))
+            }
+        }
+
+        impl Request<'_> {
+            /// Its verb; of a message that is put [`Verb::Put`], by whichever verb it came.
+            pub const fn verb(&self) -> Verb {
+                match self {
+                    Self::Put(_) => Verb::Put,
+                    Self::$batch(_) => Verb::$batch,
+                    $(Self::$verb { .. } => Verb::$verb,)+
+                }
+            }
+
+            /// Appends its line, without the sizes of bodies, and without its end.
+            pub(crate) fn write_line(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::Put(Put { $($field)* .. }) => {
+                        out.extend_from_slice($body_word.as_bytes());
+                        $($body_kind::write(out, $body_name);)*
+                    })+
+                    Self::$batch(batch) => {
+                        let Put { $($batch_name,)* .. } = batch.common();
+                        out.extend_from_slice($batch_word.as_bytes());
+                        $($batch_kind::write(out, $batch_name);)*
+                    }
+                    $(Self::$verb $(($($name),*))? $({$($part),*})? => {
+                        out.extend_from_slice($word.as_bytes());
+                        $($($kind::write(out, $name);)*)?
+                        $($($part_kind::write(out, $part);)*)?
+                    })+
+                }
+            }
+        }
+    };
+}
+
+verbs! {
+    // The first that fits writes a message.
+    messages {
+        /// Puts a message into a tube that was created, for one client or, with a hyphen, for anybody; the sender must be logged in.
+        Send { tube: Some(tube), receiver, strict: true, ttr: DEFAULT_TTR, } (tube: Name, receiver: NameOrHyphen) "send"
+            Extra Put [] [Inserted Draining NotLoggedIn UnknownTube UnknownClient];
+        /// Puts a message, unless the tube had one of this key a while ago.
+        PutUnique { key: Some(key), priority, delay, ttr, } (key: Name, priority: Small, delay: Small, ttr: Small) "put-unique"
+            Extra Put [] [Inserted Exists Draining];
+        /// Puts a message that only this client can take.
+        PutTo { receiver: Some(receiver), priority, delay, ttr, } (receiver: Name, priority: Small, delay: Small, ttr: Small) "put-to"
+            Extra Put [] [Inserted Draining UnknownClient];
+        /// Puts a message into this tube.
+        PutInTube { tube: Some(tube), priority, delay, ttr, } (tube: Name, priority: Small, delay: Small, ttr: Small) "put-in-tube"
+            Extra Put [] [Inserted Draining];
+        /// Puts a message into the tube in use.
+        Put { priority, delay, ttr, } (priority: Small, delay: Small, ttr: Small) "put"
+            Spaced Put [Counted] [Inserted Draining];
+    }
+    batch {
+        /// Puts messages into the tube in use, each answered by itself.
+        PutBatch (priority: Small, delay: Small, ttr: Small) "put-batch"
+            Extra Put [] [InsertedBatch];
+    }
+    others {
+        /// Shows a message, which stays.
+        Peek(id: Id) "peek" Spaced Peek [Counted] [Found NotFound];
+        /// Shows the message of the tube in use that is taken next.
+        PeekReady "peek-ready" Alone Peek [Counted] [Found NotFound];
+        /// Shows the message of the tube in use whose delay ends first.
+        PeekDelayed "peek-delayed" Alone Peek [Counted] [Found NotFound];
+        /// Shows the message of the tube in use that was set aside first.
+        PeekBuried "peek-buried" Alone Peek [Counted] [Found NotFound];
+        /// Leases a message of the tubes that are watched, waiting for one.
+        Reserve "reserve" Alone Reserve [Counted Waits] [Reserved DeadlineSoon TimedOut];
+        /// The same, waiting so many seconds at most.
+        ReserveWithTimeout { timeout: Timeout } "reserve-with-timeout"
+            Spaced Reserve [Counted Waits Open] [Reserved DeadlineSoon TimedOut];
+        /// Leases this message, wherever it stands.
+        ReserveJob(id: Id) "reserve-job" Spaced Reserve [] [Reserved NotFound];
+        /// Leases up to so many messages of the tubes that are watched, waiting so many seconds for the first.
+        ReserveBatch { most: Positive, timeout: Seconds } "reserve-batch" Extra Reserve [Waits] [ReservedBatch DeadlineSoon TimedOut];
+        /// Ends a message that the client has leased, or that no client has.
+        Delete(id: Id) "delete" Spaced Delete [Counted] [Deleted NotFound];
+        /// Ends several.
+        DeleteBatch(id: Numbers) "delete-batch" Extra Delete [] [Deleted];
+        /// Gives a leased message back.
+        Release { id: Id, priority: Small, delay: Small } "release" Spaced Release [Counted] [Released Buried NotFound];
+        /// Says into which tube messages are put.
+        Use(tube: Name) "use" Tight Other [Counted] [Using];
+        /// Watches a tube.
+        Watch(tube: Name) "watch" Tight Other [Counted] [Watching];
+        /// Watches it no longer.
+        Ignore(tube: Name) "ignore" Tight Other [Counted] [Watching NotIgnored];
+        /// Sets a leased message aside until it is kicked.
+        Bury { id: Id, priority: Small } "bury" Spaced Bury [Counted] [Buried NotFound];
+        /// Makes so many messages ready that were set aside in the tube in use, or else that are delayed.
+        Kick(bound: Low) "kick" Spaced Kick [Counted Open] [Kicked];
+        /// Makes this message ready.
+        KickJob(id: Id) "kick-job" Spaced Kick [] [Kicked NotFound];
+        /// Begins the lease of a message anew.
+        Touch(id: Id) "touch" Spaced Touch [Counted] [Touched NotFound];
+        /// Statistics of the server.
+        Stats "stats" Alone Other [Counted] [Ok];
+        /// Statistics of a message.
+        StatsJob(id: Id) "stats-job" Spaced Other [Counted] [Ok NotFound];
+        /// Statistics of a tube.
+        StatsTube(tube: Name) "stats-tube" Tight Other [Counted] [Ok NotFound];
+        /// The names of all tubes.
+        ListTubes "list-tubes" Alone List [Counted] [Ok];
+        /// The tube in use.
+        ListTubeUsed "list-tube-used" Alone List [Counted] [Using];
+        /// The tubes that are watched.
+        ListTubesWatched "list-tubes-watched" Alone List [Counted] [Ok];
+        /// Lets no message of a tube be taken for so many seconds.
+        PauseTube { tube: Name, seconds: Small } "pause-tube" Loose Other [Counted] [Paused NotFound];
+        /// Ends the connection.
+        Quit "quit" Loose Other [Open] [];
+        /// Says which client this is and, where the server wants one, the secret.
+        Login { client: Name, secret: MaybeName } "login" Extra Other [] [LoggedIn UnknownClient NotLoggedIn];
+        /// Makes the name of a client known.
+        Register(client: Name) "register" Extra Other [] [Registered Exists];
+        /// Makes it unknown.
+        Unregister(client: Name) "unregister" Extra Other [] [Unregistered UnknownClient];
+        /// Makes a tube that stays when it is empty.
+        CreateTube(tube: Name) "create-tube" Extra Other [] [Created Exists];
+        /// Ends a tube and all its messages.
+        DeleteTube(tube: Name) "delete-tube" Extra Other [] [Deleted UnknownTube];
+        /// A message that was reserved so often goes to the tube of the dead instead of back, or is set aside; 0 takes the limit away.
+        LimitTube { tube: Name, most: Small, dead: MaybeName } "limit-tube" Extra Other [] [Limited OtherShard];
+        /// A message that still waits so many seconds after its put is gone; 0: never.
+        ExpireTube { tube: Name, seconds: Small } "expire-tube" Extra Other [] [Expiring];
+        /// Messages of the tube that are gone are kept for so many seconds; 0: not at all.
+        ArchiveTube { tube: Name, seconds: Small } "archive-tube" Extra Other [] [Archiving NoArchive];
+        /// Takes a message of the tubes that are watched for good, waiting so many seconds.
+        Pop { timeout: MaybeSeconds } "pop" Extra Pop [Waits] [Popped DeadlineSoon TimedOut];
+        /// Takes the oldest message of a created tube that is the client's or anybody's.
+        PopTube(tube: Name) "pop-tube" Extra Pop [] [Popped Empty UnknownTube];
+        /// The same from one sender, in any tube.
+        PopSender(client: Name) "pop-sender" Extra Pop [] [Popped Empty UnknownClient];
+        /// Shows what `pop-tube` would take.
+        PeekTube(tube: Name) "peek-tube" Extra Peek [] [Found Empty UnknownTube];
+        /// Shows what `pop-sender` would take.
+        PeekSender(client: Name) "peek-sender" Extra Peek [] [Found Empty UnknownClient];
+        /// The tubes that hold a message for this client or for anybody.
+        ListTubesForMe "list-tubes-for-me" Extra List [] [Ok NotLoggedIn];
+        /// Waits so many seconds until `reserve` would give a message, which stays.
+        Await { timeout: Seconds } "await" Extra Other [Waits] [Ready DeadlineSoon TimedOut];
+        /// Is answered at once.
+        Ping "ping" Extra Other [] [Pong];
+    }
+}
+
+impl Verb {
+    /// Whether it may wait for a message.
+    pub const fn waits(self) -> bool {
+        matches!(self.notes(), [.., Note::Waits] | [.., Note::Waits, Note::Open])
+    }
+
+    /// Whether beanstalkd's `stats` counts it.
+    pub const fn is_counted(self) -> bool {
+        matches!(self.notes(), [Note::Counted, ..])
+    }
+
+    /// Whether whatever stands behind its arguments is not looked at.
+    pub(crate) const fn is_open(self) -> bool {
+        matches!(self.notes(), [.., Note::Open])
+    }
+
+    /// Whether beanstalkd does not know it.
+    pub const fn is_extra(self) -> bool {
+        matches!(self.begins(), Begins::Extra)
+    }
+
+    /// The verb of a line, and what stands behind its word.
+    pub(crate) fn of_line(line: &[u8]) -> Option<(Self, &[u8])> {
+        let end = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
+        let (word, rest) = line.split_at(end);
+        match Self::of(word).map(|verb| (verb, verb.begins())) {
+            Some((verb, Begins::Extra | Begins::Alone | Begins::Loose)) => Some((verb, rest)),
+            Some((verb, Begins::Spaced | Begins::Tight)) if !rest.is_empty() => Some((verb, &rest[1..])),
+            _ => Self::of_beginning(line),
+        }
+    }
+
+    /// The verb with the longest word that a line begins with, where a blank behind it is not asked for.
+    #[cold]
+    fn of_beginning(line: &[u8]) -> Option<(Self, &[u8])> {
+        let loose = |verb: &&Self| matches!(verb.begins(), Begins::Alone | Begins::Loose);
+        let begins = |verb: &&Self| line.starts_with(verb.name().as_bytes());
+        let longest = Self::ALL.iter().filter(loose).filter(begins).max_by_key(|verb| verb.name().len());
+        longest.map(|verb| (*verb, &line[verb.name().len()..]))
+    }
+}
