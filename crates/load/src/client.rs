@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use krarup_beanstalk::Verb;
 use krarup_memcache::response::{self, Expect, Reply};
 use krarup_memcache::{Class, MetaCommand, Parsed};
 use krarup_record::{ServerVisit, Visit};
@@ -19,7 +20,7 @@ use krarup_units::{Inbox, Outbox};
 
 use crate::account::{Account, Loss};
 use crate::keys::Key;
-use crate::queue::{self, Said, Verb};
+use crate::queue::{self, Said};
 use crate::random::{self, Random};
 use crate::schedule::Think;
 use crate::workload::{Asked, Owed, Plan, Scratch, Stream, Then};

@@ -1,10 +1,10 @@
 //! The commands there are: what may stand in a mix, by its name on the wire.
 
+use krarup_beanstalk::Verb;
 use krarup_memcache::{Expect, MetaCommand, Retrieval, Storage};
 use krarup_record::Operation;
 
 use crate::keys::Family;
-use crate::queue::Verb;
 
 /// Declares the commands with their names; a name is also what files hold.
 macro_rules! commands {
@@ -133,18 +133,17 @@ impl Command {
     pub const fn verb(self) -> Option<Verb> {
         Some(match self {
             Self::Put => Verb::Put,
-            Self::Reserve | Self::Release | Self::Bury => Verb::Reserve,
+            Self::Reserve | Self::Release | Self::Bury => Verb::ReserveWithTimeout,
             Self::Kick => Verb::Kick,
             Self::Pop => Verb::Pop,
-            Self::Peek => Verb::Peek,
-            Self::List => Verb::List,
-            Self::Send => Verb::Send,
-            Self::SendTo => Verb::SendTo,
+            Self::Peek => Verb::PeekReady,
+            Self::List => Verb::ListTubes,
+            Self::Send | Self::SendTo => Verb::Send,
             Self::PopTube => Verb::PopTube,
             Self::PopSender => Verb::PopSender,
             Self::PeekTube => Verb::PeekTube,
             Self::PeekSender => Verb::PeekSender,
-            Self::ListForMe => Verb::ListForMe,
+            Self::ListForMe => Verb::ListTubesForMe,
             Self::Login => Verb::Login,
             _ => return None,
         })

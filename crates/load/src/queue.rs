@@ -2,70 +2,22 @@
 //!
 //! A reserve does not wait (`reserve-with-timeout 0`), and the message that it brings is deleted, given back or set aside by the request
 //! after it, as a worker does when it is done. What krarup's broker understands and beanstalkd does not: `pop` takes a message and deletes it in
-//! one request; and clients with names send to queues, or through them to each other ([`Verb::Send`] and all below it).
+//! one request; and clients with names send to queues, or through them to each other ([`Verb::Send`], [`Verb::PopTube`] and others).
 //!
 //! With the verbs of beanstalkd, each client uses and watches one queue: its own number modulo the number of queues; with one queue, that is
 //! the tube `default`. With those of names, every request draws its queue, and the names it is about, anew.
 
-use std::io::Write;
-
+use krarup_beanstalk::{DEFAULT_TTR, DEFAULT_TUBE, Put, Reply, ReplyWord, Request, Verb, reply, write};
 use krarup_memcache::{Class, Parsed};
-
-/// What is asked of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// Adds a message.
-    Put,
-    /// Takes a message for a while, if there is one.
-    Reserve,
-    /// Ends it.
-    Delete,
-    /// Gives it back.
-    Release,
-    /// Sets it aside.
-    Bury,
-    /// Makes messages ready that were set aside.
-    Kick,
-    /// Takes a message for good, if there is one.
-    Pop,
-    /// Looks at the next message, if there is one.
-    Peek,
-    /// Asks for the names of all tubes.
-    List,
-    /// Adds a message for anybody to a tube.
-    Send,
-    /// The same for one receiver.
-    SendTo,
-    /// Takes the oldest of a tube that is mine or nobody's, for good.
-    PopTube,
-    /// The same from one sender, in any tube.
-    PopSender,
-    /// Looks at the oldest of a tube that is mine or nobody's.
-    PeekTube,
-    /// The same from one sender, in any tube.
-    PeekSender,
-    /// Asks for the names of the tubes that hold a message for me.
-    ListForMe,
-    /// Says who the client is.
-    Login,
-}
-
-impl Verb {
-    /// Whether a message goes with it.
-    pub const fn brings_message(self) -> bool {
-        matches!(self, Self::Put | Self::Send | Self::SendTo)
-    }
-}
+use krarup_units::Nanos;
 
 /// Under this name messages are made and verified, as values are under their keys.
 pub const NAME: &[u8] = b"message";
 
 /// How long a reserved message is held, in seconds: longer than any client takes to delete it.
 const TIME_TO_RUN: u32 = 120;
-/// The longest line of an answer.
-const LONGEST_LINE: usize = 256;
-/// The largest message that is taken, in bytes.
-const LARGEST: usize = 1 << 30;
+/// The priority of every message.
+const PRIORITY: u32 = 1_024;
 
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,50 +32,77 @@ pub struct Said<'a> {
 const TUBE: &str = "load-tube-";
 /// What clients are called, but for their number.
 const CLIENT: &str = "load-client-";
-const TAKES: &str = "a vector takes everything";
+
+/// A name that ends with a number.
+struct Numbered {
+    text: [u8; 40],
+    length: usize,
+}
+
+impl Numbered {
+    fn new(begin: &str, number: u64) -> Self {
+        let mut all = Self { text: [0; 40], length: 0 };
+        let mut buffer = itoa::Buffer::new();
+        for part in [begin, buffer.format(number)] {
+            all.text[all.length..all.length + part.len()].copy_from_slice(part.as_bytes());
+            all.length += part.len();
+        }
+        all
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..self.length]).expect("letters and digits")
+    }
+}
+
+fn tube(number: u64) -> Numbered {
+    Numbered::new(TUBE, number)
+}
+
+fn client(number: u64) -> Numbered {
+    Numbered::new(CLIENT, number)
+}
 
 /// Appends a put.
 pub fn put(out: &mut Vec<u8>, body: &[u8]) {
-    write!(out, "put 1024 0 {TIME_TO_RUN} {}\r\n", body.len()).expect(TAKES);
-    with_end(out, body);
+    let put = Put { priority: PRIORITY, ttr: TIME_TO_RUN, body, ..Put::default() };
+    write::request(out, &Request::Put(put));
 }
 
 /// Appends a message to a tube: for one receiver, or for anybody.
-pub fn send(out: &mut Vec<u8>, tube: u64, receiver: Option<u64>, body: &[u8]) {
-    let length = body.len();
-    match receiver {
-        Some(receiver) => write!(out, "send {TUBE}{tube} {CLIENT}{receiver} {length}\r\n").expect(TAKES),
-        None => write!(out, "send {TUBE}{tube} - {length}\r\n").expect(TAKES),
-    }
-    with_end(out, body);
-}
-
-fn with_end(out: &mut Vec<u8>, body: &[u8]) {
-    out.extend_from_slice(body);
-    out.extend_from_slice(b"\r\n");
+pub fn send(out: &mut Vec<u8>, to: u64, receiver: Option<u64>, body: &[u8]) {
+    let (tube, receiver) = (tube(to), receiver.map(client));
+    let receiver = receiver.as_ref().map(Numbered::as_str);
+    let put =
+        Put { tube: Some(tube.as_str()), receiver, strict: true, ttr: DEFAULT_TTR, body, ..Put::default() };
+    write::request(out, &Request::Put(put));
 }
 
 /// Appends a request that brings no message. `number` is what it is about: a message, a tube or a client's name, or how many.
+///
+/// # Panics
+/// With a verb that is never asked.
 pub fn ask(out: &mut Vec<u8>, verb: Verb, number: u64) {
-    match verb {
-        Verb::Put => return put(out, b""),
-        Verb::Send | Verb::SendTo => return send(out, number, None, b""),
-        Verb::Reserve => out.write_all(b"reserve-with-timeout 0\r\n"),
-        Verb::Delete => write!(out, "delete {number}\r\n"),
-        Verb::Release => write!(out, "release {number} 1024 0\r\n"),
-        Verb::Bury => write!(out, "bury {number} 1024\r\n"),
-        Verb::Kick => write!(out, "kick {number}\r\n"),
-        Verb::Pop => out.write_all(b"pop 0\r\n"),
-        Verb::Peek => out.write_all(b"peek-ready\r\n"),
-        Verb::List => out.write_all(b"list-tubes\r\n"),
-        Verb::PopTube => write!(out, "pop-tube {TUBE}{number}\r\n"),
-        Verb::PopSender => write!(out, "pop-sender {CLIENT}{number}\r\n"),
-        Verb::PeekTube => write!(out, "peek-tube {TUBE}{number}\r\n"),
-        Verb::PeekSender => write!(out, "peek-sender {CLIENT}{number}\r\n"),
-        Verb::ListForMe => out.write_all(b"list-tubes-for-me\r\n"),
-        Verb::Login => write!(out, "login {CLIENT}{number}\r\n"),
-    }
-    .expect(TAKES);
+    let (tube, client) = (tube(number), client(number));
+    let (tube, client) = (tube.as_str(), client.as_str());
+    let request = match verb {
+        Verb::ReserveWithTimeout => Request::ReserveWithTimeout { timeout: Nanos::ZERO },
+        Verb::Delete => Request::Delete(number),
+        Verb::Release => Request::Release { id: number, priority: PRIORITY, delay: 0 },
+        Verb::Bury => Request::Bury { id: number, priority: PRIORITY },
+        Verb::Kick => Request::Kick(number as u32),
+        Verb::Pop => Request::Pop { timeout: Nanos::ZERO },
+        Verb::PeekReady => Request::PeekReady,
+        Verb::ListTubes => Request::ListTubes,
+        Verb::PopTube => Request::PopTube(tube),
+        Verb::PopSender => Request::PopSender(client),
+        Verb::PeekTube => Request::PeekTube(tube),
+        Verb::PeekSender => Request::PeekSender(client),
+        Verb::ListTubesForMe => Request::ListTubesForMe,
+        Verb::Login => Request::Login { client, secret: None },
+        other => unreachable!("{other:?} is never asked"),
+    };
+    write::request(out, &request);
 }
 
 /// What is said on a new connection before anything else, and what may be answered to each line of it.
@@ -146,89 +125,90 @@ pub fn hello(
     secret: Option<&str>,
 ) -> Option<Hello> {
     let mut hello = Hello::default();
-    let mut say = |line: String, good: &'static [&'static str]| {
-        hello.said.extend_from_slice(line.as_bytes());
+    let mut say = |request: Request<'_>, good: &'static [&'static str]| {
+        write::request(&mut hello.said, &request);
         hello.owed.push(good);
     };
+    const LOGGED_IN: &[&str] = &[ReplyWord::LoggedIn.name()];
+    const REGISTERED: &[&str] = &[ReplyWord::Registered.name(), ReplyWord::Exists.name()];
+    const CREATED: &[&str] = &[ReplyWord::Created.name(), ReplyWord::Exists.name()];
+    const USING: &[&str] = &[ReplyWord::Using.name()];
+    const WATCHING: &[&str] = &[ReplyWord::Watching.name()];
+    let own = client(number % u64::from(names.max(1)));
+    let own = own.as_str();
     let (tubes, names, clients) = (u64::from(tubes), u64::from(names.max(1)), clients.max(1));
     let share = |of: u64| (number..of).step_by(clients as usize);
-    if let Some(secret) = secret {
-        say(format!("login {CLIENT}{} {secret}\r\n", number % names), &["LOGGED_IN"]);
+    if secret.is_some() {
+        say(Request::Login { client: own, secret }, LOGGED_IN);
     }
     if named {
         // Its own name first: who is nobody yet cannot be logged in.
         for name in std::iter::once(number % names).chain(share(names).skip(1)) {
-            say(format!("register {CLIENT}{name}\r\n"), &["REGISTERED", "EXISTS"]);
+            say(Request::Register(client(name).as_str()), REGISTERED);
         }
         if secret.is_none() {
-            say(format!("login {CLIENT}{}\r\n", number % names), &["LOGGED_IN"]);
+            say(Request::Login { client: own, secret: None }, LOGGED_IN);
         }
-        for tube in share(tubes) {
-            say(format!("create-tube {TUBE}{tube}\r\n"), &["CREATED", "EXISTS"]);
+        for number in share(tubes) {
+            say(Request::CreateTube(tube(number).as_str()), CREATED);
         }
     } else if tubes > 1 {
-        let tube = number % tubes;
-        say(format!("use {TUBE}{tube}\r\n"), &["USING"]);
-        say(format!("watch {TUBE}{tube}\r\n"), &["WATCHING"]);
-        say("ignore default\r\n".to_owned(), &["WATCHING"]);
+        let tube = tube(number % tubes);
+        say(Request::Use(tube.as_str()), USING);
+        say(Request::Watch(tube.as_str()), WATCHING);
+        say(Request::Ignore(DEFAULT_TUBE), WATCHING);
     }
     (!hello.owed.is_empty()).then_some(hello)
 }
 
 /// Reads the answer to `verb` at the front of `bytes`.
+///
+/// # Errors
+/// Says why bytes are no answer to it.
 pub fn parse(bytes: &[u8], verb: Verb) -> Parsed<Said<'_>, &'static str> {
-    let window = &bytes[..bytes.len().min(LONGEST_LINE)];
-    let Some(end) = window.windows(2).position(|pair| pair == b"\r\n") else {
-        return if window.len() == LONGEST_LINE {
-            Parsed::Invalid("a line without an end")
-        } else {
-            Parsed::Incomplete { needed: bytes.len() + 1 }
-        };
-    };
-    let line = &bytes[..end];
-    let mut words = line.split(|&byte| byte == b' ');
-    let word = words.next().unwrap_or_default();
-    let complete = |class| Parsed::Complete { message: Said { class, message: None }, used: end + 2 };
-    let mut number = || -> Option<u64> { std::str::from_utf8(words.next()?).ok()?.parse().ok() };
-    let brings = match (verb, word) {
-        (Verb::Reserve, b"RESERVED")
-        | (Verb::Pop | Verb::PopTube | Verb::PopSender, b"POPPED")
-        | (Verb::Peek | Verb::PeekTube | Verb::PeekSender, b"FOUND") => number(),
-        (Verb::List | Verb::ListForMe, b"OK") => Some(0),
-        (Verb::Put | Verb::Send | Verb::SendTo, b"INSERTED") => return complete(Class::Stored),
-        (Verb::Delete, b"DELETED") => return complete(Class::Deleted),
-        (Verb::Release, b"RELEASED") | (Verb::Bury, b"BURIED") | (Verb::Login, b"LOGGED_IN") => {
-            return complete(Class::Ok);
+    match reply::parse(bytes) {
+        Parsed::Complete { message, used } => match said(&message, verb) {
+            Ok(message) => Parsed::Complete { message, used },
+            Err(why) => Parsed::Invalid(why),
+        },
+        Parsed::Incomplete { needed } => Parsed::Incomplete { needed },
+        Parsed::Invalid(why) => Parsed::Invalid(why),
+    }
+}
+
+const NO_ANSWER: &str = "no answer of a queue";
+
+/// What a reply to `verb` comes to.
+fn said<'a>(reply: &Reply<'a>, verb: Verb) -> Result<Said<'a>, &'static str> {
+    let word = reply.word().ok_or(NO_ANSWER)?;
+    let class = match (verb, word) {
+        (_, ReplyWord::Reserved | ReplyWord::Popped | ReplyWord::Found) if verb.replies().contains(&word) => {
+            Class::Values
         }
-        (Verb::Kick, b"KICKED") => {
-            let Some(kicked) = number() else { return Parsed::Invalid("an answer without its numbers") };
-            return complete(if kicked == 0 { Class::NotFound } else { Class::Ok });
+        (Verb::ListTubes | Verb::ListTubesForMe, ReplyWord::Ok) => Class::Ok,
+        (Verb::Put | Verb::Send, ReplyWord::Inserted) => Class::Stored,
+        (Verb::Delete, ReplyWord::Deleted) => Class::Deleted,
+        (Verb::Release, ReplyWord::Released)
+        | (Verb::Bury, ReplyWord::Buried)
+        | (Verb::Login, ReplyWord::LoggedIn) => Class::Ok,
+        (Verb::Kick, ReplyWord::Kicked) => match reply {
+            Reply::Line { number: Some(0), .. } => Class::NotFound,
+            Reply::Line { number: Some(_), .. } => Class::Ok,
+            _ => return Err("an answer without its numbers"),
+        },
+        (_, ReplyWord::TimedOut | ReplyWord::DeadlineSoon | ReplyWord::NotFound | ReplyWord::Empty) => {
+            Class::NotFound
         }
-        (_, b"TIMED_OUT" | b"DEADLINE_SOON" | b"NOT_FOUND" | b"EMPTY") => return complete(Class::NotFound),
-        (_, b"OUT_OF_MEMORY" | b"INTERNAL_ERROR" | b"DRAINING" | b"BURIED") => {
-            return complete(Class::ServerError);
-        }
-        (
-            _,
-            b"BAD_FORMAT" | b"UNKNOWN_COMMAND" | b"EXPECTED_CRLF" | b"JOB_TOO_BIG" | b"UNKNOWN_TUBE"
-            | b"UNKNOWN_CLIENT" | b"NOT_LOGGED_IN",
-        ) => return complete(Class::ClientError),
-        _ => return Parsed::Invalid("no answer of a queue"),
+        (_, ReplyWord::InternalError | ReplyWord::Buried) => Class::ServerError,
+        (_, word) if word.is_refusal() => Class::ServerError,
+        (_, word) if word.is_client_error() => Class::ClientError,
+        _ => return Err(NO_ANSWER),
     };
-    let (Some(id), Some(length)) = (brings, number()) else {
-        return Parsed::Invalid("an answer without its numbers");
+    let message = match reply {
+        Reply::Message { id, body, .. } => Some((*id, *body)),
+        _ => None,
     };
-    let Some(length) = usize::try_from(length).ok().filter(|&length| length <= LARGEST) else {
-        return Parsed::Invalid("a message beyond any size");
-    };
-    let used = end + 2 + length + 2;
-    let Some(body) = bytes.get(end + 2..used) else { return Parsed::Incomplete { needed: used } };
-    let Some(body) = body.strip_suffix(b"\r\n") else { return Parsed::Invalid("a message without its end") };
-    let (class, message) = match verb {
-        Verb::List | Verb::ListForMe => (Class::Ok, None),
-        _ => (Class::Values, Some((id, body))),
-    };
-    Parsed::Complete { message: Said { class, message }, used }
+    Ok(Said { class, message })
 }
 
 #[cfg(test)]
@@ -251,16 +231,16 @@ mod tests {
     fn answers_are_what_the_protocol_says() {
         assert_eq!(said(b"INSERTED 7\r\n", Verb::Put), (Class::Stored, None));
         assert_eq!(
-            said(b"RESERVED 7 5\r\nhe\r\no\r\n", Verb::Reserve),
+            said(b"RESERVED 7 5\r\nhe\r\no\r\n", Verb::ReserveWithTimeout),
             (Class::Values, Some((7, b"he\r\no".to_vec())))
         );
         assert_eq!(said(b"POPPED 8 0\r\n\r\n", Verb::Pop), (Class::Values, Some((8, vec![]))));
-        assert_eq!(said(b"FOUND 8 1\r\nx\r\n", Verb::Peek), (Class::Values, Some((8, b"x".to_vec()))));
-        assert_eq!(said(b"TIMED_OUT\r\n", Verb::Reserve), (Class::NotFound, None));
+        assert_eq!(said(b"FOUND 8 1\r\nx\r\n", Verb::PeekReady), (Class::Values, Some((8, b"x".to_vec()))));
+        assert_eq!(said(b"TIMED_OUT\r\n", Verb::ReserveWithTimeout), (Class::NotFound, None));
         assert_eq!(said(b"DELETED\r\n", Verb::Delete), (Class::Deleted, None));
-        assert_eq!(said(b"OK 14\r\n---\n- default\n\r\n", Verb::List), (Class::Ok, None));
+        assert_eq!(said(b"OK 14\r\n---\n- default\n\r\n", Verb::ListTubes), (Class::Ok, None));
         assert_eq!(said(b"UNKNOWN_COMMAND\r\n", Verb::Pop), (Class::ClientError, None));
-        assert_eq!(said(b"UNKNOWN_CLIENT\r\n", Verb::SendTo), (Class::ClientError, None));
+        assert_eq!(said(b"UNKNOWN_CLIENT\r\n", Verb::Send), (Class::ClientError, None));
         assert_eq!(said(b"RELEASED\r\n", Verb::Release), (Class::Ok, None));
         // A message that is buried was asked to be, or found no room when it came back.
         assert_eq!(said(b"BURIED\r\n", Verb::Bury), (Class::Ok, None));
@@ -269,12 +249,12 @@ mod tests {
         assert_eq!(said(b"KICKED 1\r\n", Verb::Kick), (Class::Ok, None));
         assert_eq!(said(b"POPPED 8 1\r\nx\r\n", Verb::PopSender), (Class::Values, Some((8, b"x".to_vec()))));
         assert_eq!(said(b"EMPTY\r\n", Verb::PeekTube), (Class::NotFound, None));
-        assert_eq!(said(b"OK 4\r\n---\n\r\n", Verb::ListForMe), (Class::Ok, None));
+        assert_eq!(said(b"OK 4\r\n---\n\r\n", Verb::ListTubesForMe), (Class::Ok, None));
         for (text, verb) in [
-            (&b"INSERTED 7\r\n"[..], Verb::Reserve),
-            (b"RESERVED x 5\r\n", Verb::Reserve),
-            (b"RESERVED 7 99999999999999\r\n", Verb::Reserve),
-            (b"RESERVED 7 1\r\nxyz", Verb::Reserve),
+            (&b"INSERTED 7\r\n"[..], Verb::ReserveWithTimeout),
+            (b"RESERVED x 5\r\n", Verb::ReserveWithTimeout),
+            (b"RESERVED 7 99999999999999\r\n", Verb::ReserveWithTimeout),
+            (b"RESERVED 7 1\r\nxyz", Verb::ReserveWithTimeout),
             (b"END\r\n", Verb::Put),
             (&[b'a'; 300], Verb::Put),
         ] {
@@ -289,20 +269,25 @@ mod tests {
         send(&mut out, 1, Some(2), b"hey");
         send(&mut out, 1, None, b"hey");
         for verb in [
-            Verb::Reserve,
+            Verb::ReserveWithTimeout,
             Verb::Delete,
             Verb::Release,
             Verb::Bury,
             Verb::Kick,
             Verb::Pop,
-            Verb::Peek,
-            Verb::List,
+            Verb::PeekReady,
+            Verb::ListTubes,
         ] {
             ask(&mut out, verb, 7);
         }
-        for verb in
-            [Verb::PopTube, Verb::PopSender, Verb::PeekTube, Verb::PeekSender, Verb::ListForMe, Verb::Login]
-        {
+        for verb in [
+            Verb::PopTube,
+            Verb::PopSender,
+            Verb::PeekTube,
+            Verb::PeekSender,
+            Verb::ListTubesForMe,
+            Verb::Login,
+        ] {
             ask(&mut out, verb, 3);
         }
         let text = "put 1024 0 120 5\r\nhello\r\n\
@@ -349,17 +334,17 @@ mod tests {
         fn every_cut_is_incomplete_until_the_last_byte(body in prop::collection::vec(any::<u8>(), 0..50), id: u64) {
             let whole = [format!("RESERVED {id} {}\r\n", body.len()).as_bytes(), &body, b"\r\n"].concat();
             for cut in 0..whole.len() {
-                match parse(&whole[..cut], Verb::Reserve) {
+                match parse(&whole[..cut], Verb::ReserveWithTimeout) {
                     Parsed::Incomplete { needed } => prop_assert!(needed > cut && needed <= whole.len()),
                     other => prop_assert!(false, "{cut}: {other:?}"),
                 }
             }
-            prop_assert_eq!(said(&whole, Verb::Reserve), (Class::Values, Some((id, body))));
+            prop_assert_eq!(said(&whole, Verb::ReserveWithTimeout), (Class::Values, Some((id, body))));
         }
 
         #[test]
         fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            for verb in [Verb::Put, Verb::Reserve, Verb::Delete, Verb::Kick, Verb::Pop, Verb::Peek, Verb::List, Verb::Login] {
+            for verb in [Verb::Put, Verb::ReserveWithTimeout, Verb::Delete, Verb::Kick, Verb::Pop, Verb::PeekReady, Verb::ListTubes, Verb::Login] {
                 let _ = parse(&bytes, verb);
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use krarup_beanstalk::Verb;
 use krarup_memcache::{Arithmetic, Expect, MetaCommand, Retrieval, Storage, write};
 use krarup_record::Operation;
 use rand::RngExt;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::command::{Command, Form};
 use crate::keys::{Draw, Family, Key, KeyLaw, KeyRange};
 pub use crate::limits::{LARGEST_VALUE, MOST_KEYS};
-use crate::queue::{self, Verb};
+use crate::queue;
 use crate::random::{self, Random, below};
 use crate::sizes::SizeLaw;
 use crate::trace::{Row, Trace};
@@ -372,7 +373,7 @@ impl Stream {
     /// Writes a request to a queue.
     fn ask_queue(&mut self, command: Command, verb: Verb, scratch: &mut Scratch, out: &mut Vec<u8>) -> Asked {
         let start = out.len();
-        if verb.brings_message() {
+        if verb.has_body() {
             scratch.texts.clear();
             scratch.texts.extend_from_slice(queue::NAME);
             self.value(Family::Plain, None, scratch);
@@ -381,8 +382,10 @@ impl Stream {
         let one_of = |many: u32, random: &mut Random| below(random, u64::from(many.max(1)));
         match verb {
             Verb::Put => queue::put(out, &scratch.value),
-            Verb::Send => queue::send(out, one_of(tubes, &mut self.commands), None, &scratch.value),
-            Verb::SendTo => {
+            Verb::Send if command == Command::Send => {
+                queue::send(out, one_of(tubes, &mut self.commands), None, &scratch.value);
+            }
+            Verb::Send => {
                 let tube = one_of(tubes, &mut self.commands);
                 queue::send(out, tube, Some(one_of(names, &mut self.commands)), &scratch.value);
             }
