@@ -31,8 +31,10 @@ use crate::queues::{After, Answer, Fetched, Queues, Totals};
 use crate::shared::{self, Shared};
 use crate::statistics::{self, About, Service};
 use crate::wish::{Asked, Reply, Way};
+use session::Session;
 
 mod memcached;
+mod session;
 
 /// Answers that wait to leave, in bytes: with more of them a client is not heard.
 const MOST_UNSENT: usize = 256 << 10;
@@ -110,7 +112,7 @@ struct Dialog {
     /// The batch of its latest put.
     put_with: After,
     /// He speaks memcached's protocol.
-    memcached: Option<memcached::Session>,
+    memcached: Option<Session>,
     admitted: bool,
     /// It has said its last, or nothing more is heard.
     quitting: bool,

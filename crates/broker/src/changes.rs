@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use krarup_units::Nanos;
 
-use crate::job::{Happened, Id};
+use crate::job::{Happened, Id, Job, State, TubeId};
 
 /// Where a message stands in a store. Leases are not written: a new owner finds what was reserved ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,28 @@ pub struct Row {
     pub lives_until: Option<Nanos>,
     /// The message itself.
     pub body: Arc<[u8]>,
+}
+
+impl Row {
+    /// The message, in this tube and this state.
+    pub(crate) fn into_job(self, tube: TubeId, state: State) -> Job {
+        Job {
+            tube,
+            sender: self.sender,
+            receiver: self.receiver,
+            priority: self.priority,
+            delay: self.delay,
+            ttr: self.ttr,
+            created: self.created,
+            state,
+            flags: self.flags,
+            lives_until: self.lives_until,
+            expires: None,
+            happened: self.happened,
+            saved: true,
+            body: self.body,
+        }
+    }
 }
 
 /// The last word on one message.

@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 use krarup_units::{Nanos, Stamp};
 
-use crate::changes::Row;
-use crate::queues::OVERHEAD;
+/// Bytes that a message costs beside its body: its places in tables and lines.
+pub const OVERHEAD: u64 = 320;
 
 /// The number of a message; smaller ones were put earlier.
 pub type Id = u64;
@@ -123,26 +123,6 @@ pub struct Job {
 }
 
 impl Job {
-    /// What a store keeps, in this tube and this state.
-    pub(crate) fn of(row: Row, tube: TubeId, state: State) -> Self {
-        Self {
-            tube,
-            sender: row.sender,
-            receiver: row.receiver,
-            priority: row.priority,
-            delay: row.delay,
-            ttr: row.ttr,
-            created: row.created,
-            state,
-            flags: row.flags,
-            lives_until: row.lives_until,
-            expires: None,
-            happened: row.happened,
-            saved: true,
-            body: row.body,
-        }
-    }
-
     /// What it is counted with, in bytes.
     pub(crate) fn cost(&self) -> u64 {
         self.body.len() as u64 + OVERHEAD

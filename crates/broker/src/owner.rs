@@ -4,7 +4,7 @@ use krarup_beanstalk::{ReplyWord, Request, write};
 use krarup_units::{Nanos, Stamp};
 
 use crate::job::ClientId;
-use crate::queues::{After, Answer, How, Limit, Queues, Refused, Reserve, Taken};
+use crate::queues::{After, Answer, How, Limit, MOST_AT_ONCE, Queues, Refused, Reserve, Taken};
 use crate::statistics;
 
 /// What a request came to.
@@ -250,9 +250,6 @@ pub(crate) fn carry_out(
     };
     Outcome::Answered(after)
 }
-
-/// Messages that one request may take at most.
-pub(crate) const MOST_AT_ONCE: u32 = 1_000;
 
 fn say(out: &mut Vec<u8>, word: ReplyWord) -> After {
     write::line(out, word);

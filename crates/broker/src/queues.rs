@@ -12,14 +12,18 @@
 //! | `time` | what happens when nobody does anything |
 //! | `heads` | which messages are only in the store, and are read when they are needed |
 //! | `look` | questions that change nothing |
+//! | `reservation`, `store`, `view` | what is asked and told: when messages are taken, of a store, by questions |
 
 mod heads;
 mod look;
 mod moves;
+mod reservation;
+mod store;
 mod take;
 #[cfg(test)]
 mod tests;
 mod time;
+mod view;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -28,19 +32,21 @@ use krarup_beanstalk::{DEFAULT_TUBE, Put};
 use krarup_units::{Nanos, Stamp};
 
 use crate::changes::{Batch, KeyRow, Row, Standing, TubeRow};
+use reservation::Waiting;
+use store::{FromTo, Heads};
+
 use crate::job::{ClientId, Happened, Id, Job, State, TubeId};
 use crate::shards::Shard;
 use crate::tube::{Tubes, URGENT};
 use crate::window::Window;
 
-pub use heads::{Fetch, Fetched, Line, Resident};
-pub use look::{JobView, Nothing, Totals, TubeView};
+pub use crate::job::OVERHEAD;
 pub use moves::Limit;
+pub(crate) use reservation::MOST_AT_ONCE;
+pub use reservation::{After, Answer, How, Reserve, Taken};
+pub use store::{Fetch, Fetched, Line, Resident};
 pub(crate) use take::SAFETY_MARGIN;
-pub use take::{Answer, How, Reserve, Taken};
-
-/// Bytes that a message costs beside its body: its places in tables and lines.
-pub const OVERHEAD: u64 = 320;
+pub use view::{JobView, Nothing, Totals, TubeView};
 
 /// What the queues are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +67,6 @@ pub struct Settings {
 
 /// The name of a tube, and a key in it.
 type Key = (Arc<str>, Arc<str>);
-/// The sender of a message, and who alone may have it.
-type FromTo = (Arc<str>, Option<Arc<str>>);
-
-/// After which batch an operation may be answered; none: at once.
-pub type After = Option<u64>;
-
 /// Why a message was not put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -104,7 +104,7 @@ struct Client {
     /// Whether he is told the flags of messages.
     flagged: bool,
     leases: BTreeSet<(Stamp, Id)>,
-    waiting: Option<take::Waiting>,
+    waiting: Option<Waiting>,
     producer: bool,
     worker: bool,
 }
@@ -120,7 +120,7 @@ pub struct Queues {
     registered: HashSet<Arc<str>>,
     /// Ready messages of each sender, for each receiver.
     sent: HashMap<FromTo, Window<Id>>,
-    heads: heads::Heads,
+    heads: Heads,
     /// Whether any messages expire, those of a tube or single ones.
     expiring: bool,
     keys: HashMap<Key, KeyRow>,
@@ -153,7 +153,7 @@ impl Queues {
             free_clients: Vec::new(),
             registered: HashSet::new(),
             sent: HashMap::new(),
-            heads: heads::Heads::default(),
+            heads: Heads::default(),
             expiring: false,
             keys: HashMap::new(),
             keys_by_age: VecDeque::new(),
@@ -610,7 +610,7 @@ impl Queues {
         self.ids_from(row.id + 1);
         self.expiring |= row.lives_until.is_some();
         let (id, standing) = (row.id, row.standing);
-        let job = Job::of(row, tube, State::Pending);
+        let job = row.into_job(tube, State::Pending);
         self.used += job.cost();
         self.jobs.insert(id, job);
         match standing {

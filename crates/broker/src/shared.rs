@@ -9,8 +9,10 @@
 //! | this | asking: which wish a request is, and what may be asked beside what |
 //! | `tell` | telling: what a reply is in words |
 //! | `patience` | waiting |
+//! | `pending` | what is waited for |
 
 mod patience;
+mod pending;
 mod tell;
 #[cfg(test)]
 mod tests;
@@ -22,11 +24,10 @@ use krarup_beanstalk::{Put, ReplyWord, Request, write};
 use krarup_units::{Nanos, Stamp};
 
 use crate::job::{ClientId, Id};
-use crate::owner::MOST_AT_ONCE;
-use crate::queues::{How, Queues, Reserve};
+use crate::queues::{How, MOST_AT_ONCE, Queues, Reserve};
 use crate::wish::{Asked, Kind, Look, Move, NewMessage, Once, Taker, Which, Wish};
-use patience::Wait;
-pub(crate) use tell::Told;
+pub(crate) use pending::Told;
+use pending::{For, Holder, Underway};
 
 /// Bytes that a message on its way to the database is counted with beside its body.
 const OVERHEAD: u64 = 320;
@@ -40,62 +41,6 @@ pub struct Settings {
     pub number: i64,
     /// Bytes that messages on their way to the database may have.
     pub memory: u64,
-}
-
-/// What a wish is for.
-#[derive(Clone, Debug)]
-enum For {
-    Put(Arc<str>, Option<Arc<str>>, u64),
-    Take(ReplyWord),
-    Delete(Id),
-    /// One of several under this number.
-    DeleteOneOf(Id),
-    Release(Id),
-    Bury(Id),
-    Touch(Id),
-    KickJob,
-    Kick,
-    Look,
-    /// What is empty is said to be so.
-    Seek,
-    List,
-    StatsJob,
-    StatsTube(Arc<str>),
-    Stats,
-    Tubes,
-    Pause,
-    Login(Arc<str>),
-    Register,
-    Unregister,
-    Create,
-    DeleteTube,
-    Limit,
-    Expire,
-    Archive,
-    /// Nobody is told.
-    GiveBack,
-    Sweep(Vec<(Arc<str>, Option<Arc<str>>)>),
-}
-
-#[derive(Debug)]
-struct Underway {
-    /// Who asked, and as whom; he may be gone.
-    client: ClientId,
-    taker: Taker,
-    /// Under which number he is answered.
-    number: u64,
-    what: For,
-}
-
-/// A connection, as far as messages go.
-#[derive(Debug)]
-struct Holder {
-    taker: Taker,
-    /// What of his is under way, all of one kind, and how many.
-    out: Option<(Kind, u32)>,
-    /// What he holds, until when, and for how many seconds.
-    leases: HashMap<Id, (Stamp, u32)>,
-    wait: Option<Wait>,
 }
 
 /// The queues as one of their brokers sees them.

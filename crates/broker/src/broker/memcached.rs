@@ -5,6 +5,7 @@ use krarup_memcache::request::{Refusal, Request as Cached, Retrieve, Storage, St
 use krarup_record::{Operation, Visit};
 use krarup_units::Stamp;
 
+use super::session::Session;
 use super::{Broker, Hold};
 use crate::counts::operation;
 use crate::job::{ClientId, Id};
@@ -13,35 +14,6 @@ use crate::memcached::{
 };
 use crate::queues::Queues;
 use crate::statistics;
-
-/// What is known of a client that speaks memcached's protocol.
-#[derive(Debug, Default)]
-pub(super) struct Session {
-    /// The message of each queue that is open.
-    open: Vec<(Box<str>, Id)>,
-    /// The queue that is being opened: its answer is on the way.
-    opening: Option<Box<str>>,
-    /// The only queue that is watched; none: that of everybody at first.
-    watched: Option<Box<str>>,
-}
-
-impl Session {
-    /// The answer to what was to be opened has left.
-    pub(super) fn opened(&mut self, id: Option<Id>) {
-        if let (Some(queue), Some(id)) = (self.opening.take(), id) {
-            self.open.push((queue, id));
-        }
-    }
-
-    fn end(&mut self, queue: &str) -> Option<Id> {
-        let place = self.open.iter().position(|(open, _)| &**open == queue)?;
-        Some(self.open.swap_remove(place).1)
-    }
-
-    fn is_open(&self, queue: &str) -> bool {
-        self.open.iter().any(|(open, _)| &**open == queue)
-    }
-}
 
 /// A request, as its rows begin.
 #[derive(Clone, Copy)]

@@ -4,92 +4,18 @@
 //! until then it is a guest, known by its number though its line only counts it. A store is asked one thing at a time, while nothing is
 //! written, so that what it answers is what was committed, and differs from what is true by what is still being gathered alone.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use krarup_beanstalk::Request;
 use krarup_units::{Nanos, Stamp};
 
-use super::{Due, FromTo, Nothing, Queues};
+use super::reservation::MOST_AT_ONCE;
+use super::store::{Fetch, Fetched, FromTo, Kicking, Line, Wanted};
+use super::view::Nothing;
+use super::{Due, Queues};
 use crate::changes::{Change, Row, Standing};
 use crate::job::{ClientId, Id, Job, State};
 use crate::window::Window;
-
-/// What is kept in memory of messages that wait, where a store keeps them all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resident {
-    /// With more than this, in bytes, lines are cut.
-    pub bytes: u64,
-    /// Nothing is cut of a line that has no more than so many, and so many are read at a time; at least 1.
-    pub heads: usize,
-}
-
-/// A line of a store.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Line {
-    /// Ready, in this tube, for anybody or for one receiver; by priority.
-    Ready(Arc<str>, Option<Arc<str>>),
-    /// Delayed, in this tube; by the end of the delay.
-    Delayed(Arc<str>),
-    /// Set aside, in this tube; by their order.
-    Buried(Arc<str>),
-    /// Ready, of this sender, for anybody or for one receiver; by number alone.
-    Sent(FromTo),
-}
-
-/// Something to be read from the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fetch {
-    /// What makes reading lines quick: it is asked for once, when the first line is cut.
-    Begin,
-    /// The messages of a line, those from this place on: what the line is ordered by (for delays: since 1970, in nanoseconds), then the number.
-    Heads(Line, (u64, Id)),
-    /// These messages.
-    Named(Vec<Id>),
-}
-
-/// What a store answers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fetched {
-    /// The messages, in the order of their line.
-    pub rows: Vec<Row>,
-    /// Of a sender's line: their numbers alone.
-    pub ids: Vec<Id>,
-    /// Whether they are the last of their line.
-    pub complete: bool,
-}
-
-/// A kick in parts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kicking {
-    pub(super) buried: bool,
-    pub(super) done: u32,
-}
-
-/// What is known of messages that are not in memory.
-#[derive(Debug, Default)]
-pub(super) struct Heads {
-    /// Whether any line was ever cut.
-    begun: bool,
-    wanted: VecDeque<Wanted>,
-    fetching: Option<Wanted>,
-    /// Messages that are here beside their lines, and the batch after which the store knows all about them.
-    guests: HashMap<Id, u64>,
-    /// Who needs which messages.
-    seekers: VecDeque<(ClientId, Vec<Id>)>,
-    /// Who was given what he sought, in which generation of guests.
-    sought: HashMap<ClientId, u64>,
-    generation: u64,
-    committed: u64,
-    pub(super) kicking: HashMap<ClientId, Kicking>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Wanted {
-    Begin,
-    Line(Line),
-    Seekers(Vec<(ClientId, Vec<Id>)>),
-}
 
 /// Messages that are read by their numbers at a time.
 const SOUGHT_AT_ONCE: usize = 1_000;
@@ -218,7 +144,7 @@ impl Queues {
             | Request::Pop { .. }
             | Request::Await { .. } => self.lacks_any_of_watched(client, 1),
             Request::ReserveBatch { most, .. } => {
-                self.lacks_any_of_watched(client, most.min(crate::owner::MOST_AT_ONCE) as usize)
+                self.lacks_any_of_watched(client, most.min(MOST_AT_ONCE) as usize)
             }
             Request::PeekReady => {
                 let tube = Arc::clone(&self.tubes.get(self.client(client).used).name);
@@ -645,7 +571,7 @@ impl Queues {
         };
         let tube = self.tubes.find_or_make(&row.tube);
         self.expiring |= row.lives_until.is_some();
-        let (id, job) = (row.id, Job::of(row, tube, state));
+        let (id, job) = (row.id, row.into_job(tube, state));
         self.used += job.cost();
         self.jobs.insert(id, job);
         if matches!(state, State::Ready | State::Delayed { .. }) {

@@ -4,68 +4,14 @@ use std::sync::Arc;
 
 use krarup_units::{Nanos, Stamp};
 
-use super::{After, Due, Queues};
+use super::reservation::{Answer, How, Reserve, Taken, Waiting};
+use super::{Due, Queues};
 use crate::job::{ClientId, Id, State, TubeId};
 use crate::tube::first_of;
 use crate::window::First;
 
 /// The last part of a lease: who waits for another message is told that it nears its end.
 pub(crate) const SAFETY_MARGIN: Nanos = Nanos::from_secs(1);
-
-/// What becomes of a message that is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// It is leased, and is to be deleted when it is done.
-    Lease,
-    /// It is gone.
-    Pop,
-    /// It stays: he only wants to know that it is there.
-    Look,
-}
-
-/// A wish for messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserve {
-    /// What becomes of them.
-    pub how: How,
-    /// How many at most, at least 1. Nobody waits for a second one.
-    pub most: u32,
-    /// How long to wait; none: for ever.
-    pub timeout: Option<Nanos>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
-    how: How,
-    /// When to look after him.
-    alarm: Option<Stamp>,
-}
-
-/// A message that was taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// Its number.
-    pub id: Id,
-    /// Its flags, if he is told them.
-    pub flags: Option<u32>,
-    /// The message.
-    pub body: Arc<[u8]>,
-    /// After which batch it may be handed out: one that was popped, after its end is on disk.
-    pub after: After,
-}
-
-/// What a wish for messages came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Here they are, one at least.
-    Taken(Vec<Taken>),
-    /// None came in time.
-    TimedOut,
-    /// A lease of his is about to end.
-    DeadlineSoon,
-    /// There is one, of this priority and number; it was there when this was answered.
-    Ready(u32, Id),
-}
 
 impl Queues {
     /// Somebody wants messages. None: he waits, and will find his answer among [`Self::take_answers`].

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use krarup_beanstalk::ReplyWord;
 use krarup_units::{Nanos, Stamp};
 
-use super::{For, Shared, Underway};
+use super::Shared;
+use super::pending::{For, Underway, Wait};
 use crate::job::ClientId;
 use crate::owner::write_answer;
 use crate::queues::{Answer, How, Queues, Reserve, SAFETY_MARGIN};
@@ -17,27 +18,6 @@ const SWEEP: Nanos = Nanos::from_millis(250);
 const WOKEN_AT_ONCE: usize = 16;
 /// Tubes of which it is known when something last became ready in them.
 const MOST_LATEST: usize = 10_000;
-
-/// A wish for messages that may have to wait.
-#[derive(Debug)]
-pub(super) struct Wait {
-    slot: u64,
-    turn: u64,
-    tubes: Vec<Arc<str>>,
-    most: u32,
-    pops: bool,
-    shape: ReplyWord,
-    /// None: for ever.
-    until: Option<Stamp>,
-    alarm: Option<Stamp>,
-    /// Whether he is being asked for now, and how often something had become ready before.
-    asking: bool,
-    asked_at: u64,
-    /// Who finds something wakes the next.
-    wakes: bool,
-    /// He waits no longer than for the answer that is under way.
-    gives_up: bool,
-}
 
 impl Shared {
     pub(super) fn ask_to_wait(

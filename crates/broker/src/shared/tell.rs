@@ -5,25 +5,13 @@ use std::sync::Arc;
 use krarup_beanstalk::{ReplyWord, write};
 use krarup_units::Stamp;
 
-use super::{For, Shared, Underway, after};
+use super::pending::{For, Told, Underway};
+use super::{Shared, after};
 use crate::job::ClientId;
 use crate::owner::write_taken;
-use crate::queues::{Queues, Taken, Totals, TubeView};
+use crate::queues::{Queues, Taken, TubeView};
 use crate::statistics;
 use crate::wish::{Line, Reply, TubeFacts, Way, Word};
-
-/// An answer for a client.
-#[derive(Debug)]
-pub(crate) struct Told {
-    pub(crate) client: ClientId,
-    /// Under which number he asked.
-    pub(crate) number: u64,
-    pub(crate) bytes: Vec<u8>,
-    /// None: it was not the database that answered.
-    pub(crate) way: Option<Way>,
-    /// What of the answer to `stats` the database knows; the rest is to be written.
-    pub(crate) stats: Option<(Totals, u64)>,
-}
 
 /// Leases of one client among which those that have run out are looked for.
 const MOST_LEASES: usize = 4_096;

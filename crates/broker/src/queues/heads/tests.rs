@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::changes::Batch;
 use crate::owner::{self, Outcome};
-use crate::queues::Settings;
+use crate::queues::{Resident, Settings};
 use krarup_beanstalk::{Ids, Put, ReplyWord, Request};
 
 /// A store, as a table.

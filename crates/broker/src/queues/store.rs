@@ -1,0 +1,86 @@
+//! What is asked of a store that has messages which are not in memory, and what is known of these.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::changes::Row;
+use crate::job::{ClientId, Id};
+
+/// The sender of a message, and who alone may have it.
+pub(crate) type FromTo = (Arc<str>, Option<Arc<str>>);
+
+/// What is kept in memory of messages that wait, where a store keeps them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resident {
+    /// With more than this, in bytes, lines are cut.
+    pub bytes: u64,
+    /// Nothing is cut of a line that has no more than so many, and so many are read at a time; at least 1.
+    pub heads: usize,
+}
+
+/// A line of a store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Line {
+    /// Ready, in this tube, for anybody or for one receiver; by priority.
+    Ready(Arc<str>, Option<Arc<str>>),
+    /// Delayed, in this tube; by the end of the delay.
+    Delayed(Arc<str>),
+    /// Set aside, in this tube; by their order.
+    Buried(Arc<str>),
+    /// Ready, of this sender, for anybody or for one receiver; by number alone.
+    Sent(FromTo),
+}
+
+/// Something to be read from the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetch {
+    /// What makes reading lines quick: it is asked for once, when the first line is cut.
+    Begin,
+    /// The messages of a line, those from this place on: what the line is ordered by (for delays: since 1970, in nanoseconds), then the number.
+    Heads(Line, (u64, Id)),
+    /// These messages.
+    Named(Vec<Id>),
+}
+
+/// What a store answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// The messages, in the order of their line.
+    pub rows: Vec<Row>,
+    /// Of a sender's line: their numbers alone.
+    pub ids: Vec<Id>,
+    /// Whether they are the last of their line.
+    pub complete: bool,
+}
+
+/// A kick in parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kicking {
+    pub(super) buried: bool,
+    pub(super) done: u32,
+}
+
+/// What is known of messages that are not in memory.
+#[derive(Debug, Default)]
+pub(super) struct Heads {
+    /// Whether any line was ever cut.
+    pub(super) begun: bool,
+    pub(super) wanted: VecDeque<Wanted>,
+    pub(super) fetching: Option<Wanted>,
+    /// Messages that are here beside their lines, and the batch after which the store knows all about them.
+    pub(super) guests: HashMap<Id, u64>,
+    /// Who needs which messages.
+    pub(super) seekers: VecDeque<(ClientId, Vec<Id>)>,
+    /// Who was given what he sought, in which generation of guests.
+    pub(super) sought: HashMap<ClientId, u64>,
+    pub(super) generation: u64,
+    pub(super) committed: u64,
+    pub(super) kicking: HashMap<ClientId, Kicking>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Begin,
+    Line(Line),
+    Seekers(Vec<(ClientId, Vec<Id>)>),
+}

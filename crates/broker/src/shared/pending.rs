@@ -1,0 +1,101 @@
+//! What clients wait for: what was asked of the database for them, messages, and answers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use krarup_beanstalk::ReplyWord;
+use krarup_units::Stamp;
+
+use crate::job::{ClientId, Id};
+use crate::queues::Totals;
+use crate::wish::{Kind, Taker, Way};
+
+/// What a wish is for.
+#[derive(Clone, Debug)]
+pub(super) enum For {
+    Put(Arc<str>, Option<Arc<str>>, u64),
+    Take(ReplyWord),
+    Delete(Id),
+    /// One of several under this number.
+    DeleteOneOf(Id),
+    Release(Id),
+    Bury(Id),
+    Touch(Id),
+    KickJob,
+    Kick,
+    Look,
+    /// What is empty is said to be so.
+    Seek,
+    List,
+    StatsJob,
+    StatsTube(Arc<str>),
+    Stats,
+    Tubes,
+    Pause,
+    Login(Arc<str>),
+    Register,
+    Unregister,
+    Create,
+    DeleteTube,
+    Limit,
+    Expire,
+    Archive,
+    /// Nobody is told.
+    GiveBack,
+    Sweep(Vec<(Arc<str>, Option<Arc<str>>)>),
+}
+
+#[derive(Debug)]
+pub(super) struct Underway {
+    /// Who asked, and as whom; he may be gone.
+    pub(super) client: ClientId,
+    pub(super) taker: Taker,
+    /// Under which number he is answered.
+    pub(super) number: u64,
+    pub(super) what: For,
+}
+
+/// A connection, as far as messages go.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) taker: Taker,
+    /// What of his is under way, all of one kind, and how many.
+    pub(super) out: Option<(Kind, u32)>,
+    /// What he holds, until when, and for how many seconds.
+    pub(super) leases: HashMap<Id, (Stamp, u32)>,
+    pub(super) wait: Option<Wait>,
+}
+
+/// A wish for messages that may have to wait.
+#[derive(Debug)]
+pub(super) struct Wait {
+    pub(super) slot: u64,
+    pub(super) turn: u64,
+    pub(super) tubes: Vec<Arc<str>>,
+    pub(super) most: u32,
+    pub(super) pops: bool,
+    pub(super) shape: ReplyWord,
+    /// None: for ever.
+    pub(super) until: Option<Stamp>,
+    pub(super) alarm: Option<Stamp>,
+    /// Whether he is being asked for now, and how often something had become ready before.
+    pub(super) asking: bool,
+    pub(super) asked_at: u64,
+    /// Who finds something wakes the next.
+    pub(super) wakes: bool,
+    /// He waits no longer than for the answer that is under way.
+    pub(super) gives_up: bool,
+}
+
+/// An answer for a client.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) client: ClientId,
+    /// Under which number he asked.
+    pub(crate) number: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// None: it was not the database that answered.
+    pub(crate) way: Option<Way>,
+    /// What of the answer to `stats` the database knows; the rest is to be written.
+    pub(crate) stats: Option<(Totals, u64)>,
+}
