@@ -16,6 +16,8 @@ use krarup_units::Outbox;
 
 /// How many pieces one write takes at most.
 const PIECES: usize = 32;
+/// Whoever has more to write than this comes again, so that others have their turn.
+const A_WRITE: usize = 1 << 20;
 
 /// A connection, registered once for both directions, edge-triggered: arming and disarming per
 /// write would cost as much as the write.
@@ -164,15 +166,20 @@ impl Conn {
         }
     }
 
-    /// Writes once from what waits in `out`, which is not empty; how many bytes it was offered, and what came of it.
+    /// Writes once from what waits in `out`, which is not empty, about 1 MiB of it at most; how many bytes were offered, and what came of it.
     #[inline]
     pub fn write_from(&mut self, out: &Outbox) -> (usize, Moved) {
         if out.is_whole() || self.tls.is_some() {
             let bytes = out.unsent();
+            let bytes = &bytes[..bytes.len().min(A_WRITE)];
             return (bytes.len(), self.write(bytes));
         }
         let mut pieces = [IoSlice::new(&[]); PIECES];
-        let (count, bytes) = out.pieces(&mut pieces);
+        let (mut count, mut bytes) = out.pieces(&mut pieces);
+        while count > 1 && bytes > A_WRITE {
+            count -= 1;
+            bytes -= pieces[count].len();
+        }
         loop {
             match self.stream.write_vectored(&pieces[..count]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

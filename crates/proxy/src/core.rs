@@ -60,6 +60,9 @@ pub use reload::Reconfigured;
 /// Memory kept for the replies of a client that has read them all, in bytes.
 const CLIENT_KEEP: usize = 64 << 10;
 
+/// So many requests of one client are accepted before others have their turn.
+const A_TURN: u32 = 32;
+
 /// Memory kept for the requests to a server that has taken them all, in bytes.
 const SERVER_KEEP: usize = 256 << 10;
 
@@ -209,7 +212,7 @@ pub struct Core {
     forgotten: Option<Box<forgotten::Forgotten>>,
     dirty_servers: Vec<usize>,
     dirty_clients: Vec<u32>,
-    runnable: Vec<u32>,
+    runnable: VecDeque<u32>,
     /// Whether it is one of several, so that statistics are not its own alone.
     in_crew: bool,
     inquiries: Vec<crew::Inquiry>,
@@ -278,7 +281,7 @@ impl Core {
             forgotten: None,
             dirty_servers: Vec::new(),
             dirty_clients: Vec::new(),
-            runnable: Vec::new(),
+            runnable: VecDeque::new(),
             in_crew: false,
             inquiries: Vec::new(),
             lent: None,
@@ -376,11 +379,13 @@ impl Core {
     }
 
     /// Offers the bytes a client has sent and that were not used so far; the last of them came at `received`. Returns how
-    /// many are used up. The rest must be offered again, with more behind it or when [`Self::take_runnable`] names the client.
+    /// many are used up. The rest must be offered again, with more behind it or when [`Self::next_runnable`] names the client; so does one
+    /// that has sent more than a turn's requests, and others have theirs meanwhile.
     pub fn client_bytes(&mut self, id: u32, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
         let mut used = 0;
         let value = self.settings.limits.value;
         let mut limits = Limits { value: value.max(self.clients[id].promised), ..self.settings.limits };
+        let mut turn = A_TURN;
         loop {
             let rest = &bytes[used..];
             if self.clients[id].swallow > 0 {
@@ -397,6 +402,12 @@ impl Core {
             if rest.is_empty() || !self.listens_to(id) {
                 break;
             }
+            if turn == 0 {
+                self.clients[id].held_back = true;
+                self.run_again(id);
+                break;
+            }
+            turn -= 1;
             match request::parse(rest, &limits) {
                 Parsed::Complete { message, used: length } => {
                     if self.expects_too_much(id, &message) {
@@ -782,13 +793,23 @@ impl Core {
         }
     }
 
-    /// Clients that were held back and are listened to again, since the last call; `into` is emptied first.
-    pub fn take_runnable(&mut self, into: &mut Vec<u32>) {
-        into.clear();
-        std::mem::swap(&mut self.runnable, into);
-        for &client in &*into {
-            self.clients[client].runnable = false;
-            self.clients[client].held_back = false;
+    /// The next client that was held back and is listened to again.
+    pub fn next_runnable(&mut self) -> Option<u32> {
+        let id = self.runnable.pop_front()?;
+        let client = &mut self.clients[id];
+        (client.runnable, client.held_back) = (false, false);
+        Some(id)
+    }
+
+    /// How many [`Self::next_runnable`] will name if nothing happens meanwhile.
+    pub fn runnable(&self) -> usize {
+        self.runnable.len()
+    }
+
+    /// The client is to be listened to again.
+    pub(crate) fn run_again(&mut self, id: u32) {
+        if !std::mem::replace(&mut self.clients[id].runnable, true) {
+            self.runnable.push_back(id);
         }
     }
 

@@ -6,6 +6,7 @@
 //! | [`cache`] | the event loop of the cache |
 //! | [`proxy`] | the event loops of the proxy, and its threads |
 //! | `admin` | what monitoring asks, beside the loop |
+//! | `slice` | how long a pass may spend on one thing |
 
 #![forbid(unsafe_code)]
 
@@ -13,3 +14,4 @@ mod admin;
 pub mod broker;
 pub mod cache;
 pub mod proxy;
+mod slice;

@@ -19,8 +19,6 @@ use crate::server::{Health, Length};
 
 /// So many bytes may be under way on a connection before what is long waits. A server at the speed of 10 Gbit/s and three milliseconds away has less under way.
 const WINDOW: usize = 4 << 20;
-/// What is longer goes where no more than the rest of the window is under way: on a busy connection there is always something.
-const LONGEST: usize = WINDOW / 2;
 /// A reply to a client that has been given none yet counts as so long, where its server had long values of late: 16 of them go at once, whatever
 /// else is under way.
 const UNKNOWN: usize = 256 << 10;
@@ -29,9 +27,10 @@ const FIRST: u64 = 100;
 /// Of late.
 const OF_LATE: Nanos = Nanos::from_secs(60);
 
-/// Whether so many bytes more may go where there are `under_way`.
-fn fits(under_way: usize, bytes: usize) -> bool {
-    under_way + bytes.min(LONGEST) <= WINDOW
+/// Whether so many bytes more may go where there are `under_way`. What is longer than half of the window goes where no more than the other half is
+/// under way: on a busy connection there is always something.
+fn fits(window: usize, under_way: usize, bytes: usize) -> bool {
+    under_way + bytes.min(window / 2) <= window
 }
 
 impl Core {
@@ -67,6 +66,7 @@ impl Core {
         let mut holders = std::mem::take(&mut self.holders);
         self.pools[pool].holders(rewritten.as_deref().unwrap_or(key), &mut holders);
         let mut full = None;
+        let window = self.window();
         let length = if route::retrieves(request) { self.length_of_replies(id) } else { Length::Known };
         for &server in &holders {
             let connection = self.lane(server, id);
@@ -80,7 +80,7 @@ impl Core {
             };
             let under_way = link.under_way(length);
             let others = !link.crowd[length as usize].is_empty();
-            if under_way > 0 && bytes > 0 && (!fits(under_way, bytes) || others) {
+            if under_way > 0 && bytes > 0 && (!fits(window, under_way, bytes) || others) {
                 full = Some((connection, bytes));
             } else if route::retrieves(request) {
                 // This holder can be read.
@@ -94,6 +94,11 @@ impl Core {
         self.clients[id].crowd = Some(Crowded { connection, length, bytes, let_in: false });
         self.events.held_back += 1;
         true
+    }
+
+    /// How much that is long may be under way on a connection: with little memory less, so that one client that reads slowly does not use it up.
+    fn window(&self) -> usize {
+        WINDOW.min(self.settings.replies / 2)
     }
 
     fn length_of_replies(&self, id: u32) -> Length {
@@ -133,19 +138,19 @@ impl Core {
     }
 
     fn let_in_the_crowd(&mut self, connection: usize, length: Length) {
+        let window = self.window();
         let link = &mut self.servers[connection];
         let mut under_way = link.under_way(length);
         while let Some(&(id, bytes)) = link.crowd[length as usize].front()
-            && (fits(under_way, bytes) || link.health != Health::Up)
+            && (fits(window, under_way, bytes) || link.health != Health::Up)
         {
             link.crowd[length as usize].pop_front();
             under_way += bytes;
             link.let_in[length as usize] += bytes;
             let client = &mut self.clients[id];
             client.crowd = Some(Crowded { connection, length, bytes, let_in: true });
-            if !client.runnable {
-                client.runnable = true;
-                self.runnable.push(id);
+            if !std::mem::replace(&mut client.runnable, true) {
+                self.runnable.push_back(id);
             }
         }
     }

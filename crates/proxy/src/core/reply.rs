@@ -135,9 +135,8 @@ impl Core {
             }
         }
         let client = &mut self.clients[id];
-        if client.held_back && !client.starving && !client.runnable {
-            client.runnable = true;
-            self.runnable.push(id);
+        if client.held_back && !client.starving {
+            self.run_again(id);
         }
     }
 
@@ -211,12 +210,8 @@ impl Core {
                 < self.settings.queue.max(1)
             && let Some(id) = self.starving.pop_front()
         {
-            let client = &mut self.clients[id];
-            client.starving = false;
-            if !client.runnable {
-                client.runnable = true;
-                self.runnable.push(id);
-            }
+            self.clients[id].starving = false;
+            self.run_again(id);
         }
     }
 }

@@ -156,8 +156,7 @@ impl World {
                 self.replies.get_mut(&id).unwrap().extend_from_slice(&output);
             }
         }
-        let mut runnable = Vec::new();
-        self.core.take_runnable(&mut runnable);
+        let runnable: Vec<u32> = std::iter::from_fn(|| self.core.next_runnable()).collect();
         for id in runnable {
             self.offer(id);
         }
@@ -256,6 +255,29 @@ fn pipelined_requests_are_answered_in_order_whatever_order_the_servers_have() {
     let version = format!("VERSION 1.6.18 krarup-{}\r\n", env!("CARGO_PKG_VERSION"));
     let expected = format!("END\r\nVALUE b 0 1\r\nb\r\nEND\r\n{version}ERROR\r\nVALUE c 0 1\r\nc\r\nEND\r\n");
     assert_eq!(world.replied(client), expected);
+}
+
+/// However much one client has sent, another that asks meanwhile is behind a turn of it and not behind all.
+#[test]
+fn a_long_pipeline_is_accepted_a_turn_at_a_time() {
+    let mut world = World::new(1, Settings { pipeline: 1_000, queue: 1_000, ..settings() });
+    let (patient, brief) = (world.client(), world.client());
+    world.send(patient, "get a\r\n".repeat(300));
+    let asked = world.send(brief, "get b\r\n").asked(0);
+    let turn = asked.find("get b").expect("it has been asked") / "get a\r\n".len();
+    assert!(turn < 300, "{turn} requests of the other came first");
+    world.answer(0, "END\r\n".repeat(turn + 1));
+    let mut answered = turn;
+    while answered < 300 {
+        world.write_clients();
+        let more = world.asked(0).matches("get a").count();
+        assert!((1..=turn).contains(&more), "{answered} of 300, then {more}");
+        world.answer(0, "END\r\n".repeat(more));
+        answered += more;
+    }
+    world.write_clients();
+    assert_eq!(world.replied(patient), "END\r\n".repeat(300));
+    assert_eq!(world.replied(brief), "END\r\n");
 }
 
 #[test]
@@ -693,8 +715,7 @@ proptest! {
                     let cut = size.min(output.len());
                     world.replies.get_mut(&id).unwrap().extend_from_slice(&output[..cut]);
                     world.core.client_written(id, cut, world.now);
-                    let mut runnable = Vec::new();
-                    world.core.take_runnable(&mut runnable);
+                    let runnable: Vec<u32> = std::iter::from_fn(|| world.core.next_runnable()).collect();
                     runnable.into_iter().for_each(|id| world.offer(id));
                 }
             }

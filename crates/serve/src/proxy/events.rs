@@ -7,7 +7,10 @@
 //!        │   write servers  ◀─ requests          one write each, however many requests
 //!        └── write clients  ◀─ replies           one write each, however many replies
 //! ```
+//!
+//! Each of these has a [`Slice`] of time; what takes longer goes on in the next pass.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +29,7 @@ use crate::proxy::hold::Hold;
 use crate::proxy::memory::{Memory, of_one_loop};
 use crate::proxy::outlook::{Hearer, Numbers, Outlook, Resolved, Source};
 use crate::proxy::patience::Patience;
+use crate::slice::Slice;
 use krarup_net::board::{Board, Boards};
 use krarup_proxy::config::Config;
 use krarup_proxy::core::{Core, LANES};
@@ -243,6 +247,8 @@ struct Engine<N> {
     patience: Patience,
     logins: Logins,
     memory: Memory,
+    /// Clients that are still to be disconnected, the largest last: whether for a half request or for replies, and how many bytes that holds.
+    to_cut: Vec<(bool, usize, u32)>,
     accepting: Accepting,
     servers: Links,
     /// When lanes are next looked at, where there are many.
@@ -256,6 +262,9 @@ struct Engine<N> {
     ready: Vec<u32>,
     /// Servers of which the same is known, and whether their end has been announced.
     ready_servers: Vec<(usize, bool)>,
+    /// Clients with long replies, in the order in which they are written.
+    unwritten: VecDeque<u32>,
+    slice: Slice,
     scratch: Vec<u8>,
     hold: Hold,
     /// Where numbers are laid down for monitoring, if this is the only loop.
@@ -368,6 +377,8 @@ struct ClientLink {
     ended: bool,
     /// Whether what was written last is not entered yet.
     unentered: bool,
+    /// When it last took something.
+    wrote: Stamp,
     /// How long the request may be, in bytes, for which memory is reserved; zero where none is.
     reserved: usize,
     /// What that takes: the request may be copied for several servers.
@@ -479,6 +490,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             patience: Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now),
             logins: Logins::default(),
             memory: Memory::new(of_one_loop(config.edge.memory, config.threads)),
+            to_cut: Vec::new(),
             accepting: Accepting::After(now + config.connect_timeout),
             servers,
             lanes_due: now,
@@ -487,6 +499,8 @@ impl<N: FnMut(Notice)> Engine<N> {
             lingering: Vec::new(),
             ready: Vec::new(),
             ready_servers: Vec::new(),
+            unwritten: VecDeque::new(),
+            slice: Slice::default(),
             scratch: vec![0; CLIENT_READ],
             hold: Hold::new(config.hold),
             board: None,
@@ -578,7 +592,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                     return Ok(());
                 }
                 now = self.clock.now();
-            } else if self.core.has_more_to_do() {
+            } else if self.core.has_more_to_do() && !self.slice.is_spent() {
                 self.flush();
             }
             self.look(&mut looks, now)?;
@@ -586,6 +600,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             let mut reload = false;
             let mut woken = false;
             let servers = SERVERS..CLIENTS;
+            self.slice.begin();
             for (server, end_near) in std::mem::take(&mut self.ready_servers) {
                 self.server_ready(server, end_near);
             }
@@ -594,6 +609,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                     self.hear_server(event);
                 }
             }
+            self.slice.begin();
             for event in &looks.events {
                 match event.token() {
                     STOP => self.stop(),
@@ -626,7 +642,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                                 let _ = link.conn.flush();
                             }
                             if event.is_writable() && (waits || !self.core.client_output(id).is_empty()) {
-                                self.write_client(id);
+                                self.write_in_turn(id);
                             }
                         }
                     }
@@ -726,7 +742,9 @@ impl<N: FnMut(Notice)> Engine<N> {
                 self.lingering.swap_remove(place);
             }
         }
-        self.flush();
+        if !self.slice.is_spent() {
+            self.flush();
+        }
     }
 
     // ---- among several ----------------------------------------------------------------------------------
@@ -774,7 +792,9 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// Until when there is nothing to do unless something happens; none: for ever.
     fn next_due(&mut self, now: Stamp) -> Option<Stamp> {
-        if !self.ready.is_empty() || !self.ready_servers.is_empty() || self.core.has_new_lanes() {
+        let more_to_read = !self.ready.is_empty() || !self.ready_servers.is_empty();
+        let more_to_write = self.slice.is_spent() || !self.unwritten.is_empty();
+        if more_to_read || more_to_write || !self.to_cut.is_empty() || self.core.has_new_lanes() {
             return Some(now);
         }
         if self.is_settled(now) {

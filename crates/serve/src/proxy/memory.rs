@@ -29,10 +29,11 @@ const PASSED_OVER: u32 = 64;
 /// Memory is short until so long after the last client has waited for it.
 const SHORT_FOR: Nanos = Nanos::from_secs(1);
 
-/// How many bytes the buffers of one of `loops` may hold, so that the process holds no more than `memory`: a sixth is for pieces that were
-/// given back and fit nothing that is needed, which a third of the buffers was at most where replies were not read.
+/// How many bytes the buffers of one of `loops` may hold, so that the process holds no more than `memory`: a fifth is for pieces that were
+/// given back and fit nothing that is needed, which a third of the buffers was at most where replies were not read; a quarter with
+/// several loops, of which each has pieces of its own.
 pub(crate) fn of_one_loop(memory: usize, loops: usize) -> usize {
-    memory / 6 * 5 / loops
+    if loops == 1 { memory / 5 * 4 } else { memory / 4 * 3 / loops }
 }
 
 /// What changed for the operator.

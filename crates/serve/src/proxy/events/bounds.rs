@@ -1,5 +1,7 @@
 //! What may not last too long, or take too much: patience with clients, and memory.
 
+use std::cmp::Reverse;
+
 use krarup_units::{Nanos, Stamp};
 
 use super::{CLIENT_READ, ClientLink, Engine, Notice};
@@ -140,8 +142,10 @@ impl<N: FnMut(Notice)> Engine<N> {
         if self.memory.excess() == 0 {
             return;
         }
-        let mut holders = self.holders_of_replies(|_| true);
+        total -= self.write_what_can_leave(self.memory.excess());
+        self.memory.counted(total);
         let mut excess = self.memory.excess();
+        let mut holders = if excess > 0 { self.holders_of_replies(|_| true) } else { Vec::new() };
         while excess > 0
             && let Some((_, replies, id)) = holders.pop()
         {
@@ -152,7 +156,26 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.memory.counted(total);
     }
 
-    /// Clients with replies that wait for them: those that do not read last, with the most of them last.
+    /// Long replies that wait for their turn leave now, until so many bytes are `wanted` no more; how many have left.
+    fn write_what_can_leave(&mut self, wanted: usize) -> usize {
+        let mut left = 0;
+        let mut in_vain = 0;
+        while left < wanted && in_vain < self.unwritten.len() {
+            let Some(id) = self.unwritten.pop_front() else { break };
+            if self.clients.get(id as usize).is_none_or(Option::is_none) {
+                continue;
+            }
+            let before = self.core.client_waiting(id);
+            self.write_client(id);
+            let there = self.clients.get(id as usize).is_some_and(Option::is_some);
+            let gone = before - if there { self.core.client_waiting(id).min(before) } else { 0 };
+            left += gone;
+            in_vain = if gone > 0 { 0 } else { in_vain + 1 };
+        }
+        left
+    }
+
+    /// Clients with replies that wait for them, with bytes of these: last those that do not read, that wait for much, that have taken nothing for longest.
     fn holders_of_replies(&self, which: impl Fn(&ClientLink) -> bool) -> Vec<(bool, usize, u32)> {
         let links = self.clients.iter().enumerate();
         let links =
@@ -161,7 +184,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         // What can leave will: only much of it is worth a connection.
         let holds = |&(blocked, replies, _): &(bool, usize, u32)| replies > if blocked { 0 } else { SMALL };
         let mut waiting: Vec<_> = waiting.filter(holds).collect();
-        waiting.sort_unstable();
+        let wrote = |id: u32| self.clients[id as usize].as_ref().map(|link| link.wrote);
+        waiting
+            .sort_unstable_by_key(|&(blocked, replies, id)| (blocked, replies > SMALL, Reverse(wrote(id))));
         waiting
     }
 
@@ -180,12 +205,16 @@ impl<N: FnMut(Notice)> Engine<N> {
         if self.memory.is_due() || !self.memory.waiting.is_empty() && self.memory.has_changed() {
             self.count_memory_now();
         }
+        if !self.to_cut.is_empty() {
+            self.cut_the_stalled();
+        }
         if self.memory.is_quiet() {
             return;
         }
         self.grant_memory();
         let (stalled, change) = self.memory.look(self.clock.now());
         if stalled {
+            self.find_the_stalled();
             self.cut_the_stalled();
             self.grant_memory();
         }
@@ -222,9 +251,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.memory.offered(first);
     }
 
-    /// Nothing has got on for a second, and clients wait: those that stand still are disconnected, the largest first, until what is waited for
-    /// fits.
-    fn cut_the_stalled(&mut self) {
+    /// Nothing has got on for a second, and clients wait: those that stand still are to be disconnected, the largest first, until what is waited
+    /// for fits.
+    fn find_the_stalled(&mut self) {
         let waiting = self.memory.waiting.iter();
         let mut wanted: usize =
             waiting.map(|&id| self.core.client_needs(id).max(SMALL)).fold(0, usize::saturating_add);
@@ -238,11 +267,28 @@ impl<N: FnMut(Notice)> Engine<N> {
             link.had = have;
         }
         stalled.sort_unstable();
+        self.to_cut.clear();
         while wanted > 0
             && let Some((_, bytes, id)) = stalled.pop()
         {
-            let half = self.clients[id as usize].as_ref().is_some_and(|link| link.reserved > 0);
             wanted = wanted.saturating_sub(bytes);
+            let half = self.clients[id as usize].as_ref().is_some_and(|link| link.reserved > 0);
+            self.to_cut.push((half, bytes, id));
+        }
+        self.to_cut.reverse();
+    }
+
+    /// As many of those are disconnected as there is time for in one pass.
+    fn cut_the_stalled(&mut self) {
+        self.slice.begin();
+        while !self.slice.passes(self.clock.now())
+            && let Some((half, bytes, id)) = self.to_cut.pop()
+        {
+            let Some(Some(link)) = self.clients.get(id as usize) else { continue };
+            if half != (link.reserved > 0) || !half && link.writable {
+                // It has got on meanwhile.
+                continue;
+            }
             if half {
                 self.core.client_cut();
                 if self.memory.cut_one() {

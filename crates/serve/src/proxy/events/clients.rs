@@ -124,6 +124,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             end_near: false,
             ended: false,
             unentered: false,
+            wrote: now,
             reserved: 0,
             reserved_in_all: 0,
             waits: false,
@@ -139,6 +140,8 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// A client is no more.
     pub(super) fn leave(&mut self, id: u32, now: Stamp) {
         self.core.client_gone(id, now);
+        self.slice.passes(self.clock.now());
+        self.to_cut.retain(|&(_, _, other)| other != id);
         self.lanes_to_close |= self.config.dedicated;
         if let Some(place) = &self.crew {
             place.one_left();
@@ -148,9 +151,14 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// Reads from all clients that have sent something. First the calls of the system, then what came: either goes quicker while the
     /// processor's caches know it.
     pub(super) fn read_clients(&mut self) {
-        let ready = std::mem::take(&mut self.ready);
+        let mut ready = std::mem::take(&mut self.ready);
         let mut end = 0;
-        for &id in &ready {
+        self.slice.begin();
+        for (place, &id) in ready.iter().enumerate() {
+            if self.slice.is_spent() {
+                self.ready.splice(..0, ready[place..].iter().copied());
+                break;
+            }
             let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { continue };
             link.listed = false;
             if !link.inbox.is_empty() || !link.login.known || link.end_near {
@@ -176,6 +184,7 @@ impl<N: FnMut(Notice)> Engine<N> {
                     // Less than there was room for: the socket is empty, and will say when it is not.
                     link.readable = count == length;
                     let received = self.clock.now();
+                    self.slice.passes(received);
                     self.came.push(Came { id, at: end..end + count, received });
                     self.taken_in += count;
                     self.memory.came(count);
@@ -192,8 +201,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.take_what_came();
         let mut apart = std::mem::take(&mut self.apart);
         self.taken_apart = 0;
+        self.slice.begin();
         for id in apart.drain(..) {
-            if self.taken_apart < LONG_A_PASS {
+            if self.taken_apart < LONG_A_PASS && !self.slice.is_spent() {
                 self.read_client(id);
                 self.pass_on();
             } else {
@@ -203,8 +213,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.apart = apart;
         // What is still readable was pushed again; the emptied vector's memory is kept for next time.
         if self.ready.is_empty() {
+            ready.clear();
             self.ready = ready;
-            self.ready.clear();
         }
     }
 
@@ -265,6 +275,9 @@ impl<N: FnMut(Notice)> Engine<N> {
             if !link.readable || self.core.client_held_back(id) {
                 return;
             }
+            if self.slice.is_spent() {
+                break;
+            }
             if link.login.answer_due {
                 return;
             }
@@ -285,6 +298,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             match moved {
                 Moved::Some(count) => {
                     let now = self.clock.now();
+                    self.slice.passes(now);
                     link.received = now;
                     self.taken_in += count;
                     self.taken_apart += count;

@@ -97,7 +97,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             let waited = std::mem::take(&mut self.partly);
             self.write_clients(waited);
             let more = self.core.has_more_to_do();
-            if more {
+            if more && !self.slice.is_spent() {
                 // Something may be due, or to be read, that was not before.
                 self.flush();
             }

@@ -107,6 +107,9 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// Something happened to a server's connection.
     pub(super) fn server_ready(&mut self, server: usize, end_near: bool) {
+        if self.slice.is_spent() {
+            return self.ready_again(server, end_near);
+        }
         let link = &mut self.servers[server];
         let Some(conn) = &mut link.conn else { return };
         if matches!(link.state, Link::Connecting(_)) {
@@ -167,8 +170,8 @@ impl<N: FnMut(Notice)> Engine<N> {
                         return;
                     }
                     taken += count;
-                    if taken >= READ_A_PASS {
-                        self.ready_servers.push((server, end_near));
+                    if self.slice.passes(now) || taken >= READ_A_PASS {
+                        self.ready_again(server, end_near);
                         return self.count_memory();
                     }
                 }
@@ -182,6 +185,14 @@ impl<N: FnMut(Notice)> Engine<N> {
                     return;
                 }
             }
+        }
+    }
+
+    /// There may be more to read from a server, or to write to it, than was in this pass.
+    pub(super) fn ready_again(&mut self, server: usize, end_near: bool) {
+        match self.ready_servers.iter_mut().find(|(other, _)| *other == server) {
+            Some((_, near)) => *near |= end_near,
+            None => self.ready_servers.push((server, end_near)),
         }
     }
 

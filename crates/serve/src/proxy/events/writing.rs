@@ -10,6 +10,9 @@ use crate::proxy::plain;
 /// Replies of so many bytes do not wait for those that follow: one write costs little beside them.
 const TOGETHER: usize = 16 << 10;
 
+/// Replies of so many bytes leave after shorter ones.
+const LONG: usize = 64 << 10;
+
 /// One write to a client: how many bytes of its output have left, and when.
 pub(super) struct Written {
     id: u32,
@@ -18,30 +21,58 @@ pub(super) struct Written {
 }
 
 impl<N: FnMut(Notice)> Engine<N> {
-    /// Writes until nobody has anything to write that can be written: replies free workers, and these ask servers again.
+    /// Writes until nobody has anything to write that can be written: replies free workers, and these ask servers again. Where that takes
+    /// longer than a [`Slice`], the rest is for the next one.
     pub(super) fn flush(&mut self) {
+        self.slice.begin();
         loop {
             let wrote = self.write_servers();
             let mut clients = std::mem::take(&mut self.some_clients);
             self.core.take_dirty_clients(&mut clients);
             let nothing = !wrote && clients.is_empty();
-            for &id in &clients {
-                if self.core.client_outbox(id).len() < TOGETHER && self.core.client_expects_more(id) {
+            for id in clients.drain(..) {
+                let length = self.core.client_outbox(id).len();
+                if length < TOGETHER && self.core.client_expects_more(id) {
                     self.partly.push(id);
-                } else {
+                } else if length < LONG {
                     self.send_to_client(id);
+                } else {
+                    self.unwritten.push_back(id);
                 }
             }
+            self.some_clients = clients;
+            self.write_long_replies();
             self.enter_what_left();
-            self.core.take_runnable(&mut clients);
-            let nothing = nothing && clients.is_empty();
-            for &id in &clients {
+            let runnable = self.core.runnable();
+            let nothing = nothing && runnable == 0;
+            for _ in 0..runnable {
+                if self.slice.passes(self.clock.now()) {
+                    return;
+                }
+                let Some(id) = self.core.next_runnable() else { break };
                 self.offer(id);
             }
-            self.some_clients = clients;
-            if nothing {
+            if nothing || self.slice.is_spent() {
                 break;
             }
+        }
+    }
+
+    /// Long replies leave after the short ones, and never hold these up for long.
+    fn write_long_replies(&mut self) {
+        while !self.slice.is_spent()
+            && let Some(id) = self.unwritten.pop_front()
+        {
+            self.send_to_client(id);
+        }
+    }
+
+    /// A client takes more again.
+    pub(super) fn write_in_turn(&mut self, id: u32) {
+        if self.slice.is_spent() {
+            self.unwritten.push_back(id);
+        } else {
+            self.write_client(id);
         }
     }
 
@@ -78,6 +109,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Some(conn) = &mut link.conn else { return };
         while link.writable && !self.core.server_output(server).is_empty() {
             let before = self.clock.now();
+            if self.slice.passes(before) {
+                return self.ready_again(server, false);
+            }
             let (length, moved) = conn.write_from(self.core.server_outbox(server));
             match moved {
                 Moved::Some(count) => {
@@ -131,8 +165,9 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn send_to_client(&mut self, id: u32) {
         let Some(count) = self.write_once(id) else { return self.close_if_finished(id) };
         let after = self.clock.now();
+        self.slice.passes(after);
         if let Some(Some(link)) = self.clients.get_mut(id as usize) {
-            link.unentered = true;
+            (link.unentered, link.wrote) = (true, after);
             self.unentered.push(Written { id, count, after });
         }
     }
@@ -151,7 +186,14 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     pub(super) fn write_client(&mut self, id: u32) {
         while let Some(count) = self.write_once(id) {
-            self.core.client_written(id, count, self.clock.now());
+            let now = self.clock.now();
+            if let Some(Some(link)) = self.clients.get_mut(id as usize) {
+                link.wrote = now;
+            }
+            self.core.client_written(id, count, now);
+            if self.slice.passes(now) && !self.core.client_outbox(id).is_empty() {
+                return self.unwritten.push_back(id);
+            }
         }
         self.close_if_finished(id);
     }
