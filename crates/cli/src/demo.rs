@@ -31,10 +31,10 @@ pub(crate) struct DemoArgs {
     /// Numbers of clients [default: 2,8,32,64,128; quick: 2,16,64]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: Vec<u32>,
-    /// Runs of each cell [default: 3; quick: 1]
+    /// Runs of each cell [default: 8; quick: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: Option<u32>,
-    /// How long each run is measured [default: 1s; quick: 600ms]
+    /// How long each run is measured [default: 400ms; quick: 600ms]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     seconds: Option<f64>,
     /// Worker slots of the proxy
