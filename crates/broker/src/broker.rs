@@ -34,7 +34,10 @@ use crate::wish::{Asked, Reply, Way};
 use session::Session;
 
 mod memcached;
+mod service;
 mod session;
+
+pub use service::MEMCACHED;
 
 /// Answers that wait to leave, in bytes: with more of them a client is not heard.
 const MOST_UNSENT: usize = 256 << 10;
@@ -54,6 +57,8 @@ pub struct Settings {
     pub secret: Option<String>,
     /// Processor time of the process so far.
     pub processor: fn() -> Nanos,
+    /// What clients hear last when it stops; none: nothing.
+    pub last_word: Option<ReplyWord>,
 }
 
 /// An answer that is not yet with those that may leave.
@@ -361,13 +366,13 @@ impl Broker {
     }
 
     /// Nothing more is heard of him; he gets what he is owed, and a last word if there is one.
-    pub fn client_dismissed(&mut self, id: ClientId, word: Option<ReplyWord>, now: Stamp) {
+    pub fn client_dismissed(&mut self, id: ClientId, now: Stamp) {
         let dialog = self.dialog(id);
         dialog.quitting = true;
         dialog.stuck = false;
         self.give_up_waiting(id);
         self.spread(now);
-        if let Some(word) = word {
+        if let Some(word) = self.settings.last_word {
             self.scratch.clear();
             write::line(&mut self.scratch, word);
             self.answer(id, None, None, Visit::at(now, krarup_record::Operation::Other));

@@ -31,8 +31,7 @@ pub const OVERHEAD: u64 = 320;
 
 /// The number of a message; smaller ones were put earlier.
 pub type Id = u64;
-/// The place of a client.
-pub type ClientId = u32;
+pub use krarup_service::ClientId;
 /// The place of a tube.
 pub type TubeId = u32;
 

@@ -1,7 +1,7 @@
 //! A small memcached-compatible store: the backend where no memcached is installed.
 //!
 //! ```text
-//! socket ─▶ server ─▶ session ─▶ memcache::request ─▶ store
+//! socket ─▶ driver ─▶ cache ─▶ session ─▶ memcache::request ─▶ store
 //!             │          │                              │
 //!          sockets    bytes in,                  items, expiry, LRU,
 //!          and time   bytes out                  memory: pure, time handed in
@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 pub mod counter;
 pub mod counts;
 pub mod expiry;
@@ -30,7 +31,8 @@ pub mod session;
 pub mod statistics;
 pub mod store;
 
+pub use cache::Cache;
 pub use counts::{Counts, Traffic};
 pub use session::{Progress, Session};
-pub use statistics::{About, Service};
+pub use statistics::{About, State};
 pub use store::{Bounds, Store};

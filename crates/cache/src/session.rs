@@ -4,7 +4,7 @@ use krarup_memcache::request::{self, Refusal, Request, Retrieve};
 use krarup_memcache::{Limits, Parsed, write};
 use krarup_units::Nanos;
 
-use crate::statistics::{self, Service};
+use crate::statistics::{self, State};
 use crate::store::{NoNumber, Stored};
 
 /// memcached's answer to a value that does not fit all its memory.
@@ -43,14 +43,14 @@ impl Session {
     /// ended. Where the bytes were cut makes no difference to the answers.
     pub fn serve(
         &mut self,
-        service: &mut Service,
+        state: &mut State,
         now: Nanos,
         bytes: &[u8],
         out: &mut Vec<u8>,
         allowance: usize,
     ) -> (usize, Progress) {
         let full = out.len() + allowance;
-        let bounds = service.store.bounds();
+        let bounds = state.store.bounds();
         let limits = Limits { value: bounds.item as usize, ..Limits::default() };
         let mut done = 0;
         loop {
@@ -75,7 +75,7 @@ impl Session {
                 Parsed::Incomplete { needed } => return (done, Progress::Hungry { needed }),
                 Parsed::Complete { message: Request::Quit, used } => return (done + used, Progress::Close),
                 Parsed::Complete { message: Request::Retrieve(retrieve), used } => {
-                    if !self.retrieve(service, now, &retrieve, out, full) {
+                    if !self.retrieve(state, now, &retrieve, out, full) {
                         return (done, Progress::Full);
                     }
                     done += used;
@@ -84,7 +84,7 @@ impl Session {
                     done += used;
                     let noreply = message.noreply();
                     let before = out.len();
-                    execute(service, now, message, out);
+                    execute(state, now, message, out);
                     if noreply {
                         out.truncate(before);
                     }
@@ -94,7 +94,7 @@ impl Session {
                     out.extend_from_slice(reply);
                 }
                 Parsed::Invalid(Refusal::TooLarge { command, key, used, swallow, noreply, .. }) => {
-                    service.store.refuse_too_large(command, key);
+                    state.store.refuse_too_large(command, key);
                     done += used;
                     self.refused = Some((swallow, if noreply { b"" } else { request::TOO_LARGE }));
                 }
@@ -113,7 +113,7 @@ impl Session {
     /// Whether the retrieval is answered in full; else it goes on where it stopped when it is handed in again.
     fn retrieve(
         &mut self,
-        service: &mut Service,
+        state: &mut State,
         now: Nanos,
         retrieve: &Retrieve<'_>,
         out: &mut Vec<u8>,
@@ -124,9 +124,9 @@ impl Session {
                 return false;
             }
             let found = if retrieve.command.touches() {
-                service.store.get_and_touch(key, retrieve.exptime, now)
+                state.store.get_and_touch(key, retrieve.exptime, now)
             } else {
-                service.store.get(key, now)
+                state.store.get(key, now)
             };
             if let Some(found) = found {
                 let unique = retrieve.command.with_unique().then_some(found.unique);
@@ -141,8 +141,8 @@ impl Session {
 }
 
 /// Does what is asked and answers it, also where no answer is wanted.
-fn execute(service: &mut Service, now: Nanos, message: Request<'_>, out: &mut Vec<u8>) {
-    let store = &mut service.store;
+fn execute(state: &mut State, now: Nanos, message: Request<'_>, out: &mut Vec<u8>) {
+    let store = &mut state.store;
     let answer: &[u8] = match message {
         Request::Store(request) => match store.store(&request, now) {
             Stored::Stored => b"STORED\r\n",
@@ -169,15 +169,15 @@ fn execute(service: &mut Service, now: Nanos, message: Request<'_>, out: &mut Ve
             b"OK\r\n"
         }
         Request::Verbosity { level, .. } => {
-            service.verbosity = level;
+            state.verbosity = level;
             b"OK\r\n"
         }
         // Only the classic commands are served here.
         Request::Meta(_) | Request::NoOp => request::ERROR,
-        Request::Stats { argument } => return statistics::answer(service, argument, now, out),
+        Request::Stats { argument } => return statistics::answer(state, argument, now, out),
         Request::Version => {
             out.extend_from_slice(b"VERSION ");
-            out.extend_from_slice(service.about.version.as_bytes());
+            out.extend_from_slice(state.about.version.as_bytes());
             b"\r\n"
         }
         Request::Retrieve(_) | Request::Quit => unreachable!("answered before this is called"),

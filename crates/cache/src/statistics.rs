@@ -26,7 +26,7 @@ pub struct About {
 
 /// What all sessions of one server share.
 #[derive(Debug)]
-pub struct Service {
+pub struct State {
     /// The items.
     pub store: Store,
     /// What went over the connections.
@@ -39,16 +39,16 @@ pub struct Service {
 
 /// Answers `stats`, or `stats argument`. What memcached tells about its slabs, connections and threads has no
 /// counterpart here: those answers are empty.
-pub fn answer(service: &mut Service, argument: &[u8], now: Nanos, out: &mut Vec<u8>) {
+pub fn answer(state: &mut State, argument: &[u8], now: Nanos, out: &mut Vec<u8>) {
     let first = argument.split(|&byte| byte == b' ').next().unwrap_or(argument);
     match first {
-        b"" => general(service, now, out),
-        b"settings" => settings(service, out),
+        b"" => general(state, now, out),
+        b"settings" => settings(state, out),
         b"items" | b"slabs" | b"sizes" | b"conns" | b"extstore" => {}
         b"reset" => {
-            service.store.reset_counts();
-            service.traffic =
-                Traffic { curr_connections: service.traffic.curr_connections, ..Traffic::default() };
+            state.store.reset_counts();
+            state.traffic =
+                Traffic { curr_connections: state.traffic.curr_connections, ..Traffic::default() };
             out.extend_from_slice(b"RESET\r\n");
             return;
         }
@@ -64,8 +64,8 @@ fn line(out: &mut Vec<u8>, name: &str, value: impl Display) {
     write::stat(out, name, &value.to_string());
 }
 
-fn general(service: &Service, now: Nanos, out: &mut Vec<u8>) {
-    let Service { store, traffic, about, .. } = service;
+fn general(state: &State, now: Nanos, out: &mut Vec<u8>) {
+    let State { store, traffic, about, .. } = state;
     line(out, "pid", about.pid);
     line(out, "uptime", now.saturating_sub(about.started).0 / 1_000_000_000);
     line(out, "time", now.0 / 1_000_000_000);
@@ -81,8 +81,8 @@ fn general(service: &Service, now: Nanos, out: &mut Vec<u8>) {
     line(out, "curr_items", store.len());
 }
 
-fn settings(service: &Service, out: &mut Vec<u8>) {
-    let Service { store, about, verbosity, .. } = service;
+fn settings(state: &State, out: &mut Vec<u8>) {
+    let State { store, about, verbosity, .. } = state;
     line(out, "maxbytes", store.bounds().memory);
     line(out, "maxconns", about.connections);
     line(out, "tcpport", about.port);

@@ -10,7 +10,7 @@ use krarup_broker::queues::Resident;
 use krarup_broker::shards::Shard;
 use krarup_broker::statistics::About;
 use krarup_broker::{Broker, Queues, broker, queues, shared};
-use krarup_net::tls::{Acceptor, Identity, outdated};
+use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, Listener, listen};
 use krarup_serve::broker::engine::{self, Ending, Notice, Protocol, Store};
 use krarup_serve::broker::pool;
@@ -23,6 +23,7 @@ use self::records::Records;
 use self::signals::{Follows, Signals};
 use self::waiting::Reached;
 use crate::failure::Failure;
+use crate::tls::TlsArgs;
 
 mod embedded;
 mod ending;
@@ -91,15 +92,8 @@ pub(crate) struct BrokerArgs {
     /// A file whose first line clients must say with `login NAME SECRET` before anything else
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
-    /// Clients speak TLS: the broker's certificate, and those that lead to its authority (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_certificate: Option<PathBuf>,
-    /// Its private key (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
-    tls_key: Option<PathBuf>,
-    /// Authorities (PEM): a client must show a certificate of one of them
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
-    tls_client_authorities: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// The permissions of a unix socket that is listened on, as chmod takes them
     #[arg(long, value_name = "MODE", value_parser = socket_mode)]
     socket_mode: Option<u32>,
@@ -164,7 +158,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         clock,
         largest,
         secret: args.secret.as_deref().map(secret).transpose()?,
-        tls: args.acceptor()?,
+        tls: args.tls.acceptor()?,
         inherited: listen::inherited(),
         signals,
     };
@@ -258,6 +252,7 @@ fn serve(
         largest: base.largest,
         secret: base.secret.clone(),
         processor: krarup_net::cpu::process,
+        last_word: None,
     };
     let mut broker = match sharing {
         None => Broker::new(settings, queues, records::recorder()),
@@ -299,18 +294,7 @@ fn serve(
 impl BrokerArgs {
     /// Whether clients must say or show who they are.
     fn asks(&self) -> bool {
-        self.secret.is_some() || self.tls_client_authorities.is_some()
-    }
-
-    /// Who greets clients, if they speak TLS.
-    fn acceptor(&self) -> Result<Option<Acceptor>, Failure> {
-        let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) else { return Ok(None) };
-        let identity = Identity { certificate: certificate.clone(), key: key.clone() };
-        if let Some(warning) = outdated(certificate) {
-            eprintln!("warning: {warning}");
-        }
-        let acceptor = Acceptor::new(&identity, self.tls_client_authorities.as_deref());
-        acceptor.map(Some).map_err(|why| Failure::usage(why).hint("certificates and keys are PEM files"))
+        self.secret.is_some() || self.tls.asks()
     }
 
     /// Each shard has its part of the memory.

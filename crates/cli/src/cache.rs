@@ -7,6 +7,7 @@ use krarup_units::Address;
 use krarup_units::{Bytes, Nanos, text};
 
 use crate::failure::Failure;
+use crate::tls::TlsArgs;
 
 /// Store values as memcached does: text protocol, expiry, the least recently used leaving when memory is full.
 ///
@@ -35,6 +36,8 @@ pub(crate) struct CacheArgs {
     /// How long a stop waits for clients to take the answers they are owed
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]
     patience: f64,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 fn memory(text: &str) -> Result<Bytes, String> {
@@ -43,7 +46,8 @@ fn memory(text: &str) -> Result<Bytes, String> {
 }
 
 pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
-    let &CacheArgs { ref listen, ref host, port, memory, max_item_size, connections, patience } = args;
+    let &CacheArgs { ref listen, ref host, port, memory, max_item_size, connections, patience, ref tls } =
+        args;
     let smallest = max_item_size.0 + krarup_cache::store::ITEM_OVERHEAD;
     if memory.0 < smallest {
         return Err(Failure::usage(format!("--memory {memory} cannot hold one item of {max_item_size}"))
@@ -51,6 +55,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
     }
     let settings = Settings {
         listen: listen.clone().unwrap_or_else(|| Address { host: host.clone(), port }),
+        tls: tls.acceptor()?,
         bounds: Bounds { memory: memory.0, item: max_item_size.0 },
         connections: connections as usize,
         patience: Nanos::from_seconds(patience),

@@ -30,6 +30,7 @@ mod pages;
 mod proxy;
 mod rows;
 mod stations;
+mod tls;
 mod top;
 mod trials;
 mod written;

@@ -217,3 +217,25 @@ fn a_command_that_makes_no_sense_ends_with_one_line_and_a_hint() {
         assert!(errors.contains(expected), "{arguments:?}: {errors}");
     }
 }
+
+/// What the driver of all services can do, the cache can.
+#[test]
+fn clients_may_have_to_speak_tls() {
+    let certificate = |name: &str| format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"));
+    let [proxied, key] = ["proxy.pem", "proxy.key"].map(certificate);
+    let [own, own_key, authority] = ["client.pem", "client.key", "authority.pem"].map(certificate);
+    let greeting = ["--tls-certificate", &proxied, "--tls-key", &key, "--tls-client-authorities", &authority];
+    let cache = Program::krarup(&[&["cache", "--listen", "127.0.0.1:0"][..], &greeting].concat());
+    let mut plain = cache.connect();
+    plain.send(b"version\r\n").unwrap();
+    assert!(!plain.rest().starts_with(b"VERSION"));
+    let address = cache.address().to_string();
+    let known = ["--tls-authorities", &authority, "--tls-certificate", &own, "--tls-key", &own_key];
+    // Values that take more than one read and one write.
+    let load = ["load", "-s", &address, "-c", "3", "-n", "90", "--keys", "20", "--populate", "--verify"];
+    let flags = [&load[..], &["--data-size", "100000"], &known].concat();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_krarup")).args(flags).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let ended = cache.stop();
+    assert!(ended.success && ended.count("get_hits ") > 0, "{ended:?}");
+}

@@ -1,6 +1,158 @@
-//! The cache behind sockets.
+//! The cache with its sockets: one thread, one loop, all clients.
 
-mod client;
-pub mod server;
+use std::io;
+use std::sync::Arc;
 
-pub use server::{Outcome, Server, Settings, Stopper};
+use krarup_cache::{About, Bounds, Cache, Counts, Traffic};
+use krarup_net::mio::{Events, Poll, Token, Waker};
+use krarup_net::signal::Signals;
+use krarup_net::tls::Acceptor;
+use krarup_net::{Clock, listen};
+use krarup_service::Service;
+use krarup_units::{Address, Nanos, Stamp};
+
+use crate::driver::{self, Driver};
+
+const STOP: Token = Token(1);
+const RELOAD: Token = Token(2);
+const WAKE: Token = Token(3);
+/// A client that vanished without a word must not keep its place for ever.
+const KEEP_ALIVE: Nanos = Nanos::from_secs(300);
+
+/// How to serve.
+#[derive(Debug)]
+pub struct Settings {
+    /// Where to listen; port 0 asks the system for a free one.
+    pub listen: Address,
+    /// Greets clients, who then speak TLS; none: in plain text.
+    pub tls: Option<Acceptor>,
+    /// How much to hold.
+    pub bounds: Bounds,
+    /// How many clients may be connected at once; who comes then is told so and turned away.
+    pub connections: usize,
+    /// How long a stop waits for clients to take the answers they are owed.
+    pub patience: Nanos,
+    /// What to answer to `version`.
+    pub version: String,
+}
+
+/// A server that listens, and does not serve yet.
+#[derive(Debug)]
+pub struct Server {
+    driver: Driver,
+    cache: Cache,
+    clock: Clock,
+    address: Address,
+    signals: Option<Signals>,
+    waker: Arc<Waker>,
+    patience: Nanos,
+}
+
+/// Stops a server that runs on another thread.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    waker: Arc<Waker>,
+}
+
+impl Stopper {
+    /// The server finishes what is in flight and comes back from [`Server::run`]; a second call cuts that short.
+    pub fn stop(&self) {
+        // The only failure is that of a server that is gone already.
+        let _ = self.waker.wake();
+    }
+}
+
+/// What a server leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What was done to the items.
+    pub counts: Counts,
+    /// What went over the connections. Those still counted as connected were cut off while they were owed an answer.
+    pub traffic: Traffic,
+}
+
+impl Server {
+    /// Listens, so that clients may connect; [`Self::run`] then serves them.
+    ///
+    /// # Errors
+    /// In plain words, with the address and what to do about it.
+    pub fn bind(settings: Settings) -> Result<Self, String> {
+        let listener = listen::listen_with(&settings.listen, listen::Options::default())?;
+        let system = |error: io::Error| format!("the system refuses what a server needs: {error}");
+        let address = listener.address().map_err(system)?;
+        let poll = Poll::new().map_err(system)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE).map_err(system)?);
+        let clock = Clock::start();
+        let about = About {
+            pid: std::process::id(),
+            version: settings.version,
+            started: clock.wall_epoch(),
+            host: address.host.clone(),
+            port: address.port,
+            connections: settings.connections as u64,
+        };
+        let clients =
+            driver::Settings { connections: settings.connections, tls: settings.tls, keep_alive: KEEP_ALIVE };
+        let mut driver = Driver::new(clients, poll, clock);
+        driver.listen_at(listener).map_err(system)?;
+        let cache = Cache::new(settings.bounds, about);
+        Ok(Self { driver, cache, clock, address, signals: None, waker, patience: settings.patience })
+    }
+
+    /// Where it listens, with the port the system chose.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// A handle that stops it from another thread.
+    pub fn stopper(&self) -> Stopper {
+        Stopper { waker: Arc::clone(&self.waker) }
+    }
+
+    /// From now on SIGINT and SIGTERM stop it.
+    ///
+    /// # Errors
+    /// From the system, when signals are refused.
+    pub fn stop_on_signals(&mut self) -> io::Result<()> {
+        self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD)?);
+        Ok(())
+    }
+
+    /// Serves until stopped: then lets nobody in any more, answers what has arrived, and closes each connection when its
+    /// answers have left.
+    ///
+    /// # Errors
+    /// From the system, when readiness itself fails.
+    pub fn run(mut self) -> io::Result<Outcome> {
+        let mut events = Events::with_capacity(1_024);
+        // Once stopping: until when.
+        let mut deadline: Option<Stamp> = None;
+        while deadline.is_none() || self.cache.clients() > 0 {
+            self.driver.wait(&mut events, deadline)?;
+            let mut stops = 0;
+            for event in &events {
+                match event.token() {
+                    STOP => stops += self.signals.as_mut().map_or(0, Signals::stops),
+                    RELOAD => drop(self.signals.as_mut().map(Signals::reloads)),
+                    WAKE => stops += 1,
+                    _ => {}
+                }
+            }
+            self.driver.serve(&mut self.cache, &events);
+            let now = self.clock.now();
+            for _ in 0..stops {
+                if deadline.is_none() {
+                    deadline = Some(Stamp(now.0.saturating_add(self.patience.0)));
+                    self.driver.stop(&mut self.cache);
+                } else {
+                    deadline = Some(now);
+                }
+            }
+            self.driver.flush(&mut self.cache);
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                break;
+            }
+        }
+        Ok(Outcome { counts: self.cache.counts(), traffic: self.cache.traffic() })
+    }
+}

@@ -6,6 +6,7 @@
 //! | [`cache`] | the event loop of the cache |
 //! | [`proxy`] | the event loops of the proxy, and its threads |
 //! | `admin` | what monitoring asks, beside the loop |
+//! | `driver` | the connections of any service's clients: in, read, written, out |
 //! | `slice` | how long a pass may spend on one thing |
 
 #![forbid(unsafe_code)]
@@ -13,5 +14,6 @@
 mod admin;
 pub mod broker;
 pub mod cache;
+mod driver;
 pub mod proxy;
 mod slice;

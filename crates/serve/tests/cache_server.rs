@@ -22,6 +22,7 @@ impl Running {
     fn start(connections: usize) -> Self {
         let settings = Settings {
             listen: "127.0.0.1:0".parse().unwrap(),
+            tls: None,
             bounds: Bounds::default(),
             connections,
             // Only a second stop ends the patience of a test.
@@ -179,6 +180,7 @@ fn a_port_in_use_is_refused_by_name() {
     let server = Running::start(1);
     let settings = Settings {
         listen: server.address.clone(),
+        tls: None,
         bounds: Bounds::default(),
         connections: 1,
         patience: Nanos::ZERO,

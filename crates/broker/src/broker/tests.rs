@@ -15,8 +15,13 @@ pub(super) fn broker(durable: bool) -> Broker {
         resident: None,
         shard: crate::shards::Shard::WHOLE,
     };
-    let settings =
-        Settings { about: About::default(), largest: 1_000, secret: None, processor: || Nanos::ZERO };
+    let settings = Settings {
+        about: About::default(),
+        largest: 1_000,
+        secret: None,
+        processor: || Nanos::ZERO,
+        last_word: None,
+    };
     let recorder = Recorder::new(recorder::Settings::default()).unwrap();
     Broker::new(settings, Queues::new(queues), recorder)
 }

@@ -5,7 +5,7 @@ use crate::{About, Bounds, Store, Traffic};
 
 const NOW: Nanos = Nanos::from_secs(1_700_000_000);
 
-fn service() -> Service {
+fn state() -> State {
     let about = About {
         pid: 7,
         version: "0.1.0".to_owned(),
@@ -15,13 +15,13 @@ fn service() -> Service {
         connections: 1_024,
     };
     let store = Store::new(Bounds { memory: 1 << 20, item: 4_096 });
-    Service { store, traffic: Traffic::default(), about, verbosity: 0 }
+    State { store, traffic: Traffic::default(), about, verbosity: 0 }
 }
 
 /// What a client gets for these bytes, all at once; closed or not.
 fn talk(bytes: &[u8]) -> (String, bool) {
     let mut out = Vec::new();
-    let (_, progress) = Session::default().serve(&mut service(), NOW, bytes, &mut out, usize::MAX / 2);
+    let (_, progress) = Session::default().serve(&mut state(), NOW, bytes, &mut out, usize::MAX / 2);
     (String::from_utf8_lossy(&out).into_owned(), progress == Progress::Close)
 }
 
@@ -135,14 +135,14 @@ proptest! {
         cuts in prop::collection::vec(1_usize..40, 1..20),
         allowance in 1_usize..200,
     ) {
-        let mut service = service();
+        let mut state = state();
         let mut session = Session::default();
         let mut out = Vec::new();
         let (mut start, mut end) = (0, 0);
         let mut cuts = cuts.into_iter().cycle();
         loop {
             let before = out.len();
-            let (used, progress) = session.serve(&mut service, NOW, &bytes[start..end], &mut out, allowance);
+            let (used, progress) = session.serve(&mut state, NOW, &bytes[start..end], &mut out, allowance);
             start += used;
             match progress {
                 Progress::Full => prop_assert!(out.len() - before >= allowance),

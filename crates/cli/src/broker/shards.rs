@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use krarup_beanstalk::ReplyWord;
 use krarup_broker::shards::Shard;
 use krarup_broker::{Broker, broker};
 use krarup_net::{Clock, listen};
@@ -145,7 +146,7 @@ fn turn(
         secret: base.secret.clone(),
     };
     let plan = Arc::new(plan);
-    if args.tls_certificate.is_some() && !among(args).is_local() {
+    if args.tls.is_on() && !among(args).is_local() {
         eprintln!(
             "warning: brokers speak to each other in plain text at {}, and ask there for the secret alone: keep those ports in a network of your own",
             among(args).host
@@ -342,6 +343,7 @@ fn serve(
         largest: *largest,
         secret: secret.clone(),
         processor: krarup_net::cpu::process,
+        last_word: Some(ReplyWord::Moved),
     };
     let mut broker = Broker::new(settings, queues, recorder());
     if let Some(rows) = rows {

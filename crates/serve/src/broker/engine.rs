@@ -9,6 +9,7 @@
 //! ```
 
 use std::io;
+use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -16,35 +17,22 @@ use krarup_net::board::{Board, Boards};
 use krarup_net::http;
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::tls::Acceptor;
-use krarup_net::{Clock, Conn, Listener, Moved, listen};
-use krarup_units::{Address, Inbox};
-use krarup_units::{Nanos, Stamp};
+use krarup_net::{Clock, Listener, listen};
+use krarup_service::Service;
+use krarup_units::{Address, Nanos, Stamp};
 
 use crate::admin::{self, Desk};
 use crate::broker::journal::{Journal, News};
 use crate::broker::pool::{self, Pool};
 use crate::broker::postgres::{self, Laid, Owned, Sharing};
-use krarup_beanstalk::{Put, ReplyWord};
-use krarup_broker::broker::Broker;
-use krarup_broker::job::ClientId;
+use crate::driver::{self, Driver};
+use krarup_beanstalk::Put;
+use krarup_broker::broker::{Broker, MEMCACHED};
 use krarup_broker::metrics::Snapshot;
 
 const WOKEN: Token = Token(4);
-/// Doors have the tokens from here on, in the order of [`Protocol`].
-const DOORS: usize = 5;
-/// Clients have the tokens from here on.
-const CLIENTS: usize = 16;
-
-/// What one read may bring. Clients share the buffer; what makes no whole request is kept apart.
-const READ: usize = 256 << 10;
-/// Reads of one client in one pass.
-const READS_A_PASS: usize = 4;
-/// Memory that a quiet client keeps.
-const KEEP: usize = 4 << 10;
 /// A client that vanished without a word is noticed after this time.
 const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
-/// How soon to try again after the system would give no more sockets.
-const ACCEPT_PAUSE: Nanos = Nanos::from_millis(50);
 /// How often it is looked what applications have laid down.
 const SWEEP: Nanos = Nanos::from_millis(250);
 /// How long to wait before a store that has refused a batch is offered the next.
@@ -82,7 +70,7 @@ pub struct Settings {
     pub connections: usize,
     /// How long a stop waits for what is in flight.
     pub patience: Nanos,
-    /// Listening sockets that this process was given, in the order of [`Protocol`]; they stand in for the addresses above.
+    /// Listening sockets that this process was given, in the order of the two addresses; they stand in for the addresses above.
     pub inherited: Vec<Listener>,
     /// How it is told to end, and to accept no more messages.
     pub ending: Arc<Ending>,
@@ -238,7 +226,7 @@ struct Engine<N> {
     broker: Broker,
     clock: Clock,
     notice: N,
-    poll: Poll,
+    driver: Driver,
     /// Held here as well: a thread that ends must not take along its last news.
     _waker: Arc<Waker>,
     drains: bool,
@@ -257,15 +245,6 @@ struct Engine<N> {
     store_lost: bool,
     /// Where numbers are laid down for monitoring, and who answers it from them.
     admin: Option<(Arc<Board<Snapshot>>, http::Server)>,
-    /// Where clients come in; none once a stop was asked for.
-    doors: Vec<(Listener, Protocol)>,
-    /// When to try again to accept; none: the listener will tell.
-    accept_again: Option<Stamp>,
-    links: Vec<Option<Link>>,
-    /// Clients that may have more to read than one pass took.
-    ready: Vec<ClientId>,
-    scratch: Vec<u8>,
-    some: Vec<ClientId>,
     stop_by: Option<Stamp>,
 }
 
@@ -283,18 +262,6 @@ impl Refusal {
     fn end(self) -> Stamp {
         self.last + if self.takes { CALM } else { FORGIVEN }
     }
-}
-
-/// A client's socket.
-struct Link {
-    conn: Conn,
-    inbox: Inbox,
-    received: Stamp,
-    readable: bool,
-    writable: bool,
-    /// The system has announced the end: reads go on until they find it.
-    end_near: bool,
-    ended: bool,
 }
 
 impl<N: FnMut(Notice)> Engine<N> {
@@ -323,19 +290,18 @@ impl<N: FnMut(Notice)> Engine<N> {
         };
         let options = listen::Options { mode: settings.socket_mode, share: false };
         let mut inherited = std::mem::take(&mut settings.inherited).into_iter();
-        let wanted = [
-            (Some(&settings.listen), Protocol::Beanstalkd),
-            (settings.memcached.as_ref(), Protocol::Memcached),
-        ];
-        let mut doors = Vec::new();
-        for (address, protocol) in wanted {
-            let Some(address) = address else { continue };
-            let mut listener = match inherited.next() {
+        let clients = driver::Settings {
+            connections: settings.connections,
+            tls: settings.tls.take(),
+            keep_alive: KEEP_ALIVE,
+        };
+        let mut driver = Driver::new(clients, poll, clock);
+        for address in iter::once(&settings.listen).chain(&settings.memcached) {
+            let listener = match inherited.next() {
                 Some(listener) => listener,
                 None => listen::listen_with(address, options)?,
             };
-            listener.register(poll.registry(), Token(DOORS + doors.len())).map_err(system)?;
-            doors.push((listener, protocol));
+            driver.listen_at(listener).map_err(system)?;
         }
         // It is this engine's alone: there is no other waker.
         let _ = settings.ending.waker.set(Arc::clone(&waker));
@@ -349,9 +315,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         };
         let advertised = match &settings.advertise {
             Some(address) => address.to_string(),
-            None => seen(&doors[0].0).map_err(system)?,
+            None => seen(&driver.listeners()[0]).map_err(system)?,
         };
-        let memcached = doors.get(1).map(|(door, _)| seen(door)).transpose().map_err(system)?;
+        let memcached = driver.listeners().get(MEMCACHED).map(seen).transpose().map_err(system)?;
         // A loop that cannot be woken hears the news at its next pass.
         let woken = Arc::clone(&waker);
         let wake = move || _ = woken.wake();
@@ -367,9 +333,10 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
             Some(Store::Shared(sharing, how)) => (None, Some(Pool::begin(sharing, how, clock, wake)?)),
         };
-        for (listener, protocol) in &doors {
+        for (place, listener) in driver.listeners().iter().enumerate() {
             let address = listener.address().map_err(system)?;
-            notice(Notice::Listening(address.clone(), *protocol));
+            let protocol = if place == MEMCACHED { Protocol::Memcached } else { Protocol::Beanstalkd };
+            notice(Notice::Listening(address.clone(), protocol));
             if !address.is_local() {
                 notice(Notice::Open(address));
             }
@@ -379,7 +346,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             broker,
             clock,
             notice,
-            poll,
+            driver,
             _waker: waker,
             drains: false,
             journal,
@@ -392,12 +359,6 @@ impl<N: FnMut(Notice)> Engine<N> {
             deposed: false,
             store_lost: false,
             admin,
-            doors,
-            accept_again: None,
-            links: Vec::new(),
-            ready: Vec::new(),
-            scratch: vec![0; READ],
-            some: Vec::new(),
             stop_by: None,
         })
     }
@@ -410,47 +371,16 @@ impl<N: FnMut(Notice)> Engine<N> {
             if self.finished() {
                 return Ok(());
             }
-            match self.poll.poll(&mut events, self.wait()) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => result?,
-            }
+            self.driver.wait(&mut events, self.due())?;
             // What is due by now comes before what comes now.
             self.broker.tick(self.clock.now());
             self.hear();
             if self.deposed {
                 return Ok(());
             }
-            let mut accept = false;
-            for event in &events {
-                match event.token() {
-                    WOKEN => {}
-                    Token(token) if token < CLIENTS => accept = true,
-                    Token(token) => {
-                        let id = (token - CLIENTS) as ClientId;
-                        // One that has gone in this very batch may still be told of.
-                        let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else {
-                            continue;
-                        };
-                        let end_near = event.is_read_closed() || event.is_error();
-                        link.writable |= event.is_writable();
-                        link.end_near |= end_near;
-                        link.readable |= event.is_readable() || end_near;
-                        if event.is_writable() {
-                            if link.conn.is_waiting() {
-                                // Where it fails, reading will find out.
-                                let _ = link.conn.flush();
-                            }
-                            self.write(id);
-                        }
-                        self.read(id);
-                    }
-                }
-            }
-            if accept {
-                self.accept();
-            }
-            for id in std::mem::take(&mut self.ready) {
-                self.read(id);
+            self.driver.serve(&mut self.broker, &events);
+            if let Some(error) = self.driver.take_refusal() {
+                (self.notice)(Notice::NotAccepting(error.to_string()));
             }
         }
     }
@@ -576,179 +506,6 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    // ---- reading ----------------------------------------------------------------------------------------
-
-    /// Reads what a client has sent, a few times at most.
-    fn read(&mut self, id: ClientId) {
-        for _ in 0..READS_A_PASS {
-            let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else { return };
-            if !link.readable {
-                return;
-            }
-            // Who is not heard is not read from either; but the end of one who waits must be noticed.
-            if self.broker.client_held_back(id) && (!link.end_near || !link.inbox.is_empty()) {
-                return;
-            }
-            let kept = !link.inbox.is_empty();
-            let room = if kept { link.inbox.room(READ / 4) } else { &mut self.scratch[..] };
-            let length = room.len();
-            match link.conn.read(room) {
-                Moved::Some(count) => {
-                    let now = self.clock.now();
-                    link.received = now;
-                    if count < length && !link.end_near {
-                        link.readable = false;
-                    }
-                    if kept {
-                        link.inbox.filled(count);
-                        self.offer(id);
-                    } else {
-                        let used = self.broker.client_bytes(id, &self.scratch[..count], now, now);
-                        if let Some(link) = self.links[id as usize].as_mut() {
-                            link.inbox.append(&self.scratch[used..count]);
-                        }
-                    }
-                }
-                Moved::None => link.readable = false,
-                Moved::Closed => {
-                    link.readable = false;
-                    link.ended = true;
-                    self.broker.client_ended(id, self.clock.now());
-                    return;
-                }
-                Moved::Failed(_) => return self.lose(id),
-            }
-        }
-        self.ready.push(id);
-    }
-
-    /// Offers the broker what a client sent earlier.
-    fn offer(&mut self, id: ClientId) {
-        let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        let used = self.broker.client_bytes(id, link.inbox.unread(), link.received, self.clock.now());
-        link.inbox.consume(used);
-        link.inbox.shrink(KEEP);
-    }
-
-    // ---- writing ----------------------------------------------------------------------------------------
-
-    /// Writes until nobody has anything that can be written.
-    fn flush(&mut self) {
-        let mut some = std::mem::take(&mut self.some);
-        loop {
-            self.broker.take_runnable(&mut some);
-            let mut nothing = some.is_empty();
-            for &id in &some {
-                self.offer(id);
-                self.read(id);
-            }
-            self.broker.take_dirty(&mut some);
-            nothing &= some.is_empty();
-            for &id in &some {
-                self.write(id);
-            }
-            if nothing {
-                break;
-            }
-        }
-        self.some = some;
-    }
-
-    fn write(&mut self, id: ClientId) {
-        let Some(link) = self.links.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        while link.writable && !self.broker.client_output(id).is_empty() {
-            let output = self.broker.client_output(id);
-            let length = output.len();
-            match link.conn.write(output) {
-                Moved::Some(count) => {
-                    link.writable = count == length;
-                    self.broker.client_written(id, count, self.clock.now());
-                }
-                Moved::None => link.writable = false,
-                Moved::Closed | Moved::Failed(_) => return self.lose(id),
-            }
-        }
-        if self.broker.has_silent_answers(id) {
-            self.broker.client_written(id, 0, self.clock.now());
-        }
-        if self.broker.client_finished(id) && !link.conn.is_waiting() {
-            link.conn.finish();
-            self.lose(id);
-        }
-    }
-
-    fn lose(&mut self, id: ClientId) {
-        if self.links[id as usize].take().is_some() {
-            self.broker.client_gone(id, self.clock.now());
-            if self.accept_again.is_some() {
-                self.accept();
-            }
-        }
-    }
-
-    // ---- accepting --------------------------------------------------------------------------------------
-
-    fn accept(&mut self) {
-        self.accept_again = None;
-        for door in 0..self.doors.len() {
-            self.accept_at(door);
-        }
-    }
-
-    fn accept_at(&mut self, door: usize) {
-        loop {
-            let (listener, protocol) = &self.doors[door];
-            match listener.accept() {
-                Ok(stream) => self.admit(stream, *protocol),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if listen::is_of_one(&error) => {}
-                Err(error) => {
-                    // Out of descriptors, most likely: others must close first.
-                    (self.notice)(Notice::NotAccepting(error.to_string()));
-                    self.accept_again = Some(self.clock.now() + ACCEPT_PAUSE);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn admit(&mut self, stream: krarup_net::Stream, protocol: Protocol) {
-        if self.broker.clients() >= self.settings.connections as u64 {
-            // The protocol has no word for it; a connection that ends is understood by every client.
-            return;
-        }
-        let id = match protocol {
-            Protocol::Beanstalkd => self.broker.client_opened(),
-            Protocol::Memcached => self.broker.memcached_opened(),
-        };
-        let now = self.clock.now();
-        let token = Token(CLIENTS + id as usize);
-        let greeted = Conn::accepted(stream, self.poll.registry(), token).and_then(|mut conn| {
-            if let Some(acceptor) = &self.settings.tls {
-                conn.encrypt_accepted(acceptor)?;
-            }
-            Ok(conn)
-        });
-        let Ok(conn) = greeted else {
-            return self.broker.client_gone(id, now);
-        };
-        // Whose socket does not know it does without.
-        let _ = conn.keep_alive(KEEP_ALIVE);
-        if self.links.len() <= id as usize {
-            self.links.resize_with(id as usize + 1, || None);
-        }
-        self.links[id as usize] = Some(Link {
-            conn,
-            inbox: Inbox::default(),
-            received: now,
-            readable: true,
-            writable: true,
-            end_near: false,
-            ended: false,
-        });
-        self.ready.push(id);
-    }
-
     // ---- time -------------------------------------------------------------------------------------------
 
     fn tick(&mut self) {
@@ -757,11 +514,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         if self.reluctant.take_if(|refusal| refusal.end() <= now).is_some() {
             (self.notice)(Notice::Takes);
         }
-        if self.accept_again.is_some_and(|again| again <= now) {
-            self.accept();
-        }
         self.feed();
-        self.flush();
+        self.driver.flush(&mut self.broker);
         // What those did who could go on.
         self.feed();
         if let Some((board, _)) = &self.admin {
@@ -770,11 +524,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    /// How long there is nothing to do unless something happens; none: for ever.
-    fn wait(&self) -> Option<std::time::Duration> {
-        if !self.ready.is_empty() {
-            return Some(std::time::Duration::ZERO);
-        }
+    /// Until when there is nothing to do unless something happens; none: for ever.
+    fn due(&self) -> Option<Stamp> {
         let journal = self.journal.as_ref();
         let writes = journal.is_some_and(|journal| may_write(journal, &self.broker));
         let reads = wants_to_read(&self.broker, self.has_read) && journal.is_some_and(Journal::may_fetch);
@@ -782,10 +533,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let store =
             (writes || reads).then_some(self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
         let calm = self.reluctant.map(Refusal::end);
-        let due = self.broker.due().into_iter().chain(self.stop_by).chain(self.accept_again);
-        let next = due.chain(calm).chain(store).min()?;
-        // One nanosecond more than nothing, so that what is due at an instant is due when it is looked at.
-        Some(Nanos(next.0.saturating_sub(self.clock.now().0) + 1).as_duration())
+        self.broker.deadline().into_iter().chain(self.stop_by).chain(calm).chain(store).min()
     }
 
     /// Does what it was told since the last pass: to accept no more messages, to end, to end at once.
@@ -810,22 +558,9 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     fn begin_to_stop(&mut self) {
         let now = self.clock.now();
-        let word = self.settings.part.as_ref().map(|_| ReplyWord::Moved);
         self.stop_by = Some(now + self.settings.patience);
-        // Who has connected is heard.
-        self.accept();
-        self.doors.clear();
         (self.notice)(Notice::Stopping);
-        for id in 0..self.links.len() as ClientId {
-            if let Some(link) = &mut self.links[id as usize] {
-                // The last look into his socket; what has arrived is still answered.
-                link.readable = true;
-                self.read(id);
-                if self.links[id as usize].is_some() {
-                    self.broker.client_dismissed(id, word, now);
-                }
-            }
-        }
+        self.driver.stop(&mut self.broker);
     }
 
     /// Whether a stop was asked for and everything is done, or the time for it is over.

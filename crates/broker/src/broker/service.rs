@@ -1,0 +1,69 @@
+//! The broker as the service that a driver moves the bytes of.
+
+use krarup_service::{ClientId, Service};
+use krarup_units::Stamp;
+
+use super::Broker;
+
+/// The listener at which clients speak memcached's protocol; at the other they speak beanstalkd's.
+pub const MEMCACHED: usize = 1;
+
+impl Service for Broker {
+    fn connected(&mut self, listener: usize, _now: Stamp) -> ClientId {
+        if listener == MEMCACHED { self.memcached_opened() } else { self.client_opened() }
+    }
+
+    fn read(&mut self, client: ClientId, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
+        self.client_bytes(client, bytes, received, now)
+    }
+
+    fn paused(&self, client: ClientId) -> bool {
+        self.client_held_back(client)
+    }
+
+    fn ended(&mut self, client: ClientId, now: Stamp) {
+        self.client_ended(client, now);
+    }
+
+    fn dismissed(&mut self, client: ClientId, now: Stamp) {
+        self.client_dismissed(client, now);
+    }
+
+    fn gone(&mut self, client: ClientId, now: Stamp) {
+        self.client_gone(client, now);
+    }
+
+    fn output(&self, client: ClientId) -> &[u8] {
+        self.client_output(client)
+    }
+
+    fn written(&mut self, client: ClientId, count: usize, now: Stamp) {
+        if count > 0 || self.has_silent_answers(client) {
+            self.client_written(client, count, now);
+        }
+    }
+
+    fn finished(&self, client: ClientId) -> bool {
+        self.client_finished(client)
+    }
+
+    fn clients(&self) -> usize {
+        self.queues().totals().connections as usize
+    }
+
+    fn deadline(&self) -> Option<Stamp> {
+        self.due()
+    }
+
+    fn tick(&mut self, now: Stamp) {
+        Self::tick(self, now);
+    }
+
+    fn take_runnable(&mut self, into: &mut Vec<ClientId>) {
+        Self::take_runnable(self, into);
+    }
+
+    fn take_dirty(&mut self, into: &mut Vec<ClientId>) {
+        Self::take_dirty(self, into);
+    }
+}

@@ -1,0 +1,243 @@
+//! All clients of one cache: the service that a driver moves the bytes of.
+
+use krarup_service::{ClientId, Service};
+use krarup_units::{Nanos, Outbox, Stamp};
+
+use crate::session::{Progress, Session};
+use crate::statistics::{About, State};
+use crate::{Bounds, Counts, Store, Traffic};
+
+/// With this many bytes unsent a client gets no more answers until it takes some.
+const MOST_UNSENT: usize = 256 << 10;
+/// Memory that a quiet client's answers keep.
+const KEEP: usize = 16 << 10;
+/// memcached's answer to a client beyond the limit.
+const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// One client.
+#[derive(Debug)]
+struct Client {
+    session: Session,
+    /// What its session waits for.
+    progress: Progress,
+    outbox: Outbox,
+    ended: bool,
+}
+
+/// Items, and those who ask for them. See the module.
+#[derive(Debug)]
+pub struct Cache {
+    state: State,
+    clients: Vec<Option<Client>>,
+    free: Vec<ClientId>,
+    dirty: Vec<ClientId>,
+    runnable: Vec<ClientId>,
+}
+
+impl Cache {
+    /// An empty one. Its stamps count from [`About::started`].
+    pub fn new(bounds: Bounds, about: About) -> Self {
+        let state = State { store: Store::new(bounds), traffic: Traffic::default(), about, verbosity: 0 };
+        Self { state, clients: Vec::new(), free: Vec::new(), dirty: Vec::new(), runnable: Vec::new() }
+    }
+
+    /// What was done to the items.
+    pub fn counts(&self) -> Counts {
+        self.state.store.counts()
+    }
+
+    /// What went over the connections.
+    pub fn traffic(&self) -> Traffic {
+        self.state.traffic
+    }
+
+    fn client(&self, id: ClientId) -> &Client {
+        self.clients[id as usize].as_ref().expect("it is connected")
+    }
+
+    fn client_mut(&mut self, id: ClientId) -> &mut Client {
+        self.clients[id as usize].as_mut().expect("it is connected")
+    }
+}
+
+impl Service for Cache {
+    fn connected(&mut self, _listener: usize, _now: Stamp) -> ClientId {
+        self.state.traffic.total_connections += 1;
+        self.state.traffic.curr_connections += 1;
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.clients.push(None);
+            self.clients.len() as ClientId - 1
+        });
+        self.clients[id as usize] = Some(Client {
+            session: Session::default(),
+            progress: Progress::Hungry { needed: 1 },
+            outbox: Outbox::default(),
+            ended: false,
+        });
+        id
+    }
+
+    fn turned_away(&mut self) -> &'static [u8] {
+        self.state.traffic.rejected_connections += 1;
+        TOO_MANY
+    }
+
+    fn out_of_sockets(&mut self) {
+        self.state.traffic.listen_disabled_num += 1;
+    }
+
+    fn read(&mut self, id: ClientId, bytes: &[u8], _received: Stamp, now: Stamp) -> usize {
+        let Self { state, clients, dirty, .. } = self;
+        let client = clients[id as usize].as_mut().expect("it is connected");
+        if client.progress == Progress::Close {
+            return bytes.len();
+        }
+        let allowance = MOST_UNSENT.saturating_sub(client.outbox.len());
+        if allowance == 0 {
+            client.progress = Progress::Full;
+            return 0;
+        }
+        let unix = state.about.started + Nanos(now.0);
+        let (used, progress) = client.session.serve(state, unix, bytes, client.outbox.tail(), allowance);
+        client.progress = progress;
+        state.traffic.bytes_read += used as u64;
+        dirty.push(id);
+        used
+    }
+
+    fn needed(&self, id: ClientId) -> usize {
+        match self.client(id).progress {
+            Progress::Hungry { needed } => needed,
+            Progress::Full | Progress::Close => 0,
+        }
+    }
+
+    fn paused(&self, id: ClientId) -> bool {
+        self.client(id).progress == Progress::Full
+    }
+
+    fn ended(&mut self, id: ClientId, _now: Stamp) {
+        self.client_mut(id).ended = true;
+        self.dirty.push(id);
+    }
+
+    fn dismissed(&mut self, _id: ClientId, _now: Stamp) {
+        // What has arrived is answered; nobody waits here for anything else.
+    }
+
+    fn gone(&mut self, id: ClientId, _now: Stamp) {
+        self.clients[id as usize] = None;
+        self.dirty.retain(|&other| other != id);
+        self.runnable.retain(|&other| other != id);
+        self.free.push(id);
+        self.state.traffic.curr_connections -= 1;
+    }
+
+    fn output(&self, id: ClientId) -> &[u8] {
+        self.client(id).outbox.unsent()
+    }
+
+    fn written(&mut self, id: ClientId, count: usize, _now: Stamp) {
+        self.state.traffic.bytes_written += count as u64;
+        let client = self.client_mut(id);
+        client.outbox.advance(count);
+        client.outbox.shrink(KEEP);
+        if count > 0 && client.progress == Progress::Full && client.outbox.len() < MOST_UNSENT {
+            self.runnable.push(id);
+        }
+    }
+
+    fn finished(&self, id: ClientId) -> bool {
+        let client = self.client(id);
+        let over = client.progress == Progress::Close || client.ended && client.progress != Progress::Full;
+        over && client.outbox.is_empty()
+    }
+
+    fn clients(&self) -> usize {
+        self.state.traffic.curr_connections as usize
+    }
+
+    fn deadline(&self) -> Option<Stamp> {
+        None
+    }
+
+    fn tick(&mut self, _now: Stamp) {}
+
+    fn take_runnable(&mut self, into: &mut Vec<ClientId>) {
+        into.clear();
+        std::mem::swap(&mut self.runnable, into);
+        into.dedup();
+    }
+
+    fn take_dirty(&mut self, into: &mut Vec<ClientId>) {
+        into.clear();
+        std::mem::swap(&mut self.dirty, into);
+        into.dedup();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> Cache {
+        let about = About {
+            pid: 7,
+            version: "0.1.0".to_owned(),
+            started: Nanos::from_secs(1_700_000_000),
+            host: "127.0.0.1".to_owned(),
+            port: 11_211,
+            connections: 2,
+        };
+        Cache::new(Bounds { memory: 1 << 20, item: 1 << 19 }, about)
+    }
+
+    const NOW: Stamp = Stamp(5);
+
+    /// A client that takes nothing is answered up to the bound, and goes on where it stopped once it has taken some.
+    #[test]
+    fn a_client_that_takes_nothing_is_paused_and_goes_on_where_it_stopped() {
+        let mut cache = cache();
+        let (slow, other) = (cache.connected(0, NOW), cache.connected(0, NOW));
+        let value = vec![b'y'; 100_000];
+        let set = [b"set big 0 0 100000\r\n", &value[..], b"\r\n"].concat();
+        assert_eq!(cache.read(other, &set, NOW, NOW), set.len());
+        let asked = b"get big\r\n".repeat(9);
+        let mut used = cache.read(slow, &asked, NOW, NOW);
+        assert!(used < asked.len() && cache.paused(slow) && !cache.paused(other));
+        cache.ended(slow, NOW);
+        let mut answered = 0;
+        let mut runnable = Vec::new();
+        while !cache.finished(slow) {
+            let count = cache.output(slow).len();
+            assert!((1..=MOST_UNSENT + 100_100).contains(&count));
+            answered += count;
+            cache.written(slow, count, NOW);
+            cache.take_runnable(&mut runnable);
+            if runnable == [slow] {
+                used += cache.read(slow, &asked[used..], NOW, NOW);
+            }
+        }
+        assert_eq!(
+            (used, answered),
+            (asked.len(), 9 * (100_000 + "VALUE big 0 100000\r\n\r\nEND\r\n".len()))
+        );
+        cache.gone(slow, NOW);
+        assert_eq!((cache.clients(), cache.traffic().bytes_read), (1, (set.len() + asked.len()) as u64));
+    }
+
+    #[test]
+    fn who_is_gone_is_named_no_more_and_its_number_is_given_again() {
+        let mut cache = cache();
+        let id = cache.connected(0, NOW);
+        cache.read(id, b"version\r\n", NOW, NOW);
+        cache.gone(id, NOW);
+        let mut named = vec![9];
+        cache.take_dirty(&mut named);
+        assert!(named.is_empty());
+        assert_eq!(cache.connected(0, NOW), id);
+        assert!(cache.output(id).is_empty());
+        assert_eq!(cache.turned_away(), TOO_MANY);
+        assert_eq!((cache.traffic().total_connections, cache.traffic().rejected_connections), (2, 1));
+    }
+}
