@@ -36,8 +36,6 @@ fn request_reads_back(request: &Request<'_>, bytes: &[u8]) {
     }
     let mut out = Vec::new();
     write::request(&mut out, request);
-    // Written without odd blanks and zeros, it is never longer.
-    assert!(out.len() <= bytes.len() || matches!(request, Request::Pop { .. }), "{}", out.escape_ascii());
     assert_eq!(request::parse(&out, LARGEST), Parsed::Complete { message: *request, used: out.len() });
 }
 

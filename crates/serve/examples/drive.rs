@@ -18,8 +18,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream as Blocking};
 use std::time::{Duration, Instant};
 
+use krarup_beanstalk::{Reply, ReplyWord, reply};
 use krarup_net::mio::net::TcpStream;
 use krarup_net::mio::{Events, Interest, Poll, Token};
+use krarup_units::Parsed;
 
 /// Clients share so many tubes.
 const TUBES: usize = 100;
@@ -220,23 +222,16 @@ fn ask(client: &mut Client, mix: Mix, body: &str, out: &mut Vec<u8>) {
 
 /// Takes the answer at the front, if it is whole.
 fn take_answer(client: &mut Client) -> bool {
-    let Some(end) = client.inbox.windows(2).position(|two| two == b"\r\n") else { return false };
-    let line = std::str::from_utf8(&client.inbox[..end]).unwrap();
-    let mut words = line.split(' ');
-    let number = |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok());
-    let (id, body) = match words.next() {
-        Some("RESERVED" | "FOUND" | "POPPED") => {
-            let id = number(words.next());
-            (id, number(words.next()))
+    let (id, used) = match reply::parse(&client.inbox) {
+        Parsed::Complete { message: Reply::Message { id, .. }, used } => (Some(id), used),
+        Parsed::Complete { message, used } => {
+            let good = [ReplyWord::Inserted, ReplyWord::Deleted, ReplyWord::Empty, ReplyWord::Ok];
+            assert!(good.iter().any(|word| message.is(*word)), "{message:?}");
+            (None, used)
         }
-        Some("OK") => (None, number(words.next())),
-        Some("INSERTED" | "DELETED" | "EMPTY") => (None, None),
-        _ => panic!("{line}"),
+        Parsed::Incomplete { .. } => return false,
+        Parsed::Invalid(why) => panic!("{why}: {}", client.inbox.escape_ascii()),
     };
-    let used = end + 2 + body.map_or(0, |length| length as usize + 2);
-    if client.inbox.len() < used {
-        return false;
-    }
     client.id = id.unwrap_or(client.id);
     client.inbox.drain(..used);
     true

@@ -14,6 +14,8 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use krarup_beanstalk::{ReplyWord, Request, request, write};
+use krarup_units::Parsed;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{LocalSet, spawn_local};
@@ -70,23 +72,19 @@ async fn serve(address: SocketAddr, database: &str, connections: usize) {
 async fn attend(stream: TcpStream, pool: Rc<Pool>) {
     let (mut inbox, mut room, mut tube) = (Vec::new(), vec![0; 16 << 10], 0);
     loop {
-        while let Some(end) = inbox.windows(2).position(|two| two == b"\r\n") {
-            let line = String::from_utf8_lossy(&inbox[..end]).into_owned();
-            let words: Vec<&str> = line.split(' ').collect();
-            let used = end + 2 + if words[0] == "put" { words[4].parse::<usize>().unwrap() + 2 } else { 0 };
-            if inbox.len() < used {
-                break;
-            }
-            let body = &inbox[end + 2..used];
-            let answer = match words[0] {
-                "use" | "watch" => {
-                    tube = words[1].trim_start_matches('t').parse().unwrap_or(0);
-                    format!("{} {}\r\n", if words[0] == "use" { "USING" } else { "WATCHING" }, words[1])
-                        .into_bytes()
+        while let Parsed::Complete { message, used } = request::parse(&inbox, u32::MAX) {
+            let mut answer = Vec::new();
+            match message {
+                Request::Use(name) | Request::Watch(name) => {
+                    tube = name.trim_start_matches('t').parse().unwrap_or(0);
+                    match message {
+                        Request::Use(_) => write::using(&mut answer, name),
+                        _ => write::numbered(&mut answer, ReplyWord::Watching, 1),
+                    }
                 }
-                "ignore" => b"WATCHING 1\r\n".to_vec(),
-                _ => ask(&pool, &words, tube, body).await,
-            };
+                Request::Ignore(_) => write::numbered(&mut answer, ReplyWord::Watching, 1),
+                _ => ask(&pool, &message, tube, &mut answer).await,
+            }
             inbox.drain(..used);
             if !say(&stream, &answer).await {
                 return;
@@ -105,31 +103,29 @@ async fn attend(stream: TcpStream, pool: Rc<Pool>) {
 }
 
 /// One statement on one connection of the pool.
-async fn ask(pool: &Pool, words: &[&str], tube: i32, body: &[u8]) -> Vec<u8> {
+async fn ask(pool: &Pool, request: &Request<'_>, tube: i32, answer: &mut Vec<u8>) {
     let _permit = pool.permits.acquire().await.unwrap();
     let session = pool.free.borrow_mut().pop().unwrap();
-    let Session { client, put, reserve, delete } = &session;
-    let answer = match words[0] {
-        "put" => {
-            let (pri, body) = (words[1].parse::<i64>().unwrap(), &body[..body.len() - 2]);
-            let row = client.query_one(put, &[&tube, &pri, &body]).await.unwrap();
-            format!("INSERTED {}\r\n", row.get::<_, i64>(0)).into_bytes()
+    let Session { client, put: put_one, reserve, delete } = &session;
+    match request {
+        Request::Put(put) => {
+            let row = client.query_one(put_one, &[&tube, &i64::from(put.priority), &put.body]).await.unwrap();
+            write::numbered(answer, ReplyWord::Inserted, row.get::<_, i64>(0) as u64);
         }
-        "reserve" => match client.query_opt(reserve, &[&tube]).await.unwrap() {
+        Request::Reserve => match client.query_opt(reserve, &[&tube]).await.unwrap() {
             Some(row) => {
                 let (id, body) = (row.get::<_, i64>(0), row.get::<_, &[u8]>(1));
-                [format!("RESERVED {id} {}\r\n", body.len()).as_bytes(), body, b"\r\n"].concat()
+                write::message(answer, ReplyWord::Reserved, id as u64, None, body);
             }
-            None => b"TIMED_OUT\r\n".to_vec(),
+            None => write::line(answer, ReplyWord::TimedOut),
         },
-        "delete" => {
-            let gone = client.execute(delete, &[&words[1].parse::<i64>().unwrap()]).await.unwrap();
-            if gone == 1 { b"DELETED\r\n".to_vec() } else { b"NOT_FOUND\r\n".to_vec() }
+        Request::Delete(id) => {
+            let gone = client.execute(delete, &[&(*id as i64)]).await.unwrap();
+            write::line(answer, if gone == 1 { ReplyWord::Deleted } else { ReplyWord::NotFound });
         }
-        _ => b"UNKNOWN_COMMAND\r\n".to_vec(),
-    };
+        _ => write::line(answer, ReplyWord::UnknownCommand),
+    }
     pool.free.borrow_mut().push(session);
-    answer
 }
 
 async fn say(stream: &TcpStream, answer: &[u8]) -> bool {

@@ -9,6 +9,7 @@
 //! | file | what is done there |
 //! |---|---|
 //! | this | clients come and go, one thread each |
+//! | `serving` | what the threads of all clients share |
 //! | `session` | beanstalkd's protocol: which shard a request is for |
 //! | `together` | requests that are for several: waiting in tubes of different shards, lists, sums |
 //! | `memcached` | memcached's protocol |
@@ -22,25 +23,25 @@
 mod behind;
 mod memcached;
 mod patience;
+mod serving;
 mod session;
 mod together;
 
-use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use krarup_net::blocking::{Bell, Guest, Handle};
-use krarup_net::tls::Acceptor;
+use krarup_net::blocking::{Guest, Handle};
 use krarup_net::{Listener, Stream};
-use krarup_units::Address;
-use krarup_units::Nanos;
+use krarup_units::{Address, Nanos};
 
 use crate::broker::door;
 use crate::broker::engine::Protocol;
 use crate::broker::owners::Owners;
+pub use serving::Settings;
+use serving::{ABANDONED, ENDS, Inner};
 
 /// Memory for the stack of a client's thread.
 const STACK: usize = 512 << 10;
@@ -49,19 +50,6 @@ const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
 /// How long the threads of clients that are given up may take to end: none waits for anything any more.
 const LAST: Duration = Duration::from_secs(5);
 
-/// How clients are served.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The largest body, in bytes.
-    pub largest: u32,
-    /// What a client must say with `login` before anything else.
-    pub secret: Option<String>,
-    /// How many clients may be connected at once.
-    pub connections: usize,
-    /// Greets clients, who then speak TLS; none: in plain text.
-    pub tls: Option<Acceptor>,
-}
-
 /// Serves clients until it goes; then neither its door nor a thread of a client is left.
 #[derive(Debug)]
 pub struct Front {
@@ -69,54 +57,6 @@ pub struct Front {
     pub address: Address,
     inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What the threads of all clients share.
-#[derive(Debug)]
-struct Inner {
-    settings: Settings,
-    owners: Arc<Owners>,
-    protocol: Protocol,
-    phase: AtomicU8,
-    bell: Bell,
-    clients: Mutex<HashMap<u64, Handle>>,
-    gone: Condvar,
-}
-
-/// How far it is; each comes after the one before.
-const SERVES: u8 = 0;
-/// What has arrived is still answered.
-const ENDS: u8 = 1;
-/// Nobody is waited for.
-const ABANDONED: u8 = 2;
-
-impl Inner {
-    fn new(protocol: Protocol, settings: Settings, owners: Arc<Owners>) -> io::Result<Self> {
-        Ok(Self {
-            settings,
-            owners,
-            protocol,
-            phase: AtomicU8::new(SERVES),
-            bell: Bell::new()?,
-            clients: Mutex::default(),
-            gone: Condvar::new(),
-        })
-    }
-
-    /// What another thread has left is as good as what it was.
-    fn clients(&self) -> MutexGuard<'_, HashMap<u64, Handle>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether this broker ends: then nobody waits for a shard to have an owner again.
-    fn is_over(&self) -> bool {
-        self.phase.load(Ordering::SeqCst) >= ENDS
-    }
-
-    /// Whether clients are given up.
-    fn is_abandoned(&self) -> bool {
-        self.phase.load(Ordering::SeqCst) >= ABANDONED
-    }
 }
 
 impl Front {

@@ -11,7 +11,7 @@ use krarup_units::Address;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
 
-use super::Inner;
+use super::serving::Inner;
 use crate::broker::owners::{Owner, Owners};
 use krarup_beanstalk::{DEFAULT_TUBE, Reply, ReplyWord, Request, reply, write};
 use krarup_broker::job::Id;

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use krarup_memcache::request::{Refusal, Request, Retrieve};
 use krarup_net::blocking::Guest;
 
-use super::Inner;
 use super::behind::{Behind, Spoken};
 use super::patience::{Heard, Patience, Tried, lose, until_answered};
-use super::session::End;
+use super::serving::{End, Inner};
 use krarup_broker::memcached::{self, Asked, ONE_KEY, Take, Wish};
 use krarup_broker::shards::shard_of;
 

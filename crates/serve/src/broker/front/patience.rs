@@ -3,9 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Inner;
 use super::behind::Lost;
-use super::session::End;
+use super::serving::{End, Inner};
 
 /// How long a request waits for its shard to have an owner.
 const PATIENCE: Duration = Duration::from_secs(30);

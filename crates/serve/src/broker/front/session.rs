@@ -7,16 +7,12 @@ use krarup_beanstalk::{DEFAULT_TUBE, Ids, Refusal, Reply, ReplyWord, Request, Wr
 use krarup_net::blocking::Guest;
 use krarup_units::Parsed;
 
-use super::Inner;
 use super::behind::{Behind, Lost, Spoken, read};
 use super::patience::{Heard, Patience, Tried, lose, until_answered};
+use super::serving::{End, Inner};
 use krarup_broker::job::Id;
 use krarup_broker::queues::How;
 use krarup_broker::shards::shard_of;
-
-/// The client's connection ends.
-#[derive(Debug)]
-pub(super) struct End;
 
 /// Puts that are sent on together at most.
 const TOGETHER: usize = 256;

@@ -9,7 +9,8 @@ use krarup_units::Nanos;
 
 use super::behind::{LOOK, MOVED, Woken, read, wait};
 use super::patience::Patience;
-use super::session::{End, Session};
+use super::serving::End;
+use super::session::Session;
 use krarup_broker::job::Id;
 use krarup_broker::queues::How;
 use krarup_broker::shards::shard_of;

@@ -1,0 +1,77 @@
+//! What the threads of all clients share.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use krarup_net::blocking::{Bell, Handle};
+use krarup_net::tls::Acceptor;
+
+use crate::broker::engine::Protocol;
+use crate::broker::owners::Owners;
+
+/// How clients are served.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The largest body, in bytes.
+    pub largest: u32,
+    /// What a client must say with `login` before anything else.
+    pub secret: Option<String>,
+    /// How many clients may be connected at once.
+    pub connections: usize,
+    /// Greets clients, who then speak TLS; none: in plain text.
+    pub tls: Option<Acceptor>,
+}
+
+/// The client's connection ends.
+#[derive(Debug)]
+pub(super) struct End;
+
+/// What the threads of all clients share.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) settings: Settings,
+    pub(super) owners: Arc<Owners>,
+    pub(super) protocol: Protocol,
+    pub(super) phase: AtomicU8,
+    pub(super) bell: Bell,
+    pub(super) clients: Mutex<HashMap<u64, Handle>>,
+    pub(super) gone: Condvar,
+}
+
+/// How far it is; each comes after the one before.
+const SERVES: u8 = 0;
+/// What has arrived is still answered.
+pub(super) const ENDS: u8 = 1;
+/// Nobody is waited for.
+pub(super) const ABANDONED: u8 = 2;
+
+impl Inner {
+    pub(super) fn new(protocol: Protocol, settings: Settings, owners: Arc<Owners>) -> io::Result<Self> {
+        Ok(Self {
+            settings,
+            owners,
+            protocol,
+            phase: AtomicU8::new(SERVES),
+            bell: Bell::new()?,
+            clients: Mutex::default(),
+            gone: Condvar::new(),
+        })
+    }
+
+    /// What another thread has left is as good as what it was.
+    pub(super) fn clients(&self) -> MutexGuard<'_, HashMap<u64, Handle>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this broker ends: then nobody waits for a shard to have an owner again.
+    pub(super) fn is_over(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) >= ENDS
+    }
+
+    /// Whether clients are given up.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) >= ABANDONED
+    }
+}
