@@ -10,50 +10,37 @@
 pub(crate) mod heads;
 pub mod members;
 pub(crate) mod pen;
+mod place;
+mod rows;
 pub(crate) mod session;
 mod sharing;
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use krarup_units::Nanos;
 use postgres::error::SqlState;
 use postgres::fallible_iterator::FallibleIterator;
-use postgres::{Client, Config, Error, NoTls, Statement};
+use postgres::{Client, Error, Statement};
 
-use krarup_broker::changes::{KeyRow, Row, Standing, TubeRow};
-use krarup_broker::job::{Happened, Id};
+use krarup_broker::changes::{KeyRow, Row, TubeRow};
+use krarup_broker::job::Id;
 use krarup_broker::queues::Resident;
 use krarup_broker::shards::Shard;
 
 pub use heads::Counts;
+pub use place::{LEASE, Place, Problem, words};
 pub use sharing::Sharing;
 
-/// How long an owner may be silent before another takes over.
-pub const LEASE: Duration = Duration::from_millis(1_200);
-/// How often it is looked whether somebody else has become the owner, or no longer is.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) use place::Session;
+use place::{END_HOLDER, LIGHT, LOOK, OWN, fence_of, is_fatal, lock_of, migrate};
+use rows::{Names, read, since_1970};
+
 /// Who takes over from another reads no more than so many bytes of messages before it serves; more of them are counted, and read when they are needed.
 const READ_AT_ONCE: u64 = 32 << 20;
-/// Saying that the owner is there needs no disk: what he writes afterwards is on disk only together with it.
-const LIGHT: &str = "SET synchronous_commit = off";
-/// How often it is looked whether a pooler stands between.
-const LOOKS_FOR_A_POOLER: usize = 3;
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
-const MIGRATIONS: [&str; 9] = [
-    include_str!("postgres/migrations/0001.sql"),
-    include_str!("postgres/migrations/0002.sql"),
-    include_str!("postgres/migrations/0003.sql"),
-    include_str!("postgres/migrations/0004.sql"),
-    include_str!("postgres/migrations/0005.sql"),
-    include_str!("postgres/migrations/0006.sql"),
-    include_str!("postgres/migrations/0007.sql"),
-    include_str!("postgres/migrations/0008.sql"),
-    include_str!("postgres/migrations/0009.sql"),
-];
 /// What makes plans in all sessions that read and write messages.
 const SETTINGS: &str = include_str!("postgres/session.sql");
 const END_SHARING: &str = include_str!("postgres/shared/end.sql");
@@ -64,148 +51,8 @@ const SWEEP: &str =
 const SWEEP_SHARD: &str = "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming \
                            WHERE krarup.shard_of(tube, $1) = $2 ORDER BY number LIMIT 1000";
 
-/// The two numbers of our advisory locks: ours, and what is locked.
-const MIGRATING: &str = "SELECT pg_advisory_xact_lock(1802658162, 1)";
-const OWN: &str = "SELECT pg_try_advisory_lock(1802658162, 2)";
 /// Waits until an owner before has written what he has begun, and keeps him from beginning more, until the end of the transaction.
 const FENCE: &str = "SELECT set_config('lock_timeout', '500ms', true), pg_advisory_xact_lock(1802658162, $1)";
-/// Ends other sessions that hold one of our locks.
-const END_HOLDER: &str = include_str!("postgres/end_holder.sql");
-
-/// What stops a broker before a database. Addresses are told, passwords are not.
-#[derive(Debug)]
-pub enum Problem {
-    /// The text after `--store` is no address of a database.
-    Address(String),
-    /// The database cannot be reached, or refuses.
-    Database(String),
-    /// Between this broker and the database is a pooler that gives its sessions to one transaction after the other.
-    Pooled,
-    /// Somebody else has become the owner.
-    Deposed,
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Address(why) => write!(f, "the address of the database is not understood: {why}"),
-            Self::Database(why) => write!(f, "the database: {why}"),
-            Self::Pooled => write!(
-                f,
-                "the database is reached through a pooler that gives each transaction another session, and a broker holds locks in its sessions"
-            ),
-            Self::Deposed => write!(f, "another broker has taken the queues over"),
-        }
-    }
-}
-
-impl std::error::Error for Problem {}
-
-impl From<Error> for Problem {
-    fn from(error: Error) -> Self {
-        Self::Database(words(&error))
-    }
-}
-
-/// An error in the server's own words, without the statement.
-pub fn words(error: &Error) -> String {
-    match (error.as_db_error(), std::error::Error::source(error)) {
-        (Some(told), _) => told.message().to_owned(),
-        (None, Some(source)) => format!("{error}: {source}"),
-        (None, None) => error.to_string(),
-    }
-}
-
-/// Where the queues are, and how to get there.
-#[derive(Clone, Debug)]
-pub struct Place {
-    config: tokio_postgres::Config,
-    largest: Option<u32>,
-}
-
-impl Place {
-    /// Reads `postgres://user:password@host:port/database?option=…`.
-    ///
-    /// # Errors
-    /// Without the password.
-    pub fn parse(url: &str) -> Result<Self, Problem> {
-        let mut config: tokio_postgres::Config =
-            url.parse().map_err(|error: Error| Problem::Address(words(&error)))?;
-        config.application_name("krarup broker");
-        config.connect_timeout(Duration::from_secs(5));
-        // A database that vanished without a word is noticed.
-        config.keepalives_idle(Duration::from_secs(5)).tcp_user_timeout(Duration::from_secs(10));
-        Ok(Self { config, largest: None })
-    }
-
-    /// The same for brokers that take no larger messages: applications that put theirs by SQL are held to it, too.
-    #[must_use]
-    pub fn limited(self, largest: u32) -> Self {
-        Self { largest: Some(largest), ..self }
-    }
-
-    /// Tells applications how large messages may be.
-    fn tell_largest(&self, client: &mut Client) -> Result<(), Error> {
-        let Some(largest) = self.largest else { return Ok(()) };
-        let statement = "UPDATE krarup.layout SET largest = $1 WHERE largest IS DISTINCT FROM $1";
-        client.execute(statement, &[&i64::from(largest)]).map(drop)
-    }
-
-    /// Whether the database can be reached, and has, or may be given, the tables.
-    ///
-    /// # Errors
-    /// It cannot be reached, or refuses.
-    pub fn reach(&self) -> Result<(), Problem> {
-        if self.is_pooled()? {
-            return Err(Problem::Pooled);
-        }
-        migrate(&mut self.connect()?).map_err(Problem::from)
-    }
-
-    /// Whether a connection does not keep its session: a pooler gives another one to each transaction. Two connections are made, one of them in a transaction, and each is asked for
-    /// the number of its process: whatever order a pooler gives its sessions out in, either both have the same, or that of the first changes.
-    fn is_pooled(&self) -> Result<bool, Error> {
-        let connect = || Config::from(self.config.clone()).connect(NoTls);
-        // Nothing is prepared: a statement would be prepared in one session and executed in another.
-        let process = |client: &mut Client| -> Result<Option<String>, Error> {
-            let rows = client.simple_query("SELECT pg_backend_pid()")?;
-            Ok(rows.iter().find_map(|row| match row {
-                postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-                _ => None,
-            }))
-        };
-        let mut first = connect()?;
-        let its = process(&mut first)?;
-        // Where the pooler has other clients, one of them may come in between.
-        for _ in 0..LOOKS_FOR_A_POOLER {
-            let mut second = connect()?;
-            second.batch_execute("BEGIN")?;
-            let others = process(&mut second)?;
-            // The second holds a session until here; a pooler that has no more of them would let the first wait.
-            second.batch_execute("COMMIT")?;
-            if its == others || process(&mut first)? != its {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// For those who connect by themselves.
-    pub(crate) fn into_config(self) -> tokio_postgres::Config {
-        self.config
-    }
-
-    fn connect(&self) -> Result<Client, Error> {
-        let mut client = Config::from(self.config.clone()).connect(NoTls)?;
-        // An answer means that the message is on disk, whatever the default of this database.
-        let durable: String = client.query_one("SHOW synchronous_commit", &[])?.get(0);
-        if durable == "off" {
-            client.batch_execute("SET synchronous_commit = on")?;
-        }
-        Ok(client)
-    }
-}
-
 /// The queues, owned.
 pub struct Owned {
     place: Place,
@@ -506,19 +353,6 @@ impl Owned {
     }
 }
 
-/// A connection that can be had again after it broke.
-pub(crate) trait Session {
-    /// Whether this error is the session's last: whatever it had begun has been committed, or will be, or is undone. Only an error
-    /// that the server tells, and goes on, means that nothing was written.
-    fn is_over(&self, error: &Error) -> bool;
-
-    /// Tries once to have the session back.
-    ///
-    /// # Errors
-    /// [`Problem::Deposed`] is the last word; after others it can be tried again.
-    fn mend(&mut self) -> Result<(), Problem>;
-}
-
 impl Session for Owned {
     fn is_over(&self, error: &Error) -> bool {
         self.client.is_closed() || is_fatal(error)
@@ -558,16 +392,6 @@ pub(crate) fn is_deposed(error: &Error) -> bool {
     error.code().is_some_and(|code| code.code() == "KR001")
 }
 
-/// The second number of the lock of a shard's owner.
-const fn lock_of(shard: Shard) -> i32 {
-    if shard.is_whole() { 2 } else { 1_000 + shard.number as i32 }
-}
-
-/// The second number of the lock that a shard's writers take part in.
-const fn fence_of(shard: Shard) -> i32 {
-    if shard.is_whole() { 3 } else { 2_000 + shard.number as i32 }
-}
-
 /// Whether this session has the lock of a shard's owner from now on.
 fn own(client: &mut Client, shard: Shard) -> Result<bool, Error> {
     Ok(client.query_one("SELECT pg_try_advisory_lock(1802658162, $1)", &[&lock_of(shard)])?.get(0))
@@ -602,88 +426,4 @@ fn succeed(
         transaction.commit()?;
         return Ok((row.get(0), row.get(1)));
     }
-}
-
-/// Whether an error ends the session that it came from.
-fn is_fatal(error: &Error) -> bool {
-    use postgres::error::Severity;
-    let fatal = |told: &postgres::error::DbError| {
-        matches!(told.parsed_severity(), None | Some(Severity::Fatal | Severity::Panic))
-    };
-    error.as_db_error().is_none_or(fatal)
-}
-
-fn migrate(client: &mut Client) -> Result<(), Error> {
-    let mut transaction = client.transaction()?;
-    transaction.execute(MIGRATING, &[])?;
-    let there: bool =
-        transaction.query_one("SELECT to_regclass('krarup.migration') IS NOT NULL", &[])?.get(0);
-    if !there {
-        transaction.batch_execute(
-            "CREATE SCHEMA IF NOT EXISTS krarup; \
-             CREATE TABLE krarup.migration (version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())",
-        )?;
-    }
-    let done: i32 =
-        transaction.query_one("SELECT coalesce(max(version), 0) FROM krarup.migration", &[])?.get(0);
-    for (version, script) in (1..).zip(MIGRATIONS).skip(done as usize) {
-        transaction.batch_execute(script)?;
-        transaction.execute("INSERT INTO krarup.migration (version) VALUES ($1)", &[&version])?;
-    }
-    transaction.commit()
-}
-
-/// Names that occur again and again are kept once.
-#[derive(Default)]
-struct Names(std::collections::HashSet<Arc<str>>);
-
-impl Names {
-    fn one(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(name) {
-            return Arc::clone(known);
-        }
-        let name: Arc<str> = name.into();
-        self.0.insert(Arc::clone(&name));
-        name
-    }
-}
-
-fn read(row: &postgres::Row, names: &mut Names) -> Row {
-    let due: Option<SystemTime> = row.get(4);
-    let standing = match (row.get::<_, i16>(2), due) {
-        (1, Some(due)) => Standing::Delayed(since_1970(due)),
-        (2, _) => Standing::Buried(row.get::<_, Option<i64>>(5).unwrap_or(0) as u64),
-        _ => Standing::Ready,
-    };
-    let count = |column: usize| row.get::<_, i32>(column) as u32;
-    let seconds = |column: usize| Nanos::from_secs(u64::from(row.get::<_, i32>(column) as u32));
-    Row {
-        id: row.get::<_, i64>(0) as Id,
-        tube: names.one(row.get(1)),
-        sender: row.get::<_, Option<&str>>(9).map(|name| names.one(name)),
-        receiver: row.get::<_, Option<&str>>(10).map(|name| names.one(name)),
-        priority: row.get::<_, i64>(3) as u32,
-        delay: seconds(6),
-        ttr: seconds(7),
-        created: since_1970(row.get(8)),
-        standing,
-        happened: Happened {
-            reserves: count(11),
-            timeouts: count(12),
-            releases: count(13),
-            buries: count(14),
-            kicks: count(15),
-        },
-        flags: row.get::<_, i64>(17) as u32,
-        lives_until: row.get::<_, Option<SystemTime>>(18).map(since_1970),
-        body: row.get::<_, &[u8]>(16).into(),
-    }
-}
-
-fn since_1970(time: SystemTime) -> Nanos {
-    time.duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from)
-}
-
-fn wall(time: Nanos) -> SystemTime {
-    UNIX_EPOCH + time.as_duration()
 }

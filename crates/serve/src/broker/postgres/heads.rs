@@ -12,7 +12,8 @@ use std::time::SystemTime;
 use postgres::types::ToSql;
 use postgres::{Client, Error, Row as Line};
 
-use super::{LEASE, Names, Place, Problem, Session, is_fatal, read, wall};
+use super::place::{LEASE, Place, Problem, Session, is_fatal};
+use super::rows::{Names, read, wall};
 use krarup_broker::job::Id;
 use krarup_broker::queues::{Fetch, Fetched, Line as Of, OVERHEAD};
 use krarup_broker::shards::Shard;

@@ -8,7 +8,7 @@ use std::thread;
 use postgres::{Client, Error};
 
 use super::heads::INDEXES;
-use super::{END_HOLDER, LEASE, LOOK, OWN, Place, Problem, lock_of, migrate};
+use super::place::{END_HOLDER, LEASE, LIGHT, LOOK, OWN, Place, Problem, lock_of, migrate};
 use crate::broker::owners::Owner;
 use krarup_broker::shards::Shard;
 
@@ -132,7 +132,7 @@ impl Member {
 
 /// The lock by which a member is known to be there; none but its own session before, whose end the server has not noticed yet, can have it: that one ends.
 fn say_so(client: &mut Client, number: i64) -> Result<bool, Error> {
-    client.batch_execute(super::LIGHT)?;
+    client.batch_execute(LIGHT)?;
     let number = number as i32 & i32::MAX;
     let has: bool = client.query_one("SELECT pg_try_advisory_lock(1802658168, $1)", &[&number])?.get(0);
     if !has {

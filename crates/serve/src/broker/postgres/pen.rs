@@ -12,8 +12,10 @@ use krarup_units::Nanos;
 use postgres::error::SqlState;
 use postgres::{Client, Error, Statement};
 
+use super::SETTINGS;
 use super::heads::open;
-use super::{END_HOLDER, Place, Problem, SETTINGS, Session, fence_of, is_fatal, wall};
+use super::place::{END_HOLDER, Place, Problem, Session, fence_of, is_fatal};
+use super::rows::wall;
 use krarup_broker::changes::{Batch, Change, KeyRow, Row, Standing};
 use krarup_broker::job::Happened;
 use krarup_broker::shards::{self, Shard};

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
 
-use super::{Problem, SETTINGS, is_fatal, words};
+use super::SETTINGS;
+use super::place::{Problem, is_fatal, words};
 use krarup_broker::job::{Happened, Id};
 use krarup_broker::queues::{JobView, Totals};
 use krarup_broker::wish::{Asked, Kind, Line, Look, Move, Once, Reply, TubeFacts, Which, Wish, Word};

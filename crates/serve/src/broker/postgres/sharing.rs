@@ -7,7 +7,7 @@ use std::thread;
 
 use postgres::Client;
 
-use super::{LOOK, OWN, Place, Problem, migrate};
+use super::place::{LOOK, OWN, Place, Problem, migrate};
 
 const BEGIN: &str = include_str!("shared/begin.sql");
 

@@ -1,0 +1,64 @@
+//! Messages as the database's rows have them.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use krarup_broker::changes::{Row, Standing};
+use krarup_broker::job::{Happened, Id};
+use krarup_units::Nanos;
+
+/// Names that occur again and again are kept once.
+#[derive(Default)]
+pub(super) struct Names(std::collections::HashSet<Arc<str>>);
+
+impl Names {
+    pub(super) fn one(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.0.insert(Arc::clone(&name));
+        name
+    }
+}
+
+/// A message out of a row.
+pub(super) fn read(row: &postgres::Row, names: &mut Names) -> Row {
+    let due: Option<SystemTime> = row.get(4);
+    let standing = match (row.get::<_, i16>(2), due) {
+        (1, Some(due)) => Standing::Delayed(since_1970(due)),
+        (2, _) => Standing::Buried(row.get::<_, Option<i64>>(5).unwrap_or(0) as u64),
+        _ => Standing::Ready,
+    };
+    let count = |column: usize| row.get::<_, i32>(column) as u32;
+    let seconds = |column: usize| Nanos::from_secs(u64::from(row.get::<_, i32>(column) as u32));
+    Row {
+        id: row.get::<_, i64>(0) as Id,
+        tube: names.one(row.get(1)),
+        sender: row.get::<_, Option<&str>>(9).map(|name| names.one(name)),
+        receiver: row.get::<_, Option<&str>>(10).map(|name| names.one(name)),
+        priority: row.get::<_, i64>(3) as u32,
+        delay: seconds(6),
+        ttr: seconds(7),
+        created: since_1970(row.get(8)),
+        standing,
+        happened: Happened {
+            reserves: count(11),
+            timeouts: count(12),
+            releases: count(13),
+            buries: count(14),
+            kicks: count(15),
+        },
+        flags: row.get::<_, i64>(17) as u32,
+        lives_until: row.get::<_, Option<SystemTime>>(18).map(since_1970),
+        body: row.get::<_, &[u8]>(16).into(),
+    }
+}
+
+pub(super) fn since_1970(time: SystemTime) -> Nanos {
+    time.duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from)
+}
+
+pub(super) fn wall(time: Nanos) -> SystemTime {
+    UNIX_EPOCH + time.as_duration()
+}
