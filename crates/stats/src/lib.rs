@@ -3,6 +3,7 @@
 //! | question | module |
 //! |---|---|
 //! | what is the mean, how large the spread | [`summary`]; of one correlated run [`batch`], [`autocorrelation`] |
+//! | how far does it reach when values are skew | [`skew`] |
 //! | where does the steady state begin, does it drift | [`steady`] |
 //! | where is the 99th percentile | [`quantile`] |
 //! | is B better than A | [`compare`] |
@@ -49,6 +50,7 @@ pub mod qq;
 pub mod quantile;
 mod random;
 pub mod regression;
+pub mod skew;
 pub mod steady;
 pub mod summary;
 mod tails;

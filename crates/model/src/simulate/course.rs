@@ -340,8 +340,9 @@ impl<'a> Course<'a> {
             } else if count >= BATCHES / 2 && count.is_multiple_of(BATCHES / 4) {
                 let cut = if self.detects() { run.warm_up() } else { Some(0) };
                 let known = cut.filter(|cut| count - cut >= FEWEST);
-                let reached = known
-                    .and_then(|cut| self.reached(&Sample::batches(&run.batches[cut..], self.settings.level)));
+                let reached = known.and_then(|cut| {
+                    self.reached(&Sample::batches(&run.batches[cut..], self.settings.level).pilot())
+                });
                 let length = (count - known.unwrap_or(0)) as f64;
                 let time = run.width * WINDOWS as f64;
                 let length = plan.checkpoint(length * time, reached, self.settings.precision);
@@ -444,7 +445,7 @@ impl<'a> Course<'a> {
                 }
             } else if count == checkpoint {
                 checkpoint = checkpoint * 3 / 2;
-                let reached = self.reached(&Sample::replications(&samples, 0, self.settings.level));
+                let reached = self.reached(&Sample::replications(&samples, 0, self.settings.level).pilot());
                 let length = plan.checkpoint(count as f64, reached, self.settings.precision);
                 counts = length.map(|length| count..count + FEWEST_REPLICATIONS.max(length.ceil() as usize));
             }

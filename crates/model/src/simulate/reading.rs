@@ -10,12 +10,12 @@ pub struct Reading {
     pub value: f64,
     /// Observations it rests on: requests or visits.
     pub n: u64,
-    /// Its interval; `None` where the run was too short to know one.
+    /// Its interval, longer on the side on which the truth may be further off; `None` where the run was too short to know one.
     pub interval: Option<Interval>,
 }
 
 impl Reading {
-    /// Half of the interval's width.
+    /// Half of the interval's length.
     pub fn half_width(&self) -> Option<f64> {
         self.interval.map(|interval| interval.half_width())
     }

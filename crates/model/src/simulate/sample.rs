@@ -12,18 +12,23 @@
 //! still do; then there is no interval. What it cannot see in many short batches makes intervals too
 //! narrow all the same, so where there are many, pairs of them are taken.
 //!
+//! The values are skew, and where they are low their spread is too small. So the interval of what counts is Willink's
+//! ([`krarup_stats::skew`]), longer on the side of the long tail; that of a pilot, which only says how long the rest has to be, is
+//! Student's.
+//!
 //! A percentile is read from the histogram of all requests. Its interval is that of the share of requests beyond it, a ratio like the
-//! others, read back from the same histogram (Woodruff 1952): with v the half width of that share p, on the scale of log odds,
+//! others, read back from the same histogram (Woodruff 1952). If a share p lies beyond a percentile, and more than was seen may, the
+//! percentile may be higher: with v how far the interval of p reaches down or up, on the scale of log odds,
 //!
 //! ```text
-//! ends = quantiles at the odds  p / (1 − p) · exp(± v / (p (1 − p)))
+//! low, high = quantiles at the odds  (1 − p) / p · exp(∓ v / (p (1 − p)))
 //! ```
 //!
 //! A share says how many independent requests beyond would know it as well, p² (1 − p) / its variance. Requests come beyond a high
-//! percentile in crowds, one of which counts about once; with fewer than [`BEYOND`] there is no interval, and with few it is wider,
-//! as Student's t of half as many is wider than that of many.
+//! percentile in crowds, one of which counts about once; with fewer than [`BEYOND`] there is no interval.
 
 use krarup_stats::batch::{batch_means, fixed_batch_means};
+use krarup_stats::skew::{Shape, reaches};
 use krarup_stats::{Interval, StatsError, Summary};
 
 use super::reading::Reading;
@@ -41,16 +46,37 @@ pub(super) struct Sample<'a> {
     /// All replications, those before the parts too.
     replications: Option<&'a [Tally]>,
     level: f64,
+    /// Of a pilot: intervals are Student's.
+    pilot: bool,
+}
+
+/// How far the truth may be from a value.
+struct Reach {
+    /// On either side, were the values not skew.
+    even: f64,
+    down: f64,
+    up: f64,
+}
+
+impl Reach {
+    fn even(even: f64) -> Self {
+        Self { even, down: even, up: even }
+    }
 }
 
 impl<'a> Sample<'a> {
     pub(super) fn batches(parts: &'a [Tally], level: f64) -> Self {
-        Self { parts, replications: None, level }
+        Self { parts, replications: None, level, pilot: false }
     }
 
     /// Of all replications, those count that are not before `begin`.
     pub(super) fn replications(all: &'a [Tally], begin: usize, level: f64) -> Self {
-        Self { parts: &all[begin..], replications: Some(all), level }
+        Self { parts: &all[begin..], replications: Some(all), level, pilot: false }
+    }
+
+    /// The same, to plan with.
+    pub(super) fn pilot(self) -> Self {
+        Self { pilot: true, ..self }
     }
 
     /// All replications, if they are.
@@ -105,59 +131,78 @@ impl<'a> Sample<'a> {
     }
 
     fn ratio(&self, n: u64, y: impl Fn(&Tally) -> f64, x: impl Fn(&Tally) -> f64) -> Reading {
+        let (value, reach) = self.ratio_and_reach(y, x);
+        let interval =
+            |reach: Reach| Interval { low: value - reach.down, high: value + reach.up, level: self.level };
+        Reading { value, n, interval: reach.map(interval) }
+    }
+
+    fn ratio_and_reach(&self, y: impl Fn(&Tally) -> f64, x: impl Fn(&Tally) -> f64) -> (f64, Option<Reach>) {
         let (sum_y, sum_x) = self.parts.iter().fold((0.0, 0.0), |(a, b), part| (a + y(part), b + x(part)));
         let value = sum_y / sum_x;
         let mean = sum_x / self.parts.len() as f64;
         let values: Vec<f64> =
             self.parts.iter().map(|part| value + (y(part) - value * x(part)) / mean).collect();
-        let interval = |half| Interval { low: value - half, high: value + half, level: self.level };
-        Reading { value, n, interval: self.half_width(&values).map(interval) }
+        let reach = match self.reach(&values) {
+            Ok(reach) => Some(reach),
+            // Every part says the same, as a network without randomness does.
+            Err(StatsError::Constant { .. }) => Some(Reach::even(0.0)),
+            Err(_) => None,
+        };
+        (value, reach)
     }
 
-    /// Half of the width of an interval, from the spread of the parts' values.
-    fn half_width(&self, values: &[f64]) -> Option<f64> {
-        let level = self.level;
-        let estimate = if self.replications.is_some() {
-            Summary::of(values).and_then(|summary| summary.mean_estimate(level))
+    /// How far the mean of the parts' values may be off.
+    fn reach(&self, values: &[f64]) -> Result<Reach, StatsError> {
+        let (even, parts, size) = if self.replications.is_some() {
+            let estimate = Summary::of(values)?.mean_estimate(self.level)?;
+            (estimate.interval.half_width(), values.len(), 1)
         } else {
-            batch_means(values, level)
-                .and_then(|means| {
-                    let pairs = means.batches >= MANY;
-                    fixed_batch_means(values, if pairs { means.batches / 2 } else { means.batches }, level)
-                })
-                .map(|means| means.estimate)
+            let means = batch_means(values, self.level)?;
+            let parts = if means.batches >= MANY { means.batches / 2 } else { means.batches };
+            let fixed = fixed_batch_means(values, parts, self.level)?;
+            (fixed.estimate.interval.half_width(), parts, means.batch_size as usize)
         };
-        match estimate {
-            Ok(estimate) => Some(estimate.interval.half_width()),
-            // Every part says the same, as a network without randomness does.
-            Err(StatsError::Constant { .. }) => Some(0.0),
-            Err(_) => None,
+        if self.pilot {
+            return Ok(Reach::even(even));
         }
+        // Pairs say how far they differ; which way, and how far that itself scatters, is seen better in all of them.
+        let single: Vec<f64> =
+            values.chunks_exact(size).map(|batch| batch.iter().sum::<f64>() / size as f64).collect();
+        let shape = match Shape::of(&single) {
+            Err(StatsError::TooFew { .. }) => return Ok(Reach::even(even)),
+            shape => shape?,
+        };
+        let error = even / self.student(parts as f64 - 1.0)?;
+        let (down, up) = reaches(shape.of_mean(), self.student(shape.degrees(parts))?);
+        Ok(Reach { even, down: down * error, up: up * error })
+    }
+
+    fn student(&self, degrees: f64) -> Result<f64, StatsError> {
+        Ok(Interval::student(0.0, 1.0, degrees, self.level)?.half_width())
     }
 
     pub(super) fn percentile(&self, class: usize, share: f64) -> Option<Reading> {
         let spreads: Vec<&Spread> = self.parts.iter().map(|part| &part.responses[class]).collect();
         let all = joined(&spreads);
         let value = all.quantile(share)?;
-        let beyond =
-            self.per(|part| part.responses[class].total(), |part| part.responses[class].above(value) as f64)?;
+        let (_, reach) = self.ratio_and_reach(
+            |part| part.responses[class].above(value) as f64,
+            |part| part.responses[class].total() as f64,
+        );
         let interval = || {
+            let reach = reach?;
             let rare = share.min(1.0 - share);
-            let half = beyond.half_width()?;
-            let errors =
-                |freedom: f64| Interval::student(0.0, 1.0, freedom, self.level).map(|one| one.half_width());
-            let usual = errors(1e6).ok()?;
-            let independent = (rare * usual / half).powi(2);
+            let independent = (rare * self.student(1e6).ok()? / reach.even).powi(2);
             if independent < BEYOND {
                 return None;
             }
-            // Crowds differ in size: how far they scatter is known about as well as from half as many.
-            let half = half * errors(independent / 2.0 - 1.0).ok()? / usual;
-            let apart = (half / (share * (1.0 - share))).exp();
             let odds = share / (1.0 - share);
-            let end = |odds: f64| all.quantile(odds / (1.0 + odds));
-            let (low, high) = (end(odds / apart)?, end(odds * apart)?);
-            Some(Interval { low, high, level: self.level })
+            let end = |apart: f64| {
+                let odds = odds * (apart / (share * (1.0 - share))).exp();
+                all.quantile(odds / (1.0 + odds))
+            };
+            Some(Interval { low: end(-reach.down)?, high: end(reach.up)?, level: self.level })
         };
         Some(Reading { value, n: all.total(), interval: interval() })
     }
