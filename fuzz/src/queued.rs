@@ -20,8 +20,13 @@ pub fn check(bytes: &[u8]) {
 }
 
 fn converse(memcached: bool, bytes: &[u8], cut: usize) -> Vec<u8> {
-    let settings =
-        Settings { about: About::default(), largest: 600, secret: None, processor: || Nanos::ZERO, last_word: None };
+    let settings = Settings {
+        about: About::default(),
+        largest: 600,
+        secret: None,
+        processor: || Nanos::ZERO,
+        last_word: None,
+    };
     let bounds = queues::Settings {
         memory: MEMORY,
         durable: false,
