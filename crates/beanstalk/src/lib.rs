@@ -15,7 +15,7 @@
 //! | `message` | messages on their way in |
 //! | [`request`] | requests from bytes |
 //! | [`reply`] | replies from bytes |
-//! | [`write`] | requests and replies as bytes |
+//! | [`mod@write`] | requests and replies as bytes |
 //! | `refusal` | why bytes are no request |
 //! | `word` | the words that replies begin with |
 //! | `number` | whole numbers in ASCII |

@@ -8,7 +8,7 @@
 //!        └── write clients  ◀─ replies           one write each, however many replies
 //! ```
 //!
-//! Each of these has a [`Slice`] of time; what takes longer goes on in the next pass.
+//! Each of these has a slice of time (2 ms); what takes longer goes on in the next pass.
 
 use std::collections::VecDeque;
 use std::io;
