@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use krarup_cache::{About, Bounds, Service, Session, Store, Traffic};
+use krarup_cache::{About, Bounds, Session, State, Store, Traffic};
 use krarup_proxy::{Config, Core, RowSink};
 use krarup_record::{Outcome, Recorder, ServerVisit, Visit, recorder};
 use krarup_units::{Nanos, Stamp};
@@ -201,7 +201,7 @@ impl World {
     }
 }
 
-fn cache() -> (Service, Session) {
+fn cache() -> (State, Session) {
     let about = About {
         pid: 1,
         version: "0.1.0".to_owned(),
@@ -211,5 +211,5 @@ fn cache() -> (Service, Session) {
         connections: 1,
     };
     let store = Store::new(Bounds { memory: 1 << 20, item: 1 << 10 });
-    (Service { store, traffic: Traffic::default(), about, verbosity: 0 }, Session::default())
+    (State { store, traffic: Traffic::default(), about, verbosity: 0 }, Session::default())
 }

@@ -1,7 +1,7 @@
 //! A whole conversation with the cache: cut anyhow, answered a little at a time, it is the same conversation, and memory
 //! stays within its bound.
 
-use krarup_cache::{About, Bounds, Progress, Service, Session, Store, Traffic};
+use krarup_cache::{About, Bounds, Progress, Session, State, Store, Traffic};
 use krarup_units::Nanos;
 
 const NOW: Nanos = Nanos::from_secs(1_700_000_000);
@@ -25,7 +25,7 @@ fn converse(bytes: &[u8], cut: usize, allowance: usize) -> Vec<u8> {
         connections: 1,
     };
     let store = Store::new(Bounds { memory: MEMORY, item: 600 });
-    let mut service = Service { store, traffic: Traffic::default(), about, verbosity: 0 };
+    let mut service = State { store, traffic: Traffic::default(), about, verbosity: 0 };
     let mut session = Session::default();
     let mut out = Vec::new();
     let (mut start, mut end) = (0, bytes.len().min(cut));
