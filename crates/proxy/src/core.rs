@@ -14,22 +14,22 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
-use krarup_record::recorder::TOGETHER;
-use krarup_record::{Operation, Outcome, Recorder, ServerVisit, Visit};
+use krarup_record::{Operation, Outcome, Recorder};
 use krarup_units::{Lent, Outbox};
 use krarup_units::{Nanos, Stamp};
 
 use crate::arena::{Arena, NOBODY};
+use crate::books::Books;
 use crate::client::{Client, Refused};
 use crate::dispatch::{Dispatch, Workers};
 use crate::edge::Dangerous;
 use crate::exchange::{Exchange, Stage};
 use crate::merge::How;
-use crate::pool::Pool;
+use crate::pool::{Counts, Pool};
 use crate::route::{self, Routes};
 use crate::server::Server;
 use crate::slow::Slowest;
@@ -42,7 +42,6 @@ mod asked;
 pub mod crew;
 mod crowd;
 mod elsewhere;
-mod forgotten;
 mod lanes;
 mod large;
 pub mod ledger;
@@ -50,6 +49,7 @@ mod meta;
 mod reload;
 mod reply;
 
+pub use crate::books::{Events, RowSink};
 pub use answer::Distrust;
 pub use lanes::LANES;
 pub(crate) use lanes::Servers;
@@ -105,52 +105,6 @@ pub struct Settings {
     pub dedicated: bool,
 }
 
-/// Things that happened, each counted when it does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Events {
-    /// Connections accepted.
-    pub clients_accepted: u64,
-    /// Connections that are gone, for whatever reason.
-    pub clients_closed: u64,
-    /// Connections refused because there were too many.
-    pub clients_refused: u64,
-    /// Requests accepted. Each ends as one recorded visit.
-    pub requests: u64,
-    /// Requests that several servers answered differently.
-    pub disagreements: u64,
-    /// Connections to servers lost, or attempts that failed.
-    pub server_losses: u64,
-    /// Connections to servers that were closed because an answer was not what was asked for.
-    pub desynchronised: u64,
-    /// Connections to servers that were closed because an answer did not come in time.
-    pub timeouts: u64,
-    /// Times a client was not listened to because a bound was reached.
-    pub held_back: u64,
-    /// Servers ejected because they failed time and again.
-    pub ejections: u64,
-    /// Requests refused because the command is not allowed.
-    #[serde(default)]
-    pub commands_refused: u64,
-    /// Clients disconnected because they said nothing, or took too long over one request.
-    #[serde(default)]
-    pub clients_timed_out: u64,
-    /// Clients disconnected because the memory was used up and they did not read.
-    #[serde(default)]
-    pub clients_cut: u64,
-    /// Clients disconnected before it was known who they are: too slow, too many, or a wrong password too often.
-    #[serde(default)]
-    pub clients_unknown: u64,
-    /// Wrong passwords.
-    #[serde(default)]
-    pub logins_failed: u64,
-}
-
-/// Where recorded rows go besides the recorder.
-pub trait RowSink: Send {
-    /// One row, complete.
-    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]);
-}
-
 /// How a request came.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
@@ -185,13 +139,7 @@ pub struct Core {
     moves: Vec<(usize, usize, usize)>,
     /// Reads that are sent to a second holder at this instant, unless they have been answered.
     hedges: BinaryHeap<Reverse<(Stamp, u32, u32)>>,
-    recorder: Recorder,
-    /// Finished requests, of one server each, that are not recorded yet: together it is quicker.
-    finished: Vec<(Visit, ServerVisit)>,
-    slowest: Slowest,
-    /// Never locked: who has the core has it alone, and only its numbers are shared.
-    rows: Option<Mutex<Box<dyn RowSink>>>,
-    events: Events,
+    books: Books,
     /// Clients that wait for room in the queue, first come first served.
     starving: VecDeque<u32>,
     in_flight: usize,
@@ -205,11 +153,6 @@ pub struct Core {
     login: Option<Vec<u8>>,
     /// What a thread saw when it took the next request.
     seen: Option<ledger::Seen>,
-    started: Stamp,
-    /// Since when is counted: the start, or the last reset.
-    counting_since: Stamp,
-    /// What was counted before that.
-    forgotten: Option<Box<forgotten::Forgotten>>,
     dirty_servers: Vec<usize>,
     dirty_clients: Vec<u32>,
     runnable: VecDeque<u32>,
@@ -222,9 +165,6 @@ pub struct Core {
     value: Option<Lent>,
     /// Memory for the next replies of several parts.
     spares: Spares,
-    /// How many loops' books these are, and what the others have at work.
-    loops: usize,
-    besides: crew::Besides,
 }
 
 impl std::fmt::Debug for Core {
@@ -237,21 +177,22 @@ impl Core {
     /// A middleware before the servers of `topology`, all of them down yet. It has at least one pool.
     pub fn new(settings: Settings, topology: Topology, recorder: Recorder, started: Stamp) -> Self {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
+        let books = Books::new(recorder, settings.slow_requests, started);
         let mut core = Self {
             servers: Servers::of(topology.servers.into_iter().map(Server::new)),
             pools: topology.pools.into_iter().map(Pool::new).collect(),
             routes: Routes::new(topology.routes),
-            ..Self::empty(settings, recorder, started)
+            ..Self::empty(settings, books)
         };
         (0..core.servers.len()).for_each(|server| core.open_shared(server));
         core
     }
 
     /// Before nothing.
-    fn empty(settings: Settings, recorder: Recorder, started: Stamp) -> Self {
+    fn empty(settings: Settings, books: Books) -> Self {
         Self {
             dispatch: Dispatch::new(settings.workers, settings.queue),
-            slowest: Slowest::new(settings.slow_requests),
+            books,
             settings,
             clients: Arena::new(),
             servers: Servers::default(),
@@ -265,10 +206,6 @@ impl Core {
             runs: Vec::new(),
             moves: Vec::new(),
             hedges: BinaryHeap::new(),
-            recorder,
-            finished: Vec::with_capacity(TOGETHER),
-            rows: None,
-            events: Events::default(),
             starving: VecDeque::new(),
             in_flight: 0,
             queued_bytes: 0,
@@ -276,9 +213,6 @@ impl Core {
             memory: (0, false),
             login: None,
             seen: None,
-            started,
-            counting_since: started,
-            forgotten: None,
             dirty_servers: Vec::new(),
             dirty_clients: Vec::new(),
             runnable: VecDeque::new(),
@@ -287,24 +221,17 @@ impl Core {
             lent: None,
             value: None,
             spares: Spares::default(),
-            loops: 1,
-            besides: crew::Besides::default(),
         }
     }
 
     /// Every row from now on also goes to `sink`.
     pub fn keep_rows(&mut self, sink: Box<dyn RowSink>) {
-        self.rows = Some(Mutex::new(sink));
-    }
-
-    /// Where a row goes.
-    fn sink(rows: &mut Option<Mutex<Box<dyn RowSink>>>) -> Option<&mut Box<dyn RowSink>> {
-        rows.as_mut().map(|rows| rows.get_mut().unwrap_or_else(PoisonError::into_inner))
+        self.books.keep_rows(sink);
     }
 
     /// No more rows will come: whoever takes them can finish.
     pub fn end_rows(&mut self) {
-        self.rows = None;
+        self.books.end_rows();
     }
 
     // ---- clients ----------------------------------------------------------------------------------------
@@ -317,7 +244,7 @@ impl Core {
     /// A client has connected where keys belong to the pool `entry` unless a route says otherwise.
     pub fn client_opened_at(&mut self, entry: usize) -> u32 {
         debug_assert!(entry < self.pools.len(), "an address belongs to a pool");
-        self.events.clients_accepted += 1;
+        self.books.count(|events| &mut events.clients_accepted);
         let id = self.clients.take();
         let out = std::mem::take(&mut self.clients[id].out);
         // As long as nothing is known of it, its replies may be long.
@@ -335,22 +262,22 @@ impl Core {
 
     /// A client will be disconnected because it took too long.
     pub fn client_timed_out(&mut self) {
-        self.events.clients_timed_out += 1;
+        self.books.count(|events| &mut events.clients_timed_out);
     }
 
     /// A client will be disconnected because it does not read and the memory is used up.
     pub fn client_cut(&mut self) {
-        self.events.clients_cut += 1;
+        self.books.count(|events| &mut events.clients_cut);
     }
 
     /// A client will be disconnected before it is known who it is.
     pub fn client_unknown(&mut self) {
-        self.events.clients_unknown += 1;
+        self.books.count(|events| &mut events.clients_unknown);
     }
 
     /// A client has said a wrong password.
     pub fn login_failed(&mut self) {
-        self.events.logins_failed += 1;
+        self.books.count(|events| &mut events.logins_failed);
     }
 
     /// The client has been quiet for a while: the memory of its replies is given back.
@@ -375,7 +302,7 @@ impl Core {
 
     /// A connection was turned away.
     pub fn client_refused(&mut self) {
-        self.events.clients_refused += 1;
+        self.books.count(|events| &mut events.clients_refused);
     }
 
     /// Offers the bytes a client has sent and that were not used so far; the last of them came at `received`. Returns how
@@ -411,7 +338,7 @@ impl Core {
             match request::parse(rest, &limits) {
                 Parsed::Complete { message, used: length } => {
                     if self.expects_too_much(id, &message) {
-                        self.events.held_back += 1;
+                        self.books.count(|events| &mut events.held_back);
                         self.clients[id].held_back = true;
                         break;
                     }
@@ -577,7 +504,7 @@ impl Core {
 
     /// The client is gone, or its connection was closed. What it asked is carried out; the replies go nowhere.
     pub fn client_gone(&mut self, id: u32, now: Stamp) {
-        self.events.clients_closed += 1;
+        self.books.count(|events| &mut events.clients_closed);
         let mut next = std::mem::replace(&mut self.clients[id].oldest, NOBODY);
         while next != NOBODY {
             let exchange = next;
@@ -630,7 +557,7 @@ impl Core {
             self.starving.push_back(id);
         }
         let listens = own && room;
-        self.events.held_back += u64::from(!listens && !client.held_back && !client.closing);
+        self.books.count_if(!listens && !client.held_back && !client.closing, |events| &mut events.held_back);
         client.held_back = !listens;
         listens
     }
@@ -656,7 +583,7 @@ impl Core {
 
     /// A new request, the youngest of its client.
     fn begin(&mut self, id: u32, operation: Operation, arrival: Arrival) -> u32 {
-        self.events.requests += 1;
+        self.books.count(|events| &mut events.requests);
         let number = self.exchanges.take();
         let exchange = &mut self.exchanges[number];
         exchange.begin(id, self.clients[id].entry, operation, arrival.received);
@@ -742,7 +669,7 @@ impl Core {
     }
 
     fn refuse(&mut self, id: u32, command: Dangerous, noreply: bool, arrival: Arrival) {
-        self.events.commands_refused += 1;
+        self.books.count(|events| &mut events.commands_refused);
         self.answer_here(id, command.refusal(), Class::ClientError, noreply, arrival);
     }
 
@@ -820,40 +747,57 @@ impl Core {
 
     /// Requests, or parts of them, that servers owe an answer.
     pub fn in_flight(&self) -> usize {
-        self.in_flight + self.besides.in_flight
+        self.in_flight + self.books.elsewhere().in_flight
     }
 
     /// Clients connected now.
     pub fn clients(&self) -> usize {
-        self.clients.used() + self.besides.clients
+        self.clients.used() + self.books.elsewhere().clients
     }
 
     /// Requests accepted and not finished.
     pub fn unfinished(&self) -> usize {
-        self.exchanges.used() + self.besides.unfinished
+        self.exchanges.used() + self.books.elsewhere().unfinished
     }
 
     /// What was recorded, once [`Self::settle_books`] has been called.
     pub fn recorder(&self) -> &Recorder {
-        debug_assert!(self.finished.is_empty(), "who reads the books settles them first");
-        &self.recorder
+        self.books.recorder()
     }
 
     /// Records all that is finished.
     pub fn settle_books(&mut self) {
-        self.recorder.record_all(&self.finished);
-        self.finished.clear();
+        self.books.settle();
     }
 
     /// Opens the windows up to `now`, also those in which nothing happened.
     pub fn advance(&mut self, now: Stamp) {
-        self.settle_books();
-        self.recorder.advance(now);
+        self.books.advance(now);
     }
 
     /// What happened.
     pub fn events(&self) -> &Events {
-        &self.events
+        self.books.events()
+    }
+
+    /// `stats` begins anew; what is under way is counted when it ends.
+    pub fn reset(&mut self, now: Stamp) {
+        let counts = self.pools.iter_mut().map(|pool| std::mem::take(&mut pool.counts)).collect();
+        self.books.reset(counts, now);
+        self.dispatch.forget_longest();
+    }
+
+    pub(crate) fn counted(&self) -> &Books {
+        &self.books
+    }
+
+    /// What the pool of this number did since the start.
+    pub(crate) fn counts_since_start(&self, pool: usize) -> Counts {
+        let mut all = self.pools[pool].counts;
+        if let Some(before) = self.books.counts_before_reset(pool) {
+            all.absorb(before);
+        }
+        all
     }
 
     pub(crate) fn servers(&self) -> &[Server] {
@@ -861,7 +805,7 @@ impl Core {
     }
 
     pub(crate) fn slowest(&self) -> &Slowest {
-        &self.slowest
+        self.books.slowest()
     }
 
     pub(crate) fn pools(&self) -> &[Pool] {
@@ -887,11 +831,11 @@ impl Core {
     }
 
     pub(crate) fn counting_since(&self) -> Stamp {
-        self.counting_since
+        self.books.counting_since()
     }
 
     pub(crate) fn started(&self) -> Stamp {
-        self.started
+        self.books.started()
     }
 
     /// `VERSION`: the oldest of the servers', because that is what clients can count on, and our own.

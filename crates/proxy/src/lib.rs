@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`config`] | what the proxy is told |
 //! | [`core`] | the life of a request, without sockets or a clock |
+//! | `books` | what is recorded and counted |
 //! | `client` `server` | one connection each, without its socket |
 //! | [`placement`] | which servers a key belongs to: ketama, rendezvous, jump, modulo |
 //! | [`topology`] | servers, pools and routes, as plain data |
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod books;
 mod client;
 pub mod config;
 pub mod core;

@@ -76,11 +76,11 @@ impl Core {
                 Err(Distrust { why, line })
             };
             let Some(front) = self.servers[server].front() else {
-                self.events.desynchronised += 1;
+                self.books.count(|events| &mut events.desynchronised);
                 return distrust("an answer to nothing");
             };
             if front.sent.is_none() {
-                self.events.desynchronised += 1;
+                self.books.count(|events| &mut events.desynchronised);
                 return distrust("an answer before its question");
             }
             let mut asked = self.asked_of(front);
@@ -90,7 +90,7 @@ impl Core {
                         return distrust("it wants a login, which `edge.server_login` names");
                     }
                     if !asked.is_answered_by(&message) {
-                        self.events.desynchronised += 1;
+                        self.books.count(|events| &mut events.desynchronised);
                         self.pump(now);
                         return distrust("an answer about something that was not asked for");
                     }
@@ -99,14 +99,14 @@ impl Core {
                     self.answered(server, pending, &message, now);
                     used += length;
                     if !read_whole {
-                        self.events.desynchronised += 1;
+                        self.books.count(|events| &mut events.desynchronised);
                         self.pump(now);
                         return distrust("fault found with a request that is well formed");
                     }
                 }
                 Parsed::Incomplete { .. } => break,
                 Parsed::Invalid(why) => {
-                    self.events.desynchronised += 1;
+                    self.books.count(|events| &mut events.desynchronised);
                     self.pump(now);
                     return distrust(why);
                 }
@@ -127,7 +127,7 @@ impl Core {
 
     /// The connection to a server is lost, or could not be made. Everything asked of it is answered with an error that says `why`.
     pub fn server_lost(&mut self, connection: usize, why: &str, outcome: Outcome, now: Stamp) {
-        self.events.server_losses += 1;
+        self.books.count(|events| &mut events.server_losses);
         let server = self.server_of(connection);
         let by_lane = connection != server;
         self.servers[connection].health = Health::Down;
@@ -142,7 +142,7 @@ impl Core {
             }
             let link = &mut self.servers[server];
             let ejected = self.settings.eject_after.is_some_and(|most| link.failures >= most);
-            self.events.ejections += u64::from(ejected && !link.ejected);
+            self.books.count_if(ejected && !link.ejected, |events| &mut events.ejections);
             link.ejected |= ejected;
         }
         let link = &mut self.servers[server];
@@ -168,7 +168,7 @@ impl Core {
                 pending.sent.map(|sent| ServerVisit { server: server as u16, outcome, sent, answered: now });
             if exchange.stage != Stage::Asked {
                 if let Some(visit) = visit {
-                    self.recorder.late(&visit);
+                    self.books.late(&visit);
                 }
                 self.free_if_forgotten(number);
                 continue;
@@ -200,7 +200,7 @@ impl Core {
     /// Whether an answer is overdue at `now`.
     pub fn server_overdue(&mut self, server: usize, now: Stamp) -> bool {
         let overdue = self.server_deadline(server).is_some_and(|deadline| deadline <= now);
-        self.events.timeouts += u64::from(overdue);
+        self.books.count_if(overdue, |events| &mut events.timeouts);
         overdue
     }
 
@@ -255,7 +255,7 @@ impl Core {
         let reply = &renamed.as_ref().map_or(*reply, |bytes| Reply { bytes, ..*reply });
         if exchange.stage != Stage::Asked {
             // Enough others had answered: nobody waits for this one.
-            self.recorder.late(&visit);
+            self.books.late(&visit);
             return self.free_if_forgotten(number);
         }
         exchange.servers.push(visit);

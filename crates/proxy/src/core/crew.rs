@@ -7,7 +7,8 @@ use krarup_memcache::Class;
 use krarup_record::Operation;
 use krarup_units::Stamp;
 
-use super::{Arrival, Core, Events, Servers};
+use super::{Arrival, Core, Servers};
+use crate::books::AtWork;
 use crate::dispatch::{Common, Dispatch};
 use crate::exchange::Stage;
 use crate::pool::Pool;
@@ -22,14 +23,6 @@ pub struct Inquiry {
     pub number: u32,
     /// What follows `stats`.
     pub argument: Vec<u8>,
-}
-
-/// What cores have at work whose books these are.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Besides {
-    pub(super) clients: usize,
-    pub(super) unfinished: usize,
-    pub(super) in_flight: usize,
 }
 
 impl Core {
@@ -67,7 +60,6 @@ impl Core {
 
     /// Everything that was counted here, and how things are, without the requests and clients themselves.
     pub fn books(&mut self) -> Self {
-        self.settle_books();
         let mut dispatch = Dispatch::new(self.settings.workers, self.settings.queue);
         dispatch.absorb(&self.dispatch);
         let pool = |pool: &Pool| {
@@ -81,6 +73,8 @@ impl Core {
             (books.counts, books.busy, books.retired) = (pool.counts, pool.busy, pool.retired);
             books
         };
+        let at_work = self.at_work();
+        let books = self.books.copy(at_work);
         let routes = self.routes.iter().cloned().collect();
         Self {
             servers: Servers::of(self.servers.iter().map(Server::books)),
@@ -88,31 +82,14 @@ impl Core {
             pools: self.pools.iter().map(pool).collect(),
             routes: Routes::new(routes),
             first_pool: self.first_pool,
-            slowest: self.slowest.clone(),
-            events: self.events,
-            counting_since: self.counting_since,
-            forgotten: self.forgotten.clone(),
             memory: self.memory,
-            loops: self.loops,
-            besides: Besides {
-                clients: self.clients(),
-                unfinished: self.unfinished(),
-                in_flight: self.in_flight(),
-            },
-            ..Self::empty(self.settings.clone(), self.recorder.clone(), self.started)
+            ..Self::empty(self.settings.clone(), books)
         }
     }
 
     /// Adds what another core of the same crew has counted, exactly as if it had been counted here.
     pub fn absorb(&mut self, other: &Self) {
-        self.recorder.merge(other.recorder()).expect("all cores of a crew keep the same windows");
-        match (&mut self.forgotten, &other.forgotten) {
-            (Some(ours), Some(theirs)) => ours.absorb(theirs),
-            (ours @ None, Some(theirs)) => *ours = Some(theirs.clone()),
-            (_, None) => {}
-        }
-        self.slowest.absorb(&other.slowest);
-        self.events.absorb(&other.events);
+        self.books.absorb(&other.books, other.at_work());
         self.dispatch.absorb(&other.dispatch);
         // A configuration reaches all, one after the other: what one does not have yet is at the end.
         for (place, theirs) in other.pools.iter().enumerate() {
@@ -135,18 +112,16 @@ impl Core {
                 None => self.servers.push(theirs.books()),
             }
         }
-        self.besides.clients += other.clients();
-        self.besides.unfinished += other.unfinished();
-        self.besides.in_flight += other.in_flight();
-        self.loops += other.loops;
         self.memory = (self.memory.0 + other.memory.0, self.memory.1 || other.memory.1);
-        self.started = self.started.min(other.started);
-        self.counting_since = self.counting_since.min(other.counting_since);
     }
 
     /// How many loops' books these are.
     pub(crate) fn loops(&self) -> usize {
-        self.loops
+        self.books.loops()
+    }
+
+    fn at_work(&self) -> AtWork {
+        AtWork { clients: self.clients(), unfinished: self.unfinished(), in_flight: self.in_flight() }
     }
 }
 
@@ -171,46 +146,5 @@ impl Server {
         self.answered_since_up += other.answered_since_up;
         self.ejected |= other.ejected;
         self.besides += other.outstanding();
-    }
-}
-
-impl Events {
-    pub(super) fn absorb(&mut self, other: &Self) {
-        let Self {
-            clients_accepted,
-            clients_closed,
-            clients_refused,
-            requests,
-            disagreements,
-            server_losses,
-            desynchronised,
-            timeouts,
-            held_back,
-            ejections,
-            commands_refused,
-            clients_timed_out,
-            clients_cut,
-            clients_unknown,
-            logins_failed,
-        } = other;
-        for (ours, theirs) in [
-            (&mut self.clients_accepted, clients_accepted),
-            (&mut self.clients_closed, clients_closed),
-            (&mut self.clients_refused, clients_refused),
-            (&mut self.requests, requests),
-            (&mut self.disagreements, disagreements),
-            (&mut self.server_losses, server_losses),
-            (&mut self.desynchronised, desynchronised),
-            (&mut self.timeouts, timeouts),
-            (&mut self.held_back, held_back),
-            (&mut self.ejections, ejections),
-            (&mut self.commands_refused, commands_refused),
-            (&mut self.clients_timed_out, clients_timed_out),
-            (&mut self.clients_cut, clients_cut),
-            (&mut self.clients_unknown, clients_unknown),
-            (&mut self.logins_failed, logins_failed),
-        ] {
-            *ours += theirs;
-        }
     }
 }

@@ -92,7 +92,7 @@ impl Core {
         let Some((connection, bytes)) = full else { return false };
         self.servers[connection].crowd[length as usize].push_back((id, bytes));
         self.clients[id].crowd = Some(Crowded { connection, length, bytes, let_in: false });
-        self.events.held_back += 1;
+        self.books.count(|events| &mut events.held_back);
         true
     }
 

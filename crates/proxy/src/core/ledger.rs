@@ -47,23 +47,12 @@ impl Core {
 
     /// Enters the row of a request that another core has carried out.
     pub fn enter(&mut self, visit: &Visit, servers: &[ServerVisit]) {
-        self.recorder.record(visit, servers);
-        if let Some(rows) = Self::sink(&mut self.rows) {
-            rows.row(visit, servers);
-        }
+        self.books.enter(visit, servers);
     }
 
     /// Enters what happened at another core since `earlier`. Clients are counted where they connect.
     pub fn enter_events(&mut self, now: &Events, earlier: &Events) {
-        let Events {
-            requests, disagreements, server_losses, desynchronised, timeouts, commands_refused, ..
-        } = &mut self.events;
-        *requests += now.requests - earlier.requests;
-        *disagreements += now.disagreements - earlier.disagreements;
-        *server_losses += now.server_losses - earlier.server_losses;
-        *desynchronised += now.desynchronised - earlier.desynchronised;
-        *timeouts += now.timeouts - earlier.timeouts;
-        *commands_refused += now.commands_refused - earlier.commands_refused;
+        self.books.enter_events(now, earlier);
     }
 
     /// Enters that another core's connection to a server stands, or why it does not.

@@ -26,7 +26,7 @@ impl Core {
     pub fn reconfigure(&mut self, settings: Settings, topology: Topology, now: Stamp) -> Reconfigured {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         self.dispatch.resize(settings.workers, settings.queue);
-        self.slowest.keep(settings.slow_requests);
+        self.books.keep_slowest(settings.slow_requests);
         // The clock goes on.
         self.settings = Settings { unix: self.settings.unix, ..settings };
         let servers: Vec<usize> =

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use krarup_memcache::{Class, Reply, request, response};
-use krarup_record::recorder::TOGETHER;
 use krarup_record::{Operation, Outcome};
 use krarup_units::Lent;
 use krarup_units::Stamp;
@@ -105,7 +104,7 @@ impl Core {
             Class::MetaDone | Class::MetaValue if reads => visit.hits = 1,
             _ => {}
         }
-        self.events.disagreements += u64::from(merged.disagreed);
+        self.books.count_if(merged.disagreed, |events| &mut events.disagreements);
         exchange.stage = Stage::Rendered(client.out.end());
         client.next_to_render = exchange.next;
         if visit.bytes_out > 0 {
@@ -148,15 +147,7 @@ impl Core {
         if exchange.client == NOBODY {
             exchange.visit.outcome = Outcome::ClientGone;
         }
-        if let [server] = exchange.servers[..] {
-            self.finished.push((exchange.visit, server));
-        } else {
-            self.recorder.record(&exchange.visit, &exchange.servers);
-        }
-        self.slowest.offer(&exchange.visit, &exchange.servers, exchange.home, exchange.key);
-        if let Some(rows) = Self::sink(&mut self.rows) {
-            rows.row(&exchange.visit, &exchange.servers);
-        }
+        self.books.finish(&exchange.visit, &exchange.servers, exchange.home, exchange.key);
         if exchange.holds_worker {
             self.dispatch.release();
         }
@@ -166,9 +157,6 @@ impl Core {
         exchange.client = NOBODY;
         exchange.stage = Stage::Left;
         self.free_if_forgotten(number);
-        if self.finished.len() == TOGETHER {
-            self.settle_books();
-        }
     }
 
     /// The place of a request is free when its reply has left and no server owes it an answer.

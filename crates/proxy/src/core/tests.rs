@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use krarup_memcache::{Meta, MetaCommand, Request as Asked, Store, response};
-use krarup_record::{Parts, Settings as RecordSettings};
+use krarup_record::{Parts, ServerVisit, Settings as RecordSettings, Visit};
 use proptest::prelude::*;
 
 use super::*;

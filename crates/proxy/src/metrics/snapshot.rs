@@ -60,7 +60,7 @@ pub(super) struct OfPool {
 impl Snapshot {
     /// The numbers now.
     pub fn of(core: &Core, now: Stamp, stopping: bool) -> Self {
-        let recorder = core.recorder_since_start();
+        let recorder = core.counted().recorder_since_start();
         let up = |server: &usize| core.servers()[*server].health == Health::Up;
         let pool = |(number, pool): (usize, &Pool)| OfPool {
             name: pool.spec.name.clone(),
@@ -93,7 +93,7 @@ impl Snapshot {
             stopping,
             uptime: now - core.started(),
             clients: core.clients(),
-            events: core.events_since_start(),
+            events: core.counted().events_since_start(),
             in_progress: core.unfinished(),
             workers: match core.settings().workers {
                 Workers::Unlimited => None,

@@ -1,0 +1,292 @@
+//! What is recorded and counted: a row for each request, windows and histograms of them, the slowest, and events.
+//!
+//! A client may begin its own statistics anew with `stats reset`; what monitoring reads never goes back.
+
+use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
+
+use krarup_record::recorder::TOGETHER;
+use krarup_record::{Recorder, ServerVisit, Visit};
+use krarup_units::Stamp;
+
+use crate::pool::Counts;
+use crate::slow::Slowest;
+
+mod events;
+
+pub use events::Events;
+
+/// Where recorded rows go besides the recorder.
+pub trait RowSink: Send {
+    /// One row, complete.
+    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]);
+}
+
+/// What several loops have at work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AtWork {
+    /// Clients connected.
+    pub(crate) clients: usize,
+    /// Requests accepted and not finished.
+    pub(crate) unfinished: usize,
+    /// Requests, or parts of them, that servers owe an answer.
+    pub(crate) in_flight: usize,
+}
+
+/// What was counted before the last `stats reset`.
+#[derive(Clone, Debug)]
+struct BeforeReset {
+    recorder: Recorder,
+    events: Events,
+    /// By the pool's number.
+    pools: Vec<Counts>,
+}
+
+impl BeforeReset {
+    fn absorb(&mut self, other: &Self) {
+        self.recorder.merge(&other.recorder).expect("all loops of a process keep the same windows");
+        self.events.absorb(&other.events);
+        if self.pools.len() < other.pools.len() {
+            self.pools.resize_with(other.pools.len(), Counts::default);
+        }
+        for (ours, theirs) in self.pools.iter_mut().zip(&other.pools) {
+            ours.absorb(theirs);
+        }
+    }
+}
+
+/// The books of one loop, or the sum of several.
+pub(crate) struct Books {
+    recorder: Recorder,
+    /// Finished requests, of one server each, that are not recorded yet: together it is quicker.
+    finished: Vec<(Visit, ServerVisit)>,
+    slowest: Slowest,
+    /// Never locked: the owner of the books has them alone, and only their numbers are shared.
+    rows: Option<Mutex<Box<dyn RowSink>>>,
+    events: Events,
+    started: Stamp,
+    /// Since when is counted: the start, or the last reset.
+    counting_since: Stamp,
+    before_reset: Option<Box<BeforeReset>>,
+    /// How many loops are summed up here, and what the others had at work.
+    loops: usize,
+    elsewhere: AtWork,
+}
+
+impl Books {
+    /// Empty books, which keep so many of the slowest requests of each second.
+    pub(crate) fn new(recorder: Recorder, slow_requests: usize, started: Stamp) -> Self {
+        Self {
+            recorder,
+            finished: Vec::with_capacity(TOGETHER),
+            slowest: Slowest::new(slow_requests),
+            rows: None,
+            events: Events::default(),
+            started,
+            counting_since: started,
+            before_reset: None,
+            loops: 1,
+            elsewhere: AtWork::default(),
+        }
+    }
+
+    // ---- writing --------------------------------------------------------------------------------------------
+
+    /// Counts an event.
+    #[inline]
+    pub(crate) fn count(&mut self, event: impl FnOnce(&mut Events) -> &mut u64) {
+        *event(&mut self.events) += 1;
+    }
+
+    /// Counts an event if it `happened`.
+    #[inline]
+    pub(crate) fn count_if(&mut self, happened: bool, event: impl FnOnce(&mut Events) -> &mut u64) {
+        *event(&mut self.events) += u64::from(happened);
+    }
+
+    /// Every row from now on also goes to `sink`.
+    pub(crate) fn keep_rows(&mut self, sink: Box<dyn RowSink>) {
+        self.rows = Some(Mutex::new(sink));
+    }
+
+    /// No more rows will come: the sink can finish.
+    pub(crate) fn end_rows(&mut self) {
+        self.rows = None;
+    }
+
+    /// Of each second so many of the slowest requests are kept from now on.
+    pub(crate) fn keep_slowest(&mut self, slow_requests: usize) {
+        self.slowest.keep(slow_requests);
+    }
+
+    /// A request is finished. `pool` is that of its first key, `key` the hash of this.
+    #[inline]
+    pub(crate) fn finish(&mut self, visit: &Visit, servers: &[ServerVisit], pool: usize, key: u64) {
+        if let [server] = *servers {
+            self.finished.push((*visit, server));
+        } else {
+            self.recorder.record(visit, servers);
+        }
+        self.slowest.offer(visit, servers, pool, key);
+        self.write_row(visit, servers);
+        if self.finished.len() == TOGETHER {
+            self.settle();
+        }
+    }
+
+    /// A request that was finished elsewhere.
+    pub(crate) fn enter(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        self.recorder.record(visit, servers);
+        self.write_row(visit, servers);
+    }
+
+    #[inline]
+    fn write_row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+        if let Some(rows) = &mut self.rows {
+            rows.get_mut().unwrap_or_else(PoisonError::into_inner).row(visit, servers);
+        }
+    }
+
+    /// A server has answered a request that is finished already.
+    pub(crate) fn late(&mut self, visit: &ServerVisit) {
+        self.recorder.late(visit);
+    }
+
+    /// Events that happened elsewhere since `earlier`. Clients are counted where they connect.
+    pub(crate) fn enter_events(&mut self, now: &Events, earlier: &Events) {
+        let Events {
+            requests, disagreements, server_losses, desynchronised, timeouts, commands_refused, ..
+        } = &mut self.events;
+        *requests += now.requests - earlier.requests;
+        *disagreements += now.disagreements - earlier.disagreements;
+        *server_losses += now.server_losses - earlier.server_losses;
+        *desynchronised += now.desynchronised - earlier.desynchronised;
+        *timeouts += now.timeouts - earlier.timeouts;
+        *commands_refused += now.commands_refused - earlier.commands_refused;
+    }
+
+    /// Records all that is finished.
+    pub(crate) fn settle(&mut self) {
+        self.recorder.record_all(&self.finished);
+        self.finished.clear();
+    }
+
+    /// Opens the windows up to `now`, also those in which nothing happened.
+    pub(crate) fn advance(&mut self, now: Stamp) {
+        self.settle();
+        self.recorder.advance(now);
+    }
+
+    /// `stats` begins anew; `pools` is what pools have counted until now.
+    pub(crate) fn reset(&mut self, pools: Vec<Counts>, now: Stamp) {
+        self.settle();
+        let counted = BeforeReset { recorder: self.recorder.clone(), events: self.events, pools };
+        match &mut self.before_reset {
+            Some(before) => before.absorb(&counted),
+            None => self.before_reset = Some(Box::new(counted)),
+        }
+        self.recorder.reset();
+        self.recorder.advance(now);
+        self.events = Events::default();
+        self.slowest.reset();
+        self.counting_since = now;
+    }
+
+    // ---- several loops --------------------------------------------------------------------------------------
+
+    /// A copy of them for the sum of all loops; `at_work` is what this one has at work.
+    pub(crate) fn copy(&mut self, at_work: AtWork) -> Self {
+        self.settle();
+        Self {
+            recorder: self.recorder.clone(),
+            finished: Vec::new(),
+            slowest: self.slowest.clone(),
+            rows: None,
+            events: self.events,
+            started: self.started,
+            counting_since: self.counting_since,
+            before_reset: self.before_reset.clone(),
+            loops: self.loops,
+            elsewhere: at_work,
+        }
+    }
+
+    /// Adds those of another loop, which has so much at work.
+    pub(crate) fn absorb(&mut self, other: &Self, at_work: AtWork) {
+        self.recorder.merge(other.recorder()).expect("all loops of a process keep the same windows");
+        match (&mut self.before_reset, &other.before_reset) {
+            (Some(ours), Some(theirs)) => ours.absorb(theirs),
+            (ours @ None, Some(theirs)) => *ours = Some(theirs.clone()),
+            (_, None) => {}
+        }
+        self.slowest.absorb(&other.slowest);
+        self.events.absorb(&other.events);
+        self.elsewhere.clients += at_work.clients;
+        self.elsewhere.unfinished += at_work.unfinished;
+        self.elsewhere.in_flight += at_work.in_flight;
+        self.loops += other.loops;
+        self.started = self.started.min(other.started);
+        self.counting_since = self.counting_since.min(other.counting_since);
+    }
+
+    // ---- reading --------------------------------------------------------------------------------------------
+
+    /// What was recorded, once [`Self::settle`] has been called.
+    pub(crate) fn recorder(&self) -> &Recorder {
+        debug_assert!(self.finished.is_empty(), "the books are settled before they are read");
+        &self.recorder
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    pub(crate) fn slowest(&self) -> &Slowest {
+        &self.slowest
+    }
+
+    pub(crate) fn started(&self) -> Stamp {
+        self.started
+    }
+
+    pub(crate) fn counting_since(&self) -> Stamp {
+        self.counting_since
+    }
+
+    /// How many loops are summed up here.
+    pub(crate) fn loops(&self) -> usize {
+        self.loops
+    }
+
+    /// What the other loops had at work.
+    #[inline]
+    pub(crate) fn elsewhere(&self) -> &AtWork {
+        &self.elsewhere
+    }
+
+    /// Everything recorded since the start.
+    pub(crate) fn recorder_since_start(&self) -> Cow<'_, Recorder> {
+        match &self.before_reset {
+            None => Cow::Borrowed(self.recorder()),
+            Some(before) => {
+                let mut all = before.recorder.clone();
+                all.merge(self.recorder()).expect("they keep the same windows");
+                Cow::Owned(all)
+            }
+        }
+    }
+
+    /// Everything that happened since the start.
+    pub(crate) fn events_since_start(&self) -> Events {
+        let mut all = self.events;
+        if let Some(before) = &self.before_reset {
+            all.absorb(&before.events);
+        }
+        all
+    }
+
+    /// What the pool of this number had counted before the last reset.
+    pub(crate) fn counts_before_reset(&self, pool: usize) -> Option<&Counts> {
+        self.before_reset.as_ref()?.pools.get(pool)
+    }
+}
