@@ -31,6 +31,7 @@ use crate::exchange::{Exchange, Stage};
 use crate::merge::How;
 use crate::pool::{Counts, Pool};
 use crate::route::{self, Routes};
+use crate::routing::Routing;
 use crate::server::Server;
 use crate::slow::Slowest;
 use crate::spares::Spares;
@@ -123,20 +124,11 @@ pub struct Core {
     servers: Servers,
     exchanges: Arena<Exchange>,
     dispatch: Dispatch,
-    pools: Vec<Pool>,
-    routes: Routes,
-    /// The pool of those whose own is no more.
-    first_pool: usize,
-    /// Room for the holders of a key.
-    holders: Vec<usize>,
+    routing: Routing,
     /// Parts of reads that wait for one of their server's readers.
     queued_at_servers: usize,
     /// Readers, by pool and server, that have become free and not looked for the next.
     freed_readers: Vec<(usize, usize)>,
-    /// Room for who gets how many keys.
-    runs: Vec<(usize, usize)>,
-    /// Room for which key goes on to which pool and server.
-    moves: Vec<(usize, usize, usize)>,
     /// Reads that are sent to a second holder at this instant, unless they have been answered.
     hedges: BinaryHeap<Reverse<(Stamp, u32, u32)>>,
     books: Books,
@@ -178,18 +170,18 @@ impl Core {
     pub fn new(settings: Settings, topology: Topology, recorder: Recorder, started: Stamp) -> Self {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         let books = Books::new(recorder, settings.slow_requests, started);
+        let (unix, ramp) = (settings.unix, settings.return_over);
+        let routing = Routing::new(topology.pools, topology.routes, unix, ramp);
         let mut core = Self {
             servers: Servers::of(topology.servers.into_iter().map(Server::new)),
-            pools: topology.pools.into_iter().map(Pool::new).collect(),
-            routes: Routes::new(topology.routes),
-            ..Self::empty(settings, books)
+            ..Self::empty(settings, routing, books)
         };
         (0..core.servers.len()).for_each(|server| core.open_shared(server));
         core
     }
 
     /// Before nothing.
-    fn empty(settings: Settings, books: Books) -> Self {
+    fn empty(settings: Settings, routing: Routing, books: Books) -> Self {
         Self {
             dispatch: Dispatch::new(settings.workers, settings.queue),
             books,
@@ -197,14 +189,9 @@ impl Core {
             clients: Arena::new(),
             servers: Servers::default(),
             exchanges: Arena::new(),
-            pools: Vec::new(),
-            routes: Routes::default(),
-            first_pool: 0,
-            holders: Vec::new(),
+            routing,
             queued_at_servers: 0,
             freed_readers: Vec::new(),
-            runs: Vec::new(),
-            moves: Vec::new(),
             hedges: BinaryHeap::new(),
             starving: VecDeque::new(),
             in_flight: 0,
@@ -243,7 +230,7 @@ impl Core {
 
     /// A client has connected where keys belong to the pool `entry` unless a route says otherwise.
     pub fn client_opened_at(&mut self, entry: usize) -> u32 {
-        debug_assert!(entry < self.pools.len(), "an address belongs to a pool");
+        debug_assert!(entry < self.routing.pools().len(), "an address belongs to a pool");
         self.books.count(|events| &mut events.clients_accepted);
         let id = self.clients.take();
         let out = std::mem::take(&mut self.clients[id].out);
@@ -424,7 +411,7 @@ impl Core {
 
     /// Over how many servers a request that is copied may be spread.
     pub fn most_copies(&self) -> usize {
-        self.pools.iter().filter(|pool| !pool.retired).map(|pool| pool.spec.copies).max().unwrap_or(1).max(1)
+        self.routing.most_copies()
     }
 
     /// What the engine's buffers hold, and whether clients wait because that is too much.
@@ -479,7 +466,8 @@ impl Core {
         let next = self.clients[id].next_to_render;
         self.settings.workers == Workers::Unlimited && next != NOBODY && {
             let exchange = &self.exchanges[next];
-            let limited = exchange.counted_in.is_some_and(|pool| self.pools[pool].spec.concurrency.is_some());
+            let limited =
+                exchange.counted_in.is_some_and(|pool| self.routing[pool].spec().concurrency.is_some());
             exchange.stage == Stage::Asked && !limited
         }
     }
@@ -782,7 +770,7 @@ impl Core {
 
     /// `stats` begins anew; what is under way is counted when it ends.
     pub fn reset(&mut self, now: Stamp) {
-        let counts = self.pools.iter_mut().map(|pool| std::mem::take(&mut pool.counts)).collect();
+        let counts = self.routing.take_counts();
         self.books.reset(counts, now);
         self.dispatch.forget_longest();
     }
@@ -793,7 +781,7 @@ impl Core {
 
     /// What the pool of this number did since the start.
     pub(crate) fn counts_since_start(&self, pool: usize) -> Counts {
-        let mut all = self.pools[pool].counts;
+        let mut all = *self.routing[pool].counts();
         if let Some(before) = self.books.counts_before_reset(pool) {
             all.absorb(before);
         }
@@ -809,11 +797,11 @@ impl Core {
     }
 
     pub(crate) fn pools(&self) -> &[Pool] {
-        &self.pools
+        self.routing.pools()
     }
 
     pub(crate) fn routes(&self) -> &Routes {
-        &self.routes
+        self.routing.routes()
     }
 
     /// When the core wants to be told the time, whatever else happens: [`Self::tick`].

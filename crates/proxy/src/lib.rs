@@ -8,7 +8,7 @@
 //! | `client` `server` | one connection each, without its socket |
 //! | [`placement`] | which servers a key belongs to: ketama, rendezvous, jump, modulo |
 //! | [`topology`] | servers, pools and routes, as plain data |
-//! | `route` | to which pool a key belongs |
+//! | `routing` `route` | to which pool a key belongs, and which servers hold it |
 //! | `pool` | who of a key's holders is asked |
 //! | `keys` | the keys of one retrieval and who was asked for each |
 //! | `dispatch` | one queue, W workers |
@@ -42,6 +42,7 @@ pub mod metrics;
 pub mod placement;
 mod pool;
 mod route;
+mod routing;
 mod server;
 pub mod slow;
 mod spares;

@@ -1,36 +1,71 @@
 //! Which of a pool's servers are asked for a key. No socket, no clock: who is up and who is busy is told.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use krarup_record::Distribution;
 use krarup_units::{Nanos, Stamp};
+use smallvec::SmallVec;
 
 use crate::topology::{Hedge, PoolSpec, Reads, WhenDown, Writes};
 
 /// A pool at work: what it was told to be, and what it has given to whom.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    pub(crate) spec: PoolSpec,
+    spec: PoolSpec,
+    /// Its servers, where they are so many that a request had better not copy their numbers.
+    many: Option<Arc<[usize]>>,
     members: Vec<Member>,
     /// Busy readers of servers that are not in the pool any more: they may be again before these are done.
     left: Vec<(usize, u32)>,
     /// Room for an order of the members.
     order: Vec<usize>,
+    /// How the keys of a request were divided last.
+    runs: Vec<(usize, usize)>,
     turn: usize,
     random: u64,
     /// Requests of this pool under way.
-    pub(crate) busy: u32,
-    pub(crate) counts: Counts,
+    busy: u32,
+    counts: Counts,
     tokens: Tokens,
     retries: Budget,
     shadowed: f64,
     hedge: Option<Hedging>,
     /// For each key that is being fetched with `get`, the request that fetches it.
-    pub(crate) leaders: HashMap<Vec<u8>, u32>,
+    leaders: HashMap<Vec<u8>, u32>,
     /// The same for `mg`: requests for one key may ask for different things of it.
-    pub(crate) meta_leaders: HashMap<Vec<u8>, Vec<u32>>,
+    meta_leaders: HashMap<Vec<u8>, Vec<u32>>,
     /// Whether no configuration has it any more.
-    pub(crate) retired: bool,
+    retired: bool,
+}
+
+/// The servers that hold a key, the primary first.
+#[derive(Clone, Debug)]
+pub(crate) enum Holders {
+    Few(SmallVec<[usize; FEW]>),
+    /// Every server of a pool that has many.
+    Every(Arc<[usize]>),
+}
+
+/// So many holders are copied rather than shared.
+const FEW: usize = 8;
+
+impl Deref for Holders {
+    type Target = [usize];
+
+    #[inline]
+    fn deref(&self) -> &[usize] {
+        match self {
+            Self::Few(few) => few,
+            Self::Every(every) => every,
+        }
+    }
+}
+
+/// The numbers of a pool's servers, shared where they are many.
+fn shared(servers: &[usize]) -> Option<Arc<[usize]>> {
+    (servers.len() > FEW).then(|| servers.into())
 }
 
 /// What a pool did besides answering, each counted when it happened.
@@ -79,6 +114,37 @@ struct Member {
 pub(crate) struct Waiting {
     pub(crate) exchange: u32,
     pub(crate) part: u16,
+}
+
+/// The first of the places with the least `cost`.
+fn least<C: Ord>(order: &[usize], cost: impl Fn(usize) -> C) -> usize {
+    order.iter().copied().min_by_key(|&place| cost(place)).expect("there is a place")
+}
+
+/// xorshift64*: any even spread will do, and the same run draws the same.
+fn draw(random: &mut u64) -> u64 {
+    *random ^= *random >> 12;
+    *random ^= *random << 25;
+    *random ^= *random >> 27;
+    random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+}
+
+impl Member {
+    /// Whether a server that has come back takes this one: a share that grows from nothing to all over `ramp`.
+    fn accepts(&mut self, now: Stamp, ramp: Nanos) -> bool {
+        let Some(since) = self.returning else { return true };
+        let back = now.0.saturating_sub(since.0);
+        if back >= ramp.0 {
+            self.returning = None;
+            return true;
+        }
+        self.credit += back as f64 / ramp.0 as f64;
+        let accepted = self.credit >= 1.0;
+        if accepted {
+            self.credit -= 1.0;
+        }
+        accepted
+    }
 }
 
 impl Counts {
@@ -135,9 +201,11 @@ impl Counts {
 impl Pool {
     pub(crate) fn new(spec: PoolSpec) -> Self {
         Self {
+            many: shared(&spec.servers),
             members: spec.servers.iter().map(|_| Member::default()).collect(),
             left: Vec::new(),
             order: Vec::new(),
+            runs: Vec::new(),
             turn: 0,
             random: 0x9E37_79B9_7F4A_7C15,
             busy: 0,
@@ -151,6 +219,50 @@ impl Pool {
             retired: false,
             spec,
         }
+    }
+
+    pub(crate) fn spec(&self) -> &PoolSpec {
+        &self.spec
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired
+    }
+
+    /// Requests of this pool under way.
+    pub(crate) fn busy(&self) -> u32 {
+        self.busy
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Counts something that happened.
+    #[inline]
+    pub(crate) fn count(&mut self, what: impl FnOnce(&mut Counts) -> &mut u64) {
+        *what(&mut self.counts) += 1;
+    }
+
+    /// What was counted until now; from now on it counts from zero.
+    pub(crate) fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// What it is and has counted, for the sum of all loops.
+    pub(crate) fn copy(&self) -> Self {
+        let spec = PoolSpec {
+            copies: self.spec.copies,
+            readers: self.spec.readers,
+            ..PoolSpec::of(&self.spec.name, self.spec.servers.clone())
+        };
+        Self { counts: self.counts, busy: self.busy, retired: self.retired, ..Self::new(spec) }
+    }
+
+    /// Adds what another loop's pool has counted.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        self.counts.absorb(&other.counts);
+        self.busy += other.busy;
     }
 
     /// A server can be asked again. It starts level with the least loaded of the others: what it missed while it was
@@ -191,6 +303,7 @@ impl Pool {
                 self.left.push((server, member.readers));
             }
         }
+        self.many = shared(&spec.servers);
         let old = std::mem::replace(&mut self.spec, spec);
         if old.rate != self.spec.rate {
             self.tokens = Tokens::new(self.spec.rate);
@@ -204,8 +317,14 @@ impl Pool {
         stranded
     }
 
+    /// Whether no configuration has it any more; then the parts in all its queues, which are empty then.
+    pub(crate) fn retire(&mut self, retired: bool) -> Vec<Waiting> {
+        self.retired = retired;
+        if retired { self.strand() } else { Vec::new() }
+    }
+
     /// The parts in all its queues, which are empty then.
-    pub(crate) fn strand(&mut self) -> Vec<Waiting> {
+    fn strand(&mut self) -> Vec<Waiting> {
         self.members.iter_mut().flat_map(|member| std::mem::take(&mut member.queue)).collect()
     }
 
@@ -246,28 +365,32 @@ impl Pool {
     }
 
     /// The servers that hold `key`, the primary first. With [`WhenDown::Next`] those that are up, in the order of placement.
-    pub(crate) fn holders(&self, key: &[u8], into: &mut Vec<usize>) {
-        into.clear();
-        let servers = self.spec.servers.len();
-        let next = self.spec.when_down == WhenDown::Next;
+    #[inline]
+    pub(crate) fn holders(&mut self, key: &[u8]) -> Holders {
         match &self.spec.placement {
-            None => into.extend(0..servers),
-            Some(placement) if self.spec.copies == 1 && !next => into.push(placement.primary(key)),
-            Some(placement) if next => {
-                placement.replicas(key, self.spec.copies, into);
-                if into.iter().any(|&place| !self.members[place].up) {
-                    placement.replicas(key, servers, into);
+            None => match &self.many {
+                Some(many) => Holders::Every(Arc::clone(many)),
+                None => Holders::Few(SmallVec::from_slice(&self.spec.servers)),
+            },
+            Some(placement) if self.spec.copies == 1 && self.spec.when_down != WhenDown::Next => {
+                let mut primary = SmallVec::new();
+                primary.push(self.spec.servers[placement.primary(key)]);
+                Holders::Few(primary)
+            }
+            Some(placement) => {
+                let (servers, order) = (self.spec.servers.len(), &mut self.order);
+                placement.replicas(key, self.spec.copies, order);
+                let next = self.spec.when_down == WhenDown::Next;
+                if next && order.iter().any(|&place| !self.members[place].up) {
+                    placement.replicas(key, servers, order);
                     // With all of them down the holders stay who they are, and are named in the error.
                     if self.members.iter().any(|member| member.up) {
-                        into.retain(|&place| self.members[place].up);
+                        order.retain(|&place| self.members[place].up);
                     }
-                    into.truncate(self.spec.copies);
+                    order.truncate(self.spec.copies);
                 }
+                Holders::Few(order.iter().map(|&place| self.spec.servers[place]).collect())
             }
-            Some(placement) => placement.replicas(key, self.spec.copies, into),
-        }
-        for place in into {
-            *place = self.spec.servers[*place];
         }
     }
 
@@ -311,109 +434,71 @@ impl Pool {
             self.members[place].given += keys as u64;
             return Some(only);
         }
-        let mut order = std::mem::take(&mut self.order);
+        let Self { spec, members, order, turn, random, .. } = self;
+        let place_of = |server: usize| spec.servers.iter().position(|&one| one == server);
         order.clear();
-        if holders.len() == self.members.len() {
+        if holders.len() == members.len() {
             // Every member, in whatever order: no search for its place.
-            order.extend(
-                (0..self.members.len())
-                    .filter(|&place| self.members[place].up && !tried(self.spec.servers[place])),
-            );
-            if self.spec.reads == Reads::Primary && self.spec.placement.is_some() {
-                order.sort_by_key(|&place| {
-                    holders.iter().position(|&server| server == self.spec.servers[place])
-                });
+            order
+                .extend((0..members.len()).filter(|&place| members[place].up && !tried(spec.servers[place])));
+            if spec.reads == Reads::Primary && spec.placement.is_some() {
+                order.sort_by_key(|&place| holders.iter().position(|&server| server == spec.servers[place]));
             }
         } else {
-            order.extend(
-                holders
-                    .iter()
-                    .filter(|&&server| !tried(server))
-                    .filter_map(|&server| self.place_of(server))
-                    .filter(|&place| self.members[place].up),
-            );
+            let untried = holders.iter().filter(|&&server| !tried(server));
+            order.extend(untried.filter_map(|&server| place_of(server)).filter(|&place| members[place].up));
         }
-        let chosen = loop {
-            let Some(place) = self.prefer(&order, &load) else { break None };
-            if order.len() > 1 && !self.accepts(place, now, ramp) {
+        loop {
+            let owed = |place: usize| load(spec.servers[place]);
+            let place = match spec.reads {
+                _ if order.len() < 2 => *order.first()?,
+                Reads::Primary => order[0],
+                Reads::LeastWork => least(order, |place| members[place].given),
+                Reads::LeastOutstanding => least(order, |place| (owed(place), members[place].given)),
+                Reads::RoundRobin => {
+                    *turn = turn.wrapping_add(1);
+                    order[*turn % order.len()]
+                }
+                Reads::TwoChoices => {
+                    let first = (draw(random) % order.len() as u64) as usize;
+                    let second =
+                        (first + 1 + (draw(random) % (order.len() as u64 - 1)) as usize) % order.len();
+                    let (first, second) = (order[first], order[second]);
+                    if owed(second) < owed(first) { second } else { first }
+                }
+            };
+            members[place].given += keys as u64;
+            if order.len() > 1 && !members[place].accepts(now, ramp) {
                 // What it does not get yet counts as given, or it would all come over it later.
-                self.members[place].given += keys as u64;
                 order.retain(|&other| other != place);
                 continue;
             }
-            self.members[place].given += keys as u64;
-            break Some(self.spec.servers[place]);
-        };
-        self.order = order;
-        chosen
-    }
-
-    fn prefer(&mut self, order: &[usize], load: &impl Fn(usize) -> usize) -> Option<usize> {
-        let owed = |place: usize| load(self.spec.servers[place]);
-        match self.spec.reads {
-            _ if order.len() < 2 => order.first().copied(),
-            Reads::Primary => order.first().copied(),
-            Reads::LeastWork => order.iter().copied().min_by_key(|&place| self.members[place].given),
-            Reads::LeastOutstanding => {
-                order.iter().copied().min_by_key(|&place| (owed(place), self.members[place].given))
-            }
-            Reads::RoundRobin => {
-                self.turn = self.turn.wrapping_add(1);
-                Some(order[self.turn % order.len()])
-            }
-            Reads::TwoChoices => {
-                let first = (self.draw() % order.len() as u64) as usize;
-                let second = (first + 1 + (self.draw() % (order.len() as u64 - 1)) as usize) % order.len();
-                let (first, second) = (order[first], order[second]);
-                let owed = |place: usize| load(self.spec.servers[place]);
-                Some(if owed(second) < owed(first) { second } else { first })
-            }
+            return Some(spec.servers[place]);
         }
-    }
-
-    /// Whether a server that has come back takes this one: a share that grows from nothing to all over `ramp`.
-    fn accepts(&mut self, place: usize, now: Stamp, ramp: Nanos) -> bool {
-        let member = &mut self.members[place];
-        let Some(since) = member.returning else { return true };
-        let back = now.0.saturating_sub(since.0);
-        if back >= ramp.0 {
-            member.returning = None;
-            return true;
-        }
-        member.credit += back as f64 / ramp.0 as f64;
-        let accepted = member.credit >= 1.0;
-        if accepted {
-            member.credit -= 1.0;
-        }
-        accepted
-    }
-
-    /// xorshift64*: any even spread will do, and the same run draws the same.
-    fn draw(&mut self) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
     }
 
     /// Divides `keys` keys evenly over the servers that are up, in runs that differ by at most one key; the longer
-    /// runs go to those with the least work. Fewer keys than servers ask fewer servers.
-    /// Calls `run(server, keys)` in the order of the keys.
-    pub(crate) fn even(&mut self, keys: usize, mut run: impl FnMut(usize, usize)) {
-        let mut order = std::mem::take(&mut self.order);
+    /// runs go to those with the least work. Fewer keys than servers ask fewer servers. [`Self::runs`] has them then.
+    pub(crate) fn divide(&mut self, keys: usize) {
+        let Self { spec, members, order, runs, .. } = self;
         order.clear();
-        order.extend((0..self.members.len()).filter(|&place| self.members[place].up));
-        order.sort_by_key(|&place| self.members[place].given);
+        order.extend((0..members.len()).filter(|&place| members[place].up));
+        order.sort_by_key(|&place| members[place].given);
         order.truncate(keys);
+        runs.clear();
         if let Some(short) = keys.checked_div(order.len()) {
             let longer = keys % order.len();
             for (turn, &place) in order.iter().enumerate() {
                 let length = short + usize::from(turn < longer);
-                self.members[place].given += length as u64;
-                run(self.spec.servers[place], length);
+                members[place].given += length as u64;
+                runs.push((spec.servers[place], length));
             }
         }
-        self.order = order;
+    }
+
+    /// The runs of keys that were divided last, in the order of the keys: each server and its number of keys.
+    pub(crate) fn runs(&self) -> &[(usize, usize)] {
+        &self.runs
     }
 
     /// How many of `holders` must agree before a write is done.
@@ -441,8 +526,62 @@ impl Pool {
         Ok(())
     }
 
+    /// A request that was let in begins.
+    pub(crate) fn begin(&mut self) {
+        self.counts.requests += 1;
+        self.busy += 1;
+    }
+
+    /// A request that was let in has ended.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.busy -= 1;
+    }
+
+    /// The request that fetches `key` with `get`.
+    pub(crate) fn leader(&self, key: &[u8]) -> Option<u32> {
+        self.leaders.get(key).copied()
+    }
+
+    /// The requests that fetch `key` with `mg`.
+    pub(crate) fn meta_leaders(&self, key: &[u8]) -> &[u32] {
+        self.meta_leaders.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether any request may be waited for.
+    #[cfg(test)]
+    pub(crate) fn has_leaders(&self) -> bool {
+        !(self.leaders.is_empty() && self.meta_leaders.is_empty())
+    }
+
+    /// Others that ask for `key` may wait for the answer to this request, which is a `get`, or an `mg`.
+    pub(crate) fn lead(&mut self, key: &[u8], request: u32, as_meta: bool) {
+        if as_meta {
+            self.meta_leaders.entry(key.to_vec()).or_default().push(request);
+        } else {
+            self.leaders.insert(key.to_vec(), request);
+        }
+    }
+
+    /// The key changes: no request from now on may be given an answer from before.
+    pub(crate) fn forget_leaders(&mut self, key: &[u8]) {
+        if self.spec.coalesce {
+            self.leaders.remove(key);
+            self.meta_leaders.remove(key);
+        }
+    }
+
+    /// No other request may wait for the answer to this one from now on.
+    pub(crate) fn lead_no_more(&mut self, key: &[u8], request: u32, as_meta: bool) {
+        if as_meta {
+            self.leads_no_more(key, request);
+        } else if self.leaders.get(key) == Some(&request) {
+            self.leaders.remove(key);
+        }
+    }
+
     /// Nobody else may wait for the answer to this `mg`.
-    pub(crate) fn leads_no_more(&mut self, key: &[u8], request: u32) {
+    fn leads_no_more(&mut self, key: &[u8], request: u32) {
         if let Some(leaders) = self.meta_leaders.get_mut(key) {
             leaders.retain(|&leader| leader != request);
             if leaders.is_empty() {

@@ -144,8 +144,8 @@ fn servers(core: &Core, out: &mut Vec<u8>) {
 
 /// The pools, what they were told to be and what they have done.
 fn pools(core: &Core, out: &mut Vec<u8>) {
-    for pool in core.pools().iter().filter(|pool| !pool.retired) {
-        let spec = &pool.spec;
+    for pool in core.pools().iter().filter(|pool| !pool.is_retired()) {
+        let spec = pool.spec();
         let mut stat = |name: &str, value: &dyn ToString| {
             write::stat(out, &format!("{}:{name}", spec.name), &value.to_string());
         };
@@ -153,8 +153,8 @@ fn pools(core: &Core, out: &mut Vec<u8>) {
         stat("servers", &spec.servers.len());
         stat("servers_up", &up);
         stat("replicas", &spec.copies);
-        stat("requests_in_progress", &pool.busy);
-        for (name, count) in pool.counts.named() {
+        stat("requests_in_progress", &pool.busy());
+        for (name, count) in pool.counts().named() {
             stat(name, &count);
         }
     }
@@ -166,7 +166,7 @@ fn slow(core: &Core, out: &mut Vec<u8>) {
         let second = (start.0.saturating_sub(core.started().0)) / 1_000_000_000;
         for (rank, slow) in window.iter().enumerate() {
             let line =
-                slow.line(&core.pools()[slow.pool].spec.name, |server| core.servers()[server].name.clone());
+                slow.line(&core.pools()[slow.pool].spec().name, |server| core.servers()[server].name.clone());
             write::stat(out, &format!("{second}:{}", rank + 1), &line);
         }
     }
@@ -175,7 +175,7 @@ fn slow(core: &Core, out: &mut Vec<u8>) {
 /// Which keys belong to which pool; what matches no prefix belongs to the pool of the address its client connected to.
 fn routes(core: &Core, out: &mut Vec<u8>) {
     for route in core.routes().iter() {
-        let pool = &core.pools()[route.pool].spec.name;
+        let pool = &core.pools()[route.pool].spec().name;
         let key = if route.strip { "" } else { &*String::from_utf8_lossy(&route.prefix) };
         let sent = format!("{pool} as {}{key}...", String::from_utf8_lossy(&route.add));
         write::stat(out, &String::from_utf8_lossy(&route.prefix), &sent);

@@ -137,9 +137,7 @@ impl Core {
             // The others may stand as they stood.
             self.lane_lost(connection);
         } else {
-            for pool in &mut self.pools {
-                pool.went_down(server);
-            }
+            self.routing.went_down(server);
             let link = &mut self.servers[server];
             let ejected = self.settings.eject_after.is_some_and(|most| link.failures >= most);
             self.books.count_if(ejected && !link.ejected, |events| &mut events.ejections);
@@ -188,8 +186,8 @@ impl Core {
             self.complete_if_answered(number, now);
         }
         self.let_in(connection);
-        for pool in (0..self.pools.len()).filter(|_| !by_lane) {
-            for Waiting { exchange, part } in self.pools[pool].empty_queue(server) {
+        for pool in (0..self.routing.pools().len()).filter(|_| !by_lane) {
+            for Waiting { exchange, part } in self.routing[pool].empty_queue(server) {
                 self.queued_at_servers -= 1;
                 self.part_failed(exchange, part, &text, outcome, now);
             }
@@ -343,8 +341,10 @@ impl Core {
         let exchange = &mut self.exchanges[number];
         exchange.rest.parts[usize::from(part)].answered = true;
         exchange.waiting -= 1;
-        self.pools[pool].counts.hedges_won += u64::from(won);
-        self.pools[pool].took(time);
+        if won {
+            self.routing[pool].count(|counts| &mut counts.hedges_won);
+        }
+        self.routing[pool].took(time);
         let as_meta = self.exchanges[number].as_meta;
         if reply.class == Class::Values || as_meta {
             self.refill(number, part, reply);
@@ -373,8 +373,6 @@ impl Core {
             return;
         }
         let gradually = link.ejected;
-        for pool in &mut self.pools {
-            pool.came_up(server, now, gradually);
-        }
+        self.routing.came_up(server, now, gradually);
     }
 }

@@ -19,34 +19,10 @@ use crate::meta::{self, Role};
 use crate::placement::KeyHash;
 use crate::pool::{Lifetimes, Waiting};
 use crate::server::Health;
-use crate::topology::{MultiGet, StandIn, Writes};
-
-/// Where a key is kept. Its memory is the core's, and goes back there.
-pub(super) struct Place {
-    /// The pool it belongs to.
-    pub(super) home: usize,
-    /// The pool that is asked: the gutter where all holders at home are down.
-    pub(super) pool: usize,
-    /// The servers that hold it, the primary first.
-    pub(super) holders: Vec<usize>,
-    /// The key as they see it, where that is not as the client wrote it.
-    rewritten: Option<Vec<u8>>,
-    pub(super) lifetimes: Lifetimes,
-}
+use crate::topology::{MultiGet, Writes};
 
 /// Writes a request for a key as its servers see it, with the lifetimes its pool allows.
 type Writer<'a> = &'a mut dyn FnMut(&mut Vec<u8>, &[u8], Lifetimes);
-
-impl Place {
-    /// Whether servers know the key by another name than the client.
-    pub(super) fn is_renamed(&self) -> bool {
-        self.rewritten.is_some()
-    }
-
-    pub(super) fn key<'a>(&'a self, asked: &'a [u8]) -> &'a [u8] {
-        self.rewritten.as_deref().unwrap_or(asked)
-    }
-}
 
 /// The longest key a server takes.
 const LONGEST_KEY: usize = 250;
@@ -69,7 +45,7 @@ impl Core {
         taken: Taken,
         now: Stamp,
     ) {
-        let entry = self.living(self.exchanges[number].entry);
+        let entry = self.routing.living(self.exchanges[number].entry);
         let exchange = &mut self.exchanges[number];
         exchange.entry = entry;
         exchange.stage = Stage::Asked;
@@ -113,38 +89,6 @@ impl Core {
 
     // ---- one key ------------------------------------------------------------------------------------------
 
-    /// Where `key` is kept, for a client that connected where `entry` is the pool.
-    pub(super) fn locate(&mut self, entry: usize, key: &[u8], now: Stamp) -> Place {
-        let mut holders = std::mem::take(&mut self.holders);
-        let route = self.routes.find(key);
-        let home = route.map_or(entry, |route| route.pool);
-        let rewritten = route
-            .filter(|route| route.rewrites())
-            .map(|route| [&route.add[..], &key[route.stripped()..]].concat());
-        let sent = rewritten.as_deref().unwrap_or(key);
-        let gutter = self.holders_or_gutter(home, sent, &mut holders);
-        let pool = gutter.map_or(home, |gutter| gutter.pool);
-        let lifetimes = self.cap_for(home, pool, now);
-        Place { home, pool, holders, rewritten, lifetimes }
-    }
-
-    /// The holders of a key in its pool; where all of them are down, those in the gutter that is returned.
-    pub(super) fn holders_or_gutter(
-        &mut self,
-        home: usize,
-        sent: &[u8],
-        holders: &mut Vec<usize>,
-    ) -> Option<StandIn> {
-        self.pools[home].holders(sent, holders);
-        let gutter = self.pools[home].spec.gutter?;
-        if self.pools[home].any_up(holders) {
-            return None;
-        }
-        self.pools[home].counts.guttered += 1;
-        self.pools[gutter.pool].holders(sent, holders);
-        Some(gutter)
-    }
-
     /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where all are down.
     pub(super) fn choose(
         &mut self,
@@ -154,30 +98,17 @@ impl Core {
         keys: usize,
         now: Stamp,
     ) -> Option<usize> {
-        let (ramp, servers) = (self.settings.return_over, &self.servers);
-        let load = |server: usize| servers[server].outstanding();
-        let readable = self.pools[pool].readable(key, holders.len());
-        self.pools[pool].read(&holders[..readable], |_| false, keys, now, ramp, load)
-    }
-
-    pub(super) fn put_back(&mut self, place: Place) {
-        self.holders = place.holders;
-    }
-
-    /// How long values of a pool may live.
-    fn lifetimes(&self, pool: usize, now: Stamp) -> Lifetimes {
-        let unix = self.settings.unix + now.0 / 1_000_000_000;
-        Lifetimes { cap: self.pools[pool].spec.ttl_cap, unix }
+        let servers = &self.servers;
+        self.routing.choose(pool, key, holders, keys, now, |server| servers[server].outstanding())
     }
 
     /// Counts the request for the pool of its key; where a bound of that is reached, or the key does not fit, it is refused.
     pub(super) fn admit(&mut self, number: u32, pool: usize, sent: &[u8], now: Stamp) -> bool {
-        let pool_now = &mut self.pools[pool];
         if !fits(sent) {
             self.exchanges[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
             return false;
         }
-        if let Err(why) = pool_now.admits(now) {
+        if let Err(why) = self.routing[pool].admits(now) {
             self.exchanges[number]
                 .rest
                 .merge
@@ -188,8 +119,7 @@ impl Core {
         exchange.home = pool;
         exchange.key = KeyHash::Xxh3.number(sent);
         exchange.counted_in = Some(pool);
-        pool_now.counts.requests += 1;
-        pool_now.busy += 1;
+        self.routing[pool].begin();
         true
     }
 
@@ -221,18 +151,18 @@ impl Core {
         now: Stamp,
         request: Writer<'_>,
     ) {
-        let place = self.locate(self.exchanges[number].entry, key, now);
+        let place = self.routing.locate(self.exchanges[number].entry, key, now);
         let sent = place.key(key);
         if !self.admit(number, place.home, sent, now) {
-            return self.put_back(place);
+            return;
         }
-        self.forget_leader(place.home, sent);
+        self.routing[place.home].forget_leaders(sent);
         let lifetimes = place.lifetimes;
         let mut request = |out: &mut Vec<u8>| request(out, sent, lifetimes);
         self.shadow(place.home, sent, expect, &mut request);
         let exchange = &mut self.exchanges[number];
         let one_decides = exchange.decides;
-        let writes = self.pools[place.pool].spec.writes;
+        let writes = self.routing[place.pool].spec().writes;
         if place.holders.len() > 1 && (one_decides || writes == Writes::Async) {
             exchange.copies = if one_decides { Copies::Awaited } else { Copies::Behind };
             exchange.rest.others.clear();
@@ -245,26 +175,25 @@ impl Core {
             exchange.rest.answered_by(match (place.holders.len(), writes) {
                 (1, _) => How::One,
                 (_, Writes::All) => How::Worst,
-                (holders, _) => How::Enough(self.pools[place.pool].quorum(holders) as u16),
+                (holders, _) => How::Enough(self.routing[place.pool].quorum(holders) as u16),
             });
             for (part, &server) in place.holders.iter().enumerate() {
                 self.ask(server, number, part as u16, false, expect, &mut request);
             }
         }
-        self.put_back(place);
     }
 
     /// What was kept under a key whose new value was refused goes, and nobody is told: an error of it is no answer.
     pub(super) fn remove_quietly(&mut self, number: u32, key: &[u8], base64: bool, now: Stamp) {
         let mut buffer = [0; LONGEST_NAME];
         let name = if base64 { request::name_of(key, &mut buffer) } else { key };
-        let place = self.locate(self.exchanges[number].entry, name, now);
+        let place = self.routing.locate(self.exchanges[number].entry, name, now);
         let sent = match base64 {
             true if place.is_renamed() => Cow::Owned(meta::encoded(place.key(name))),
             true => Cow::Borrowed(key),
             false => Cow::Borrowed(place.key(key)),
         };
-        self.forget_leader(place.home, place.key(name));
+        self.routing[place.home].forget_leaders(place.key(name));
         let expect = match base64 {
             true => Expect::Meta { command: MetaCommand::Delete, value: false },
             false => Expect::Deleted,
@@ -277,7 +206,6 @@ impl Core {
                 });
             }
         }
-        self.put_back(place);
     }
 
     /// The first holder has stored what a `cas` or a write with copies behind it brought: the others get it.
@@ -310,7 +238,7 @@ impl Core {
         };
         // That there was nothing to forget is no answer.
         let follows = matches!(&message, Request::Meta(meta) if meta::forgets(meta));
-        let place = self.locate(self.exchanges[number].entry, key, now);
+        let place = self.routing.locate(self.exchanges[number].entry, key, now);
         let (sent, lifetimes) = (place.key(key), place.lifetimes);
         let mut request = |out: &mut Vec<u8>| match &message {
             Request::Store(store) => {
@@ -352,7 +280,6 @@ impl Core {
             }
         }
         self.value = None;
-        self.put_back(place);
         self.lent = reading;
         self.exchanges[number].rest.request = raw;
         self.exchanges[number].rest.others = others;
@@ -426,8 +353,8 @@ impl Core {
     fn retrieve(&mut self, number: u32, retrieve: &Retrieve<'_>, now: Stamp) {
         let entry = self.exchanges[number].entry;
         let count = retrieve.keys.len();
-        let pool = &self.pools[entry];
-        let simple = self.routes.is_empty()
+        let pool = &self.routing[entry];
+        let simple = self.routing.routes().is_empty()
             && retrieve.command == Retrieval::Get
             && !pool.needs_a_second_look()
             && (count == 1 || pool.is_replicated());
@@ -438,16 +365,15 @@ impl Core {
         if !self.admit(number, entry, key, now) {
             return;
         }
-        self.pools[entry].reads_one();
+        self.routing[entry].reads_one();
         if count > 1 {
             // What comes back is compared with them.
             self.exchanges[number].rest.keys.take(&retrieve.keys, entry);
         }
-        if count > 1 && self.pools[entry].spec.multi_get == MultiGet::Sharded {
+        if count > 1 && self.routing[entry].spec().multi_get == MultiGet::Sharded {
             return self.retrieve_sharded(number, entry, count);
         }
-        let mut holders = std::mem::take(&mut self.holders);
-        self.pools[entry].holders(key, &mut holders);
+        let holders = self.routing[entry].holders(key);
         match self.choose(entry, key, &holders, count, now) {
             None => self.nobody_is_up(number, 0, &holders),
             Some(server) => {
@@ -458,18 +384,17 @@ impl Core {
                 });
             }
         }
-        self.holders = holders;
     }
 
     /// An even share of the keys for every server of a pool that holds them all.
     fn retrieve_sharded(&mut self, number: u32, pool: usize, count: usize) {
         self.exchanges[number].rest.merge.begin(How::InOrder);
-        let mut runs = std::mem::take(&mut self.runs);
-        runs.clear();
-        self.pools[pool].even(count, |server, keys| runs.push((server, keys)));
+        self.routing[pool].divide(count);
+        let runs = self.routing[pool].runs().len();
         let mut keys = std::mem::take(&mut self.exchanges[number].rest.keys);
         let mut before = 0;
-        for (part, &(server, length)) in runs.iter().enumerate() {
+        for part in 0..runs {
+            let (server, length) = self.routing[pool].runs()[part];
             let run = before..before + length;
             run.clone().for_each(|place| keys.assign(place, part as u16));
             before += length;
@@ -479,11 +404,10 @@ impl Core {
             });
         }
         self.exchanges[number].rest.keys = keys;
-        if runs.is_empty() {
-            let holders = self.pools[pool].spec.servers.clone();
+        if runs == 0 {
+            let holders = self.routing[pool].spec().servers.clone();
             self.nobody_is_up(number, 0, &holders);
         }
-        self.runs = runs;
     }
 
     /// Each key by itself: whose it is, who holds it, and who of those is asked.
@@ -495,7 +419,7 @@ impl Core {
         exchange.rest.merge.begin(How::ByKey);
         exchange.rest.keys.clear(usize::MAX);
         for key in retrieve.keys.iter() {
-            match self.routes.find(key) {
+            match self.routing.routes().find(key) {
                 Some(route) => exchange.rest.keys.push(key, route.pool, route.stripped(), &route.add),
                 None => exchange.rest.keys.push(key, entry, 0, b""),
             }
@@ -504,7 +428,11 @@ impl Core {
         let refused = keys.iter().any(|key| !fits(key.sent));
         let first = keys.get(0);
         let admitted = self.admit(number, first.pool, if refused { b"" } else { first.sent }, now);
-        if admitted && command == Retrieval::Get && keys.len() == 1 && self.pools[first.pool].spec.coalesce {
+        if admitted
+            && command == Retrieval::Get
+            && keys.len() == 1
+            && self.routing[first.pool].spec().coalesce
+        {
             let waits = self.join_leader(number, first.pool, first.sent);
             if waits {
                 self.exchanges[number].rest.keys = keys;
@@ -528,14 +456,13 @@ impl Core {
     /// Finds for each key the server that is asked for it.
     fn assign_keys(&mut self, number: u32, command: Retrieval, now: Stamp) {
         let mut keys = std::mem::take(&mut self.exchanges[number].rest.keys);
-        let mut holders = std::mem::take(&mut self.holders);
         for place in 0..keys.len() {
             let key = keys.get(place);
-            let mut pool = key.pool;
+            let pool = key.pool;
             let count = keys.len();
-            let replicated = self.pools[pool].is_replicated();
+            let replicated = self.routing[pool].is_replicated();
             // Where everybody holds everything, the keys of one request stay together.
-            let whole = self.pools[pool].spec.multi_get == MultiGet::Whole;
+            let whole = self.routing[pool].spec().multi_get == MultiGet::Whole;
             let together = replicated && (whole || command.touches());
             if together
                 && let Some(part) =
@@ -553,14 +480,12 @@ impl Core {
                 keys.assign(place, part);
                 continue;
             }
-            if let Some(gutter) = self.holders_or_gutter(pool, key.sent, &mut holders) {
-                pool = gutter.pool;
-            }
+            let (pool, holders) = self.routing.holders_or_gutter(pool, key.sent);
             let server = if command.with_unique() {
                 // Uniques belong to one server: nobody stands in for it.
                 Some(holders[0]).filter(|&server| self.servers[server].health == Health::Up)
             } else {
-                self.pools[pool].reads_one();
+                self.routing[pool].reads_one();
                 let weight = if together { count } else { 1 };
                 self.choose(pool, key.sent, &holders, weight, now)
             };
@@ -578,7 +503,6 @@ impl Core {
             });
             keys.assign(place, part as u16);
         }
-        self.holders = holders;
         self.exchanges[number].rest.keys = keys;
     }
 
@@ -588,10 +512,10 @@ impl Core {
         exchange.waiting += 1;
         let this = &mut exchange.rest.parts[usize::from(part)];
         let (pool, server) = (this.pool, this.server);
-        if self.pools[pool].spec.readers.is_some() {
-            if !self.pools[pool].takes_reader(server) {
+        if self.routing[pool].spec().readers.is_some() {
+            if !self.routing[pool].takes_reader(server) {
                 self.queued_at_servers += 1;
-                return self.pools[pool].wait_for_reader(server, Waiting { exchange: number, part });
+                return self.routing[pool].wait_for_reader(server, Waiting { exchange: number, part });
             }
             this.holds_reader = true;
             self.read_begins(number, pool, server, true, now);
@@ -603,7 +527,7 @@ impl Core {
     fn read_begins(&mut self, number: u32, pool: usize, server: usize, was_idle: bool, now: Stamp) {
         let exchange = &mut self.exchanges[number];
         let first = exchange.rest.parts.iter().all(|part| !part.answered) && exchange.owed == 0;
-        if first && let Some((busy, waiting, _)) = self.pools[pool].readers_of(server) {
+        if first && let Some((busy, waiting, _)) = self.routing[pool].readers_of(server) {
             exchange.visit.taken = now;
             exchange.visit.busy_workers = busy;
             exchange.visit.queue_length = waiting as u32;
@@ -616,7 +540,7 @@ impl Core {
     pub(super) fn reader_is_done(&mut self, number: u32, part: u16) {
         let part = &mut self.exchanges[number].rest.parts[usize::from(part)];
         if std::mem::take(&mut part.holds_reader) {
-            self.pools[part.pool].release_reader(part.server);
+            self.routing[part.pool].release_reader(part.server);
             self.freed_readers.push((part.pool, part.server));
         }
     }
@@ -624,7 +548,7 @@ impl Core {
     /// Readers that have become free take what waits for them.
     pub(super) fn pump_readers(&mut self, now: Stamp) {
         while let Some((pool, server)) = self.freed_readers.pop() {
-            while let Some(Waiting { exchange, part }) = self.pools[pool].next_for_reader(server) {
+            while let Some(Waiting { exchange, part }) = self.routing[pool].next_for_reader(server) {
                 self.queued_at_servers -= 1;
                 let this = &mut self.exchanges[exchange].rest.parts[usize::from(part)];
                 this.holds_reader = true;
@@ -640,15 +564,8 @@ impl Core {
         let exchange = &self.exchanges[number];
         let asked = exchange.rest.parts[usize::from(part)].pool;
         let mine = exchange.rest.keys.iter().filter(|key| key.part == part);
-        let caps = mine.filter_map(|key| self.cap_for(key.pool, asked, now).cap);
-        Lifetimes { cap: caps.min(), ..self.lifetimes(asked, now) }
-    }
-
-    /// How long values may live whose keys belong to `home`, where the pool `asked` keeps them.
-    pub(super) fn cap_for(&self, home: usize, asked: usize, now: Stamp) -> Lifetimes {
-        let gutter = self.pools[home].spec.gutter.filter(|gutter| gutter.pool == asked && asked != home);
-        let own = self.lifetimes(home, now);
-        Lifetimes { cap: own.cap.into_iter().chain(gutter.map(|gutter| gutter.ttl)).min(), ..own }
+        let caps = mine.filter_map(|key| self.routing.lifetimes(key.pool, asked, now).cap);
+        Lifetimes { cap: caps.min(), ..self.routing.lifetimes(asked, asked, now) }
     }
 
     /// Asks a server for a part's keys: its own, or a second one while that has not answered.
@@ -683,7 +600,7 @@ impl Core {
         self.touch_server(connection);
         if first
             && command == Retrieval::Get
-            && let Some(after) = self.pools[pool].hedge_after()
+            && let Some(after) = self.routing[pool].hedge_after()
         {
             self.hedges.push(std::cmp::Reverse((now + after, number, generation)));
         }
@@ -692,20 +609,18 @@ impl Core {
     /// `gat` reads at one holder; the others set the expiry time, and only their errors count.
     fn touch_other_holders(&mut self, number: u32, exptime: i32, now: Stamp) {
         let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
-        let mut holders = std::mem::take(&mut self.holders);
         for (place, key) in keys.iter().enumerate() {
             let Some(part) = self.exchanges[number].rest.parts.get(usize::from(key.part)).copied() else {
                 continue;
             };
-            let lifetimes = self.cap_for(key.pool, part.pool, now);
-            self.pools[part.pool].holders(key.sent, &mut holders);
+            let lifetimes = self.routing.lifetimes(key.pool, part.pool, now);
+            let holders = self.routing[part.pool].holders(key.sent);
             for &server in holders.iter().filter(|&&server| server != part.server) {
                 self.ask(server, number, place as u16, true, Expect::Touched, &mut |out| {
                     write::touch(out, key.sent, lifetimes.of(exptime));
                 });
             }
         }
-        self.holders = holders;
         self.exchanges[number].rest.keys = keys;
     }
 }

@@ -11,10 +11,7 @@ use super::{Arrival, Core, Servers};
 use crate::books::AtWork;
 use crate::dispatch::{Common, Dispatch};
 use crate::exchange::Stage;
-use crate::pool::Pool;
-use crate::route::Routes;
 use crate::server::{Health, Server};
-use crate::topology::PoolSpec;
 
 /// A client wants statistics, which are those of all cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,28 +59,13 @@ impl Core {
     pub fn books(&mut self) -> Self {
         let mut dispatch = Dispatch::new(self.settings.workers, self.settings.queue);
         dispatch.absorb(&self.dispatch);
-        let pool = |pool: &Pool| {
-            let spec = &pool.spec;
-            let spec = PoolSpec {
-                copies: spec.copies,
-                readers: spec.readers,
-                ..PoolSpec::of(&spec.name, spec.servers.clone())
-            };
-            let mut books = Pool::new(spec);
-            (books.counts, books.busy, books.retired) = (pool.counts, pool.busy, pool.retired);
-            books
-        };
         let at_work = self.at_work();
         let books = self.books.copy(at_work);
-        let routes = self.routes.iter().cloned().collect();
         Self {
             servers: Servers::of(self.servers.iter().map(Server::books)),
             dispatch,
-            pools: self.pools.iter().map(pool).collect(),
-            routes: Routes::new(routes),
-            first_pool: self.first_pool,
             memory: self.memory,
-            ..Self::empty(self.settings.clone(), books)
+            ..Self::empty(self.settings.clone(), self.routing.copy(), books)
         }
     }
 
@@ -91,21 +73,8 @@ impl Core {
     pub fn absorb(&mut self, other: &Self) {
         self.books.absorb(&other.books, other.at_work());
         self.dispatch.absorb(&other.dispatch);
+        self.routing.absorb(&other.routing);
         // A configuration reaches all, one after the other: what one does not have yet is at the end.
-        for (place, theirs) in other.pools.iter().enumerate() {
-            match self.pools.get_mut(place) {
-                Some(ours) => {
-                    ours.counts.absorb(&theirs.counts);
-                    ours.busy += theirs.busy;
-                }
-                None => {
-                    let spec = PoolSpec::of(&theirs.spec.name, theirs.spec.servers.clone());
-                    let mut pool = Pool::new(spec);
-                    (pool.counts, pool.busy, pool.retired) = (theirs.counts, theirs.busy, theirs.retired);
-                    self.pools.push(pool);
-                }
-            }
-        }
         for (place, theirs) in other.servers.iter().enumerate() {
             match self.servers.get_mut(place) {
                 Some(ours) => ours.absorb(theirs),

@@ -59,16 +59,11 @@ impl Core {
             Request::Meta(meta) => meta.name(&mut buffer),
             _ => return false,
         };
-        let entry = self.living(self.clients[id].entry);
-        let route = self.routes.find(key);
-        let pool = route.map_or(entry, |route| route.pool);
-        let rewritten = route.map(|route| [&route.add[..], &key[route.stripped()..]].concat());
-        let mut holders = std::mem::take(&mut self.holders);
-        self.pools[pool].holders(rewritten.as_deref().unwrap_or(key), &mut holders);
+        let holders = self.routing.holders_at_home(self.clients[id].entry, key);
         let mut full = None;
         let window = self.window();
         let length = if route::retrieves(request) { self.length_of_replies(id) } else { Length::Known };
-        for &server in &holders {
+        for &server in &*holders {
             let connection = self.lane(server, id);
             let link = &self.servers[connection];
             if link.health != Health::Up {
@@ -88,7 +83,6 @@ impl Core {
                 break;
             }
         }
-        self.holders = holders;
         let Some((connection, bytes)) = full else { return false };
         self.servers[connection].crowd[length as usize].push_back((id, bytes));
         self.clients[id].crowd = Some(Crowded { connection, length, bytes, let_in: false });

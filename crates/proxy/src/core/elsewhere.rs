@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use krarup_memcache::{Class, Expect, Reply, Retrieval, Storage, write};
 use krarup_units::Outbox;
 use krarup_units::Stamp;
+use smallvec::SmallVec;
 
 use super::Core;
 use crate::arena::DETACHED;
@@ -18,6 +19,16 @@ const ASIDE_BYTES: usize = 1 << 20;
 /// Answers a server may owe before nothing is sent to it on the side.
 const ASIDE_REQUESTS: usize = 10_000;
 
+/// A key, by its place in its request, goes on to that server of that pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Move {
+    pub(super) place: usize,
+    pub(super) pool: usize,
+    pub(super) server: usize,
+}
+
+type Moves = SmallVec<[Move; 4]>;
+
 impl Core {
     // ---- the next holder ------------------------------------------------------------------------------------
 
@@ -25,30 +36,28 @@ impl Core {
     pub(super) fn fall_back(&mut self, number: u32, part: u16, now: Stamp) -> bool {
         let exchange = &self.exchanges[number];
         let pool = exchange.rest.parts[usize::from(part)].pool;
-        if exchange.rest.retrieval.0 != Retrieval::Get || !self.pools[pool].spec.fall_back_on_error {
+        if exchange.rest.retrieval.0 != Retrieval::Get || !self.routing[pool].spec().fall_back_on_error {
             return false;
         }
-        let mut moves = std::mem::take(&mut self.moves);
-        moves.clear();
+        let mut moves = Moves::new();
         let places = 0..exchange.rest.keys.len();
         let mine = |&place: &usize| self.exchanges[number].rest.keys.get(place).part == part;
         let all: Vec<usize> = places.filter(mine).collect();
         let found = all.iter().all(|&place| match self.next_holder(number, part, place, pool, now) {
             Some(server) => {
-                moves.push((place, pool, server));
+                moves.push(Move { place, pool, server });
                 true
             }
             None => false,
         });
-        let moved = found && self.pools[pool].may_retry();
+        let moved = found && self.routing[pool].may_retry();
         if moved {
-            self.pools[pool].counts.retries += 1;
+            self.routing[pool].count(|counts| &mut counts.retries);
             let exchange = &mut self.exchanges[number];
             exchange.rest.parts[usize::from(part)].answered = true;
             exchange.waiting -= 1;
             self.move_keys(number, part, &moves, now);
         }
-        self.moves = moves;
         moved
     }
 
@@ -57,7 +66,7 @@ impl Core {
     pub(super) fn look_elsewhere(&mut self, number: u32, part: u16, reply: &Reply<'_>, now: Stamp) -> bool {
         let exchange = &self.exchanges[number];
         let pool = exchange.rest.parts[usize::from(part)].pool;
-        let spec = &self.pools[pool].spec;
+        let spec = &self.routing[pool].spec();
         if exchange.rest.retrieval.0 != Retrieval::Get || !(spec.fall_back_on_miss || spec.warm.is_some()) {
             return false;
         }
@@ -73,25 +82,23 @@ impl Core {
                 missing.push(place);
             }
         }
-        let mut moves = std::mem::take(&mut self.moves);
-        moves.clear();
+        let mut moves = Moves::new();
         for place in missing {
             let next = on_miss.then(|| self.next_holder(number, part, place, pool, now)).flatten();
             if let Some(server) = next {
-                moves.push((place, pool, server));
+                moves.push(Move { place, pool, server });
             } else if let Some(warm) = warm
                 && let Some(server) = self.next_holder(number, part, place, warm.pool, now)
             {
-                moves.push((place, warm.pool, server));
+                moves.push(Move { place, pool: warm.pool, server });
             }
         }
         let any = !moves.is_empty();
         if any {
-            self.pools[pool].counts.miss_retries += 1;
+            self.routing[pool].count(|counts| &mut counts.miss_retries);
             self.exchanges[number].rest.parts[usize::from(part)].missed = true;
             self.move_keys(number, part, &moves, now);
         }
-        self.moves = moves;
         any
     }
 
@@ -106,23 +113,17 @@ impl Core {
     ) -> Option<usize> {
         let exchange = &self.exchanges[number];
         let key = exchange.rest.keys.get(place);
-        let mut holders = std::mem::take(&mut self.holders);
-        self.pools[pool].holders(key.sent, &mut holders);
         let tried = |server: usize| exchange.lineage(part).any(|part| part.was_asked(server));
-        let (ramp, servers) = (self.settings.return_over, &self.servers);
+        let servers = &self.servers;
         let load = |server: usize| servers[server].outstanding();
-        let readable = self.pools[pool].readable(key.sent, holders.len());
-        let found = self.pools[pool].read(&holders[..readable], tried, 1, now, ramp, load);
-        let found = found.or_else(|| self.pools[pool].read(&holders, tried, 1, now, ramp, load));
-        self.holders = holders;
-        found
+        self.routing.choose_next(pool, key.sent, tried, now, load)
     }
 
     /// Keys of a part are asked for elsewhere, those that go to one server together.
-    pub(super) fn move_keys(&mut self, number: u32, from: u16, moves: &[(usize, usize, usize)], now: Stamp) {
+    pub(super) fn move_keys(&mut self, number: u32, from: u16, moves: &[Move], now: Stamp) {
         let exchange = &mut self.exchanges[number];
         let old = exchange.rest.parts.len();
-        for &(place, pool, server) in moves {
+        for &Move { place, pool, server } in moves {
             let parts = &mut exchange.rest.parts;
             let same = |part: &Part| part.server == server && part.pool == pool;
             let part = match parts[old..].iter().position(same) {
@@ -166,23 +167,24 @@ impl Core {
     ) {
         let found_in = self.exchanges[number].rest.parts[usize::from(part)].pool;
         let missed: Vec<Part> = self.exchanges[number].lineage(part).filter(|part| part.missed).collect();
-        let mut holders = std::mem::take(&mut self.holders);
         for part in missed {
-            let spec = &self.pools[part.pool].spec;
+            let spec = &self.routing[part.pool].spec();
             let ttl = if part.pool == found_in { spec.refill } else { spec.warm.map(|warm| warm.ttl) };
             let Some(ttl) = ttl else { continue };
-            holders.clear();
-            if part.pool == found_in {
-                holders.push(part.server);
+            let mut found_at = SmallVec::<[usize; 1]>::new();
+            let holders;
+            let servers = if part.pool == found_in {
+                found_at.push(part.server);
+                &found_at[..]
             } else {
-                self.pools[part.pool].holders(key, &mut holders);
-            }
-            for &server in &holders {
-                self.pools[part.pool].counts.refills += 1;
+                holders = self.routing[part.pool].holders(key);
+                &holders[..]
+            };
+            for &server in servers {
+                self.routing[part.pool].count(|counts| &mut counts.refills);
                 self.ask_aside(part.pool, server, expect, &mut |out| request(out, ttl));
             }
         }
-        self.holders = holders;
     }
 
     // ---- the second holder ----------------------------------------------------------------------------------
@@ -212,16 +214,16 @@ impl Core {
         let exchange = &self.exchanges[number];
         let this = exchange.rest.parts[usize::from(part)];
         let first = (0..exchange.rest.keys.len()).find(|&place| exchange.rest.keys.get(place).part == part);
-        let single = exchange.rest.keys.count_of(part) == 1 || self.pools[this.pool].is_replicated();
+        let single = exchange.rest.keys.count_of(part) == 1 || self.routing[this.pool].is_replicated();
         let Some(place) = first else { return };
         if this.answered || this.hedged.is_some() || this.open != 1 || !single {
             return;
         }
         let Some(server) = self.next_holder(number, part, place, this.pool, now) else { return };
-        if !self.pools[this.pool].may_hedge() {
+        if !self.routing[this.pool].may_hedge() {
             return;
         }
-        self.pools[this.pool].counts.hedges += 1;
+        self.routing[this.pool].count(|counts| &mut counts.hedges);
         self.exchanges[number].rest.parts[usize::from(part)].hedged = Some(server);
         self.ask_part_at(number, part, server, now);
     }
@@ -238,7 +240,7 @@ impl Core {
     ) {
         let link = &mut self.servers[server];
         if link.health != Health::Up || link.out.len() > ASIDE_BYTES || link.outstanding() > ASIDE_REQUESTS {
-            self.pools[pool].counts.dropped += 1;
+            self.routing[pool].count(|counts| &mut counts.dropped);
             return;
         }
         self.in_flight += 1;
@@ -258,12 +260,10 @@ impl Core {
         expect: Expect,
         request: &mut dyn FnMut(&mut Vec<u8>),
     ) {
-        let Some(shadow) = self.pools[pool].shadows_next() else { return };
-        self.pools[pool].counts.shadowed += 1;
-        // The holders found for the request itself are in use.
-        let mut holders = Vec::new();
-        self.pools[shadow].holders(key, &mut holders);
-        for server in holders {
+        let Some(shadow) = self.routing[pool].shadows_next() else { return };
+        self.routing[pool].count(|counts| &mut counts.shadowed);
+        let holders = self.routing[shadow].holders(key);
+        for &server in &*holders {
             self.ask_aside(pool, server, expect, request);
         }
     }
@@ -271,16 +271,15 @@ impl Core {
     /// The shadow gets the same read: one holder of the first key is asked for all keys of the request.
     pub(super) fn shadow_read(&mut self, number: u32, command: Retrieval) {
         let pool = self.exchanges[number].rest.keys.get(0).pool;
-        let Some(shadow) = self.pools[pool].shadows_next() else { return };
-        self.pools[pool].counts.shadowed += 1;
+        let Some(shadow) = self.routing[pool].shadows_next() else { return };
+        self.routing[pool].count(|counts| &mut counts.shadowed);
         if self.exchanges[number].as_meta {
             return self.shadow_meta(number, pool, shadow);
         }
         let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
         let exptime = self.exchanges[number].rest.retrieval.1;
-        let mut holders = Vec::new();
         for key in keys.iter() {
-            self.pools[shadow].holders(key.sent, &mut holders);
+            let holders = self.routing[shadow].holders(key.sent);
             let expect = Expect::Values { keys: 1, unique: command.with_unique() };
             self.ask_aside(pool, holders[0], expect, &mut |out| {
                 write::retrieve(out, command, exptime, [key.sent]);
@@ -296,10 +295,10 @@ impl Core {
         let leader = if self.exchanges[number].as_meta {
             self.meta_leader(number, pool, key)
         } else {
-            self.pools[pool].leaders.get(key).copied()
+            self.routing[pool].leader(key)
         };
         if let Some(leader) = leader {
-            self.pools[pool].counts.coalesced += 1;
+            self.routing[pool].count(|counts| &mut counts.coalesced);
             self.exchanges[leader].rest.followers.push(number);
             let exchange = &mut self.exchanges[number];
             exchange.waiting = 1;
@@ -307,20 +306,9 @@ impl Core {
         }
         let exchange = &mut self.exchanges[number];
         exchange.leads = true;
-        if exchange.as_meta {
-            self.pools[pool].meta_leaders.entry(key.to_vec()).or_default().push(number);
-        } else {
-            self.pools[pool].leaders.insert(key.to_vec(), number);
-        }
+        let as_meta = exchange.as_meta;
+        self.routing[pool].lead(key, number, as_meta);
         false
-    }
-
-    /// The key changes: whoever asks for it from now on must not get an answer from before.
-    pub(super) fn forget_leader(&mut self, pool: usize, key: &[u8]) {
-        if self.pools[pool].spec.coalesce {
-            self.pools[pool].leaders.remove(key);
-            self.pools[pool].meta_leaders.remove(key);
-        }
     }
 
     /// A get that others wait for has its answer: they have it too.
@@ -328,12 +316,7 @@ impl Core {
         let exchange = &mut self.exchanges[number];
         exchange.leads = false;
         let key = exchange.rest.keys.get(0);
-        let pool = &mut self.pools[key.pool];
-        if exchange.as_meta {
-            pool.leads_no_more(key.sent, number);
-        } else if pool.leaders.get(key.sent) == Some(&number) {
-            pool.leaders.remove(key.sent);
-        }
+        self.routing[key.pool].lead_no_more(key.sent, number, exchange.as_meta);
         if exchange.rest.followers.is_empty() {
             return;
         }

@@ -106,9 +106,8 @@ impl Core {
             | Request::Quit => return Errand::Any,
         };
         let Some(key) = key else { return Errand::Any };
-        let place = self.locate(entry, key, now);
+        let place = self.routing.locate(entry, key, now);
         let first = place.holders.first().copied();
-        self.put_back(place);
         match first {
             None => Errand::Any,
             Some(server) if writes => Errand::Write(server),

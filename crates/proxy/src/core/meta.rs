@@ -7,6 +7,7 @@ use krarup_units::Stamp;
 use super::Core;
 use super::ask::DOES_NOT_FIT;
 use super::asked::trace;
+use super::elsewhere::Move;
 use crate::exchange::{Copies, Part};
 use crate::meta::{self, Role, Rule};
 use crate::pool::Lifetimes;
@@ -17,7 +18,7 @@ impl Core {
     pub(super) fn meta(&mut self, number: u32, request: &Meta<'_>, raw: &[u8], now: Stamp) {
         let mut buffer = [0; LONGEST_NAME];
         let key = request.name(&mut buffer);
-        let route = self.routes.find(key);
+        let route = self.routing.routes().find(key);
         if let Some(route) = route.filter(|route| route.rewrites()) {
             if request.base64 && !meta::fits_encoded(key.len() - route.stripped() + route.add.len()) {
                 return self.exchanges[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
@@ -27,7 +28,8 @@ impl Core {
         }
         // A server that does not know the command takes its value for the next one, and is out of step then.
         let home = route.map_or(self.exchanges[number].entry, |route| route.pool);
-        let known = || self.pools[home].spec.servers.iter().all(|&server| self.servers[server].knows_meta);
+        let known =
+            || self.routing[home].spec().servers.iter().all(|&server| self.servers[server].knows_meta);
         if request.command == MetaCommand::Set && !known() {
             return self.exchanges[number].rest.merge.local(Class::Error, b"ERROR\r\n");
         }
@@ -47,15 +49,15 @@ impl Core {
             self.value = None;
             return;
         }
-        if self.pools[home].needs_a_second_look() {
+        if self.routing[home].needs_a_second_look() {
             return self.read_meta(number, request, key, rule, now);
         }
-        let place = self.locate(self.exchanges[number].entry, key, now);
+        let place = self.routing.locate(self.exchanges[number].entry, key, now);
         let sent = place.key(key);
         if !self.admit(number, place.home, sent, now) {
-            return self.put_back(place);
+            return;
         }
-        self.pools[place.pool].reads_one();
+        self.routing[place.pool].reads_one();
         let first = place.holders[0];
         let server = match rule {
             Rule::Anybody => self.choose(place.pool, sent, &place.holders, 1, now),
@@ -63,7 +65,7 @@ impl Core {
         };
         let Some(server) = server else {
             self.nobody_is_up(number, 0, &place.holders);
-            return self.put_back(place);
+            return;
         };
         if server != first {
             let exchange = &mut self.exchanges[number];
@@ -81,7 +83,6 @@ impl Core {
                 self.ask(other, number, part as u16, true, request.expect(), &mut asked(Role::Told));
             }
         }
-        self.put_back(place);
     }
 
     /// A holder that is not the first has answered a read. If it says that the client has won, the first one is asked, who
@@ -96,12 +97,11 @@ impl Core {
         let asked = own(&raw);
         let mut buffer = [0; LONGEST_NAME];
         let name = asked.name(&mut buffer);
-        let place = self.locate(self.exchanges[number].entry, name, now);
+        let place = self.routing.locate(self.exchanges[number].entry, name, now);
         let sent = place.key(name);
         self.ask(first, number, 0, false, asked.expect(), &mut |out| {
             meta::write(out, &asked, sent, Role::Answers, place.lifetimes);
         });
-        self.put_back(place);
         self.exchanges[number].rest.request = raw;
         true
     }
@@ -123,14 +123,14 @@ impl Core {
         exchange.rest.request.clear();
         write::meta(&mut exchange.rest.request, request);
         exchange.rest.keys.clear(usize::MAX);
-        match self.routes.find(name) {
+        match self.routing.routes().find(name) {
             Some(route) => exchange.rest.keys.push(name, route.pool, route.stripped(), &route.add),
             None => exchange.rest.keys.push(name, exchange.entry, 0, b""),
         }
         let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
         let key = keys.get(0);
         let admitted = self.admit(number, key.pool, key.sent, now);
-        let shares = admitted && kind == Retrieval::Get && self.pools[key.pool].spec.coalesce;
+        let shares = admitted && kind == Retrieval::Get && self.routing[key.pool].spec().coalesce;
         let waits = shares && self.join_leader(number, key.pool, key.sent);
         self.exchanges[number].rest.keys = keys;
         if admitted && !waits {
@@ -142,12 +142,10 @@ impl Core {
     /// Asks the holder that is to be read, and tells the others where they are to be told.
     pub(super) fn ask_meta(&mut self, number: u32, now: Stamp) {
         let mut keys = std::mem::take(&mut self.exchanges[number].rest.keys);
-        let mut holders = std::mem::take(&mut self.holders);
         let key = keys.get(0);
-        let gutter = self.holders_or_gutter(key.pool, key.sent, &mut holders);
-        let pool = gutter.map_or(key.pool, |gutter| gutter.pool);
+        let (pool, holders) = self.routing.holders_or_gutter(key.pool, key.sent);
         let kind = self.exchanges[number].rest.retrieval.0;
-        self.pools[pool].reads_one();
+        self.routing[pool].reads_one();
         let (server, asked) = match kind {
             Retrieval::Get => (self.choose(pool, key.sent, &holders, 1, now), &holders[..]),
             _ => {
@@ -165,7 +163,7 @@ impl Core {
             self.ask_part(number, 0, now);
         }
         if kind.touches() && holders.len() > 1 {
-            let lifetimes = self.cap_for(self.exchanges[number].rest.keys.get(0).pool, pool, now);
+            let lifetimes = self.routing.lifetimes(self.exchanges[number].rest.keys.get(0).pool, pool, now);
             let words = std::mem::take(&mut self.exchanges[number].rest.request);
             let asked = own(&words);
             let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
@@ -176,7 +174,6 @@ impl Core {
             }
             self.exchanges[number].rest.request = words;
         }
-        self.holders = holders;
     }
 
     /// Writes a part for its server; with one flag more where what it finds is to be stored elsewhere.
@@ -216,10 +213,8 @@ impl Core {
     pub(super) fn is_for_the_first(&mut self, number: u32, part: u16, server: usize, now: Stamp) -> bool {
         let exchange = &self.exchanges[number];
         let this = exchange.rest.parts[usize::from(part)];
-        let mut holders = std::mem::take(&mut self.holders);
-        self.pools[this.pool].holders(exchange.rest.keys.get(0).sent, &mut holders);
+        let holders = self.routing[this.pool].holders(exchange.rest.keys.get(0).sent);
         let first = holders[0];
-        self.holders = holders;
         if first == server
             || self.servers[first].health != Health::Up
             || exchange.rest.retrieval.0 != Retrieval::Get
@@ -234,7 +229,7 @@ impl Core {
         let exchange = &mut self.exchanges[number];
         exchange.rest.parts[usize::from(part)].answered = true;
         exchange.waiting -= 1;
-        self.move_keys(number, part, &[(0, this.pool, first)], now);
+        self.move_keys(number, part, &[Move { place: 0, pool: this.pool, server: first }], now);
         true
     }
 
@@ -266,8 +261,7 @@ impl Core {
         let words = std::mem::take(&mut self.exchanges[number].rest.request);
         let asked = own(&words);
         let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
-        let mut holders = Vec::new();
-        self.pools[shadow].holders(&sent, &mut holders);
+        let holders = self.routing[shadow].holders(&sent);
         let lifetimes = Lifetimes { cap: None, unix: 0 };
         self.ask_aside(pool, holders[0], asked.expect(), &mut |out| {
             meta::write(out, &asked, &sent, Role::Answers, lifetimes);
@@ -278,7 +272,7 @@ impl Core {
     /// The request that fetches a key in the very words of this one.
     pub(super) fn meta_leader(&self, number: u32, pool: usize, key: &[u8]) -> Option<u32> {
         let words = &self.exchanges[number].rest.request;
-        let leaders = self.pools[pool].meta_leaders.get(key)?;
+        let leaders = self.routing[pool].meta_leaders(key);
         leaders.iter().copied().find(|&leader| self.exchanges[leader].rest.request == *words)
     }
 }

@@ -6,10 +6,9 @@
 use krarup_units::Stamp;
 
 use super::{Core, Settings};
-use crate::pool::{Pool, Waiting};
-use crate::route::Routes;
+use crate::pool::Waiting;
 use crate::server::{Health, Server};
-use crate::topology::{PoolSpec, Topology};
+use crate::topology::Topology;
 
 /// What the engine does after [`Core::reconfigure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,29 +34,11 @@ impl Core {
             self.servers[number].retired = !servers.contains(&number);
             self.servers[number].announced = false;
         }
-        let pools: Vec<usize> = topology.pools.iter().map(|spec| self.number_of_pool(spec)).collect();
-        let mut stranded: Vec<Waiting> = Vec::new();
-        for (number, pool) in self.pools.iter_mut().enumerate() {
-            pool.retired = !pools.contains(&number);
-            if pool.retired {
-                stranded.append(&mut pool.strand());
-            }
-        }
-        for (&number, mut spec) in pools.iter().zip(topology.pools) {
-            spec.renumber(&servers, &pools);
-            stranded.append(&mut self.pools[number].become_spec(spec));
-            for server in 0..self.servers.len() {
-                if self.servers[server].health == Health::Up {
-                    self.pools[number].is_there(server, now);
-                }
-            }
-        }
-        let mut routes = topology.routes;
-        for route in &mut routes {
-            route.pool = pools[route.pool];
-        }
-        self.routes = Routes::new(routes);
-        self.first_pool = pools[0];
+        let up: Vec<usize> =
+            (0..self.servers.len()).filter(|&server| self.servers[server].health == Health::Up).collect();
+        let ramp = self.settings.return_over;
+        let (pools, stranded) =
+            self.routing.reconfigure(topology.pools, topology.routes, ramp, &servers, &up, now);
         // They have waited long enough for a reader that there may be no more.
         for Waiting { exchange, part } in stranded {
             self.queued_at_servers -= 1;
@@ -69,8 +50,8 @@ impl Core {
                 self.part_failed(exchange, part, &text, krarup_record::Outcome::ServerLost, now);
             }
         }
-        for pool in 0..self.pools.len() {
-            for server in self.pools[pool].spec.servers.clone() {
+        for pool in 0..self.routing.pools().len() {
+            for server in self.routing[pool].spec().servers.clone() {
                 self.freed_readers.push((pool, server));
             }
         }
@@ -109,9 +90,7 @@ impl Core {
     pub fn server_let_go(&mut self, server: usize) {
         debug_assert!(self.server_can_go(server), "nothing it owes is lost");
         self.servers[server].health = Health::Down;
-        for pool in &mut self.pools {
-            pool.went_down(server);
-        }
+        self.routing.went_down(server);
     }
 
     fn number_of_server(&mut self, name: String) -> usize {
@@ -122,35 +101,5 @@ impl Core {
             self.open_shared(server);
             server
         })
-    }
-
-    fn number_of_pool(&mut self, spec: &PoolSpec) -> usize {
-        match self.pools.iter().position(|pool| pool.spec.name == spec.name) {
-            Some(known) => known,
-            None => {
-                self.pools.push(Pool::new(PoolSpec::of(&spec.name, Vec::new())));
-                self.pools.len() - 1
-            }
-        }
-    }
-
-    /// The pool of a client or a request whose own pool may be no more.
-    pub(super) fn living(&self, entry: usize) -> usize {
-        if self.pools[entry].retired { self.first_pool } else { entry }
-    }
-}
-
-impl PoolSpec {
-    /// Places in a topology become the numbers that servers and pools have here.
-    fn renumber(&mut self, servers: &[usize], pools: &[usize]) {
-        for server in &mut self.servers {
-            *server = servers[*server];
-        }
-        for stand_in in self.gutter.iter_mut().chain(&mut self.warm) {
-            stand_in.pool = pools[stand_in.pool];
-        }
-        if let Some(shadow) = &mut self.shadow {
-            shadow.pool = pools[shadow.pool];
-        }
     }
 }

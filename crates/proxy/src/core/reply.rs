@@ -152,7 +152,7 @@ impl Core {
             self.dispatch.release();
         }
         if let Some(pool) = exchange.counted_in.take() {
-            self.pools[pool].busy -= 1;
+            self.routing[pool].end();
         }
         exchange.client = NOBODY;
         exchange.stage = Stage::Left;

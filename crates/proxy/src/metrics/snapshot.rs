@@ -63,9 +63,9 @@ impl Snapshot {
         let recorder = core.counted().recorder_since_start();
         let up = |server: &usize| core.servers()[*server].health == Health::Up;
         let pool = |(number, pool): (usize, &Pool)| OfPool {
-            name: pool.spec.name.clone(),
-            servers_up: pool.spec.servers.iter().filter(|&server| up(server)).count(),
-            in_progress: pool.busy,
+            name: pool.spec().name.clone(),
+            servers_up: pool.spec().servers.iter().filter(|&server| up(server)).count(),
+            in_progress: pool.busy(),
             counts: core.counts_since_start(number),
         };
         let buckets = core.servers().len() <= SERVERS_WITH_BUCKETS;
@@ -105,7 +105,7 @@ impl Snapshot {
             disordered: recorder.disordered(),
             memory: core.memory(),
             operations: OfOperation::seen(&recorder),
-            pools: core.pools().iter().enumerate().filter(|(_, pool)| !pool.retired).map(pool).collect(),
+            pools: core.pools().iter().enumerate().filter(|(_, pool)| !pool.is_retired()).map(pool).collect(),
             servers: servers.collect(),
         }
     }

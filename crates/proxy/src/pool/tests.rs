@@ -24,12 +24,10 @@ fn one(pool: &mut Pool, keys: usize) -> Option<usize> {
 #[test]
 fn seven_keys_over_three_servers_are_three_two_and_two() {
     let mut pool = all_up(3);
-    let mut runs = Vec::new();
-    pool.even(7, |server, keys| runs.push((server, keys)));
-    assert_eq!(runs, [(0, 3), (1, 2), (2, 2)]);
-    runs.clear();
-    pool.even(2, |server, keys| runs.push((server, keys)));
-    assert_eq!(runs, [(1, 1), (2, 1)]);
+    pool.divide(7);
+    assert_eq!(pool.runs(), [(0, 3), (1, 2), (2, 2)]);
+    pool.divide(2);
+    assert_eq!(pool.runs(), [(1, 1), (2, 1)]);
 }
 
 #[test]
@@ -48,7 +46,8 @@ fn a_server_that_returns_is_not_made_to_catch_up() {
 fn with_no_server_up_nobody_is_asked() {
     let mut pool = Pool::new(PoolSpec::of("main", vec![0, 1]));
     assert_eq!(one(&mut pool, 1), None);
-    pool.even(5, |_, _| panic!("nobody is up"));
+    pool.divide(5);
+    assert!(pool.runs().is_empty(), "nobody is up");
 }
 
 #[test]
@@ -152,10 +151,9 @@ proptest! {
             if whole {
                 prop_assert!(one(&mut pool, keys).is_some());
             } else {
-                let mut sum = 0;
-                let mut lengths = Vec::new();
-                pool.even(keys, |_, length| { sum += length; lengths.push(length); });
-                prop_assert_eq!(sum, keys);
+                pool.divide(keys);
+                let lengths: Vec<usize> = pool.runs().iter().map(|&(_, length)| length).collect();
+                prop_assert_eq!(lengths.iter().sum::<usize>(), keys);
                 prop_assert_eq!(lengths.len(), servers.min(keys));
                 prop_assert!(lengths.iter().max().unwrap() - lengths.iter().min().unwrap() <= 1);
             }

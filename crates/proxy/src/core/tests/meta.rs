@@ -176,7 +176,7 @@ fn a_read_that_fails_is_tried_at_the_next_holder() {
     assert_eq!(world.asked(1), "mg a v\r\n", "nobody stands in for the one who gives out uniques");
     world.answer(1, "EN\r\n");
     assert_eq!(world.replied(client), "SERVER_ERROR busy\r\nMN\r\n");
-    assert_eq!(world.core.pools()[0].counts.retries, 1);
+    assert_eq!(world.core.pools()[0].counts().retries, 1);
 }
 
 #[test]
@@ -191,7 +191,11 @@ fn reads_earn_for_the_reads_that_are_tried_again() {
         }
     }
     // Ten were saved up, and each two reads pay for another: 10 + (30 - 20) / 2 at least.
-    assert!((20..30).contains(&world.core.pools()[0].counts.retries), "{:?}", world.core.pools()[0].counts);
+    assert!(
+        (20..30).contains(&world.core.pools()[0].counts().retries),
+        "{:?}",
+        world.core.pools()[0].counts()
+    );
 }
 
 #[test]
@@ -306,8 +310,8 @@ fn equal_reads_share_one_answer_but_not_a_win() {
     world.answer(1, "HD\r\n").answer(0, "HD\r\nEN\r\nVA 1 Z X\r\nx\r\n");
     let replies: Vec<_> = clients[..3].iter().map(|&client| world.replied(client)).collect();
     assert_eq!(replies, ["VA 1 W X\r\nx\r\n", "VA 1 Z X\r\nx\r\n", "HD\r\nEN\r\n"]);
-    assert_eq!(world.core.pools()[0].counts.coalesced, 2);
-    assert!(world.core.pools()[0].meta_leaders.is_empty());
+    assert_eq!(world.core.pools()[0].counts().coalesced, 2);
+    assert!(!world.core.pools()[0].has_leaders());
 }
 
 #[test]
@@ -332,7 +336,7 @@ fn a_slow_read_is_sent_to_a_second_holder_whose_win_does_not_count() {
         assert_eq!(world.replied(client), reply);
     }
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
-    assert_eq!(world.core.pools()[0].counts.hedges_won, 1);
+    assert_eq!(world.core.pools()[0].counts().hedges_won, 1);
 }
 
 #[test]

@@ -22,19 +22,12 @@ fn one_pool(spec: PoolSpec) -> World {
 }
 
 /// The first key, of those that are counted up, whose holders are these.
-fn key_at(world: &World, holders: &[usize]) -> String {
-    let mut found = Vec::new();
-    let is_there = |key: &String| {
-        world.core.pools()[0].holders(key.as_bytes(), &mut found);
-        found == holders
-    };
+fn key_at(world: &mut World, holders: &[usize]) -> String {
+    let routing = &mut world.core.routing;
     (0..1_000)
         .map(|number| format!("k{number}"))
-        .find({
-            let mut is_there = is_there;
-            move |key| is_there(key)
-        })
-        .unwrap()
+        .find(|key| *routing[0].holders(key.as_bytes()) == *holders)
+        .expect("there is one among so many")
 }
 
 fn value(key: &str, text: &str) -> String {
@@ -46,21 +39,21 @@ fn a_placed_key_is_read_and_written_where_it_belongs() {
     let mut world = one_pool(placed("main", vec![0, 1, 2], 1));
     let client = world.client();
     for server in 0..3 {
-        let key = key_at(&world, &[server]);
+        let key = key_at(&mut world, &[server]);
         world.send(client, format!("set {key} 0 0 1\r\nx\r\nget {key}\r\ndelete {key}\r\n"));
         let expected = format!("set {key} 0 0 1\r\nx\r\nget {key}\r\ndelete {key}\r\n");
         assert_eq!(world.asked(server), expected);
         world.answer(server, format!("STORED\r\n{}END\r\nDELETED\r\n", value(&key, "x")));
         assert_eq!(world.replied(client), format!("STORED\r\n{}END\r\nDELETED\r\n", value(&key, "x")));
     }
-    assert_eq!(world.core.pools()[0].counts.requests, 9);
+    assert_eq!(world.core.pools()[0].counts().requests, 9);
 }
 
 #[test]
 fn a_multi_get_asks_each_server_once_and_keeps_the_order_of_the_keys() {
     let mut world = one_pool(placed("main", vec![0, 1, 2], 1));
     let client = world.client();
-    let [a, b, c] = [0, 1, 2].map(|server| key_at(&world, &[server]));
+    let [a, b, c] = [0, 1, 2].map(|server| key_at(&mut world, &[server]));
     world.send(client, format!("get {c} {a} {b} {c} {a}\r\n"));
     assert_eq!(world.asked(0), format!("get {a} {a}\r\n"));
     assert_eq!(world.asked(1), format!("get {b}\r\n"));
@@ -77,7 +70,7 @@ fn a_multi_get_asks_each_server_once_and_keeps_the_order_of_the_keys() {
 fn a_write_goes_to_all_holders_and_a_read_to_one() {
     let mut world = one_pool(PoolSpec { reads: Reads::Primary, ..placed("main", vec![0, 1, 2], 2) });
     let client = world.client();
-    let key = key_at(&world, &[2, 0]);
+    let key = key_at(&mut world, &[2, 0]);
     world.send(client, format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
     assert_eq!(world.asked(2), format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
     assert_eq!(world.asked(0), format!("set {key} 0 0 1\r\nx\r\n"));
@@ -157,7 +150,7 @@ fn a_read_that_fails_is_tried_at_the_next_holder_within_a_budget() {
     world.answer(1, format!("STORED\r\n{}END\r\n{}END\r\n", value("b", "2"), value("c", "3")));
     let lost = "SERVER_ERROR server-0:1: no answer within the time allowed\r\n";
     assert_eq!(world.replied(client), format!("{}END\r\n{}END\r\n{lost}", value("b", "2"), value("c", "3")));
-    assert_eq!(world.core.pools()[0].counts.retries, 2);
+    assert_eq!(world.core.pools()[0].counts().retries, 2);
     let (visit, servers) = world.row(0);
     assert_eq!((visit.outcome, servers.len()), (Outcome::Ok, 2));
 }
@@ -182,7 +175,7 @@ fn a_missing_key_is_looked_for_at_the_next_holder_and_stored_where_it_was_missed
     let (visit, _) = world.row(0);
     assert_eq!((visit.hits, visit.misses), (2, 1));
     world.answer(0, "STORED\r\n");
-    let counts = world.core.pools()[0].counts;
+    let counts = world.core.pools()[0].counts();
     assert_eq!((counts.miss_retries, counts.refills), (1, 1));
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
 }
@@ -217,21 +210,21 @@ fn the_gutter_stands_in_where_all_holders_are_down() {
     let main = PoolSpec { gutter: Some(StandIn { pool: 1, ttl: 10 }), ..placed("main", vec![0, 1], 1) };
     let mut world = two_pools(main, PoolSpec::of("gutter", vec![2]));
     let client = world.client();
-    let (there, away) = (key_at(&world, &[0]), key_at(&world, &[1]));
+    let (there, away) = (key_at(&mut world, &[0]), key_at(&mut world, &[1]));
     world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
     world.send(client, format!("set {away} 0 3600 1\r\nx\r\nget {there} {away}\r\n"));
     assert_eq!(world.asked(2), format!("set {away} 0 10 1\r\nx\r\nget {away}\r\n"));
     assert_eq!(world.asked(0), format!("get {there}\r\n"));
     world.answer(2, format!("STORED\r\n{}END\r\n", value(&away, "x"))).answer(0, "END\r\n");
     assert_eq!(world.replied(client), format!("STORED\r\n{}END\r\n", value(&away, "x")));
-    assert_eq!(world.core.pools()[0].counts.guttered, 2);
+    assert_eq!(world.core.pools()[0].counts().guttered, 2);
 }
 
 #[test]
 fn the_next_server_takes_the_place_of_one_that_is_down() {
     let mut world = one_pool(PoolSpec { when_down: WhenDown::Next, ..placed("main", vec![0, 1, 2], 1) });
     let client = world.client();
-    let key = key_at(&world, &[1]);
+    let key = key_at(&mut world, &[1]);
     world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
     world.send(client, format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
     assert_eq!(world.asked(2), format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
@@ -260,7 +253,7 @@ fn the_shadow_gets_its_share_and_its_answers_are_dropped() {
     // A shadow that is down costs nothing.
     world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
     world.send(client, "get a\r\nget b\r\n");
-    assert_eq!(world.core.pools()[0].counts.dropped, 1);
+    assert_eq!(world.core.pools()[0].counts().dropped, 1);
 }
 
 #[test]
@@ -279,8 +272,8 @@ fn equal_gets_share_one_answer_and_a_write_ends_that() {
     assert_eq!(world.replied(clients[1]), "END\r\n");
     assert_eq!(world.replied(clients[2]), "STORED\r\n");
     assert_eq!(world.replied(clients[3]), format!("{0}END\r\n{0}END\r\n", value("a", "x")));
-    assert_eq!(world.core.pools()[0].counts.coalesced, 2);
-    assert!(world.core.pools()[0].leaders.is_empty());
+    assert_eq!(world.core.pools()[0].counts().coalesced, 2);
+    assert!(!world.core.pools()[0].has_leaders());
     world.send(clients[1], "get b\r\n").send(clients[3], "get b\r\n").write_servers();
     world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
     assert_eq!(world.replied(clients[3]), "SERVER_ERROR server-0:1: gone\r\n");
@@ -309,7 +302,7 @@ fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
     assert_eq!(world.replied(client), format!("{}END\r\n", value("a", "1")));
     world.answer(0, "END\r\n");
     assert_eq!((world.replied(client), world.core.unfinished()), (String::new(), 0));
-    let counts = world.core.pools()[0].counts;
+    let counts = world.core.pools()[0].counts();
     assert_eq!((counts.hedges, counts.hedges_won), (1, 1));
     // The first holder may also win, or be lost while the second is asked.
     world.send(client, "get b\r\n").write_servers();
@@ -431,7 +424,7 @@ fn each_server_has_its_queue_of_reads_and_writes_pass_it() {
     let mut world =
         one_pool(PoolSpec { readers: Some(1), reads: Reads::Primary, ..placed("main", vec![0, 1], 2) });
     let client = world.client();
-    let (at_first, at_second) = (key_at(&world, &[0, 1]), key_at(&world, &[1, 0]));
+    let (at_first, at_second) = (key_at(&mut world, &[0, 1]), key_at(&mut world, &[1, 0]));
     world.at(100).send(
         client,
         format!("get {at_first}\r\nget {at_first}\r\nset {at_first} 0 0 1\r\nx\r\nget {at_second}\r\n"),
@@ -477,8 +470,8 @@ fn a_full_queue_before_a_server_makes_clients_wait() {
 fn another_configuration_takes_over_and_nothing_under_way_is_lost() {
     let mut world = one_pool(PoolSpec { readers: Some(1), ..placed("main", vec![0, 1], 1) });
     let (client, other) = (world.client(), world.client());
-    let stays = key_at(&world, &[0]);
-    let goes = key_at(&world, &[1]);
+    let stays = key_at(&mut world, &[0]);
+    let goes = key_at(&mut world, &[1]);
     world.send(client, format!("get {goes}\r\nget {goes}\r\n")).send(other, format!("get {stays}\r\n"));
     assert_eq!(world.asked(1), format!("get {goes}\r\n"));
     // The second server goes, a third comes; the pool has no readers any more, and there is another pool.
@@ -550,7 +543,7 @@ fn a_living_holder_is_read_before_one_that_stands_in() {
         let fall_back_on_miss = second_look;
         let mut world = one_pool(PoolSpec { when_down: WhenDown::Next, fall_back_on_miss, ..spec });
         let client = world.client();
-        let key = key_at(&world, &[0, 1]);
+        let key = key_at(&mut world, &[0, 1]);
         let (asked, miss) = match get {
             "get" => (format!("get {key}\r\n"), "END\r\n"),
             _ => (format!("mg {key} v\r\n"), "EN\r\n"),

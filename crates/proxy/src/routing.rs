@@ -1,0 +1,261 @@
+//! Where a key belongs: its pool by prefix, its holders by the pool's placement, and which of these is read.
+
+use krarup_units::{Nanos, Stamp};
+
+use crate::pool::{Counts, Holders, Lifetimes, Pool, Waiting};
+use crate::route::Routes;
+use crate::topology::{PoolSpec, Route, StandIn};
+
+/// Where a key is kept.
+pub(crate) struct Place {
+    /// The pool it belongs to.
+    pub(crate) home: usize,
+    /// The pool that is asked: the gutter where all holders at home are down.
+    pub(crate) pool: usize,
+    /// The servers that hold it, the primary first.
+    pub(crate) holders: Holders,
+    /// The key as its servers see it, where that is not as the client wrote it.
+    rewritten: Option<Vec<u8>>,
+    pub(crate) lifetimes: Lifetimes,
+}
+
+impl Place {
+    /// Whether servers know the key by another name than the client.
+    pub(crate) fn is_renamed(&self) -> bool {
+        self.rewritten.is_some()
+    }
+
+    /// The key as its servers see it; the client wrote `key`.
+    pub(crate) fn key<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
+        self.rewritten.as_deref().unwrap_or(key)
+    }
+}
+
+/// The pools, by number, and which keys belong to which of them. A pool keeps its number for ever.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    pools: Vec<Pool>,
+    routes: Routes,
+    /// The pool of clients whose own is no more.
+    first_pool: usize,
+    /// The time of day at the clock's zero, in seconds since 1970.
+    unix: u64,
+    /// Over which time a server that is back is given its full share of reads again.
+    ramp: Nanos,
+}
+
+impl Routing {
+    /// `unix` is the time of day at the clock's zero, in seconds since 1970; a server that was ejected is back at its full share of reads after `ramp`.
+    pub(crate) fn new(pools: Vec<PoolSpec>, routes: Vec<Route>, unix: u64, ramp: Nanos) -> Self {
+        let pools = pools.into_iter().map(Pool::new).collect();
+        Self { pools, routes: Routes::new(routes), first_pool: 0, unix, ramp }
+    }
+
+    // ---- reading --------------------------------------------------------------------------------------------
+
+    pub(crate) fn pools(&self) -> &[Pool] {
+        &self.pools
+    }
+
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// The pool of a client or a request whose own pool may be no more.
+    #[inline]
+    pub(crate) fn living(&self, entry: usize) -> usize {
+        if self.pools[entry].is_retired() { self.first_pool } else { entry }
+    }
+
+    /// Over how many servers a request that is copied may be spread.
+    pub(crate) fn most_copies(&self) -> usize {
+        let living = self.pools.iter().filter(|pool| !pool.is_retired());
+        living.map(|pool| pool.spec().copies).max().unwrap_or(1).max(1)
+    }
+
+    /// What pools have counted until now, by number; from now on they count from zero.
+    pub(crate) fn take_counts(&mut self) -> Vec<Counts> {
+        self.pools.iter_mut().map(Pool::take_counts).collect()
+    }
+
+    // ---- a key ----------------------------------------------------------------------------------------------
+
+    /// Where `key` is kept, for a client that connected where `entry` is the pool.
+    pub(crate) fn locate(&mut self, entry: usize, key: &[u8], now: Stamp) -> Place {
+        let route = self.routes.find(key);
+        let home = route.map_or(entry, |route| route.pool);
+        let rewritten = route
+            .filter(|route| route.rewrites())
+            .map(|route| [&route.add[..], &key[route.stripped()..]].concat());
+        let sent = rewritten.as_deref().unwrap_or(key);
+        let (pool, holders) = self.holders_or_gutter(home, sent);
+        let lifetimes = self.lifetimes(home, pool, now);
+        Place { home, pool, holders, rewritten, lifetimes }
+    }
+
+    /// The holders of a key in its pool, and that; where all of them are down, those in its gutter.
+    pub(crate) fn holders_or_gutter(&mut self, home: usize, sent: &[u8]) -> (usize, Holders) {
+        let pool = &mut self.pools[home];
+        let holders = pool.holders(sent);
+        match pool.spec().gutter {
+            Some(StandIn { pool: gutter, .. }) if !pool.any_up(&holders) => {
+                pool.count(|counts| &mut counts.guttered);
+                (gutter, self.pools[gutter].holders(sent))
+            }
+            _ => (home, holders),
+        }
+    }
+
+    /// The servers that hold `key` in its own pool, whether they are up or not, for a client that connected where `entry` is the pool.
+    pub(crate) fn holders_at_home(&mut self, entry: usize, key: &[u8]) -> Holders {
+        let entry = self.living(entry);
+        let route = self.routes.find(key);
+        let pool = route.map_or(entry, |route| route.pool);
+        let rewritten = route.map(|route| [&route.add[..], &key[route.stripped()..]].concat());
+        self.pools[pool].holders(rewritten.as_deref().unwrap_or(key))
+    }
+
+    /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where all are down. `load` says how many
+    /// answers a server owes.
+    pub(crate) fn choose(
+        &mut self,
+        pool: usize,
+        key: &[u8],
+        holders: &[usize],
+        keys: usize,
+        now: Stamp,
+        load: impl Fn(usize) -> usize,
+    ) -> Option<usize> {
+        let readable = self.pools[pool].readable(key, holders.len());
+        self.pools[pool].read(&holders[..readable], |_| false, keys, now, self.ramp, load)
+    }
+
+    /// A holder of `key` that is read after others have been `tried`: one that stands in if there is no other.
+    pub(crate) fn choose_next(
+        &mut self,
+        pool: usize,
+        key: &[u8],
+        tried: impl Fn(usize) -> bool,
+        now: Stamp,
+        load: impl Fn(usize) -> usize,
+    ) -> Option<usize> {
+        let pool = &mut self.pools[pool];
+        let holders = pool.holders(key);
+        let readable = pool.readable(key, holders.len());
+        let found = pool.read(&holders[..readable], &tried, 1, now, self.ramp, &load);
+        found.or_else(|| pool.read(&holders, &tried, 1, now, self.ramp, &load))
+    }
+
+    /// How long values may live whose keys belong to `home`, where the pool `asked` keeps them.
+    pub(crate) fn lifetimes(&self, home: usize, asked: usize, now: Stamp) -> Lifetimes {
+        let spec = self.pools[home].spec();
+        let gutter = spec.gutter.filter(|gutter| gutter.pool == asked && asked != home);
+        let cap = spec.ttl_cap.into_iter().chain(gutter.map(|gutter| gutter.ttl)).min();
+        Lifetimes { cap, unix: self.unix + now.0 / 1_000_000_000 }
+    }
+
+    // ---- servers --------------------------------------------------------------------------------------------
+
+    /// A server can be asked; after an ejection its share grows `gradually`.
+    pub(crate) fn came_up(&mut self, server: usize, now: Stamp, gradually: bool) {
+        self.pools.iter_mut().for_each(|pool| pool.came_up(server, now, gradually));
+    }
+
+    /// A server cannot be asked.
+    pub(crate) fn went_down(&mut self, server: usize) {
+        self.pools.iter_mut().for_each(|pool| pool.went_down(server));
+    }
+
+    // ---- another configuration ------------------------------------------------------------------------------
+
+    /// Becomes what another configuration says; `ramp` as for [`Self::new`]. Servers have the numbers `servers` here, by their places in the topology, and `up`
+    /// says which of them can be asked. Returns the numbers of the configuration's pools, and the parts of reads whose queue is no more.
+    pub(crate) fn reconfigure(
+        &mut self,
+        specs: Vec<PoolSpec>,
+        mut routes: Vec<Route>,
+        ramp: Nanos,
+        servers: &[usize],
+        up: &[usize],
+        now: Stamp,
+    ) -> (Vec<usize>, Vec<Waiting>) {
+        self.ramp = ramp;
+        let pools: Vec<usize> = specs.iter().map(|spec| self.number_of(spec)).collect();
+        let mut stranded: Vec<Waiting> = Vec::new();
+        for (number, pool) in self.pools.iter_mut().enumerate() {
+            stranded.append(&mut pool.retire(!pools.contains(&number)));
+        }
+        for (&number, mut spec) in pools.iter().zip(specs) {
+            spec.renumber(servers, &pools);
+            stranded.append(&mut self.pools[number].become_spec(spec));
+            up.iter().for_each(|&server| self.pools[number].is_there(server, now));
+        }
+        for route in &mut routes {
+            route.pool = pools[route.pool];
+        }
+        self.routes = Routes::new(routes);
+        self.first_pool = pools[0];
+        (pools, stranded)
+    }
+
+    fn number_of(&mut self, spec: &PoolSpec) -> usize {
+        let known = self.pools.iter().position(|pool| pool.spec().name == spec.name);
+        known.unwrap_or_else(|| {
+            self.pools.push(Pool::new(PoolSpec::of(&spec.name, Vec::new())));
+            self.pools.len() - 1
+        })
+    }
+
+    // ---- several loops --------------------------------------------------------------------------------------
+
+    /// What pools are and have counted, for the sum of all loops.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            pools: self.pools.iter().map(Pool::copy).collect(),
+            routes: Routes::new(self.routes.iter().cloned().collect()),
+            ..*self
+        }
+    }
+
+    /// Adds what another loop's pools have counted.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        // A configuration reaches all, one after the other: what one does not have yet is at the end.
+        for (place, theirs) in other.pools.iter().enumerate() {
+            match self.pools.get_mut(place) {
+                Some(ours) => ours.absorb(theirs),
+                None => self.pools.push(theirs.copy()),
+            }
+        }
+    }
+}
+
+impl std::ops::Index<usize> for Routing {
+    type Output = Pool;
+
+    #[inline]
+    fn index(&self, pool: usize) -> &Pool {
+        &self.pools[pool]
+    }
+}
+
+impl std::ops::IndexMut<usize> for Routing {
+    #[inline]
+    fn index_mut(&mut self, pool: usize) -> &mut Pool {
+        &mut self.pools[pool]
+    }
+}
+
+impl PoolSpec {
+    /// Places in a topology become the numbers that servers and pools have here.
+    fn renumber(&mut self, servers: &[usize], pools: &[usize]) {
+        for server in &mut self.servers {
+            *server = servers[*server];
+        }
+        for stand_in in self.gutter.iter_mut().chain(&mut self.warm) {
+            stand_in.pool = pools[stand_in.pool];
+        }
+        if let Some(shadow) = &mut self.shadow {
+            shadow.pool = pools[shadow.pool];
+        }
+    }
+}
