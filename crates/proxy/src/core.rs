@@ -13,28 +13,28 @@
 //! accepted is answered exactly once, in the order of its client.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::sync::Arc;
+use std::collections::BinaryHeap;
 
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
-use krarup_record::{Operation, Outcome, Recorder};
-use krarup_units::{Lent, Outbox};
+use krarup_record::{Operation, Recorder};
+use krarup_units::Outbox;
 use krarup_units::{Nanos, Stamp};
 
-use crate::arena::{Arena, NOBODY};
+use crate::arena::NOBODY;
 use crate::books::Books;
-use crate::client::{Client, Refused};
+use crate::clients::{Clients, Refused};
 use crate::dispatch::{Dispatch, Workers};
 use crate::edge::Dangerous;
-use crate::exchange::{Exchange, Stage};
+use crate::exchange::Stage;
+use crate::large::{LARGE, Source};
 use crate::merge::How;
 use crate::pool::{Counts, Pool};
+use crate::requests::Requests;
 use crate::route::{self, Routes};
 use crate::routing::Routing;
 use crate::server::Server;
 use crate::slow::Slowest;
-use crate::spares::Spares;
 use crate::topology::Topology;
 
 mod answer;
@@ -51,15 +51,11 @@ mod reload;
 mod reply;
 
 pub use crate::books::{Events, RowSink};
+pub use crate::large::LARGE_REQUEST;
 pub use answer::Distrust;
 pub use lanes::LANES;
 pub(crate) use lanes::Servers;
-pub(crate) use large::LARGE;
-pub use large::LARGE_REQUEST;
 pub use reload::Reconfigured;
-
-/// Memory kept for the replies of a client that has read them all, in bytes.
-const CLIENT_KEEP: usize = 64 << 10;
 
 /// So many requests of one client are accepted before others have their turn.
 const A_TURN: u32 = 32;
@@ -120,9 +116,9 @@ struct Arrival {
 /// The middleware without its sockets.
 pub struct Core {
     settings: Settings,
-    clients: Arena<Client>,
+    clients: Clients,
     servers: Servers,
-    exchanges: Arena<Exchange>,
+    requests: Requests,
     dispatch: Dispatch,
     routing: Routing,
     /// Parts of reads that wait for one of their server's readers.
@@ -132,31 +128,17 @@ pub struct Core {
     /// Reads that are sent to a second holder at this instant, unless they have been answered.
     hedges: BinaryHeap<Reverse<(Stamp, u32, u32)>>,
     books: Books,
-    /// Clients that wait for room in the queue, first come first served.
-    starving: VecDeque<u32>,
     in_flight: usize,
     /// Bytes of requests that wait in the queue.
     queued_bytes: usize,
-    /// Bytes of replies that are likely to come for what is under way.
-    expected: usize,
-    /// What clients' buffers hold, and whether clients wait because that is too much. The engine counts it.
-    memory: (usize, bool),
     /// What is said to servers before anything else.
     login: Option<Vec<u8>>,
     /// What a thread saw when it took the next request.
     seen: Option<ledger::Seen>,
     dirty_servers: Vec<usize>,
-    dirty_clients: Vec<u32>,
-    runnable: VecDeque<u32>,
     /// Whether it is one of several, so that statistics are not its own alone.
     in_crew: bool,
     inquiries: Vec<crew::Inquiry>,
-    /// The memory in which what is being read lies, where pieces of it may be kept.
-    lent: Option<Arc<Vec<u8>>>,
-    /// The value that stands behind the line of the request that is being asked, where it is not copied.
-    value: Option<Lent>,
-    /// Memory for the next replies of several parts.
-    spares: Spares,
 }
 
 impl std::fmt::Debug for Core {
@@ -186,28 +168,20 @@ impl Core {
             dispatch: Dispatch::new(settings.workers, settings.queue),
             books,
             settings,
-            clients: Arena::new(),
+            clients: Clients::new(),
             servers: Servers::default(),
-            exchanges: Arena::new(),
+            requests: Requests::new(),
             routing,
             queued_at_servers: 0,
             freed_readers: Vec::new(),
             hedges: BinaryHeap::new(),
-            starving: VecDeque::new(),
             in_flight: 0,
             queued_bytes: 0,
-            expected: 0,
-            memory: (0, false),
             login: None,
             seen: None,
             dirty_servers: Vec::new(),
-            dirty_clients: Vec::new(),
-            runnable: VecDeque::new(),
             in_crew: false,
             inquiries: Vec::new(),
-            lent: None,
-            value: None,
-            spares: Spares::default(),
         }
     }
 
@@ -232,12 +206,8 @@ impl Core {
     pub fn client_opened_at(&mut self, entry: usize) -> u32 {
         debug_assert!(entry < self.routing.pools().len(), "an address belongs to a pool");
         self.books.count(|events| &mut events.clients_accepted);
-        let id = self.clients.take();
-        let out = std::mem::take(&mut self.clients[id].out);
         // As long as nothing is known of it, its replies may be long.
-        let typical_reply = LARGE.min(self.settings.limits.value);
-        self.clients[id] = Client { out, entry, typical_reply, ..Client::default() };
-        id
+        self.clients.open(entry, LARGE.min(self.settings.limits.value))
     }
 
     /// Something is said to the client that no request of its own asked for, or none that may be carried out: `length` bytes of what
@@ -269,12 +239,12 @@ impl Core {
 
     /// The client has been quiet for a while: the memory of its replies is given back.
     pub fn client_rests(&mut self, id: u32) {
-        self.clients[id].out.shrink(0);
+        self.clients.rest(id);
     }
 
     /// Whether the client is sending a value that was refused, and whose bytes are not kept.
     pub fn client_swallows(&self, id: u32) -> bool {
-        self.clients[id].swallow > 0
+        self.clients.is_refused(id)
     }
 
     /// From now on this is said on every new connection to a server, before anything else.
@@ -296,29 +266,30 @@ impl Core {
     /// many are used up. The rest must be offered again, with more behind it or when [`Self::next_runnable`] names the client; so does one
     /// that has sent more than a turn's requests, and others have theirs meanwhile.
     pub fn client_bytes(&mut self, id: u32, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
+        self.read_client(id, Source { bytes, memory: None }, received, now)
+    }
+
+    fn read_client(&mut self, id: u32, source: Source<'_>, received: Stamp, now: Stamp) -> usize {
+        let Source { bytes, memory } = source;
         let mut used = 0;
         let value = self.settings.limits.value;
-        let mut limits = Limits { value: value.max(self.clients[id].promised), ..self.settings.limits };
+        let mut limits = Limits { value: value.max(self.clients.promised(id)), ..self.settings.limits };
         let mut turn = A_TURN;
         loop {
             let rest = &bytes[used..];
-            if self.clients[id].swallow > 0 {
-                let client = &mut self.clients[id];
-                let gone = client.swallow.min(rest.len() as u64);
-                client.swallow -= gone;
-                used += gone as usize;
-                if client.swallow > 0 {
-                    break;
-                }
-                self.refuse_large(id, now);
+            if self.clients.is_refused(id) {
+                let (gone, refused) = self.clients.swallow(id, rest.len());
+                used += gone;
+                let Some(refused) = refused else { break };
+                self.refuse_large(id, *refused, now);
                 continue;
             }
             if rest.is_empty() || !self.listens_to(id) {
                 break;
             }
             if turn == 0 {
-                self.clients[id].held_back = true;
-                self.run_again(id);
+                self.clients.hold_back(id);
+                self.clients.run_again(id);
                 break;
             }
             turn -= 1;
@@ -326,22 +297,22 @@ impl Core {
                 Parsed::Complete { message, used: length } => {
                     if self.expects_too_much(id, &message) {
                         self.books.count(|events| &mut events.held_back);
-                        self.clients[id].held_back = true;
+                        self.clients.hold_back(id);
                         break;
                     }
                     if self.is_crowded_out(id, &message, length, now) {
-                        self.clients[id].held_back = true;
+                        self.clients.hold_back(id);
                         break;
                     }
-                    self.accept(id, &message, &rest[..length], Arrival { bytes: length, received, now });
+                    let source = Source { bytes: &rest[..length], memory };
+                    self.accept(id, &message, source, Arrival { bytes: length, received, now });
                     self.leave_the_crowd(id);
                     used += length;
                 }
                 Parsed::Incomplete { needed } => {
-                    let client = &mut self.clients[id];
-                    client.needed = needed;
                     // As long as its line is not whole, nobody knows of a value.
-                    client.promised = if rest.contains(&b'\n') { needed } else { 0 };
+                    let promised = if rest.contains(&b'\n') { needed } else { 0 };
+                    self.clients.needs(id, needed, promised);
                     break;
                 }
                 Parsed::Invalid(Refusal::Answer { reply, used: length }) => {
@@ -359,18 +330,14 @@ impl Core {
                 }) => {
                     let key = (command == Storage::Set).then(|| (key.to_vec(), base64));
                     let bytes_in = length as u64 + swallow;
-                    let client = &mut self.clients[id];
-                    client.swallow = swallow;
-                    client.refused =
-                        Some(Box::new(Refused { received, reply: TOO_LARGE, key, noreply, bytes_in }));
+                    let refused = Refused { received, reply: TOO_LARGE, key, noreply, bytes_in };
+                    self.clients.refuse(id, swallow, refused);
                     used += length;
                 }
                 Parsed::Invalid(Refusal::Swallow { reply, used: length, swallow }) => {
                     let bytes_in = length as u64 + swallow;
-                    let client = &mut self.clients[id];
-                    client.swallow = swallow;
-                    client.refused =
-                        Some(Box::new(Refused { received, reply, key: None, noreply: false, bytes_in }));
+                    let refused = Refused { received, reply, key: None, noreply: false, bytes_in };
+                    self.clients.refuse(id, swallow, refused);
                     used += length;
                 }
                 Parsed::Invalid(Refusal::Close { reply }) => {
@@ -388,10 +355,9 @@ impl Core {
             }
             // It has passed, and the next one is taken under the limits of now.
             limits.value = value;
-            let client = &mut self.clients[id];
-            (client.needed, client.promised) = (0, 0);
+            self.clients.needs(id, 0, 0);
         }
-        if self.clients[id].crowd.is_some_and(|crowded| crowded.let_in) {
+        if self.clients.window_wait(id).is_some_and(|wait| wait.admitted) {
             // It had its turn, and cannot take it.
             self.leave_the_crowd(id);
         }
@@ -406,7 +372,7 @@ impl Core {
 
     /// How long the request is that the client is in the middle of, as far as that is known; zero if it is in the middle of none.
     pub fn client_needs(&self, id: u32) -> usize {
-        self.clients[id].needed
+        self.clients.needed(id)
     }
 
     /// Over how many servers a request that is copied may be spread.
@@ -416,56 +382,45 @@ impl Core {
 
     /// What the engine's buffers hold, and whether clients wait because that is too much.
     pub fn note_memory(&mut self, used: usize, short: bool) {
-        self.memory = (used, short);
+        self.clients.note_memory(used, short);
     }
 
     /// The same, as it was noted.
     pub(crate) fn memory(&self) -> (usize, bool) {
-        self.memory
+        self.clients.memory()
     }
 
     /// Whether the client can take no more requests just now: its bytes should be left where they are.
     pub fn client_held_back(&self, id: u32) -> bool {
-        self.clients[id].held_back
+        self.clients.is_held_back(id)
     }
 
     /// Whether everything asked has been replied to and nothing more will be: the connection can be closed.
     pub fn client_finished(&self, id: u32) -> bool {
-        let client = &self.clients[id];
-        client.closing && client.outstanding == 0 && client.out.is_empty()
+        self.clients.is_finished(id)
     }
 
     /// Whether nothing of this client is under way.
     pub fn client_idle(&self, id: u32) -> bool {
-        let client = &self.clients[id];
-        client.outstanding == 0 && client.out.is_empty() && client.swallow == 0
+        self.clients.is_idle(id)
     }
 
     /// How many bytes of memory replies hold that wait for this client, and answers that wait for older ones.
     pub fn client_waiting(&self, id: u32) -> usize {
-        let client = &self.clients[id];
-        // What is kept for the next replies is not held by these.
-        let mut waiting = if client.out.is_empty() { 0 } else { client.out.held() };
-        let mut number = client.next_to_render;
-        while number != NOBODY {
-            let exchange = &self.exchanges[number];
-            waiting += exchange.rest.used().map_or(0, |rest| rest.merge.kept());
-            number = exchange.next;
-        }
-        waiting
+        self.clients.waiting(id, &self.requests)
     }
 
     /// Replies that wait to be written to this client, as many as lie together.
     pub fn client_output(&self, id: u32) -> &[u8] {
-        self.clients[id].out.unsent()
+        self.clients.outbox(id).unsent()
     }
 
     /// Whether the reply that comes next, of a request of this client, is one that a server is working on. Not where workers or
     /// requests under way are limited: a reply is one of them until it has left, and others may wait for that.
     pub fn client_expects_more(&self, id: u32) -> bool {
-        let next = self.clients[id].next_to_render;
+        let next = self.clients.next_to_render(id);
         self.settings.workers == Workers::Unlimited && next != NOBODY && {
-            let exchange = &self.exchanges[next];
+            let exchange = &self.requests[next];
             let limited =
                 exchange.counted_in.is_some_and(|pool| self.routing[pool].spec().concurrency.is_some());
             exchange.stage == Stage::Asked && !limited
@@ -474,18 +429,12 @@ impl Core {
 
     /// All that waits to be written to this client.
     pub fn client_outbox(&self, id: u32) -> &Outbox {
-        &self.clients[id].out
+        self.clients.outbox(id)
     }
 
     /// The first `count` bytes of the output were written by `after`.
     pub fn client_written(&mut self, id: u32, count: usize, after: Stamp) {
-        let (out, spares) = (&mut self.clients[id].out, &mut self.spares);
-        out.advance_and(count, |piece| {
-            if let Some(memory) = piece.into_whole() {
-                spares.put(memory);
-            }
-        });
-        out.shrink(CLIENT_KEEP);
+        self.clients.written(id, count, &mut self.requests);
         self.settle(id, after);
         self.pump(after);
     }
@@ -493,38 +442,24 @@ impl Core {
     /// The client is gone, or its connection was closed. What it asked is carried out; the replies go nowhere.
     pub fn client_gone(&mut self, id: u32, now: Stamp) {
         self.books.count(|events| &mut events.clients_closed);
-        let mut next = std::mem::replace(&mut self.clients[id].oldest, NOBODY);
+        let mut next = self.clients.abandon(id);
         while next != NOBODY {
             let exchange = next;
-            next = self.exchanges[exchange].next;
-            self.exchanges[exchange].client = NOBODY;
-            if matches!(self.exchanges[exchange].stage, Stage::Done | Stage::Rendered(_)) {
+            next = self.requests[exchange].next;
+            self.requests[exchange].client = NOBODY;
+            if matches!(self.requests[exchange].stage, Stage::Done | Stage::Rendered(_)) {
                 self.finish(exchange, now);
             }
         }
         self.close_dedicated(id);
-        let client = &mut self.clients[id];
-        client.out.clear();
-        client.out.shrink(0);
-        let (dirty, runnable, starving) = (client.dirty, client.runnable, client.starving);
-        if dirty {
-            self.dirty_clients.retain(|&other| other != id);
-        }
-        if runnable {
-            self.runnable.retain(|&other| other != id);
-        }
-        if starving {
-            self.starving.retain(|&other| other != id);
-        }
         self.leave_the_crowd(id);
-        self.clients.give_back(id);
+        self.clients.close(id);
         self.pump(now);
     }
 
     fn close_after_replies(&mut self, id: u32) {
-        self.clients[id].closing = true;
         self.leave_the_crowd(id);
-        self.touch_client(id);
+        self.clients.end(id);
     }
 
     /// Whether one more request can be taken, or wait.
@@ -535,36 +470,15 @@ impl Core {
     /// Whether one more request of this client may be read; if not, it is told when to come back.
     fn listens_to(&mut self, id: u32) -> bool {
         let room = self.has_room();
-        let client = &mut self.clients[id];
-        let own = !client.closing
-            && client.barrier == NOBODY
-            && client.outstanding < self.settings.pipeline
-            && client.out.len() < self.settings.reply_buffer;
-        if own && !room && !client.starving {
-            client.starving = true;
-            self.starving.push_back(id);
-        }
-        let listens = own && room;
-        self.books.count_if(!listens && !client.held_back && !client.closing, |events| &mut events.held_back);
-        client.held_back = !listens;
-        listens
+        let Settings { pipeline, reply_buffer, .. } = self.settings;
+        self.clients.listens(id, room, pipeline, reply_buffer, &mut self.books)
     }
 
     /// Whether a retrieval waits until a reply to its client has left, because so much is likely to come for what is under way.
     fn expects_too_much(&self, id: u32, request: &Request<'_>) -> bool {
-        let client = &self.clients[id];
-        client.outstanding > 0
-            && self.expected + client.typical_reply > self.settings.replies
+        self.clients.has_outstanding(id)
+            && self.requests.expected() + self.clients.typical_reply(id) > self.settings.replies
             && route::retrieves(request)
-    }
-
-    /// The engine shall look at this client's output.
-    fn touch_client(&mut self, id: u32) {
-        let client = &mut self.clients[id];
-        if !client.dirty {
-            client.dirty = true;
-            self.dirty_clients.push(id);
-        }
     }
 
     // ---- requests ---------------------------------------------------------------------------------------
@@ -572,27 +486,16 @@ impl Core {
     /// A new request, the youngest of its client.
     fn begin(&mut self, id: u32, operation: Operation, arrival: Arrival) -> u32 {
         self.books.count(|events| &mut events.requests);
-        let number = self.exchanges.take();
-        let exchange = &mut self.exchanges[number];
-        exchange.begin(id, self.clients[id].entry, operation, arrival.received);
-        exchange.visit.bytes_in = arrival.bytes as u64;
-        exchange.visit.queued = arrival.now;
-        exchange.visit.taken = arrival.now;
-        let client = &mut self.clients[id];
-        client.outstanding += 1;
-        if client.next_to_render == NOBODY {
-            client.next_to_render = number;
-        }
-        let before = std::mem::replace(&mut client.youngest, number);
-        if client.oldest == NOBODY {
-            client.oldest = number;
-        } else {
-            self.exchanges[before].next = number;
-        }
+        let number = self.requests.begin(id, self.clients.entry(id), operation, arrival.received);
+        let visit = &mut self.requests[number].visit;
+        visit.bytes_in = arrival.bytes as u64;
+        visit.queued = arrival.now;
+        visit.taken = arrival.now;
+        self.clients.append(id, number, &mut self.requests);
         number
     }
 
-    fn accept(&mut self, id: u32, request: &Request<'_>, raw: &[u8], arrival: Arrival) {
+    fn accept(&mut self, id: u32, request: &Request<'_>, source: Source<'_>, arrival: Arrival) {
         match request {
             Request::Quit => {
                 self.answer_here(id, b"", Class::Ok, true, arrival);
@@ -623,31 +526,30 @@ impl Core {
         }
         let (operation, keys) = route::operation(request);
         let number = self.begin(id, operation, arrival);
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.visit.keys = keys;
         exchange.noreply = request.noreply();
         exchange.quiet = match request {
             Request::Meta(meta) if meta.quiet => Some(meta.command),
             _ => None,
         };
-        if route::retrieves(request) {
-            exchange.expected = u32::try_from(self.clients[id].typical_reply).unwrap_or(u32::MAX);
-            self.expected += exchange.expected as usize;
-        }
         exchange.decides = crate::meta::one_decides(request);
         if exchange.decides {
             // Its second step reads the value again, and what the client sends next may depend on it.
-            self.clients[id].barrier = number;
+            self.clients.wait_for(id, number);
+        }
+        if route::retrieves(request) {
+            self.requests.expect(number, self.clients.typical_reply(id));
         }
         if let Some(mut taken) = self.dispatch.take_at_once() {
             if let Some(seen) = self.seen.take() {
-                self.exchanges[number].visit.queued = seen.queued;
+                self.requests[number].visit.queued = seen.queued;
                 taken = seen.taken();
             }
-            self.carry_out(number, request, raw, taken, arrival.now);
+            self.carry_out(number, request, source, taken, arrival.now);
         } else {
-            self.keep_words(number, raw);
-            self.queued_bytes += raw.len();
+            self.requests.keep(number, source);
+            self.queued_bytes += source.bytes.len();
             self.dispatch.enqueue(number);
         }
     }
@@ -664,27 +566,26 @@ impl Core {
     /// An answer that needs no server.
     fn answer_here(&mut self, id: u32, reply: &[u8], class: Class, noreply: bool, arrival: Arrival) {
         let number = self.begin(id, Operation::Other, arrival);
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.noreply = noreply;
         exchange.rest.merge.local(class, reply);
         self.complete(number, arrival.now);
     }
 
     /// A value over the limit has gone by. As memcached does, `set` also removes the old value.
-    fn refuse_large(&mut self, id: u32, now: Stamp) {
-        let refused = self.clients[id].refused.take().expect("what is swallowed was refused");
-        let Refused { received, reply, key, noreply, bytes_in } = *refused;
+    fn refuse_large(&mut self, id: u32, refused: Refused, now: Stamp) {
+        let Refused { received, reply, key, noreply, bytes_in } = refused;
         let arrival = Arrival { bytes: bytes_in as usize, received, now };
         let Some((key, base64)) = key else {
             return self.answer_here(id, reply, class_of(reply), noreply, arrival);
         };
         let number = self.begin(id, Operation::Set, arrival);
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.noreply = noreply;
         exchange.visit.keys = 1;
         exchange.stage = Stage::Asked;
         self.remove_quietly(number, &key, base64, now);
-        self.exchanges[number].rest.merge.begin(How::Fixed(TOO_LARGE));
+        self.requests[number].rest.merge.begin(How::Fixed(TOO_LARGE));
         self.complete_if_answered(number, now);
     }
 
@@ -701,36 +602,22 @@ impl Core {
 
     /// Clients that have something to write, or to be closed, since the last call; `into` is emptied first.
     pub fn take_dirty_clients(&mut self, into: &mut Vec<u32>) {
-        into.clear();
-        std::mem::swap(&mut self.dirty_clients, into);
-        for &client in &*into {
-            self.clients[client].dirty = false;
-        }
+        self.clients.take_dirty(into);
     }
 
     /// The next client that was held back and is listened to again.
     pub fn next_runnable(&mut self) -> Option<u32> {
-        let id = self.runnable.pop_front()?;
-        let client = &mut self.clients[id];
-        (client.runnable, client.held_back) = (false, false);
-        Some(id)
+        self.clients.next_runnable()
     }
 
     /// How many [`Self::next_runnable`] will name if nothing happens meanwhile.
     pub fn runnable(&self) -> usize {
-        self.runnable.len()
-    }
-
-    /// The client is to be listened to again.
-    pub(crate) fn run_again(&mut self, id: u32) {
-        if !std::mem::replace(&mut self.clients[id].runnable, true) {
-            self.runnable.push_back(id);
-        }
+        self.clients.runnable()
     }
 
     /// Whether there is anybody to be written to, or to be listened to again.
     pub fn has_more_to_do(&self) -> bool {
-        !(self.dirty_servers.is_empty() && self.dirty_clients.is_empty() && self.runnable.is_empty())
+        !self.dirty_servers.is_empty() || self.clients.has_news()
     }
 
     /// Requests, or parts of them, that servers owe an answer.
@@ -740,12 +627,12 @@ impl Core {
 
     /// Clients connected now.
     pub fn clients(&self) -> usize {
-        self.clients.used() + self.books.elsewhere().clients
+        self.clients.len() + self.books.elsewhere().clients
     }
 
     /// Requests accepted and not finished.
     pub fn unfinished(&self) -> usize {
-        self.exchanges.used() + self.books.elsewhere().unfinished
+        self.requests.len() + self.books.elsewhere().unfinished
     }
 
     /// What was recorded, once [`Self::settle_books`] has been called.
@@ -842,14 +729,6 @@ impl Core {
         let oldest =
             self.servers.iter().filter_map(|server| server.version.as_deref()).min_by_key(|v| number(v));
         oldest.map(|version| format!("{version} krarup-{}", env!("CARGO_PKG_VERSION")))
-    }
-}
-
-fn outcome_of(class: Class) -> Outcome {
-    match class.severity() {
-        0 | 1 => Outcome::Ok,
-        2 => Outcome::ClientError,
-        _ => Outcome::ServerError,
     }
 }
 

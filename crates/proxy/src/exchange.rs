@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use krarup_memcache::{MetaCommand, Retrieval};
+use krarup_memcache::{Class, MetaCommand, Retrieval};
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::{Lent, Stamp};
 use smallvec::SmallVec;
@@ -11,6 +11,15 @@ use crate::arena::NOBODY;
 use crate::keys::KeyList;
 use crate::merge::{How, Merge};
 use crate::spares::{KEEP, Spares};
+
+/// How a request ended that was answered so.
+pub(crate) fn outcome_of(class: Class) -> Outcome {
+    match class.severity() {
+        0 | 1 => Outcome::Ok,
+        2 => Outcome::ClientError,
+        _ => Outcome::ServerError,
+    }
+}
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

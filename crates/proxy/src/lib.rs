@@ -5,15 +5,17 @@
 //! | [`config`] | what the proxy is told |
 //! | [`core`] | the life of a request, without sockets or a clock |
 //! | `books` | what is recorded and counted |
-//! | `client` `server` | one connection each, without its socket |
+//! | `clients` | clients' connections, without their sockets: requests in order, replies in order |
+//! | `server` | a connection to a server, without its socket |
 //! | [`placement`] | which servers a key belongs to: ketama, rendezvous, jump, modulo |
 //! | [`topology`] | servers, pools and routes, as plain data |
 //! | `routing` `route` | to which pool a key belongs, and which servers hold it |
 //! | `pool` | who of a key's holders is asked |
 //! | `keys` | the keys of one retrieval and who was asked for each |
 //! | `dispatch` | one queue, W workers |
+//! | `large` | values that are lent instead of copied |
 //! | `merge` | how the answers of several servers become one |
-//! | `exchange` `arena` | one request on its way; places that are used again |
+//! | `requests` `exchange` `arena` | requests on their way; one of them; places that are used again |
 //! | [`slow`] | the slowest requests of each second |
 //! | `spares` | memory of replies that were put together, for the next ones |
 //! | [`stats`] | what `stats` answers |
@@ -27,7 +29,7 @@
 
 mod arena;
 mod books;
-mod client;
+mod clients;
 pub mod config;
 pub mod core;
 pub mod dispatch;
@@ -36,11 +38,13 @@ pub mod engine;
 mod exchange;
 pub mod import;
 mod keys;
+mod large;
 mod merge;
 mod meta;
 pub mod metrics;
 pub mod placement;
 mod pool;
+mod requests;
 mod route;
 mod routing;
 mod server;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use krarup_memcache::{Class, Reply, write};
 use krarup_units::{Lent, Outbox};
 
-use crate::core::LARGE;
 use crate::keys::KeyList;
+use crate::large::{self, LARGE, Memory};
 use crate::spares::{KEEP, Spares};
 
 /// What the answer to the client is made of.
@@ -52,9 +52,6 @@ struct Piece {
     end: usize,
     lent: Option<Lent>,
 }
-
-/// The memory that an answer lies in, where a piece of it may be kept.
-pub(crate) type Memory<'a> = Option<&'a Arc<Vec<u8>>>;
 
 /// What kind of answer it became.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +191,7 @@ impl Merge {
 
     /// The same for what may be large: that is not copied.
     fn keep(&mut self, part: u16, class: Class, bytes: &[u8], memory: Memory<'_>) {
-        match memory.filter(|_| bytes.len() >= LARGE).and_then(|memory| Lent::of(memory, bytes)) {
+        match large::reply(memory, bytes) {
             Some(lent) => {
                 self.pieces.push(Piece { part, class, start: 0, end: bytes.len(), lent: Some(lent) });
             }

@@ -8,9 +8,10 @@ use krarup_units::Outbox;
 use krarup_units::{Nanos, Stamp};
 
 use super::asked::Asked;
-use super::{Core, LANES, LARGE_REQUEST, SERVER_KEEP, outcome_of};
+use super::{Core, LANES, LARGE_REQUEST, SERVER_KEEP};
 use crate::arena::{DETACHED, NOBODY};
-use crate::exchange::{Copies, Stage};
+use crate::exchange::{Copies, Stage, outcome_of};
+use crate::large::{Memory, Source};
 use crate::meta;
 use crate::pool::Waiting;
 use crate::server::{Health, Pending};
@@ -67,6 +68,16 @@ impl Core {
     /// Why the connection must not be trusted any more. Then it is closed and [`Self::server_lost`] called: failing closed is
     /// what keeps one client's data from another when requests and answers are out of step.
     pub fn server_bytes(&mut self, server: usize, bytes: &[u8], now: Stamp) -> Result<usize, Distrust> {
+        self.read_server(server, Source { bytes, memory: None }, now)
+    }
+
+    pub(super) fn read_server(
+        &mut self,
+        server: usize,
+        source: Source<'_>,
+        now: Stamp,
+    ) -> Result<usize, Distrust> {
+        let Source { bytes, memory } = source;
         let mut used = 0;
         while used < bytes.len() {
             let rest = &bytes[used..];
@@ -96,7 +107,7 @@ impl Core {
                     }
                     let read_whole = front.expect.read_whole(&message);
                     let pending = self.servers[server].pop().expect("somebody is owed the answer");
-                    self.answered(server, pending, &message, now);
+                    self.answered(server, pending, &message, memory, now);
                     used += length;
                     if !read_whole {
                         self.books.count(|events| &mut events.desynchronised);
@@ -122,7 +133,7 @@ impl Core {
         if front.exchange == NOBODY || front.exchange == DETACHED {
             return Asked::Anything;
         }
-        Asked::by(&self.exchanges[front.exchange], front)
+        Asked::by(&self.requests[front.exchange], front)
     }
 
     /// The connection to a server is lost, or could not be made. Everything asked of it is answered with an error that says `why`.
@@ -160,7 +171,7 @@ impl Core {
                 continue;
             }
             let number = pending.exchange;
-            let exchange = &mut self.exchanges[number];
+            let exchange = &mut self.requests[number];
             exchange.owed -= 1;
             let visit =
                 pending.sent.map(|sent| ServerVisit { server: server as u16, outcome, sent, answered: now });
@@ -168,7 +179,7 @@ impl Core {
                 if let Some(visit) = visit {
                     self.books.late(&visit);
                 }
-                self.free_if_forgotten(number);
+                self.requests.free_if_left(number);
                 continue;
             }
             exchange.servers.extend(visit);
@@ -222,7 +233,14 @@ impl Core {
         self.servers[server].health == Health::Up
     }
 
-    fn answered(&mut self, connection: usize, pending: Pending, reply: &Reply<'_>, now: Stamp) {
+    fn answered(
+        &mut self,
+        connection: usize,
+        pending: Pending,
+        reply: &Reply<'_>,
+        memory: Memory<'_>,
+        now: Stamp,
+    ) {
         if pending.exchange == NOBODY {
             return self.greeted(connection, reply, now);
         }
@@ -243,7 +261,7 @@ impl Core {
         if number == DETACHED {
             return;
         }
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         let sent = pending.sent.expect("only what was sent is answered");
         let outcome = outcome_of(reply.class);
         let visit = ServerVisit { server: server as u16, outcome, sent, answered: now };
@@ -254,11 +272,11 @@ impl Core {
         if exchange.stage != Stage::Asked {
             // Enough others had answered: nobody waits for this one.
             self.books.late(&visit);
-            return self.free_if_forgotten(number);
+            return self.requests.free_if_left(number);
         }
         exchange.servers.push(visit);
         if exchange.rest.used().is_some_and(|rest| !rest.parts.is_empty()) && !pending.follows {
-            return self.part_answered(server, number, pending.part, reply, visit.time(), now);
+            return self.part_answered(server, number, pending.part, reply, memory, now);
         }
         exchange.waiting -= 1;
         if exchange.copies == Copies::Winner {
@@ -267,7 +285,7 @@ impl Core {
                 return;
             }
         }
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         let client = exchange.client;
         let told = !exchange.noreply && exchange.quiet.is_none();
         let plain = exchange.rest.used().is_none_or(|rest| rest.merge.is_plain());
@@ -275,18 +293,20 @@ impl Core {
         if plain
             && exchange.copies == Copies::None
             && client != NOBODY
-            && self.clients[client].next_to_render == number
+            && self.clients.next_to_render(client) == number
         {
-            self.render_directly(client, number, reply);
+            let (requests, books) = (&mut self.requests, &mut self.books);
+            self.clients.render_directly(client, number, reply, memory, requests, books);
             // Others behind it may have been answered before it.
-            self.render(client);
+            self.clients.render(client, requests, books);
             return self.settle(client, now);
         }
         if pending.follows {
             exchange.rest.merge.follow(pending.part, reply);
         } else {
-            exchange.rest.merge.add(pending.part, reply, self.lent.as_ref(), &mut self.spares);
+            self.requests.add(number, pending.part, reply, memory);
         }
+        let exchange = &mut self.requests[number];
         let copies = std::mem::take(&mut exchange.copies);
         // What is gone at the first goes at the others too.
         let gone = exchange.visit.operation == Operation::Delete && reply.class == Class::NotFound;
@@ -298,7 +318,7 @@ impl Core {
 
     /// A server will not answer for its keys of a retrieval: they are asked for elsewhere, or the request has failed.
     pub(super) fn part_failed(&mut self, number: u32, part: u16, text: &str, outcome: Outcome, now: Stamp) {
-        let this = self.exchanges[number].rest.parts[usize::from(part)];
+        let this = self.requests[number].rest.parts[usize::from(part)];
         if this.open > 0 || this.answered {
             return;
         }
@@ -306,7 +326,7 @@ impl Core {
         if self.fall_back(number, part, now) {
             return;
         }
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.rest.parts[usize::from(part)].answered = true;
         exchange.failure = Some(outcome);
         exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
@@ -321,10 +341,11 @@ impl Core {
         number: u32,
         part: u16,
         reply: &Reply<'_>,
-        time: Nanos,
+        memory: Memory<'_>,
         now: Stamp,
     ) {
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
+        let time = exchange.servers.last().expect("a server has answered").time();
         let this = &mut exchange.rest.parts[usize::from(part)];
         this.open -= 1;
         if this.answered || (reply.class.is_error() && this.open > 0) {
@@ -338,14 +359,14 @@ impl Core {
         if reply.class.is_error() && self.fall_back(number, part, now) {
             return;
         }
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.rest.parts[usize::from(part)].answered = true;
         exchange.waiting -= 1;
         if won {
             self.routing[pool].count(|counts| &mut counts.hedges_won);
         }
         self.routing[pool].took(time);
-        let as_meta = self.exchanges[number].as_meta;
+        let as_meta = self.requests[number].as_meta;
         if reply.class == Class::Values || as_meta {
             self.refill(number, part, reply);
             let looks = self.look_elsewhere(number, part, reply, now);
@@ -354,7 +375,7 @@ impl Core {
                 return;
             }
         }
-        self.add_part(number, part, reply);
+        self.add_part(number, part, reply, memory);
         self.complete_if_answered(number, now);
     }
 

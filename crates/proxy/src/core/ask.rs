@@ -1,19 +1,18 @@
 //! A worker takes a request: who is asked for it, and what.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::{
     Class, Expect, MetaCommand, Request, Retrieval, Retrieve, Storage, Store, request, write,
 };
 use krarup_record::Outcome;
-use krarup_units::Lent;
-use krarup_units::Stamp;
+use krarup_units::{Lent, Outbox, Stamp};
 
-use super::{Core, LARGE_REQUEST};
+use super::Core;
 use crate::dispatch::Taken;
 use crate::exchange::{Copies, Part, Stage};
+use crate::large::{self, LARGE_REQUEST, Source};
 use crate::merge::How;
 use crate::meta::{self, Role};
 use crate::placement::KeyHash;
@@ -22,7 +21,7 @@ use crate::server::Health;
 use crate::topology::{MultiGet, Writes};
 
 /// Writes a request for a key as its servers see it, with the lifetimes its pool allows.
-type Writer<'a> = &'a mut dyn FnMut(&mut Vec<u8>, &[u8], Lifetimes);
+type Writer<'a> = &'a mut dyn FnMut(&mut Outbox, &[u8], Lifetimes);
 
 /// The longest key a server takes.
 const LONGEST_KEY: usize = 250;
@@ -35,18 +34,29 @@ fn fits(key: &[u8]) -> bool {
     (1..=LONGEST_KEY).contains(&key.len())
 }
 
+/// Writes the value behind a storage line: copied, or lent where it lies.
+fn write_value(out: &mut Outbox, data: &[u8], lent: Option<&Lent>) {
+    match lent {
+        Some(value) => out.lend(value.clone()),
+        None => {
+            out.tail().extend_from_slice(data);
+            out.tail().extend_from_slice(b"\r\n");
+        }
+    }
+}
+
 impl Core {
     /// A worker takes the request and asks the servers that its keys name.
     pub(super) fn carry_out(
         &mut self,
         number: u32,
         request: &Request<'_>,
-        raw: &[u8],
+        source: Source<'_>,
         taken: Taken,
         now: Stamp,
     ) {
-        let entry = self.routing.living(self.exchanges[number].entry);
-        let exchange = &mut self.exchanges[number];
+        let entry = self.routing.living(self.requests[number].entry);
+        let exchange = &mut self.requests[number];
         exchange.entry = entry;
         exchange.stage = Stage::Asked;
         exchange.holds_worker = true;
@@ -57,29 +67,29 @@ impl Core {
         exchange.rest.answered_by(How::One);
         match request {
             Request::Retrieve(retrieve) => self.retrieve(number, retrieve, now),
-            Request::Store(store) => self.store(number, store, raw, now),
+            Request::Store(store) => self.store(number, store, source, now),
             Request::Delete { key, .. } => {
-                self.write_key(number, key, Expect::Deleted, raw, now, &mut |out, key, _| {
-                    write::delete(out, key);
+                self.write_key(number, key, Expect::Deleted, source, now, &mut |out, key, _| {
+                    write::delete(out.tail(), key);
                 });
             }
             Request::Arithmetic { command, key, delta, .. } => {
-                self.write_key(number, key, Expect::Number, raw, now, &mut |out, key, _| {
-                    write::arithmetic(out, *command, key, *delta);
+                self.write_key(number, key, Expect::Number, source, now, &mut |out, key, _| {
+                    write::arithmetic(out.tail(), *command, key, *delta);
                 });
             }
             Request::Touch { key, exptime, .. } => {
-                self.write_key(number, key, Expect::Touched, raw, now, &mut |out, key, lifetimes| {
-                    write::touch(out, key, lifetimes.of(*exptime));
+                self.write_key(number, key, Expect::Touched, source, now, &mut |out, key, lifetimes| {
+                    write::touch(out.tail(), key, lifetimes.of(*exptime));
                 });
             }
             Request::FlushAll { delay, .. } => {
-                self.ask_everyone(number, &mut |out| write::flush_all(out, *delay));
+                self.ask_everyone(number, &mut |out| write::flush_all(out.tail(), *delay));
             }
             Request::Verbosity { level, .. } => {
-                self.ask_everyone(number, &mut |out| write::verbosity(out, *level));
+                self.ask_everyone(number, &mut |out| write::verbosity(out.tail(), *level));
             }
-            Request::Meta(meta) => self.meta(number, meta, raw, now),
+            Request::Meta(meta) => self.meta(number, meta, source, now),
             Request::NoOp | Request::Stats { .. } | Request::Version | Request::Quit => {
                 unreachable!("answered without a worker")
             }
@@ -105,17 +115,17 @@ impl Core {
     /// Counts the request for the pool of its key; where a bound of that is reached, or the key does not fit, it is refused.
     pub(super) fn admit(&mut self, number: u32, pool: usize, sent: &[u8], now: Stamp) -> bool {
         if !fits(sent) {
-            self.exchanges[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
+            self.requests[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
             return false;
         }
         if let Err(why) = self.routing[pool].admits(now) {
-            self.exchanges[number]
+            self.requests[number]
                 .rest
                 .merge
                 .local(Class::ServerError, format!("SERVER_ERROR {why}\r\n").as_bytes());
             return false;
         }
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.home = pool;
         exchange.key = KeyHash::Xxh3.number(sent);
         exchange.counted_in = Some(pool);
@@ -123,22 +133,17 @@ impl Core {
         true
     }
 
-    fn store(&mut self, number: u32, store: &Store<'_>, raw: &[u8], now: Stamp) {
-        self.value = self.lent_value(store.data);
-        let copies = self.value.is_none();
-        self.write_key(number, store.key, Expect::Stored, raw, now, &mut |out, key, lifetimes| {
+    fn store(&mut self, number: u32, store: &Store<'_>, source: Source<'_>, now: Stamp) {
+        let value = large::value(source.memory, store.data);
+        self.write_key(number, store.key, Expect::Stored, source, now, &mut |out, key, lifetimes| {
             let exptime = lifetimes.of(store.exptime);
-            if copies && exptime == store.exptime && key == store.key {
-                return write::store(out, store);
+            if value.is_none() && exptime == store.exptime && key == store.key {
+                return write::store(out.tail(), store);
             }
             let Store { command, flags, unique, data, .. } = *store;
-            write::storage_line(out, command, key, flags, exptime, unique, data.len());
-            if copies {
-                out.extend_from_slice(data);
-                out.extend_from_slice(b"\r\n");
-            }
+            write::storage_line(out.tail(), command, key, flags, exptime, unique, data.len());
+            write_value(out, data, value.as_ref());
         });
-        self.value = None;
     }
 
     /// A request that changes what is kept under one key: all its holders are asked, when depends on what it is.
@@ -147,20 +152,20 @@ impl Core {
         number: u32,
         key: &[u8],
         expect: Expect,
-        raw: &[u8],
+        source: Source<'_>,
         now: Stamp,
         request: Writer<'_>,
     ) {
-        let place = self.routing.locate(self.exchanges[number].entry, key, now);
+        let place = self.routing.locate(self.requests[number].entry, key, now);
         let sent = place.key(key);
         if !self.admit(number, place.home, sent, now) {
             return;
         }
         self.routing[place.home].forget_leaders(sent);
         let lifetimes = place.lifetimes;
-        let mut request = |out: &mut Vec<u8>| request(out, sent, lifetimes);
+        let mut request = |out: &mut Outbox| request(out, sent, lifetimes);
         self.shadow(place.home, sent, expect, &mut request);
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         let one_decides = exchange.decides;
         let writes = self.routing[place.pool].spec().writes;
         if place.holders.len() > 1 && (one_decides || writes == Writes::Async) {
@@ -168,7 +173,7 @@ impl Core {
             exchange.rest.others.clear();
             exchange.rest.others.extend_from_slice(&place.holders[1..]);
             if exchange.rest.request.is_empty() {
-                self.keep_words(number, raw);
+                self.requests.keep(number, source);
             }
             self.ask(place.holders[0], number, 0, false, expect, &mut request);
         } else {
@@ -187,7 +192,7 @@ impl Core {
     pub(super) fn remove_quietly(&mut self, number: u32, key: &[u8], base64: bool, now: Stamp) {
         let mut buffer = [0; LONGEST_NAME];
         let name = if base64 { request::name_of(key, &mut buffer) } else { key };
-        let place = self.routing.locate(self.exchanges[number].entry, name, now);
+        let place = self.routing.locate(self.requests[number].entry, name, now);
         let sent = match base64 {
             true if place.is_renamed() => Cow::Owned(meta::encoded(place.key(name))),
             true => Cow::Borrowed(key),
@@ -201,8 +206,8 @@ impl Core {
         if fits(&sent) {
             for (part, &server) in place.holders.iter().enumerate() {
                 self.ask(server, number, part as u16, true, expect, &mut |out| match base64 {
-                    true => write::meta_delete(out, &sent, true),
-                    false => write::delete(out, &sent),
+                    true => write::meta_delete(out.tail(), &sent, true),
+                    false => write::delete(out.tail(), &sent),
                 });
             }
         }
@@ -210,20 +215,17 @@ impl Core {
 
     /// The first holder has stored what a `cas` or a write with copies behind it brought: the others get it.
     pub(super) fn copy_to_others(&mut self, number: u32, copies: Copies, now: Stamp) {
-        let raw = std::mem::take(&mut self.exchanges[number].rest.request);
-        let large = self.exchanges[number].rest.lent.take();
-        // What is being read now lies elsewhere.
-        let reading = self.lent.take();
-        self.lent = large.as_ref().map(|piece| Arc::clone(piece.whole()));
+        let raw = std::mem::take(&mut self.requests[number].rest.request);
+        let large = self.requests[number].rest.lent.take();
+        let memory = large.as_ref().map(Lent::whole);
         let words = large.as_ref().map_or(&raw[..], Lent::bytes);
-        let others = std::mem::take(&mut self.exchanges[number].rest.others);
+        let others = std::mem::take(&mut self.requests[number].rest.others);
         let message = request::accepted(words);
         let value = match &message {
-            Request::Store(store) => self.lent_value(store.data),
-            Request::Meta(meta) if !meta::forgets(meta) => self.lent_value(meta.data),
+            Request::Store(store) => large::value(memory, store.data),
+            Request::Meta(meta) if !meta::forgets(meta) => large::value(memory, meta.data),
             _ => None,
         };
-        let copies_value = value.is_none();
         let mut buffer = [0; LONGEST_NAME];
         let (key, expect) = match &message {
             Request::Store(store) => (store.key, Expect::Stored),
@@ -238,9 +240,9 @@ impl Core {
         };
         // That there was nothing to forget is no answer.
         let follows = matches!(&message, Request::Meta(meta) if meta::forgets(meta));
-        let place = self.routing.locate(self.exchanges[number].entry, key, now);
+        let place = self.routing.locate(self.requests[number].entry, key, now);
         let (sent, lifetimes) = (place.key(key), place.lifetimes);
-        let mut request = |out: &mut Vec<u8>| match &message {
+        let mut request = |out: &mut Outbox| match &message {
             Request::Store(store) => {
                 let (flags, exptime) = (store.flags, lifetimes.of(store.exptime));
                 // Whether it may be stored has been decided.
@@ -248,29 +250,27 @@ impl Core {
                     Storage::Append | Storage::Prepend => store.command,
                     _ => Storage::Set,
                 };
-                write::storage_line(out, command, sent, flags, exptime, 0, store.data.len());
-                if copies_value {
-                    out.extend_from_slice(store.data);
-                    out.extend_from_slice(b"\r\n");
-                }
+                write::storage_line(out.tail(), command, sent, flags, exptime, 0, store.data.len());
+                write_value(out, store.data, value.as_ref());
             }
-            Request::Delete { .. } => write::delete(out, sent),
-            Request::Arithmetic { command, delta, .. } => write::arithmetic(out, *command, sent, *delta),
-            Request::Touch { exptime, .. } => write::touch(out, sent, lifetimes.of(*exptime)),
-            Request::Meta(meta) => {
-                if copies_value {
-                    meta::write(out, meta, sent, Role::Follows, lifetimes);
-                } else {
-                    meta::write_line(out, meta, sent, Role::Follows, lifetimes);
-                }
+            Request::Delete { .. } => write::delete(out.tail(), sent),
+            Request::Arithmetic { command, delta, .. } => {
+                write::arithmetic(out.tail(), *command, sent, *delta);
             }
+            Request::Touch { exptime, .. } => write::touch(out.tail(), sent, lifetimes.of(*exptime)),
+            Request::Meta(meta) => match &value {
+                None => meta::write(out.tail(), meta, sent, Role::Follows, lifetimes),
+                Some(value) => {
+                    meta::write_line(out.tail(), meta, sent, Role::Follows, lifetimes);
+                    out.lend(value.clone());
+                }
+            },
             _ => unreachable!("only writes have copies"),
         };
         if copies == Copies::Awaited {
-            self.exchanges[number].rest.merge.widen();
+            self.requests[number].rest.merge.widen();
         }
         let home = place.home;
-        self.value = value;
         for (place, &server) in others.iter().enumerate() {
             match copies {
                 Copies::Awaited => {
@@ -279,14 +279,12 @@ impl Core {
                 _ => self.ask_aside(home, server, expect, &mut request),
             }
         }
-        self.value = None;
-        self.lent = reading;
-        self.exchanges[number].rest.request = raw;
-        self.exchanges[number].rest.others = others;
+        self.requests[number].rest.request = raw;
+        self.requests[number].rest.others = others;
     }
 
-    fn ask_everyone(&mut self, number: u32, request: &mut dyn FnMut(&mut Vec<u8>)) {
-        self.exchanges[number].rest.merge.begin(How::Worst);
+    fn ask_everyone(&mut self, number: u32, request: &mut dyn FnMut(&mut Outbox)) {
+        self.requests[number].rest.merge.begin(How::Worst);
         for server in 0..self.servers.len() {
             if !self.servers[server].retired {
                 self.ask(server, number, server as u16, false, Expect::Ok, request);
@@ -302,9 +300,9 @@ impl Core {
         part: u16,
         follows: bool,
         expect: Expect,
-        request: &mut dyn FnMut(&mut Vec<u8>),
+        request: &mut dyn FnMut(&mut Outbox),
     ) {
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         let link = &mut self.servers[server];
         if link.health != Health::Up {
             exchange.failure = Some(Outcome::ServerLost);
@@ -318,19 +316,16 @@ impl Core {
         let link = &mut self.servers[connection];
         link.expect(number, part, follows, expect);
         let start = link.out.end();
-        request(link.out.tail());
-        if let Some(value) = &self.value {
-            link.out.lend(value.clone());
-        }
+        request(&mut link.out);
         if link.out.end() - start >= LARGE_REQUEST as u64 {
-            self.servers[server].had_long = Some(self.exchanges[number].visit.taken);
+            self.servers[server].had_long = Some(self.requests[number].visit.taken);
         }
         self.expect_reply(connection, number);
         self.touch_server(connection);
     }
 
     pub(super) fn nobody_is_up(&mut self, number: u32, part: u16, holders: &[usize]) {
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.failure = Some(Outcome::ServerLost);
         let names = holders.iter().map(|&server| self.servers[server].name.as_str()).collect::<Vec<_>>();
         let text = match names[..] {
@@ -351,7 +346,7 @@ impl Core {
     // ---- retrievals ---------------------------------------------------------------------------------------
 
     fn retrieve(&mut self, number: u32, retrieve: &Retrieve<'_>, now: Stamp) {
-        let entry = self.exchanges[number].entry;
+        let entry = self.requests[number].entry;
         let count = retrieve.keys.len();
         let pool = &self.routing[entry];
         let simple = self.routing.routes().is_empty()
@@ -368,7 +363,7 @@ impl Core {
         self.routing[entry].reads_one();
         if count > 1 {
             // What comes back is compared with them.
-            self.exchanges[number].rest.keys.take(&retrieve.keys, entry);
+            self.requests[number].rest.keys.take(&retrieve.keys, entry);
         }
         if count > 1 && self.routing[entry].spec().multi_get == MultiGet::Sharded {
             return self.retrieve_sharded(number, entry, count);
@@ -379,8 +374,8 @@ impl Core {
             Some(server) => {
                 let expect = Expect::Values { keys: count as u32, unique: false };
                 self.ask(server, number, 0, false, expect, &mut |out| match retrieve.keys.plain() {
-                    Some(keys) => write::get_plain(out, keys),
-                    None => write::retrieve(out, Retrieval::Get, 0, retrieve.keys.iter()),
+                    Some(keys) => write::get_plain(out.tail(), keys),
+                    None => write::retrieve(out.tail(), Retrieval::Get, 0, retrieve.keys.iter()),
                 });
             }
         }
@@ -388,10 +383,10 @@ impl Core {
 
     /// An even share of the keys for every server of a pool that holds them all.
     fn retrieve_sharded(&mut self, number: u32, pool: usize, count: usize) {
-        self.exchanges[number].rest.merge.begin(How::InOrder);
+        self.requests[number].rest.merge.begin(How::InOrder);
         self.routing[pool].divide(count);
         let runs = self.routing[pool].runs().len();
-        let mut keys = std::mem::take(&mut self.exchanges[number].rest.keys);
+        let mut keys = std::mem::take(&mut self.requests[number].rest.keys);
         let mut before = 0;
         for part in 0..runs {
             let (server, length) = self.routing[pool].runs()[part];
@@ -400,10 +395,10 @@ impl Core {
             before += length;
             let expect = Expect::Values { keys: length as u32, unique: false };
             self.ask(server, number, part as u16, false, expect, &mut |out| {
-                write::get_plain(out, keys.run(run.clone()));
+                write::get_plain(out.tail(), keys.run(run.clone()));
             });
         }
-        self.exchanges[number].rest.keys = keys;
+        self.requests[number].rest.keys = keys;
         if runs == 0 {
             let holders = self.routing[pool].spec().servers.clone();
             self.nobody_is_up(number, 0, &holders);
@@ -413,7 +408,7 @@ impl Core {
     /// Each key by itself: whose it is, who holds it, and who of those is asked.
     fn retrieve_by_key(&mut self, number: u32, retrieve: &Retrieve<'_>, now: Stamp) {
         let command = retrieve.command;
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         let entry = exchange.entry;
         exchange.rest.retrieval = (command, retrieve.exptime);
         exchange.rest.merge.begin(How::ByKey);
@@ -424,7 +419,7 @@ impl Core {
                 None => exchange.rest.keys.push(key, entry, 0, b""),
             }
         }
-        let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
+        let keys = std::mem::take(&mut self.requests[number].rest.keys);
         let refused = keys.iter().any(|key| !fits(key.sent));
         let first = keys.get(0);
         let admitted = self.admit(number, first.pool, if refused { b"" } else { first.sent }, now);
@@ -435,17 +430,17 @@ impl Core {
         {
             let waits = self.join_leader(number, first.pool, first.sent);
             if waits {
-                self.exchanges[number].rest.keys = keys;
+                self.requests[number].rest.keys = keys;
                 return;
             }
         }
-        self.exchanges[number].rest.keys = keys;
+        self.requests[number].rest.keys = keys;
         if !admitted {
             return;
         }
         self.assign_keys(number, command, now);
         self.shadow_read(number, command);
-        for part in 0..self.exchanges[number].rest.parts.len() {
+        for part in 0..self.requests[number].rest.parts.len() {
             self.ask_part(number, part as u16, now);
         }
         if command.touches() {
@@ -455,7 +450,7 @@ impl Core {
 
     /// Finds for each key the server that is asked for it.
     fn assign_keys(&mut self, number: u32, command: Retrieval, now: Stamp) {
-        let mut keys = std::mem::take(&mut self.exchanges[number].rest.keys);
+        let mut keys = std::mem::take(&mut self.requests[number].rest.keys);
         for place in 0..keys.len() {
             let key = keys.get(place);
             let pool = key.pool;
@@ -465,8 +460,7 @@ impl Core {
             let whole = self.routing[pool].spec().multi_get == MultiGet::Whole;
             let together = replicated && (whole || command.touches());
             if together
-                && let Some(part) =
-                    self.exchanges[number].rest.parts.iter().position(|part| part.pool == pool)
+                && let Some(part) = self.requests[number].rest.parts.iter().position(|part| part.pool == pool)
             {
                 keys.assign(place, part as u16);
                 continue;
@@ -495,7 +489,7 @@ impl Core {
                 self.nobody_is_up(number, place as u16, &asked);
                 continue;
             };
-            let parts = &mut self.exchanges[number].rest.parts;
+            let parts = &mut self.requests[number].rest.parts;
             let part = parts.iter().position(|part| part.server == server && part.pool == pool);
             let part = part.unwrap_or_else(|| {
                 parts.push(Part::of(server, pool, None));
@@ -503,12 +497,12 @@ impl Core {
             });
             keys.assign(place, part as u16);
         }
-        self.exchanges[number].rest.keys = keys;
+        self.requests[number].rest.keys = keys;
     }
 
     /// Asks a part's server for the part's keys, as soon as one of its readers is free.
     pub(super) fn ask_part(&mut self, number: u32, part: u16, now: Stamp) {
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.waiting += 1;
         let this = &mut exchange.rest.parts[usize::from(part)];
         let (pool, server) = (this.pool, this.server);
@@ -525,7 +519,7 @@ impl Core {
 
     /// A reader has taken a part: where it is the first of its request, the request was taken now.
     fn read_begins(&mut self, number: u32, pool: usize, server: usize, was_idle: bool, now: Stamp) {
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         let first = exchange.rest.parts.iter().all(|part| !part.answered) && exchange.owed == 0;
         if first && let Some((busy, waiting, _)) = self.routing[pool].readers_of(server) {
             exchange.visit.taken = now;
@@ -538,7 +532,7 @@ impl Core {
     /// A part has its answer, or will have none: its reader is free. It does not wait for the reply to leave, because that may wait
     /// for a part, or for an older request of the client, that waits for a reader itself.
     pub(super) fn reader_is_done(&mut self, number: u32, part: u16) {
-        let part = &mut self.exchanges[number].rest.parts[usize::from(part)];
+        let part = &mut self.requests[number].rest.parts[usize::from(part)];
         if std::mem::take(&mut part.holds_reader) {
             self.routing[part.pool].release_reader(part.server);
             self.freed_readers.push((part.pool, part.server));
@@ -550,7 +544,7 @@ impl Core {
         while let Some((pool, server)) = self.freed_readers.pop() {
             while let Some(Waiting { exchange, part }) = self.routing[pool].next_for_reader(server) {
                 self.queued_at_servers -= 1;
-                let this = &mut self.exchanges[exchange].rest.parts[usize::from(part)];
+                let this = &mut self.requests[exchange].rest.parts[usize::from(part)];
                 this.holds_reader = true;
                 self.read_begins(exchange, pool, server, false, now);
                 self.ask_part_at(exchange, part, server, now);
@@ -561,7 +555,7 @@ impl Core {
     /// How long what a part finds may live: as its keys' own pools say, and where another stands in for one of these, no longer than
     /// it keeps things for it.
     pub(super) fn lifetimes_of(&self, number: u32, part: u16, now: Stamp) -> Lifetimes {
-        let exchange = &self.exchanges[number];
+        let exchange = &self.requests[number];
         let asked = exchange.rest.parts[usize::from(part)].pool;
         let mine = exchange.rest.keys.iter().filter(|key| key.part == part);
         let caps = mine.filter_map(|key| self.routing.lifetimes(key.pool, asked, now).cap);
@@ -570,12 +564,12 @@ impl Core {
 
     /// Asks a server for a part's keys: its own, or a second one while that has not answered.
     pub(super) fn ask_part_at(&mut self, number: u32, part: u16, server: usize, now: Stamp) {
-        let lifetimes = if self.exchanges[number].rest.retrieval.0.touches() {
+        let lifetimes = if self.requests[number].rest.retrieval.0.touches() {
             self.lifetimes_of(number, part, now)
         } else {
             Lifetimes { cap: None, unix: 0 }
         };
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         let (command, exptime) = exchange.rest.retrieval;
         let count = exchange.rest.keys.count_of(part);
         let this = &mut exchange.rest.parts[usize::from(part)];
@@ -591,7 +585,7 @@ impl Core {
         if as_meta {
             self.write_meta_part(number, part, connection, lifetimes);
         } else {
-            let exchange = &self.exchanges[number];
+            let exchange = &self.requests[number];
             let link = &mut self.servers[connection];
             link.expect(number, part, false, Expect::Values { keys: count as u32, unique });
             write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.rest.keys.of(part));
@@ -608,19 +602,19 @@ impl Core {
 
     /// `gat` reads at one holder; the others set the expiry time, and only their errors count.
     fn touch_other_holders(&mut self, number: u32, exptime: i32, now: Stamp) {
-        let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
+        let keys = std::mem::take(&mut self.requests[number].rest.keys);
         for (place, key) in keys.iter().enumerate() {
-            let Some(part) = self.exchanges[number].rest.parts.get(usize::from(key.part)).copied() else {
+            let Some(part) = self.requests[number].rest.parts.get(usize::from(key.part)).copied() else {
                 continue;
             };
             let lifetimes = self.routing.lifetimes(key.pool, part.pool, now);
             let holders = self.routing[part.pool].holders(key.sent);
             for &server in holders.iter().filter(|&&server| server != part.server) {
                 self.ask(server, number, place as u16, true, Expect::Touched, &mut |out| {
-                    write::touch(out, key.sent, lifetimes.of(exptime));
+                    write::touch(out.tail(), key.sent, lifetimes.of(exptime));
                 });
             }
         }
-        self.exchanges[number].rest.keys = keys;
+        self.requests[number].rest.keys = keys;
     }
 }

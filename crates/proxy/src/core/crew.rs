@@ -37,7 +37,7 @@ impl Core {
     /// A client has asked for statistics. They are told with [`Self::inform`].
     pub(super) fn inquire(&mut self, id: u32, argument: &[u8], arrival: Arrival) {
         let number = self.begin(id, Operation::Other, arrival);
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.stage = Stage::Asked;
         exchange.waiting = 1;
         self.inquiries.push(Inquiry { number, argument: argument.to_vec() });
@@ -50,7 +50,7 @@ impl Core {
 
     /// Answers an inquiry.
     pub fn inform(&mut self, number: u32, class: Class, text: &[u8], now: Stamp) {
-        self.exchanges[number].rest.merge.local(class, text);
+        self.requests[number].rest.merge.local(class, text);
         self.complete(number, now);
         self.pump(now);
     }
@@ -61,12 +61,14 @@ impl Core {
         dispatch.absorb(&self.dispatch);
         let at_work = self.at_work();
         let books = self.books.copy(at_work);
-        Self {
+        let mut copy = Self {
             servers: Servers::of(self.servers.iter().map(Server::books)),
             dispatch,
-            memory: self.memory,
             ..Self::empty(self.settings.clone(), self.routing.copy(), books)
-        }
+        };
+        let (used, short) = self.memory();
+        copy.note_memory(used, short);
+        copy
     }
 
     /// Adds what another core of the same crew has counted, exactly as if it had been counted here.
@@ -81,7 +83,8 @@ impl Core {
                 None => self.servers.push(theirs.books()),
             }
         }
-        self.memory = (self.memory.0 + other.memory.0, self.memory.1 || other.memory.1);
+        let (ours, theirs) = (self.memory(), other.memory());
+        self.note_memory(ours.0 + theirs.0, ours.1 || theirs.1);
     }
 
     /// How many loops' books these are.

@@ -13,7 +13,7 @@ use krarup_units::{Nanos, Stamp};
 
 use super::{Core, LARGE_REQUEST};
 use crate::arena::NOBODY;
-use crate::client::Crowded;
+use crate::clients::WindowWait;
 use crate::route;
 use crate::server::{Health, Length};
 
@@ -43,14 +43,13 @@ impl Core {
         length: usize,
         now: Stamp,
     ) -> bool {
-        let client = &self.clients[id];
-        let long = if route::retrieves(request) { client.typical_reply } else { length };
+        let long = if route::retrieves(request) { self.clients.typical_reply(id) } else { length };
         long >= LARGE_REQUEST && !self.settings.dedicated && self.waits_in_the_crowd(id, request, long, now)
     }
 
     fn waits_in_the_crowd(&mut self, id: u32, request: &Request<'_>, long: usize, now: Stamp) -> bool {
-        if let Some(crowded) = self.clients[id].crowd {
-            return !crowded.let_in;
+        if let Some(wait) = self.clients.window_wait(id) {
+            return !wait.admitted;
         }
         let mut buffer = [0; LONGEST_NAME];
         let key = match request {
@@ -59,7 +58,7 @@ impl Core {
             Request::Meta(meta) => meta.name(&mut buffer),
             _ => return false,
         };
-        let holders = self.routing.holders_at_home(self.clients[id].entry, key);
+        let holders = self.routing.holders_at_home(self.clients.entry(id), key);
         let mut full = None;
         let window = self.window();
         let length = if route::retrieves(request) { self.length_of_replies(id) } else { Length::Known };
@@ -85,7 +84,7 @@ impl Core {
         }
         let Some((connection, bytes)) = full else { return false };
         self.servers[connection].crowd[length as usize].push_back((id, bytes));
-        self.clients[id].crowd = Some(Crowded { connection, length, bytes, let_in: false });
+        self.clients.wait_for_window(id, WindowWait { connection, length, bytes, admitted: false });
         self.books.count(|events| &mut events.held_back);
         true
     }
@@ -96,7 +95,7 @@ impl Core {
     }
 
     fn length_of_replies(&self, id: u32) -> Length {
-        if id == NOBODY || self.clients[id].known { Length::Known } else { Length::Unknown }
+        if id == NOBODY || self.clients.is_known(id) { Length::Known } else { Length::Unknown }
     }
 
     /// How long a reply counts whose length nobody can know: not at all where those of this connection are short.
@@ -109,7 +108,7 @@ impl Core {
     /// A retrieval was asked on a connection: its reply counts there, where it is likely to be long.
     #[inline]
     pub(super) fn expect_reply(&mut self, connection: usize, number: u32) {
-        let exchange = &self.exchanges[number];
+        let exchange = &self.requests[number];
         let long = exchange.expected as usize;
         if long >= LARGE_REQUEST {
             let length = self.length_of_replies(exchange.client);
@@ -141,22 +140,20 @@ impl Core {
             link.crowd[length as usize].pop_front();
             under_way += bytes;
             link.let_in[length as usize] += bytes;
-            let client = &mut self.clients[id];
-            client.crowd = Some(Crowded { connection, length, bytes, let_in: true });
-            if !std::mem::replace(&mut client.runnable, true) {
-                self.runnable.push_back(id);
-            }
+            self.clients.wait_for_window(id, WindowWait { connection, length, bytes, admitted: true });
+            self.clients.run_again(id);
         }
     }
 
     /// A request was accepted of a client that had waited for room, or the client is gone: where it took none, the next has it.
     #[inline]
     pub(super) fn leave_the_crowd(&mut self, id: u32) {
-        let Some(Crowded { connection, length, bytes, let_in }) = self.clients[id].crowd.take() else {
+        let Some(WindowWait { connection, length, bytes, admitted }) = self.clients.take_window_wait(id)
+        else {
             return;
         };
         let link = &mut self.servers[connection];
-        if let_in {
+        if admitted {
             link.let_in[length as usize] -= bytes;
         } else {
             link.crowd[length as usize].retain(|&(other, _)| other != id);

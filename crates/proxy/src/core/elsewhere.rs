@@ -34,14 +34,14 @@ impl Core {
 
     /// Whether a part that failed is tried again at other holders of its keys; if so, it is on its way.
     pub(super) fn fall_back(&mut self, number: u32, part: u16, now: Stamp) -> bool {
-        let exchange = &self.exchanges[number];
+        let exchange = &self.requests[number];
         let pool = exchange.rest.parts[usize::from(part)].pool;
         if exchange.rest.retrieval.0 != Retrieval::Get || !self.routing[pool].spec().fall_back_on_error {
             return false;
         }
         let mut moves = Moves::new();
         let places = 0..exchange.rest.keys.len();
-        let mine = |&place: &usize| self.exchanges[number].rest.keys.get(place).part == part;
+        let mine = |&place: &usize| self.requests[number].rest.keys.get(place).part == part;
         let all: Vec<usize> = places.filter(mine).collect();
         let found = all.iter().all(|&place| match self.next_holder(number, part, place, pool, now) {
             Some(server) => {
@@ -53,7 +53,7 @@ impl Core {
         let moved = found && self.routing[pool].may_retry();
         if moved {
             self.routing[pool].count(|counts| &mut counts.retries);
-            let exchange = &mut self.exchanges[number];
+            let exchange = &mut self.requests[number];
             exchange.rest.parts[usize::from(part)].answered = true;
             exchange.waiting -= 1;
             self.move_keys(number, part, &moves, now);
@@ -64,7 +64,7 @@ impl Core {
     /// Keys that a part's server does not have are looked for at the next holder, then in the pool that is warm. Whether there are
     /// any.
     pub(super) fn look_elsewhere(&mut self, number: u32, part: u16, reply: &Reply<'_>, now: Stamp) -> bool {
-        let exchange = &self.exchanges[number];
+        let exchange = &self.requests[number];
         let pool = exchange.rest.parts[usize::from(part)].pool;
         let spec = &self.routing[pool].spec();
         if exchange.rest.retrieval.0 != Retrieval::Get || !(spec.fall_back_on_miss || spec.warm.is_some()) {
@@ -96,7 +96,7 @@ impl Core {
         let any = !moves.is_empty();
         if any {
             self.routing[pool].count(|counts| &mut counts.miss_retries);
-            self.exchanges[number].rest.parts[usize::from(part)].missed = true;
+            self.requests[number].rest.parts[usize::from(part)].missed = true;
             self.move_keys(number, part, &moves, now);
         }
         any
@@ -111,7 +111,7 @@ impl Core {
         pool: usize,
         now: Stamp,
     ) -> Option<usize> {
-        let exchange = &self.exchanges[number];
+        let exchange = &self.requests[number];
         let key = exchange.rest.keys.get(place);
         let tried = |server: usize| exchange.lineage(part).any(|part| part.was_asked(server));
         let servers = &self.servers;
@@ -121,7 +121,7 @@ impl Core {
 
     /// Keys of a part are asked for elsewhere, those that go to one server together.
     pub(super) fn move_keys(&mut self, number: u32, from: u16, moves: &[Move], now: Stamp) {
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         let old = exchange.rest.parts.len();
         for &Move { place, pool, server } in moves {
             let parts = &mut exchange.rest.parts;
@@ -135,23 +135,23 @@ impl Core {
             };
             exchange.rest.keys.assign(place, part as u16);
         }
-        for part in old..self.exchanges[number].rest.parts.len() {
+        for part in old..self.requests[number].rest.parts.len() {
             self.ask_part(number, part as u16, now);
         }
     }
 
     /// What a part found is stored where it had been missed before.
     pub(super) fn refill(&mut self, number: u32, part: u16, reply: &Reply<'_>) {
-        if self.exchanges[number].rest.parts[usize::from(part)].before.is_none() {
+        if self.requests[number].rest.parts[usize::from(part)].before.is_none() {
             return;
         }
-        if self.exchanges[number].as_meta {
+        if self.requests[number].as_meta {
             return self.refill_meta(number, part, reply);
         }
         for value in reply.values() {
             // `add`: what somebody has stored since is newer.
             self.store_where_missed(number, part, value.key, Expect::Stored, &mut |out, ttl| {
-                write::storage(out, Storage::Add, value.key, value.flags, ttl, 0, value.data);
+                write::storage(out.tail(), Storage::Add, value.key, value.flags, ttl, 0, value.data);
             });
         }
     }
@@ -163,10 +163,10 @@ impl Core {
         part: u16,
         key: &[u8],
         expect: Expect,
-        request: &mut dyn FnMut(&mut Vec<u8>, i32),
+        request: &mut dyn FnMut(&mut Outbox, i32),
     ) {
-        let found_in = self.exchanges[number].rest.parts[usize::from(part)].pool;
-        let missed: Vec<Part> = self.exchanges[number].lineage(part).filter(|part| part.missed).collect();
+        let found_in = self.requests[number].rest.parts[usize::from(part)].pool;
+        let missed: Vec<Part> = self.requests[number].lineage(part).filter(|part| part.missed).collect();
         for part in missed {
             let spec = &self.routing[part.pool].spec();
             let ttl = if part.pool == found_in { spec.refill } else { spec.warm.map(|warm| warm.ttl) };
@@ -196,7 +196,7 @@ impl Core {
             && due <= now
         {
             self.hedges.pop();
-            let exchange = &self.exchanges[number];
+            let exchange = &self.requests[number];
             if exchange.generation == generation && exchange.stage == Stage::Asked {
                 for part in 0..exchange.rest.parts.len() {
                     self.hedge(number, part as u16, now);
@@ -207,11 +207,11 @@ impl Core {
 
     /// Gives back memory that was not needed for a while.
     pub fn tidy(&mut self, now: Stamp) {
-        self.spares.tick(now);
+        self.requests.tidy(now);
     }
 
     fn hedge(&mut self, number: u32, part: u16, now: Stamp) {
-        let exchange = &self.exchanges[number];
+        let exchange = &self.requests[number];
         let this = exchange.rest.parts[usize::from(part)];
         let first = (0..exchange.rest.keys.len()).find(|&place| exchange.rest.keys.get(place).part == part);
         let single = exchange.rest.keys.count_of(part) == 1 || self.routing[this.pool].is_replicated();
@@ -224,7 +224,7 @@ impl Core {
             return;
         }
         self.routing[this.pool].count(|counts| &mut counts.hedges);
-        self.exchanges[number].rest.parts[usize::from(part)].hedged = Some(server);
+        self.requests[number].rest.parts[usize::from(part)].hedged = Some(server);
         self.ask_part_at(number, part, server, now);
     }
 
@@ -236,7 +236,7 @@ impl Core {
         pool: usize,
         server: usize,
         expect: Expect,
-        request: &mut dyn FnMut(&mut Vec<u8>),
+        request: &mut dyn FnMut(&mut Outbox),
     ) {
         let link = &mut self.servers[server];
         if link.health != Health::Up || link.out.len() > ASIDE_BYTES || link.outstanding() > ASIDE_REQUESTS {
@@ -245,10 +245,7 @@ impl Core {
         }
         self.in_flight += 1;
         link.expect(DETACHED, 0, false, expect);
-        request(link.out.tail());
-        if let Some(value) = &self.value {
-            link.out.lend(value.clone());
-        }
+        request(&mut link.out);
         self.touch_server(server);
     }
 
@@ -258,7 +255,7 @@ impl Core {
         pool: usize,
         key: &[u8],
         expect: Expect,
-        request: &mut dyn FnMut(&mut Vec<u8>),
+        request: &mut dyn FnMut(&mut Outbox),
     ) {
         let Some(shadow) = self.routing[pool].shadows_next() else { return };
         self.routing[pool].count(|counts| &mut counts.shadowed);
@@ -270,41 +267,41 @@ impl Core {
 
     /// The shadow gets the same read: one holder of the first key is asked for all keys of the request.
     pub(super) fn shadow_read(&mut self, number: u32, command: Retrieval) {
-        let pool = self.exchanges[number].rest.keys.get(0).pool;
+        let pool = self.requests[number].rest.keys.get(0).pool;
         let Some(shadow) = self.routing[pool].shadows_next() else { return };
         self.routing[pool].count(|counts| &mut counts.shadowed);
-        if self.exchanges[number].as_meta {
+        if self.requests[number].as_meta {
             return self.shadow_meta(number, pool, shadow);
         }
-        let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
-        let exptime = self.exchanges[number].rest.retrieval.1;
+        let keys = std::mem::take(&mut self.requests[number].rest.keys);
+        let exptime = self.requests[number].rest.retrieval.1;
         for key in keys.iter() {
             let holders = self.routing[shadow].holders(key.sent);
             let expect = Expect::Values { keys: 1, unique: command.with_unique() };
             self.ask_aside(pool, holders[0], expect, &mut |out| {
-                write::retrieve(out, command, exptime, [key.sent]);
+                write::retrieve(out.tail(), command, exptime, [key.sent]);
             });
         }
-        self.exchanges[number].rest.keys = keys;
+        self.requests[number].rest.keys = keys;
     }
 
     // ---- one answer for many --------------------------------------------------------------------------------
 
     /// Whether a get for the same key is under way; then this one waits for its answer. If not, others may wait for this one's.
     pub(super) fn join_leader(&mut self, number: u32, pool: usize, key: &[u8]) -> bool {
-        let leader = if self.exchanges[number].as_meta {
+        let leader = if self.requests[number].as_meta {
             self.meta_leader(number, pool, key)
         } else {
             self.routing[pool].leader(key)
         };
         if let Some(leader) = leader {
             self.routing[pool].count(|counts| &mut counts.coalesced);
-            self.exchanges[leader].rest.followers.push(number);
-            let exchange = &mut self.exchanges[number];
+            self.requests[leader].rest.followers.push(number);
+            let exchange = &mut self.requests[number];
             exchange.waiting = 1;
             return true;
         }
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.leads = true;
         let as_meta = exchange.as_meta;
         self.routing[pool].lead(key, number, as_meta);
@@ -313,7 +310,7 @@ impl Core {
 
     /// A get that others wait for has its answer: they have it too.
     pub(super) fn answer_followers(&mut self, number: u32, now: Stamp) {
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.leads = false;
         let key = exchange.rest.keys.get(0);
         self.routing[key.pool].lead_no_more(key.sent, number, exchange.as_meta);
@@ -334,18 +331,18 @@ impl Core {
         if exchange.as_meta && meta::is_stale(&Reply { class, hits, bytes: &bytes }) {
             // One of those who ask is told that it has won, and the others that it is somebody else.
             for follower in followers.drain(..) {
-                self.exchanges[follower].waiting = 0;
+                self.requests[follower].waiting = 0;
                 self.ask_meta(follower, now);
                 self.complete_if_answered(follower, now);
             }
         }
         for follower in followers.drain(..) {
-            let exchange = &mut self.exchanges[follower];
+            let exchange = &mut self.requests[follower];
             exchange.rest.merge.known(class, hits, &bytes);
             exchange.failure = if class == Class::ServerError { failure } else { None };
             exchange.waiting = 0;
             self.complete(follower, now);
         }
-        self.exchanges[number].rest.followers = followers;
+        self.requests[number].rest.followers = followers;
     }
 }

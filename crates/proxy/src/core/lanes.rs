@@ -101,7 +101,7 @@ impl Core {
         if self.settings.server_connections == 1 && !self.settings.dedicated {
             return server;
         }
-        let lane = self.lane(server, self.exchanges[request].client);
+        let lane = self.lane(server, self.requests[request].client);
         if lane != server {
             // What a server owes by its lanes counts as its own.
             self.servers[server].besides += 1;
@@ -114,9 +114,8 @@ impl Core {
             return server;
         }
         if self.settings.dedicated {
-            let own = self.clients[client].lanes.iter().find(|&&(other, _)| other == server);
-            return match own {
-                Some(&(_, lane)) => lane,
+            return match self.clients.lane_to(client, server) {
+                Some(lane) => lane,
                 None => self.open_dedicated(server, client),
             };
         }
@@ -135,7 +134,7 @@ impl Core {
         let link = &mut self.servers[lane];
         (link.owner, link.dedicated) = (client, true);
         link.greet(self.login.as_deref());
-        self.clients[client].lanes.push((server, lane));
+        self.clients.add_lane(client, server, lane);
         lane
     }
 
@@ -152,7 +151,7 @@ impl Core {
 
     /// A client is gone: its own connections are closed as soon as they owe nothing.
     pub(super) fn close_dedicated(&mut self, client: u32) {
-        for (_, lane) in std::mem::take(&mut self.clients[client].lanes) {
+        for (_, lane) in self.clients.take_lanes(client) {
             self.servers[lane].owner = NOBODY;
         }
     }
@@ -161,7 +160,7 @@ impl Core {
     pub(super) fn lane_lost(&mut self, lane: usize) {
         let owner = std::mem::replace(&mut self.servers[lane].owner, NOBODY);
         if owner != NOBODY {
-            self.clients[owner].lanes.retain(|&(_, other)| other != lane);
+            self.clients.drop_lane(owner, lane);
         }
     }
 

@@ -2,57 +2,62 @@
 
 use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::{Class, Expect, Meta, MetaCommand, Reply, Request, Retrieval, Storage, request, write};
-use krarup_units::Stamp;
+use krarup_units::{Outbox, Stamp};
 
 use super::Core;
 use super::ask::DOES_NOT_FIT;
 use super::asked::trace;
 use super::elsewhere::Move;
 use crate::exchange::{Copies, Part};
+use crate::large::{self, Memory, Source};
 use crate::meta::{self, Role, Rule};
 use crate::pool::Lifetimes;
 use crate::server::Health;
 
 impl Core {
     /// A worker has taken a meta command.
-    pub(super) fn meta(&mut self, number: u32, request: &Meta<'_>, raw: &[u8], now: Stamp) {
+    pub(super) fn meta(&mut self, number: u32, request: &Meta<'_>, source: Source<'_>, now: Stamp) {
         let mut buffer = [0; LONGEST_NAME];
         let key = request.name(&mut buffer);
         let route = self.routing.routes().find(key);
         if let Some(route) = route.filter(|route| route.rewrites()) {
             if request.base64 && !meta::fits_encoded(key.len() - route.stripped() + route.add.len()) {
-                return self.exchanges[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
+                return self.requests[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
             }
             let tells = request.has_any(b"k") || request.command == MetaCommand::Debug;
-            self.exchanges[number].rest.shown = tells.then(|| key.to_vec());
+            self.requests[number].rest.shown = tells.then(|| key.to_vec());
         }
         // A server that does not know the command takes its value for the next one, and is out of step then.
-        let home = route.map_or(self.exchanges[number].entry, |route| route.pool);
+        let home = route.map_or(self.requests[number].entry, |route| route.pool);
         let known =
             || self.routing[home].spec().servers.iter().all(|&server| self.servers[server].knows_meta);
         if request.command == MetaCommand::Set && !known() {
-            return self.exchanges[number].rest.merge.local(Class::Error, b"ERROR\r\n");
+            return self.requests[number].rest.merge.local(Class::Error, b"ERROR\r\n");
         }
         let opaque = request.flag(b'O').map(trace);
-        self.exchanges[number].rest.opaque = opaque;
+        self.requests[number].rest.opaque = opaque;
         let rule = meta::rule(request);
         if matches!(rule, Rule::Everyone | Rule::FirstDecides) {
-            self.value = self.lent_value(request.data);
-            let copies = self.value.is_none();
-            self.write_key(number, key, request.expect(), raw, now, &mut |out, sent, lifetimes| {
-                if copies {
-                    meta::write(out, request, sent, Role::Answers, lifetimes);
-                } else {
-                    meta::write_line(out, request, sent, Role::Answers, lifetimes);
-                }
-            });
-            self.value = None;
-            return;
+            let value = large::value(source.memory, request.data);
+            return self.write_key(
+                number,
+                key,
+                request.expect(),
+                source,
+                now,
+                &mut |out, sent, lifetimes| match &value {
+                    None => meta::write(out.tail(), request, sent, Role::Answers, lifetimes),
+                    Some(value) => {
+                        meta::write_line(out.tail(), request, sent, Role::Answers, lifetimes);
+                        out.lend(value.clone());
+                    }
+                },
+            );
         }
         if self.routing[home].needs_a_second_look() {
             return self.read_meta(number, request, key, rule, now);
         }
-        let place = self.routing.locate(self.exchanges[number].entry, key, now);
+        let place = self.routing.locate(self.requests[number].entry, key, now);
         let sent = place.key(key);
         if !self.admit(number, place.home, sent, now) {
             return;
@@ -68,15 +73,16 @@ impl Core {
             return;
         };
         if server != first {
-            let exchange = &mut self.exchanges[number];
+            let exchange = &mut self.requests[number];
             exchange.copies = Copies::Winner;
             exchange.rest.others.clear();
             exchange.rest.others.push(first);
             if exchange.rest.request.is_empty() {
-                exchange.rest.request.extend_from_slice(raw);
+                exchange.rest.request.extend_from_slice(source.bytes);
             }
         }
-        let asked = |role| move |out: &mut Vec<u8>| meta::write(out, request, sent, role, place.lifetimes);
+        let asked =
+            |role| move |out: &mut Outbox| meta::write(out.tail(), request, sent, role, place.lifetimes);
         self.ask(server, number, 0, false, request.expect(), &mut asked(Role::Answers));
         if rule == Rule::FirstAndTold {
             for (part, &other) in place.holders.iter().enumerate().skip(1) {
@@ -88,21 +94,21 @@ impl Core {
     /// A holder that is not the first has answered a read. If it says that the client has won, the first one is asked, who
     /// gives that out once; whether it is.
     pub(super) fn asks_the_first(&mut self, number: u32, reply: &Reply<'_>, now: Stamp) -> bool {
-        let first = self.exchanges[number].rest.others[0];
+        let first = self.requests[number].rest.others[0];
         let won = reply.meta_flags().any(|(letter, _)| letter == b'W');
         if !won || self.servers[first].health != Health::Up {
             return false;
         }
-        let raw = std::mem::take(&mut self.exchanges[number].rest.request);
+        let raw = std::mem::take(&mut self.requests[number].rest.request);
         let asked = own(&raw);
         let mut buffer = [0; LONGEST_NAME];
         let name = asked.name(&mut buffer);
-        let place = self.routing.locate(self.exchanges[number].entry, name, now);
+        let place = self.routing.locate(self.requests[number].entry, name, now);
         let sent = place.key(name);
         self.ask(first, number, 0, false, asked.expect(), &mut |out| {
-            meta::write(out, &asked, sent, Role::Answers, place.lifetimes);
+            meta::write(out.tail(), &asked, sent, Role::Answers, place.lifetimes);
         });
-        self.exchanges[number].rest.request = raw;
+        self.requests[number].rest.request = raw;
         true
     }
 
@@ -111,7 +117,7 @@ impl Core {
     /// A read in a pool where it may be asked again elsewhere, wait for a reader, or share another's answer: the only part of a
     /// retrieval of one key, whose words are kept.
     fn read_meta(&mut self, number: u32, request: &Meta<'_>, name: &[u8], rule: Rule, now: Stamp) {
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.as_meta = true;
         let kind = match rule {
             Rule::Anybody => Retrieval::Get,
@@ -127,12 +133,12 @@ impl Core {
             Some(route) => exchange.rest.keys.push(name, route.pool, route.stripped(), &route.add),
             None => exchange.rest.keys.push(name, exchange.entry, 0, b""),
         }
-        let keys = std::mem::take(&mut self.exchanges[number].rest.keys);
+        let keys = std::mem::take(&mut self.requests[number].rest.keys);
         let key = keys.get(0);
         let admitted = self.admit(number, key.pool, key.sent, now);
         let shares = admitted && kind == Retrieval::Get && self.routing[key.pool].spec().coalesce;
         let waits = shares && self.join_leader(number, key.pool, key.sent);
-        self.exchanges[number].rest.keys = keys;
+        self.requests[number].rest.keys = keys;
         if admitted && !waits {
             self.ask_meta(number, now);
             self.shadow_read(number, kind);
@@ -141,10 +147,10 @@ impl Core {
 
     /// Asks the holder that is to be read, and tells the others where they are to be told.
     pub(super) fn ask_meta(&mut self, number: u32, now: Stamp) {
-        let mut keys = std::mem::take(&mut self.exchanges[number].rest.keys);
+        let mut keys = std::mem::take(&mut self.requests[number].rest.keys);
         let key = keys.get(0);
         let (pool, holders) = self.routing.holders_or_gutter(key.pool, key.sent);
-        let kind = self.exchanges[number].rest.retrieval.0;
+        let kind = self.requests[number].rest.retrieval.0;
         self.routing[pool].reads_one();
         let (server, asked) = match kind {
             Retrieval::Get => (self.choose(pool, key.sent, &holders, 1, now), &holders[..]),
@@ -154,25 +160,25 @@ impl Core {
             }
         };
         match server {
-            Some(server) => self.exchanges[number].rest.parts.push(Part::of(server, pool, None)),
+            Some(server) => self.requests[number].rest.parts.push(Part::of(server, pool, None)),
             None => self.nobody_is_up(number, 0, asked),
         }
         keys.assign(0, 0);
-        self.exchanges[number].rest.keys = keys;
+        self.requests[number].rest.keys = keys;
         if server.is_some() {
             self.ask_part(number, 0, now);
         }
         if kind.touches() && holders.len() > 1 {
-            let lifetimes = self.routing.lifetimes(self.exchanges[number].rest.keys.get(0).pool, pool, now);
-            let words = std::mem::take(&mut self.exchanges[number].rest.request);
+            let lifetimes = self.routing.lifetimes(self.requests[number].rest.keys.get(0).pool, pool, now);
+            let words = std::mem::take(&mut self.requests[number].rest.request);
             let asked = own(&words);
-            let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
+            let sent = self.requests[number].rest.keys.get(0).sent.to_vec();
             for (part, &other) in holders.iter().enumerate().skip(1) {
                 self.ask(other, number, part as u16, true, asked.expect(), &mut |out| {
-                    meta::write(out, &asked, &sent, Role::Told, lifetimes);
+                    meta::write(out.tail(), &asked, &sent, Role::Told, lifetimes);
                 });
             }
-            self.exchanges[number].rest.request = words;
+            self.requests[number].rest.request = words;
         }
     }
 
@@ -184,7 +190,7 @@ impl Core {
         connection: usize,
         lifetimes: Lifetimes,
     ) {
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         let refills = exchange.lineage(part).any(|part| part.missed);
         let asked = own(&exchange.rest.request);
         let more = refills && meta::lacks_flags(&asked);
@@ -199,19 +205,19 @@ impl Core {
     }
 
     /// A part's answer becomes the reply, without what the client did not ask for.
-    pub(super) fn add_part(&mut self, number: u32, part: u16, reply: &Reply<'_>) {
-        let exchange = &mut self.exchanges[number];
+    pub(super) fn add_part(&mut self, number: u32, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
+        let exchange = &mut self.requests[number];
         if exchange.rest.parts[usize::from(part)].asks_for_flags && reply.class == Class::MetaValue {
             let bytes = meta::without_flags(reply);
-            return exchange.rest.merge.add(part, &Reply { bytes: &bytes, ..*reply }, None, &mut self.spares);
+            return self.requests.add(number, part, &Reply { bytes: &bytes, ..*reply }, None);
         }
-        exchange.rest.merge.add(part, reply, self.lent.as_ref(), &mut self.spares);
+        self.requests.add(number, part, reply, memory);
     }
 
     /// A server says that the client has won. Unless it is the key's first holder, that one gives this out, once; whether it has yet
     /// to speak.
     pub(super) fn is_for_the_first(&mut self, number: u32, part: u16, server: usize, now: Stamp) -> bool {
-        let exchange = &self.exchanges[number];
+        let exchange = &self.requests[number];
         let this = exchange.rest.parts[usize::from(part)];
         let holders = self.routing[this.pool].holders(exchange.rest.keys.get(0).sent);
         let first = holders[0];
@@ -226,7 +232,7 @@ impl Core {
             return this.open > 0 && this.was_asked(first);
         }
         self.reader_is_done(number, part);
-        let exchange = &mut self.exchanges[number];
+        let exchange = &mut self.requests[number];
         exchange.rest.parts[usize::from(part)].answered = true;
         exchange.waiting -= 1;
         self.move_keys(number, part, &[Move { place: 0, pool: this.pool, server: first }], now);
@@ -239,41 +245,41 @@ impl Core {
         if meta::is_stale(reply) {
             return;
         }
-        let words = std::mem::take(&mut self.exchanges[number].rest.request);
+        let words = std::mem::take(&mut self.requests[number].rest.request);
         let asked = own(&words);
-        let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
+        let sent = self.requests[number].rest.keys.get(0).sent.to_vec();
         let expect = match asked.base64 {
             true => Expect::Meta { command: MetaCommand::Set, value: false },
             false => Expect::Stored,
         };
         self.store_where_missed(number, part, &sent, expect, &mut |out, ttl| {
             if asked.base64 {
-                write::meta_add(out, &meta::wire(&asked, &sent), flags, ttl, data);
+                write::meta_add(out.tail(), &meta::wire(&asked, &sent), flags, ttl, data);
             } else {
-                write::storage(out, Storage::Add, &sent, flags, ttl, 0, data);
+                write::storage(out.tail(), Storage::Add, &sent, flags, ttl, 0, data);
             }
         });
-        self.exchanges[number].rest.request = words;
+        self.requests[number].rest.request = words;
     }
 
     /// The shadow gets the same read.
     pub(super) fn shadow_meta(&mut self, number: u32, pool: usize, shadow: usize) {
-        let words = std::mem::take(&mut self.exchanges[number].rest.request);
+        let words = std::mem::take(&mut self.requests[number].rest.request);
         let asked = own(&words);
-        let sent = self.exchanges[number].rest.keys.get(0).sent.to_vec();
+        let sent = self.requests[number].rest.keys.get(0).sent.to_vec();
         let holders = self.routing[shadow].holders(&sent);
         let lifetimes = Lifetimes { cap: None, unix: 0 };
         self.ask_aside(pool, holders[0], asked.expect(), &mut |out| {
-            meta::write(out, &asked, &sent, Role::Answers, lifetimes);
+            meta::write(out.tail(), &asked, &sent, Role::Answers, lifetimes);
         });
-        self.exchanges[number].rest.request = words;
+        self.requests[number].rest.request = words;
     }
 
     /// The request that fetches a key in the very words of this one.
     pub(super) fn meta_leader(&self, number: u32, pool: usize, key: &[u8]) -> Option<u32> {
-        let words = &self.exchanges[number].rest.request;
+        let words = &self.requests[number].rest.request;
         let leaders = self.routing[pool].meta_leaders(key);
-        leaders.iter().copied().find(|&leader| self.exchanges[leader].rest.request == *words)
+        leaders.iter().copied().find(|&leader| self.requests[leader].rest.request == *words)
     }
 }
 

@@ -42,7 +42,7 @@ impl Core {
         // They have waited long enough for a reader that there may be no more.
         for Waiting { exchange, part } in stranded {
             self.queued_at_servers -= 1;
-            let server = self.exchanges[exchange].rest.parts[usize::from(part)].server;
+            let server = self.requests[exchange].rest.parts[usize::from(part)].server;
             if self.servers[server].health == Health::Up {
                 self.ask_part_at(exchange, part, server, now);
             } else {

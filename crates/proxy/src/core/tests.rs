@@ -1,10 +1,10 @@
 //! The life of requests under a clock that the test turns by hand, with servers that answer when told to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use krarup_memcache::{Meta, MetaCommand, Request as Asked, Store, response};
-use krarup_record::{Parts, ServerVisit, Settings as RecordSettings, Visit};
+use krarup_record::{Outcome, Parts, ServerVisit, Settings as RecordSettings, Visit};
 use proptest::prelude::*;
 
 use super::*;

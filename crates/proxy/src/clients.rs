@@ -1,0 +1,455 @@
+//! Clients' connections, without their sockets: the requests of each in the order they came, its replies in the same order, and which clients
+//! are to be written to or offered their bytes again.
+
+use std::collections::VecDeque;
+
+use krarup_units::{Outbox, Stamp};
+
+use crate::arena::{Arena, NOBODY};
+use crate::books::Books;
+use crate::requests::Requests;
+use crate::server::Length;
+
+mod replies;
+
+/// Memory kept for the replies of a client that has read them all, in bytes.
+const KEEP: usize = 64 << 10;
+
+/// All clients that are connected, by number.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    all: Arena<Client>,
+    /// Those to whom something may be written, or who are finished.
+    dirty: Vec<u32>,
+    /// Those who were held back and are to be offered their bytes again.
+    runnable: VecDeque<u32>,
+    /// Those who wait for room in the queue, first come first served.
+    starving: VecDeque<u32>,
+    /// What their buffers hold, and whether clients wait because that is too much. The driver counts it.
+    memory: (usize, bool),
+}
+
+/// A client, without its socket.
+#[derive(Debug)]
+struct Client {
+    /// The pool its keys belong to unless a route says otherwise.
+    entry: usize,
+    /// Replies on their way out.
+    out: Outbox,
+    /// The oldest request not yet replied to; requests are linked from old to young.
+    oldest: u32,
+    /// The youngest one.
+    youngest: u32,
+    /// The oldest one whose reply has not been put into `out`.
+    next_to_render: u32,
+    /// Requests not yet replied to.
+    outstanding: u32,
+    /// A request that must be done before the next may be read.
+    barrier: u32,
+    /// No more requests are read: it said `quit`, or broke the protocol.
+    closing: bool,
+    /// How long the request is that is not whole yet, from its first byte, as far as that is known; zero if there is none.
+    needed: usize,
+    /// The same where its line is whole: the value that is coming was agreed to, and is taken under whatever limit holds then.
+    promised: usize,
+    /// How long a reply to it is: the longest of late.
+    typical_reply: usize,
+    /// Whether it has been given a value, so that this is known.
+    known: bool,
+    /// For what its next request waits, or has waited.
+    wait: Option<WindowWait>,
+    /// Bytes of a refused value that are still to come.
+    swallow: u64,
+    /// What to do when they have come.
+    refused: Option<Box<Refused>>,
+    /// Whether it is among the starving, the dirty, the runnable.
+    starving: bool,
+    dirty: bool,
+    runnable: bool,
+    /// Whether it holds back requests that the driver has offered.
+    held_back: bool,
+    /// Its own connections, each with its server.
+    lanes: Vec<(usize, usize)>,
+}
+
+/// A request that waits for room on a connection to a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowWait {
+    pub(crate) connection: usize,
+    pub(crate) length: Length,
+    pub(crate) bytes: usize,
+    /// Whether there is room for it by now.
+    pub(crate) admitted: bool,
+}
+
+/// A value that is not taken.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// After the read that brought the command line.
+    pub(crate) received: Stamp,
+    /// Why.
+    pub(crate) reply: &'static [u8],
+    /// The key whose old value must go, for a `set` with a value over the limit, and whether it is in base64.
+    pub(crate) key: Option<(Vec<u8>, bool)>,
+    pub(crate) noreply: bool,
+    pub(crate) bytes_in: u64,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self {
+            entry: 0,
+            out: Outbox::default(),
+            oldest: NOBODY,
+            youngest: NOBODY,
+            next_to_render: NOBODY,
+            outstanding: 0,
+            barrier: NOBODY,
+            closing: false,
+            needed: 0,
+            promised: 0,
+            typical_reply: 0,
+            known: false,
+            wait: None,
+            swallow: 0,
+            refused: None,
+            starving: false,
+            dirty: false,
+            runnable: false,
+            held_back: false,
+            lanes: Vec::new(),
+        }
+    }
+}
+
+impl Clients {
+    pub(crate) fn new() -> Self {
+        Self {
+            all: Arena::new(),
+            dirty: Vec::new(),
+            runnable: VecDeque::new(),
+            starving: VecDeque::new(),
+            memory: (0, false),
+        }
+    }
+
+    /// How many are connected.
+    pub(crate) fn len(&self) -> usize {
+        self.all.used()
+    }
+
+    // ---- coming and going -----------------------------------------------------------------------------------
+
+    /// A client has connected where keys belong to the pool `entry`. As long as nothing is known of it, its replies count as so long.
+    pub(crate) fn open(&mut self, entry: usize, typical_reply: usize) -> u32 {
+        let id = self.all.take();
+        let out = std::mem::take(&mut self.all[id].out);
+        self.all[id] = Client { out, entry, typical_reply, ..Client::default() };
+        id
+    }
+
+    /// No more requests of it are read.
+    pub(crate) fn end(&mut self, id: u32) {
+        self.all[id].closing = true;
+        self.touch(id);
+    }
+
+    /// Its requests are not its own any more: the oldest of them, from which the others are linked.
+    pub(crate) fn abandon(&mut self, id: u32) -> u32 {
+        std::mem::replace(&mut self.all[id].oldest, NOBODY)
+    }
+
+    /// It is gone, and its number may be another's.
+    pub(crate) fn close(&mut self, id: u32) {
+        let client = &mut self.all[id];
+        client.out.clear();
+        client.out.shrink(0);
+        let (dirty, runnable, starving) = (client.dirty, client.runnable, client.starving);
+        if dirty {
+            self.dirty.retain(|&other| other != id);
+        }
+        if runnable {
+            self.runnable.retain(|&other| other != id);
+        }
+        if starving {
+            self.starving.retain(|&other| other != id);
+        }
+        self.all.give_back(id);
+    }
+
+    /// Whether everything it asked has been replied to and nothing more will be.
+    pub(crate) fn is_finished(&self, id: u32) -> bool {
+        let client = &self.all[id];
+        client.closing && client.outstanding == 0 && client.out.is_empty()
+    }
+
+    /// Whether nothing of it is under way.
+    pub(crate) fn is_idle(&self, id: u32) -> bool {
+        let client = &self.all[id];
+        client.outstanding == 0 && client.out.is_empty() && client.swallow == 0
+    }
+
+    // ---- requests -------------------------------------------------------------------------------------------
+
+    /// The pool its keys belong to unless a route says otherwise.
+    #[inline]
+    pub(crate) fn entry(&self, id: u32) -> usize {
+        self.all[id].entry
+    }
+
+    /// A new request of it is the youngest from now on.
+    #[inline]
+    pub(crate) fn append(&mut self, id: u32, number: u32, requests: &mut Requests) {
+        let client = &mut self.all[id];
+        client.outstanding += 1;
+        if client.next_to_render == NOBODY {
+            client.next_to_render = number;
+        }
+        let before = std::mem::replace(&mut client.youngest, number);
+        if client.oldest == NOBODY {
+            client.oldest = number;
+        } else {
+            requests[before].next = number;
+        }
+    }
+
+    /// No request of it is read before this one is done.
+    pub(crate) fn wait_for(&mut self, id: u32, number: u32) {
+        self.all[id].barrier = number;
+    }
+
+    /// Whether requests of it are not replied to.
+    #[inline]
+    pub(crate) fn has_outstanding(&self, id: u32) -> bool {
+        self.all[id].outstanding > 0
+    }
+
+    /// How long a reply to it is: the longest of late.
+    #[inline]
+    pub(crate) fn typical_reply(&self, id: u32) -> usize {
+        self.all[id].typical_reply
+    }
+
+    /// Whether it has been given a value, so that this is known.
+    #[inline]
+    pub(crate) fn is_known(&self, id: u32) -> bool {
+        self.all[id].known
+    }
+
+    /// How long the request is at least that it has sent a part of; zero where it has not, or nothing is known.
+    pub(crate) fn needed(&self, id: u32) -> usize {
+        self.all[id].needed
+    }
+
+    /// The same where its value was agreed to.
+    #[inline]
+    pub(crate) fn promised(&self, id: u32) -> usize {
+        self.all[id].promised
+    }
+
+    /// It has sent a part of a request of so many bytes; of a value it is known that it will be so long.
+    #[inline]
+    pub(crate) fn needs(&mut self, id: u32, needed: usize, promised: usize) {
+        let client = &mut self.all[id];
+        (client.needed, client.promised) = (needed, promised);
+    }
+
+    /// It is sending a value that is not taken, of which so many bytes are still to come.
+    pub(crate) fn refuse(&mut self, id: u32, swallow: u64, refused: Refused) {
+        let client = &mut self.all[id];
+        client.swallow = swallow;
+        client.refused = Some(Box::new(refused));
+    }
+
+    /// Whether it is sending a value that is not taken.
+    #[inline]
+    pub(crate) fn is_refused(&self, id: u32) -> bool {
+        self.all[id].swallow > 0
+    }
+
+    /// It has sent `count` bytes while it is sending a value that is not taken: how many of them belong to that, and what is to be done
+    /// if it is over.
+    pub(crate) fn swallow(&mut self, id: u32, count: usize) -> (usize, Option<Box<Refused>>) {
+        let client = &mut self.all[id];
+        let gone = client.swallow.min(count as u64);
+        client.swallow -= gone;
+        let over = client.swallow == 0;
+        (gone as usize, if over { client.refused.take() } else { None })
+    }
+
+    // ---- being listened to ----------------------------------------------------------------------------------
+
+    /// Whether one more request of it may be read, where there is `room` in the queue or not, at most `pipeline` requests may be under way and so many bytes
+    /// of replies wait for it; if not, it is offered its bytes again when it may.
+    #[inline]
+    pub(crate) fn listens(
+        &mut self,
+        id: u32,
+        room: bool,
+        pipeline: u32,
+        reply_buffer: usize,
+        books: &mut Books,
+    ) -> bool {
+        let client = &mut self.all[id];
+        let own = !client.closing
+            && client.barrier == NOBODY
+            && client.outstanding < pipeline
+            && client.out.len() < reply_buffer;
+        if own && !room && !client.starving {
+            client.starving = true;
+            self.starving.push_back(id);
+        }
+        let listens = own && room;
+        books.count_if(!listens && !client.held_back && !client.closing, |events| &mut events.held_back);
+        client.held_back = !listens;
+        listens
+    }
+
+    /// Its next request is not read for now.
+    pub(crate) fn hold_back(&mut self, id: u32) {
+        self.all[id].held_back = true;
+    }
+
+    /// Whether its next request is not read for now.
+    #[inline]
+    pub(crate) fn is_held_back(&self, id: u32) -> bool {
+        self.all[id].held_back
+    }
+
+    /// It is to be offered its bytes again.
+    pub(crate) fn run_again(&mut self, id: u32) {
+        if !std::mem::replace(&mut self.all[id].runnable, true) {
+            self.runnable.push_back(id);
+        }
+    }
+
+    /// Something has got on: it is to be offered its bytes again if it was held back, unless it waits for room in the queue.
+    #[inline]
+    pub(crate) fn resume(&mut self, id: u32) {
+        let client = &self.all[id];
+        if client.held_back && !client.starving {
+            self.run_again(id);
+        }
+    }
+
+    /// Whether any client waits for room in the queue.
+    #[inline]
+    pub(crate) fn any_starving(&self) -> bool {
+        !self.starving.is_empty()
+    }
+
+    /// There is room in the queue for one.
+    pub(crate) fn feed_one(&mut self) {
+        if let Some(id) = self.starving.pop_front() {
+            self.all[id].starving = false;
+            self.run_again(id);
+        }
+    }
+
+    /// How many are to be offered their bytes again.
+    pub(crate) fn runnable(&self) -> usize {
+        self.runnable.len()
+    }
+
+    /// The next that is to be offered its bytes again.
+    pub(crate) fn next_runnable(&mut self) -> Option<u32> {
+        let id = self.runnable.pop_front()?;
+        let client = &mut self.all[id];
+        (client.runnable, client.held_back) = (false, false);
+        Some(id)
+    }
+
+    /// For what its next request waits, or has waited, on a connection to a server.
+    #[inline]
+    pub(crate) fn window_wait(&self, id: u32) -> Option<WindowWait> {
+        self.all[id].wait
+    }
+
+    pub(crate) fn wait_for_window(&mut self, id: u32, wait: WindowWait) {
+        self.all[id].wait = Some(wait);
+    }
+
+    /// Its next request has taken the room that it waited for, or does not need it.
+    #[inline]
+    pub(crate) fn take_window_wait(&mut self, id: u32) -> Option<WindowWait> {
+        self.all[id].wait.take()
+    }
+
+    // ---- written to -----------------------------------------------------------------------------------------
+
+    /// There may be something to write to it, or it is finished.
+    #[inline]
+    pub(crate) fn touch(&mut self, id: u32) {
+        let client = &mut self.all[id];
+        if !client.dirty {
+            client.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Whether there are any to be written to, or to be offered their bytes again.
+    pub(crate) fn has_news(&self) -> bool {
+        !(self.dirty.is_empty() && self.runnable.is_empty())
+    }
+
+    /// Takes those to whom something may be written, or who are finished; `into` is emptied first.
+    pub(crate) fn take_dirty(&mut self, into: &mut Vec<u32>) {
+        into.clear();
+        std::mem::swap(&mut self.dirty, into);
+        for &id in &*into {
+            self.all[id].dirty = false;
+        }
+    }
+
+    /// Replies on their way to it.
+    #[inline]
+    pub(crate) fn outbox(&self, id: u32) -> &Outbox {
+        &self.all[id].out
+    }
+
+    /// So many bytes of its replies have left.
+    #[inline]
+    pub(crate) fn written(&mut self, id: u32, count: usize, requests: &mut Requests) {
+        let out = &mut self.all[id].out;
+        out.advance_and(count, |piece| {
+            if let Some(memory) = piece.into_whole() {
+                requests.spare(memory);
+            }
+        });
+        out.shrink(KEEP);
+    }
+
+    /// It has been quiet for a while: the memory of its replies is given back.
+    pub(crate) fn rest(&mut self, id: u32) {
+        self.all[id].out.shrink(0);
+    }
+
+    /// What their buffers hold, and whether clients wait because that is too much.
+    pub(crate) fn note_memory(&mut self, used: usize, short: bool) {
+        self.memory = (used, short);
+    }
+
+    /// The same, as it was noted.
+    pub(crate) fn memory(&self) -> (usize, bool) {
+        self.memory
+    }
+
+    // ---- connections of their own ---------------------------------------------------------------------------
+
+    /// Its own connection to a server.
+    pub(crate) fn lane_to(&self, id: u32, server: usize) -> Option<usize> {
+        self.all[id].lanes.iter().find(|&&(other, _)| other == server).map(|&(_, lane)| lane)
+    }
+
+    pub(crate) fn add_lane(&mut self, id: u32, server: usize, lane: usize) {
+        self.all[id].lanes.push((server, lane));
+    }
+
+    pub(crate) fn drop_lane(&mut self, id: u32, lane: usize) {
+        self.all[id].lanes.retain(|&(_, other)| other != lane);
+    }
+
+    pub(crate) fn take_lanes(&mut self, id: u32) -> Vec<(usize, usize)> {
+        std::mem::take(&mut self.all[id].lanes)
+    }
+}

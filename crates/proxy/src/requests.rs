@@ -1,0 +1,109 @@
+//! Requests on their way, by number; and the memory in which replies of several parts are put together.
+
+use std::sync::Arc;
+
+use krarup_memcache::Reply;
+use krarup_record::Operation;
+use krarup_units::Stamp;
+
+use crate::arena::Arena;
+use crate::exchange::{Exchange, Stage};
+use crate::large::{self, Memory, Source};
+use crate::spares::Spares;
+
+/// All requests that are not finished.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    all: Arena<Exchange>,
+    /// Bytes of replies that are likely to come for them.
+    expected: usize,
+    /// Memory for the next replies of several parts.
+    spares: Spares,
+}
+
+impl Requests {
+    pub(crate) fn new() -> Self {
+        Self { all: Arena::new(), expected: 0, spares: Spares::default() }
+    }
+
+    /// A new request of `client`, which belongs to the pool `entry`; its last byte came at `received`.
+    pub(crate) fn begin(&mut self, client: u32, entry: usize, operation: Operation, received: Stamp) -> u32 {
+        let number = self.all.take();
+        self.all[number].begin(client, entry, operation, received);
+        number
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.used()
+    }
+
+    /// Bytes of replies that are likely to come for all of them.
+    pub(crate) fn expected(&self) -> usize {
+        self.expected
+    }
+
+    /// The reply to a request is likely to have so many bytes.
+    #[inline]
+    pub(crate) fn expect(&mut self, number: u32, bytes: usize) {
+        let exchange = &mut self.all[number];
+        exchange.expected = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.expected += exchange.expected as usize;
+    }
+
+    /// The reply to a request is there, or will not come.
+    #[inline]
+    pub(crate) fn expect_no_more(&mut self, number: u32) {
+        self.expected -= std::mem::take(&mut self.all[number].expected) as usize;
+    }
+
+    /// The request's bytes are needed later.
+    pub(crate) fn keep(&mut self, number: u32, source: Source<'_>) {
+        let exchange = &mut self.all[number];
+        match large::request(source) {
+            Some(piece) => exchange.rest.lent = Some(piece),
+            None => exchange.rest.request.extend_from_slice(source.bytes),
+        }
+    }
+
+    /// A server has answered a part.
+    pub(crate) fn add(&mut self, number: u32, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
+        self.all[number].rest.merge.add(part, reply, memory, &mut self.spares);
+    }
+
+    /// The number of a request is free when its reply has left and no server owes it an answer.
+    #[inline]
+    pub(crate) fn free_if_left(&mut self, number: u32) {
+        let exchange = &mut self.all[number];
+        if exchange.stage == Stage::Left && exchange.owed == 0 {
+            exchange.rest.end(&mut self.spares);
+            self.all.give_back(number);
+        }
+    }
+
+    /// Memory of a reply that has left may serve the next.
+    pub(crate) fn spare(&mut self, memory: Arc<Vec<u8>>) {
+        self.spares.put(memory);
+    }
+
+    /// Gives back memory that was not needed for a while.
+    pub(crate) fn tidy(&mut self, now: Stamp) {
+        self.spares.tick(now);
+    }
+}
+
+impl std::ops::Index<u32> for Requests {
+    type Output = Exchange;
+
+    #[inline]
+    fn index(&self, number: u32) -> &Exchange {
+        &self.all[number]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Requests {
+    #[inline]
+    fn index_mut(&mut self, number: u32) -> &mut Exchange {
+        &mut self.all[number]
+    }
+}
