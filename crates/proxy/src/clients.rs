@@ -8,7 +8,7 @@ use krarup_units::{Outbox, Stamp};
 use crate::arena::{Arena, NOBODY};
 use crate::books::Books;
 use crate::requests::Requests;
-use crate::server::Length;
+use crate::upstreams::WindowWait;
 
 mod replies;
 
@@ -68,18 +68,6 @@ struct Client {
     runnable: bool,
     /// Whether it holds back requests that the driver has offered.
     held_back: bool,
-    /// Its own connections, each with its server.
-    lanes: Vec<(usize, usize)>,
-}
-
-/// A request that waits for room on a connection to a server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WindowWait {
-    pub(crate) connection: usize,
-    pub(crate) length: Length,
-    pub(crate) bytes: usize,
-    /// Whether there is room for it by now.
-    pub(crate) admitted: bool,
 }
 
 /// A value that is not taken.
@@ -117,7 +105,6 @@ impl Default for Client {
             dirty: false,
             runnable: false,
             held_back: false,
-            lanes: Vec::new(),
         }
     }
 }
@@ -432,24 +419,5 @@ impl Clients {
     /// The same, as it was noted.
     pub(crate) fn memory(&self) -> (usize, bool) {
         self.memory
-    }
-
-    // ---- connections of their own ---------------------------------------------------------------------------
-
-    /// Its own connection to a server.
-    pub(crate) fn lane_to(&self, id: u32, server: usize) -> Option<usize> {
-        self.all[id].lanes.iter().find(|&&(other, _)| other == server).map(|&(_, lane)| lane)
-    }
-
-    pub(crate) fn add_lane(&mut self, id: u32, server: usize, lane: usize) {
-        self.all[id].lanes.push((server, lane));
-    }
-
-    pub(crate) fn drop_lane(&mut self, id: u32, lane: usize) {
-        self.all[id].lanes.retain(|&(_, other)| other != lane);
-    }
-
-    pub(crate) fn take_lanes(&mut self, id: u32) -> Vec<(usize, usize)> {
-        std::mem::take(&mut self.all[id].lanes)
     }
 }

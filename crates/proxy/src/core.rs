@@ -33,35 +33,31 @@ use crate::pool::{Counts, Pool};
 use crate::requests::Requests;
 use crate::route::{self, Routes};
 use crate::routing::Routing;
-use crate::server::Server;
 use crate::slow::Slowest;
 use crate::topology::Topology;
+use crate::upstreams::{UpstreamSettings, Upstreams, WINDOW};
 
 mod answer;
 mod ask;
 mod asked;
+mod connections;
 pub mod crew;
-mod crowd;
 mod elsewhere;
-mod lanes;
 mod large;
 pub mod ledger;
 mod meta;
 mod reload;
 mod reply;
+mod window;
 
 pub use crate::books::{Events, RowSink};
 pub use crate::large::LARGE_REQUEST;
+pub use crate::upstreams::LANES;
 pub use answer::Distrust;
-pub use lanes::LANES;
-pub(crate) use lanes::Servers;
 pub use reload::Reconfigured;
 
 /// So many requests of one client are accepted before others have their turn.
 const A_TURN: u32 = 32;
-
-/// Memory kept for the requests to a server that has taken them all, in bytes.
-const SERVER_KEEP: usize = 256 << 10;
 
 /// What the core must know before it starts.
 #[derive(Clone, Debug)]
@@ -102,6 +98,22 @@ pub struct Settings {
     pub dedicated: bool,
 }
 
+impl Settings {
+    /// How servers are connected to. With little memory less that is long may be under way, so that one client that reads slowly does not use it up.
+    fn upstreams(&self) -> UpstreamSettings {
+        UpstreamSettings {
+            timeout: self.timeout,
+            reconnect_after: self.reconnect_after,
+            reconnect_at_most: self.reconnect_at_most,
+            eject_after: self.eject_after,
+            eject_for: self.eject_for,
+            connections: self.server_connections,
+            dedicated: self.dedicated,
+            window: WINDOW.min(self.replies / 2),
+        }
+    }
+}
+
 /// How a request came.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
@@ -117,7 +129,7 @@ struct Arrival {
 pub struct Core {
     settings: Settings,
     clients: Clients,
-    servers: Servers,
+    upstreams: Upstreams,
     requests: Requests,
     dispatch: Dispatch,
     routing: Routing,
@@ -128,14 +140,10 @@ pub struct Core {
     /// Reads that are sent to a second holder at this instant, unless they have been answered.
     hedges: BinaryHeap<Reverse<(Stamp, u32, u32)>>,
     books: Books,
-    in_flight: usize,
     /// Bytes of requests that wait in the queue.
     queued_bytes: usize,
-    /// What is said to servers before anything else.
-    login: Option<Vec<u8>>,
     /// What a thread saw when it took the next request.
     seen: Option<ledger::Seen>,
-    dirty_servers: Vec<usize>,
     /// Whether it is one of several, so that statistics are not its own alone.
     in_crew: bool,
     inquiries: Vec<crew::Inquiry>,
@@ -154,32 +162,32 @@ impl Core {
         let books = Books::new(recorder, settings.slow_requests, started);
         let (unix, ramp) = (settings.unix, settings.return_over);
         let routing = Routing::new(topology.pools, topology.routes, unix, ramp);
-        let mut core = Self {
-            servers: Servers::of(topology.servers.into_iter().map(Server::new)),
-            ..Self::empty(settings, routing, books)
-        };
-        (0..core.servers.len()).for_each(|server| core.open_shared(server));
-        core
+        let upstreams = Upstreams::new(topology.servers, settings.upstreams());
+        let dispatch = Dispatch::new(settings.workers, settings.queue);
+        Self::of(settings, routing, upstreams, dispatch, books)
     }
 
-    /// Before nothing.
-    fn empty(settings: Settings, routing: Routing, books: Books) -> Self {
+    /// Of these parts, without clients and requests.
+    fn of(
+        settings: Settings,
+        routing: Routing,
+        upstreams: Upstreams,
+        dispatch: Dispatch,
+        books: Books,
+    ) -> Self {
         Self {
-            dispatch: Dispatch::new(settings.workers, settings.queue),
-            books,
             settings,
             clients: Clients::new(),
-            servers: Servers::default(),
+            upstreams,
             requests: Requests::new(),
+            dispatch,
             routing,
             queued_at_servers: 0,
             freed_readers: Vec::new(),
             hedges: BinaryHeap::new(),
-            in_flight: 0,
+            books,
             queued_bytes: 0,
-            login: None,
             seen: None,
-            dirty_servers: Vec::new(),
             in_crew: false,
             inquiries: Vec::new(),
         }
@@ -247,11 +255,6 @@ impl Core {
         self.clients.is_refused(id)
     }
 
-    /// From now on this is said on every new connection to a server, before anything else.
-    pub fn sign_in_with(&mut self, login: Option<Vec<u8>>) {
-        self.login = login;
-    }
-
     /// Bytes of requests that wait in the queue.
     pub fn queued_bytes(&self) -> usize {
         self.queued_bytes
@@ -300,13 +303,13 @@ impl Core {
                         self.clients.hold_back(id);
                         break;
                     }
-                    if self.is_crowded_out(id, &message, length, now) {
+                    if self.waits_for_window(id, &message, length, now) {
                         self.clients.hold_back(id);
                         break;
                     }
                     let source = Source { bytes: &rest[..length], memory };
                     self.accept(id, &message, source, Arrival { bytes: length, received, now });
-                    self.leave_the_crowd(id);
+                    self.leave_window(id);
                     used += length;
                 }
                 Parsed::Incomplete { needed } => {
@@ -359,7 +362,7 @@ impl Core {
         }
         if self.clients.window_wait(id).is_some_and(|wait| wait.admitted) {
             // It had its turn, and cannot take it.
-            self.leave_the_crowd(id);
+            self.leave_window(id);
         }
         self.pump(now);
         used
@@ -451,14 +454,14 @@ impl Core {
                 self.finish(exchange, now);
             }
         }
-        self.close_dedicated(id);
-        self.leave_the_crowd(id);
+        self.upstreams.disown(id);
+        self.leave_window(id);
         self.clients.close(id);
         self.pump(now);
     }
 
     fn close_after_replies(&mut self, id: u32) {
-        self.leave_the_crowd(id);
+        self.leave_window(id);
         self.clients.end(id);
     }
 
@@ -591,15 +594,6 @@ impl Core {
 
     // ---- for the engine ---------------------------------------------------------------------------------
 
-    /// Servers that have something to write, since the last call; `into` is emptied first.
-    pub fn take_dirty_servers(&mut self, into: &mut Vec<usize>) {
-        into.clear();
-        std::mem::swap(&mut self.dirty_servers, into);
-        for &server in &*into {
-            self.servers[server].dirty = false;
-        }
-    }
-
     /// Clients that have something to write, or to be closed, since the last call; `into` is emptied first.
     pub fn take_dirty_clients(&mut self, into: &mut Vec<u32>) {
         self.clients.take_dirty(into);
@@ -617,12 +611,12 @@ impl Core {
 
     /// Whether there is anybody to be written to, or to be listened to again.
     pub fn has_more_to_do(&self) -> bool {
-        !self.dirty_servers.is_empty() || self.clients.has_news()
+        self.upstreams.has_dirty() || self.clients.has_news()
     }
 
     /// Requests, or parts of them, that servers owe an answer.
     pub fn in_flight(&self) -> usize {
-        self.in_flight + self.books.elsewhere().in_flight
+        self.upstreams.in_flight() + self.books.elsewhere().in_flight
     }
 
     /// Clients connected now.
@@ -675,8 +669,8 @@ impl Core {
         all
     }
 
-    pub(crate) fn servers(&self) -> &[Server] {
-        self.servers.as_slice()
+    pub(crate) fn upstreams(&self) -> &Upstreams {
+        &self.upstreams
     }
 
     pub(crate) fn slowest(&self) -> &Slowest {
@@ -723,11 +717,7 @@ impl Core {
 
     /// The version that `version` and `stats` tell alike; none until a server has told its own.
     pub(crate) fn version_text(&self) -> Option<String> {
-        let number = |version: &str| {
-            version.split('.').map(|part| part.parse::<u32>().unwrap_or(0)).collect::<Vec<_>>()
-        };
-        let oldest =
-            self.servers.iter().filter_map(|server| server.version.as_deref()).min_by_key(|v| number(v));
+        let oldest = self.upstreams.oldest_version();
         oldest.map(|version| format!("{version} krarup-{}", env!("CARGO_PKG_VERSION")))
     }
 }

@@ -265,6 +265,12 @@ impl Part {
 }
 
 impl Exchange {
+    /// The client that asked; none once it is gone.
+    #[inline]
+    pub(crate) fn client(&self) -> Option<u32> {
+        (self.client != NOBODY).then_some(self.client)
+    }
+
     /// Begins with a new request of `client`, whose last byte came at `received`.
     pub(crate) fn begin(&mut self, client: u32, entry: usize, operation: Operation, received: Stamp) {
         debug_assert!(

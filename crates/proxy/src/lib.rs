@@ -6,7 +6,7 @@
 //! | [`core`] | the life of a request, without sockets or a clock |
 //! | `books` | what is recorded and counted |
 //! | `clients` | clients' connections, without their sockets: requests in order, replies in order |
-//! | `server` | a connection to a server, without its socket |
+//! | `upstreams` | servers, and the connections to them, without their sockets |
 //! | [`placement`] | which servers a key belongs to: ketama, rendezvous, jump, modulo |
 //! | [`topology`] | servers, pools and routes, as plain data |
 //! | `routing` `route` | to which pool a key belongs, and which servers hold it |
@@ -47,12 +47,12 @@ mod pool;
 mod requests;
 mod route;
 mod routing;
-mod server;
 pub mod slow;
 mod spares;
 pub mod stats;
 pub mod summary;
 pub mod topology;
+mod upstreams;
 
 pub use config::Config;
 pub use core::{Core, Events, Reconfigured, RowSink, Settings};

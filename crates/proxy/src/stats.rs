@@ -7,7 +7,6 @@ use krarup_units::{Nanos, Stamp};
 use crate::core::Core;
 use crate::dispatch::Workers;
 use crate::edge::Dangerous;
-use crate::server::Health;
 
 /// The answer to `stats argument`.
 pub fn answer(core: &Core, argument: &[u8], now: Stamp) -> (Class, Vec<u8>) {
@@ -78,8 +77,8 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     ] {
         stat(name, &mean_micros(time, all.count));
     }
-    stat("servers", &core.servers().iter().filter(|server| !server.retired).count());
-    stat("servers_up", &core.servers().iter().filter(|server| server.health == Health::Up).count());
+    stat("servers", &core.upstreams().servers().iter().filter(|server| !server.is_retired()).count());
+    stat("servers_up", &core.upstreams().servers().iter().filter(|server| server.is_up()).count());
     stat("server_losses", &events.server_losses);
     stat("desynchronised", &events.desynchronised);
     stat("timeouts", &events.timeouts);
@@ -115,19 +114,21 @@ fn settings(core: &Core, out: &mut Vec<u8>) {
 }
 
 fn servers(core: &Core, out: &mut Vec<u8>) {
-    for (number, server) in core.servers().iter().enumerate().filter(|(_, server)| !server.retired) {
+    for (number, server) in
+        core.upstreams().servers().iter().enumerate().filter(|(_, server)| !server.is_retired())
+    {
         let mut stat = |name: &str, value: &dyn ToString| {
             write::stat(out, &format!("{number}:{name}"), &value.to_string());
         };
         let totals = core.recorder().servers().find(|&(other, _)| other == number).map(|(_, totals)| totals);
-        stat("name", &server.name);
-        stat("up", &u8::from(server.health == Health::Up));
-        stat("version", &server.version.as_deref().unwrap_or("unknown"));
+        stat("name", &server.name());
+        stat("up", &u8::from(server.is_up()));
+        stat("version", &server.version().unwrap_or("unknown"));
         stat("requests", &totals.map_or(0, |totals| totals.requests));
         stat("errors", &totals.map_or(0, |totals| totals.errors));
-        stat("outstanding", &server.outstanding());
-        stat("answered_since_up", &server.answered_since_up);
-        stat("losses", &server.losses);
+        stat("outstanding", &core.upstreams().outstanding(number));
+        stat("answered_since_up", &server.answered_since_up());
+        stat("losses", &server.losses());
         let mean = totals.and_then(|totals| totals.time.mean()).map_or(0.0, |mean| mean * 1e6);
         stat("time_us_mean", &format!("{mean:.1}"));
         let p99 = totals.and_then(|totals| totals.time.quantile(0.99)).unwrap_or(Nanos::ZERO);
@@ -149,7 +150,7 @@ fn pools(core: &Core, out: &mut Vec<u8>) {
         let mut stat = |name: &str, value: &dyn ToString| {
             write::stat(out, &format!("{}:{name}", spec.name), &value.to_string());
         };
-        let up = spec.servers.iter().filter(|&&server| core.servers()[server].health == Health::Up).count();
+        let up = spec.servers.iter().filter(|&&server| core.upstreams().is_up(server)).count();
         stat("servers", &spec.servers.len());
         stat("servers_up", &up);
         stat("replicas", &spec.copies);
@@ -165,8 +166,9 @@ fn slow(core: &Core, out: &mut Vec<u8>) {
     for (start, window) in core.slowest().windows() {
         let second = (start.0.saturating_sub(core.started().0)) / 1_000_000_000;
         for (rank, slow) in window.iter().enumerate() {
-            let line =
-                slow.line(&core.pools()[slow.pool].spec().name, |server| core.servers()[server].name.clone());
+            let line = slow.line(&core.pools()[slow.pool].spec().name, |server| {
+                core.upstreams().servers()[server].name().to_owned()
+            });
             write::stat(out, &format!("{second}:{}", rank + 1), &line);
         }
     }
@@ -211,21 +213,21 @@ pub struct ServerStatistics {
 
 /// What the servers did.
 pub fn of_servers(core: &Core) -> Vec<ServerStatistics> {
-    let statistics = |(number, server): (usize, &crate::server::Server)| {
+    let statistics = |(number, server): (usize, &crate::upstreams::Server)| {
         let totals = core.recorder().servers().find(|&(other, _)| other == number).map(|(_, totals)| totals);
         ServerStatistics {
-            name: server.name.clone(),
-            version: server.version.clone(),
+            name: server.name().to_owned(),
+            version: server.version().map(str::to_owned),
             requests: totals.map_or(0, |totals| totals.requests),
             errors: totals.map_or(0, |totals| totals.errors),
-            answered_since_up: server.answered_since_up,
-            losses: server.losses,
-            last_loss: server.last_loss.clone(),
+            answered_since_up: server.answered_since_up(),
+            losses: server.losses(),
+            last_loss: server.last_loss().map(str::to_owned),
             mean: totals.and_then(|totals| totals.time.mean()),
             p99: totals.and_then(|totals| totals.time.quantile(0.99)).map(Nanos::as_seconds),
         }
     };
-    core.servers().iter().enumerate().map(statistics).collect()
+    core.upstreams().servers().iter().enumerate().map(statistics).collect()
 }
 
 #[cfg(test)]

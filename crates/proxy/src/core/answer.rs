@@ -4,17 +4,16 @@ use std::fmt;
 
 use krarup_memcache::{Class, Parsed, Reply, response};
 use krarup_record::{Operation, Outcome, ServerVisit};
-use krarup_units::Outbox;
-use krarup_units::{Nanos, Stamp};
+use krarup_units::Stamp;
 
+use super::Core;
 use super::asked::Asked;
-use super::{Core, LANES, LARGE_REQUEST, SERVER_KEEP};
-use crate::arena::{DETACHED, NOBODY};
+use crate::arena::NOBODY;
 use crate::exchange::{Copies, Stage, outcome_of};
-use crate::large::{Memory, Source};
+use crate::large::{LARGE_REQUEST, Memory, Source};
 use crate::meta;
 use crate::pool::Waiting;
-use crate::server::{Health, Pending};
+use crate::upstreams::{Lost, Pending, Recipient};
 
 /// Why a connection to a server is not trusted any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,36 +31,6 @@ impl fmt::Display for Distrust {
 }
 
 impl Core {
-    /// A connection to the server stands: it is asked for its version, and is up when it has told.
-    pub fn server_connected(&mut self, server: usize) {
-        if server >= LANES {
-            return self.lane_connected(server);
-        }
-        self.servers[server].greet(self.login.as_deref());
-        self.touch_server(server);
-    }
-
-    /// How many bytes of memory the requests hold that wait for this server.
-    pub fn server_waiting(&self, server: usize) -> usize {
-        self.servers[server].out.held()
-    }
-
-    /// Requests that wait to be written to this server, as many as lie together.
-    pub fn server_output(&self, server: usize) -> &[u8] {
-        self.servers[server].out.unsent()
-    }
-
-    /// All that waits to be written to this server.
-    pub fn server_outbox(&self, server: usize) -> &Outbox {
-        &self.servers[server].out
-    }
-
-    /// The first `count` bytes of the output left in a write begun at `before`.
-    pub fn server_written(&mut self, server: usize, count: usize, before: Stamp) {
-        self.servers[server].written(count, before);
-        self.servers[server].out.shrink(SERVER_KEEP);
-    }
-
     /// Offers the bytes a server has sent and that were not used so far; the last came at `now`. Returns how many are used up.
     ///
     /// # Errors
@@ -86,7 +55,7 @@ impl Core {
                 let line = String::from_utf8_lossy(&line[..line.len().min(60)]).trim_end().to_owned();
                 Err(Distrust { why, line })
             };
-            let Some(front) = self.servers[server].front() else {
+            let Some(front) = self.upstreams.front(server) else {
                 self.books.count(|events| &mut events.desynchronised);
                 return distrust("an answer to nothing");
             };
@@ -97,7 +66,7 @@ impl Core {
             let mut asked = self.asked_of(front);
             match response::parse_asked(rest, front.expect, &mut asked) {
                 Parsed::Complete { message, used: length } => {
-                    if front.exchange == NOBODY && message.class == Class::ClientError {
+                    if front.recipient == Recipient::Greeting && message.class == Class::ClientError {
                         return distrust("it wants a login, which `edge.server_login` names");
                     }
                     if !asked.is_answered_by(&message) {
@@ -106,7 +75,7 @@ impl Core {
                         return distrust("an answer about something that was not asked for");
                     }
                     let read_whole = front.expect.read_whole(&message);
-                    let pending = self.servers[server].pop().expect("somebody is owed the answer");
+                    let pending = self.upstreams.pop(server).expect("somebody is owed the answer");
                     self.answered(server, pending, &message, memory, now);
                     used += length;
                     if !read_whole {
@@ -123,54 +92,29 @@ impl Core {
                 }
             }
         }
-        self.let_in(server);
+        self.admit_waiting(server);
         self.pump(now);
         Ok(used)
     }
 
     /// What the next answer of a connection must be about.
     fn asked_of(&self, front: &Pending) -> Asked<'_> {
-        if front.exchange == NOBODY || front.exchange == DETACHED {
-            return Asked::Anything;
+        match front.recipient {
+            Recipient::Request(number) => Asked::by(&self.requests[number], front),
+            Recipient::Greeting | Recipient::Detached => Asked::Anything,
         }
-        Asked::by(&self.requests[front.exchange], front)
     }
 
     /// The connection to a server is lost, or could not be made. Everything asked of it is answered with an error that says `why`.
     pub fn server_lost(&mut self, connection: usize, why: &str, outcome: Outcome, now: Stamp) {
         self.books.count(|events| &mut events.server_losses);
-        let server = self.server_of(connection);
-        let by_lane = connection != server;
-        self.servers[connection].health = Health::Down;
-        self.servers[connection].out.clear();
-        self.servers[connection].failures += 1;
-        if by_lane {
-            // The others may stand as they stood.
-            self.lane_lost(connection);
-        } else {
+        let Lost { server, by_lane, ejected, text } = self.upstreams.lost(connection, why);
+        self.books.count_if(ejected, |events| &mut events.ejections);
+        if !by_lane {
             self.routing.went_down(server);
-            let link = &mut self.servers[server];
-            let ejected = self.settings.eject_after.is_some_and(|most| link.failures >= most);
-            self.books.count_if(ejected && !link.ejected, |events| &mut events.ejections);
-            link.ejected |= ejected;
         }
-        let link = &mut self.servers[server];
-        link.losses += 1;
-        link.last_loss = Some(why.to_owned());
-        link.answered_since_up = 0;
-        // The text is one line whatever the system or the server said.
-        let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let text = format!("SERVER_ERROR {}: {why}\r\n", link.name);
-        while let Some(pending) = self.servers[connection].pop() {
-            if pending.exchange == NOBODY {
-                continue;
-            }
-            self.servers[server].besides -= usize::from(by_lane);
-            self.in_flight -= 1;
-            if pending.exchange == DETACHED {
-                continue;
-            }
-            let number = pending.exchange;
+        while let Some(pending) = self.upstreams.pop(connection) {
+            let Recipient::Request(number) = pending.recipient else { continue };
             let exchange = &mut self.requests[number];
             exchange.owed -= 1;
             let visit =
@@ -196,7 +140,7 @@ impl Core {
             exchange.copies = Copies::None;
             self.complete_if_answered(number, now);
         }
-        self.let_in(connection);
+        self.admit_waiting(connection);
         for pool in (0..self.routing.pools().len()).filter(|_| !by_lane) {
             for Waiting { exchange, part } in self.routing[pool].empty_queue(server) {
                 self.queued_at_servers -= 1;
@@ -204,33 +148,6 @@ impl Core {
             }
         }
         self.pump(now);
-    }
-
-    /// Whether an answer is overdue at `now`.
-    pub fn server_overdue(&mut self, server: usize, now: Stamp) -> bool {
-        let overdue = self.server_deadline(server).is_some_and(|deadline| deadline <= now);
-        self.books.count_if(overdue, |events| &mut events.timeouts);
-        overdue
-    }
-
-    /// When the oldest answer will be overdue.
-    pub fn server_deadline(&self, server: usize) -> Option<Stamp> {
-        self.servers[server].oldest_sent().map(|sent| sent + self.settings.timeout)
-    }
-
-    /// How long to wait before connecting to a lost server again: longer with each failure in a row, and longer still where
-    /// it has been ejected.
-    pub fn reconnect_delay(&self, server: usize) -> Nanos {
-        let link = &self.servers[server];
-        let doubled =
-            self.settings.reconnect_after.0.saturating_mul(1 << link.failures.saturating_sub(1).min(32));
-        let delay = Nanos(doubled).min(self.settings.reconnect_at_most);
-        if link.ejected { delay.max(self.settings.eject_for) } else { delay }
-    }
-
-    /// Whether the server takes requests.
-    pub fn server_is_up(&self, server: usize) -> bool {
-        self.servers[server].health == Health::Up
     }
 
     fn answered(
@@ -241,26 +158,14 @@ impl Core {
         memory: Memory<'_>,
         now: Stamp,
     ) {
-        if pending.exchange == NOBODY {
-            return self.greeted(connection, reply, now);
-        }
-        self.in_flight -= 1;
-        let server = self.server_of(connection);
-        if connection != server {
-            self.servers[server].besides -= 1;
-            self.servers[connection].failures = 0;
-        }
-        let link = &mut self.servers[server];
-        link.answered_since_up += 1;
-        link.failures = 0;
-        link.ejected = false;
-        if reply.bytes.len() >= LARGE_REQUEST {
-            link.had_long = Some(now);
-        }
-        let number = pending.exchange;
-        if number == DETACHED {
+        if pending.recipient == Recipient::Greeting {
+            if let Some((server, gradually)) = self.upstreams.greeted(connection, reply) {
+                self.routing.came_up(server, now, gradually);
+            }
             return;
         }
+        let server = self.upstreams.answered(connection, reply.bytes.len() >= LARGE_REQUEST, now);
+        let Recipient::Request(number) = pending.recipient else { return };
         let exchange = &mut self.requests[number];
         let sent = pending.sent.expect("only what was sent is answered");
         let outcome = outcome_of(reply.class);
@@ -377,23 +282,5 @@ impl Core {
         }
         self.add_part(number, part, reply, memory);
         self.complete_if_answered(number, now);
-    }
-
-    fn greeted(&mut self, server: usize, reply: &Reply<'_>, now: Stamp) {
-        if reply.class == Class::Stored {
-            // It knows us; its version is still to come.
-            return;
-        }
-        let link = &mut self.servers[server];
-        link.health = Health::Up;
-        if reply.class == Class::Version {
-            let line = String::from_utf8_lossy(reply.line());
-            link.told(line.trim_start_matches("VERSION "));
-        }
-        if server >= LANES {
-            return;
-        }
-        let gradually = link.ejected;
-        self.routing.came_up(server, now, gradually);
     }
 }

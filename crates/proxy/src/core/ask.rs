@@ -17,8 +17,8 @@ use crate::merge::How;
 use crate::meta::{self, Role};
 use crate::placement::KeyHash;
 use crate::pool::{Lifetimes, Waiting};
-use crate::server::Health;
 use crate::topology::{MultiGet, Writes};
+use crate::upstreams::Pending;
 
 /// Writes a request for a key as its servers see it, with the lifetimes its pool allows.
 type Writer<'a> = &'a mut dyn FnMut(&mut Outbox, &[u8], Lifetimes);
@@ -108,8 +108,8 @@ impl Core {
         keys: usize,
         now: Stamp,
     ) -> Option<usize> {
-        let servers = &self.servers;
-        self.routing.choose(pool, key, holders, keys, now, |server| servers[server].outstanding())
+        let upstreams = &self.upstreams;
+        self.routing.choose(pool, key, holders, keys, now, |server| upstreams.outstanding(server))
     }
 
     /// Counts the request for the pool of its key; where a bound of that is reached, or the key does not fit, it is refused.
@@ -285,8 +285,8 @@ impl Core {
 
     fn ask_everyone(&mut self, number: u32, request: &mut dyn FnMut(&mut Outbox)) {
         self.requests[number].rest.merge.begin(How::Worst);
-        for server in 0..self.servers.len() {
-            if !self.servers[server].retired {
+        for server in 0..self.upstreams.servers().len() {
+            if !self.upstreams.servers()[server].is_retired() {
                 self.ask(server, number, server as u16, false, Expect::Ok, request);
             }
         }
@@ -303,44 +303,31 @@ impl Core {
         request: &mut dyn FnMut(&mut Outbox),
     ) {
         let exchange = &mut self.requests[number];
-        let link = &mut self.servers[server];
-        if link.health != Health::Up {
+        if !self.upstreams.is_up(server) {
             exchange.failure = Some(Outcome::ServerLost);
-            let text = format!("SERVER_ERROR {} is down\r\n", link.name);
+            let text = self.upstreams.down_text(server);
             return exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
         }
         exchange.waiting += 1;
         exchange.owed += 1;
-        self.in_flight += 1;
-        let connection = self.connection(server, number);
-        let link = &mut self.servers[connection];
-        link.expect(number, part, follows, expect);
-        let start = link.out.end();
-        request(&mut link.out);
-        if link.out.end() - start >= LARGE_REQUEST as u64 {
-            self.servers[server].had_long = Some(self.requests[number].visit.taken);
+        let connection = self.upstreams.connection(server, exchange.client());
+        let pending = Pending::of(number, part, follows, expect);
+        let length = self.upstreams.send(connection, pending, |out| request(out));
+        if length >= LARGE_REQUEST {
+            self.upstreams.had_long(server, exchange.visit.taken);
         }
         self.expect_reply(connection, number);
-        self.touch_server(connection);
     }
 
     pub(super) fn nobody_is_up(&mut self, number: u32, part: u16, holders: &[usize]) {
         let exchange = &mut self.requests[number];
         exchange.failure = Some(Outcome::ServerLost);
-        let names = holders.iter().map(|&server| self.servers[server].name.as_str()).collect::<Vec<_>>();
+        let names = holders.iter().map(|&server| self.upstreams.name(server)).collect::<Vec<_>>();
         let text = match names[..] {
             [only] => format!("SERVER_ERROR {only} is down\r\n"),
             _ => format!("SERVER_ERROR no server is up ({})\r\n", names.join(", ")),
         };
         exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
-    }
-
-    pub(super) fn touch_server(&mut self, server: usize) {
-        let link = &mut self.servers[server];
-        if !link.dirty {
-            link.dirty = true;
-            self.dirty_servers.push(server);
-        }
     }
 
     // ---- retrievals ---------------------------------------------------------------------------------------
@@ -477,7 +464,7 @@ impl Core {
             let (pool, holders) = self.routing.holders_or_gutter(pool, key.sent);
             let server = if command.with_unique() {
                 // Uniques belong to one server: nobody stands in for it.
-                Some(holders[0]).filter(|&server| self.servers[server].health == Health::Up)
+                Some(holders[0]).filter(|&server| self.upstreams.is_up(server))
             } else {
                 self.routing[pool].reads_one();
                 let weight = if together { count } else { 1 };
@@ -577,21 +564,18 @@ impl Core {
         let first = this.server == server;
         this.open += 1;
         exchange.owed += 1;
-        self.in_flight += 1;
         let generation = exchange.generation;
-        let unique = command.with_unique();
-        let as_meta = exchange.as_meta;
-        let connection = self.connection(server, number);
-        if as_meta {
-            self.write_meta_part(number, part, connection, lifetimes);
+        let connection = self.upstreams.connection(server, exchange.client());
+        if exchange.as_meta {
+            self.send_meta_part(number, part, connection, lifetimes);
         } else {
-            let exchange = &self.requests[number];
-            let link = &mut self.servers[connection];
-            link.expect(number, part, false, Expect::Values { keys: count as u32, unique });
-            write::retrieve(link.out.tail(), command, lifetimes.of(exptime), exchange.rest.keys.of(part));
+            let expect = Expect::Values { keys: count as u32, unique: command.with_unique() };
+            let keys = &exchange.rest.keys;
+            self.upstreams.send(connection, Pending::of(number, part, false, expect), |out| {
+                write::retrieve(out.tail(), command, lifetimes.of(exptime), keys.of(part));
+            });
         }
         self.expect_reply(connection, number);
-        self.touch_server(connection);
         if first
             && command == Retrieval::Get
             && let Some(after) = self.routing[pool].hedge_after()

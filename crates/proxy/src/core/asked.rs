@@ -8,7 +8,7 @@ use krarup_memcache::{Class, Expect, Reply, response};
 use crate::exchange::{Exchange, Stage};
 use crate::keys::Spoken;
 use crate::placement::KeyHash;
-use crate::server::Pending;
+use crate::upstreams::Pending;
 
 /// What may be spoken of.
 pub(super) enum Asked<'a> {

@@ -7,11 +7,10 @@ use krarup_memcache::Class;
 use krarup_record::Operation;
 use krarup_units::Stamp;
 
-use super::{Arrival, Core, Servers};
+use super::{Arrival, Core};
 use crate::books::AtWork;
 use crate::dispatch::{Common, Dispatch};
 use crate::exchange::Stage;
-use crate::server::{Health, Server};
 
 /// A client wants statistics, which are those of all cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,11 +60,8 @@ impl Core {
         dispatch.absorb(&self.dispatch);
         let at_work = self.at_work();
         let books = self.books.copy(at_work);
-        let mut copy = Self {
-            servers: Servers::of(self.servers.iter().map(Server::books)),
-            dispatch,
-            ..Self::empty(self.settings.clone(), self.routing.copy(), books)
-        };
+        let (routing, upstreams) = (self.routing.copy(), self.upstreams.copy());
+        let mut copy = Self::of(self.settings.clone(), routing, upstreams, dispatch, books);
         let (used, short) = self.memory();
         copy.note_memory(used, short);
         copy
@@ -76,13 +72,7 @@ impl Core {
         self.books.absorb(&other.books, other.at_work());
         self.dispatch.absorb(&other.dispatch);
         self.routing.absorb(&other.routing);
-        // A configuration reaches all, one after the other: what one does not have yet is at the end.
-        for (place, theirs) in other.servers.iter().enumerate() {
-            match self.servers.get_mut(place) {
-                Some(ours) => ours.absorb(theirs),
-                None => self.servers.push(theirs.books()),
-            }
-        }
+        self.upstreams.absorb(&other.upstreams);
         let (ours, theirs) = (self.memory(), other.memory());
         self.note_memory(ours.0 + theirs.0, ours.1 || theirs.1);
     }
@@ -94,29 +84,5 @@ impl Core {
 
     fn at_work(&self) -> AtWork {
         AtWork { clients: self.clients(), unfinished: self.unfinished(), in_flight: self.in_flight() }
-    }
-}
-
-impl Server {
-    /// How it is and what it did, without who is owed what.
-    fn books(&self) -> Self {
-        let mut books = Self::new(self.name.clone());
-        books.health = Health::Up;
-        books.retired = self.retired;
-        books.absorb(self);
-        books
-    }
-
-    /// It is up where every loop has it up.
-    fn absorb(&mut self, other: &Self) {
-        if other.health != Health::Up {
-            self.health = Health::Down;
-        }
-        self.version = self.version.take().or_else(|| other.version.clone());
-        self.losses += other.losses;
-        self.last_loss = self.last_loss.take().or_else(|| other.last_loss.clone());
-        self.answered_since_up += other.answered_since_up;
-        self.ejected |= other.ejected;
-        self.besides += other.outstanding();
     }
 }

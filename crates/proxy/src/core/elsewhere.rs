@@ -9,15 +9,9 @@ use krarup_units::Stamp;
 use smallvec::SmallVec;
 
 use super::Core;
-use crate::arena::DETACHED;
 use crate::exchange::{Part, Stage};
 use crate::meta;
-use crate::server::Health;
-
-/// Bytes that may wait for a server before nothing is sent to it on the side.
-const ASIDE_BYTES: usize = 1 << 20;
-/// Answers a server may owe before nothing is sent to it on the side.
-const ASIDE_REQUESTS: usize = 10_000;
+use crate::upstreams::Pending;
 
 /// A key, by its place in its request, goes on to that server of that pool.
 #[derive(Clone, Copy, Debug)]
@@ -114,8 +108,7 @@ impl Core {
         let exchange = &self.requests[number];
         let key = exchange.rest.keys.get(place);
         let tried = |server: usize| exchange.lineage(part).any(|part| part.was_asked(server));
-        let servers = &self.servers;
-        let load = |server: usize| servers[server].outstanding();
+        let load = |server: usize| self.upstreams.outstanding(server);
         self.routing.choose_next(pool, key.sent, tried, now, load)
     }
 
@@ -238,15 +231,11 @@ impl Core {
         expect: Expect,
         request: &mut dyn FnMut(&mut Outbox),
     ) {
-        let link = &mut self.servers[server];
-        if link.health != Health::Up || link.out.len() > ASIDE_BYTES || link.outstanding() > ASIDE_REQUESTS {
+        if self.upstreams.takes_aside(server) {
+            self.upstreams.send(server, Pending::detached(expect), |out| request(out));
+        } else {
             self.routing[pool].count(|counts| &mut counts.dropped);
-            return;
         }
-        self.in_flight += 1;
-        link.expect(DETACHED, 0, false, expect);
-        request(&mut link.out);
-        self.touch_server(server);
     }
 
     /// The pool's shadow gets the same write, if it is its turn.

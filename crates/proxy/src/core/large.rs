@@ -32,7 +32,7 @@ impl Core {
 
     /// Whether a large answer of a server stands at the front of its bytes, whole.
     pub fn answers_large(&self, server: usize, bytes: &[u8]) -> bool {
-        let front = self.servers[server].front().map(|front| front.expect);
+        let front = self.upstreams.front(server).map(|front| front.expect);
         bytes.len() >= LARGE
             && matches!(front, Some(Expect::Values { .. } | Expect::Meta { .. }))
             && front.is_some_and(|expect| {

@@ -57,33 +57,12 @@ impl Core {
 
     /// Enters that another core's connection to a server stands, or why it does not.
     pub fn enter_server(&mut self, server: usize, state: Result<Option<&str>, &str>) {
-        let link = &mut self.servers[server];
-        match state {
-            Ok(version) => {
-                if let Some(version) = version {
-                    link.version = Some(version.to_owned());
-                }
-            }
-            Err(why) => {
-                link.losses += 1;
-                link.last_loss = Some(why.to_owned());
-            }
-        }
+        self.upstreams.enter(server, state);
     }
 
     /// Enters how long a queue was that this core does not see.
     pub fn enter_queue(&mut self, length: usize) {
         self.dispatch.saw(length);
-    }
-
-    /// What a server has said its version is.
-    pub fn server_version(&self, server: usize) -> Option<&str> {
-        self.servers[server].version.as_deref()
-    }
-
-    /// How many servers there are.
-    pub fn server_count(&self) -> usize {
-        self.servers.len()
     }
 
     /// Where a whole request belongs that came where keys belong to the pool `entry`.

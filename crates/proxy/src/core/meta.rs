@@ -12,7 +12,7 @@ use crate::exchange::{Copies, Part};
 use crate::large::{self, Memory, Source};
 use crate::meta::{self, Role, Rule};
 use crate::pool::Lifetimes;
-use crate::server::Health;
+use crate::upstreams::Pending;
 
 impl Core {
     /// A worker has taken a meta command.
@@ -30,7 +30,7 @@ impl Core {
         // A server that does not know the command takes its value for the next one, and is out of step then.
         let home = route.map_or(self.requests[number].entry, |route| route.pool);
         let known =
-            || self.routing[home].spec().servers.iter().all(|&server| self.servers[server].knows_meta);
+            || self.routing[home].spec().servers.iter().all(|&server| self.upstreams.knows_meta(server));
         if request.command == MetaCommand::Set && !known() {
             return self.requests[number].rest.merge.local(Class::Error, b"ERROR\r\n");
         }
@@ -96,7 +96,7 @@ impl Core {
     pub(super) fn asks_the_first(&mut self, number: u32, reply: &Reply<'_>, now: Stamp) -> bool {
         let first = self.requests[number].rest.others[0];
         let won = reply.meta_flags().any(|(letter, _)| letter == b'W');
-        if !won || self.servers[first].health != Health::Up {
+        if !won || !self.upstreams.is_up(first) {
             return false;
         }
         let raw = std::mem::take(&mut self.requests[number].rest.request);
@@ -156,7 +156,7 @@ impl Core {
             Retrieval::Get => (self.choose(pool, key.sent, &holders, 1, now), &holders[..]),
             _ => {
                 let first = holders[0];
-                (Some(first).filter(|&first| self.servers[first].health == Health::Up), &holders[..1])
+                (Some(first).filter(|&first| self.upstreams.is_up(first)), &holders[..1])
             }
         };
         match server {
@@ -183,24 +183,18 @@ impl Core {
     }
 
     /// Writes a part for its server; with one flag more where what it finds is to be stored elsewhere.
-    pub(super) fn write_meta_part(
-        &mut self,
-        number: u32,
-        part: u16,
-        connection: usize,
-        lifetimes: Lifetimes,
-    ) {
+    pub(super) fn send_meta_part(&mut self, number: u32, part: u16, connection: usize, lifetimes: Lifetimes) {
         let exchange = &mut self.requests[number];
         let refills = exchange.lineage(part).any(|part| part.missed);
         let asked = own(&exchange.rest.request);
         let more = refills && meta::lacks_flags(&asked);
         let sent = exchange.rest.keys.get(0).sent;
-        let link = &mut self.servers[connection];
-        link.expect(number, part, false, asked.expect());
-        meta::write(link.out.tail(), &asked, sent, Role::Answers, lifetimes);
-        if more {
-            meta::ask_for_flags(link.out.tail());
-        }
+        self.upstreams.send(connection, Pending::of(number, part, false, asked.expect()), |out| {
+            meta::write(out.tail(), &asked, sent, Role::Answers, lifetimes);
+            if more {
+                meta::ask_for_flags(out.tail());
+            }
+        });
         exchange.rest.parts[usize::from(part)].asks_for_flags = more;
     }
 
@@ -221,10 +215,7 @@ impl Core {
         let this = exchange.rest.parts[usize::from(part)];
         let holders = self.routing[this.pool].holders(exchange.rest.keys.get(0).sent);
         let first = holders[0];
-        if first == server
-            || self.servers[first].health != Health::Up
-            || exchange.rest.retrieval.0 != Retrieval::Get
-        {
+        if first == server || !self.upstreams.is_up(first) || exchange.rest.retrieval.0 != Retrieval::Get {
             return false;
         }
         if exchange.lineage(part).any(|part| part.was_asked(first)) {

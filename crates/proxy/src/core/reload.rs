@@ -7,7 +7,6 @@ use krarup_units::Stamp;
 
 use super::{Core, Settings};
 use crate::pool::Waiting;
-use crate::server::{Health, Server};
 use crate::topology::Topology;
 
 /// What the engine does after [`Core::reconfigure`].
@@ -28,14 +27,9 @@ impl Core {
         self.books.keep_slowest(settings.slow_requests);
         // The clock goes on.
         self.settings = Settings { unix: self.settings.unix, ..settings };
-        let servers: Vec<usize> =
-            topology.servers.into_iter().map(|name| self.number_of_server(name)).collect();
-        for number in 0..self.servers.len() {
-            self.servers[number].retired = !servers.contains(&number);
-            self.servers[number].announced = false;
-        }
+        let servers = self.upstreams.reconfigure(topology.servers, self.settings.upstreams());
         let up: Vec<usize> =
-            (0..self.servers.len()).filter(|&server| self.servers[server].health == Health::Up).collect();
+            (0..self.server_count()).filter(|&server| self.upstreams.is_up(server)).collect();
         let ramp = self.settings.return_over;
         let (pools, stranded) =
             self.routing.reconfigure(topology.pools, topology.routes, ramp, &servers, &up, now);
@@ -43,10 +37,10 @@ impl Core {
         for Waiting { exchange, part } in stranded {
             self.queued_at_servers -= 1;
             let server = self.requests[exchange].rest.parts[usize::from(part)].server;
-            if self.servers[server].health == Health::Up {
+            if self.upstreams.is_up(server) {
                 self.ask_part_at(exchange, part, server, now);
             } else {
-                let text = format!("SERVER_ERROR {} is down\r\n", self.servers[server].name);
+                let text = self.upstreams.down_text(server);
                 self.part_failed(exchange, part, &text, krarup_record::Outcome::ServerLost, now);
             }
         }
@@ -57,49 +51,5 @@ impl Core {
         }
         self.pump(now);
         Reconfigured { servers, pools }
-    }
-
-    /// Whether the server is in no pool any more and owes no answer: its connection can be closed.
-    pub fn server_can_go(&self, server: usize) -> bool {
-        let link = &self.servers[server];
-        link.retired && link.outstanding() == 0 && link.out.is_empty()
-    }
-
-    /// Whether the server is in a pool, or will be.
-    pub fn server_is_wanted(&self, server: usize) -> bool {
-        let link = &self.servers[server];
-        !link.retired || link.announced
-    }
-
-    /// These servers, and no others, will be in the topology that is to come: they can be connected to before it holds, so that
-    /// nothing waits or fails when it does. Returns their numbers.
-    pub fn announce(&mut self, names: Vec<String>) -> Vec<usize> {
-        for server in self.servers.iter_mut() {
-            server.announced = false;
-        }
-        let before = self.servers.len();
-        let numbers: Vec<usize> = names.into_iter().map(|name| self.number_of_server(name)).collect();
-        for &number in &numbers {
-            self.servers[number].announced = true;
-            self.servers[number].retired |= number >= before;
-        }
-        numbers
-    }
-
-    /// A server that is in no pool any more has been closed.
-    pub fn server_let_go(&mut self, server: usize) {
-        debug_assert!(self.server_can_go(server), "nothing it owes is lost");
-        self.servers[server].health = Health::Down;
-        self.routing.went_down(server);
-    }
-
-    fn number_of_server(&mut self, name: String) -> usize {
-        let known = self.servers.iter().position(|server| server.name == name);
-        known.unwrap_or_else(|| {
-            self.servers.push(Server::new(name));
-            let server = self.servers.len() - 1;
-            self.open_shared(server);
-            server
-        })
     }
 }

@@ -12,12 +12,12 @@ use crate::placement::{Distribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_memcache::write;
 
-mod crowd;
 mod lanes;
 mod meta;
 mod pools;
 mod reload;
 mod walk;
+mod window;
 
 type Rows = Arc<Mutex<Vec<(Visit, Vec<ServerVisit>)>>>;
 

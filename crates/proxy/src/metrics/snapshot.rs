@@ -6,7 +6,6 @@ use krarup_units::{Nanos, Stamp};
 use crate::core::{Core, Events};
 use crate::dispatch::Workers;
 use crate::pool::{Counts, Pool};
-use crate::server::Health;
 
 /// Servers up to which each has its buckets: counting them takes the loop some microseconds a server.
 const SERVERS_WITH_BUCKETS: usize = 64;
@@ -61,31 +60,39 @@ impl Snapshot {
     /// The numbers now.
     pub fn of(core: &Core, now: Stamp, stopping: bool) -> Self {
         let recorder = core.counted().recorder_since_start();
-        let up = |server: &usize| core.servers()[*server].health == Health::Up;
+        let up = |server: &usize| core.upstreams().is_up(*server);
         let pool = |(number, pool): (usize, &Pool)| OfPool {
             name: pool.spec().name.clone(),
             servers_up: pool.spec().servers.iter().filter(|&server| up(server)).count(),
             in_progress: pool.busy(),
             counts: core.counts_since_start(number),
         };
-        let buckets = core.servers().len() <= SERVERS_WITH_BUCKETS;
-        let mut totals = vec![None; core.servers().len()];
-        for (number, one) in recorder.servers().filter(|(number, _)| *number < core.servers().len()) {
+        let buckets = core.upstreams().servers().len() <= SERVERS_WITH_BUCKETS;
+        let mut totals = vec![None; core.upstreams().servers().len()];
+        for (number, one) in
+            recorder.servers().filter(|(number, _)| *number < core.upstreams().servers().len())
+        {
             totals[number] = Some(one);
         }
         let readers = |number| {
             let of_pools = core.pools().iter().filter_map(|pool| pool.readers_of(number));
             of_pools.fold((0, 0), |(busy, waiting), one| (busy + u64::from(one.0), waiting + one.1 as u64))
         };
-        let known = core.servers().iter().zip(totals).enumerate().filter(|(_, (server, _))| !server.retired);
+        let known = core
+            .upstreams()
+            .servers()
+            .iter()
+            .zip(totals)
+            .enumerate()
+            .filter(|(_, (server, _))| !server.is_retired());
         let servers = known.map(|(number, (server, totals))| OfServer {
-            name: server.name.clone(),
-            up: server.health == Health::Up,
-            ejected: server.ejected,
+            name: server.name().to_owned(),
+            up: server.is_up(),
+            ejected: server.is_ejected(),
             requests: totals.map_or(0, |totals| totals.requests),
             errors: totals.map_or(0, |totals| totals.errors),
-            outstanding: server.outstanding(),
-            losses: server.losses,
+            outstanding: core.upstreams().outstanding(number),
+            losses: server.losses(),
             readers: readers(number),
             times: totals.map_or_else(Times::default, |totals| Times::of(&totals.time, buckets)),
         });

@@ -312,7 +312,7 @@ impl Stage {
 
     /// Servers are only ever added.
     fn grow(&mut self) {
-        let count = self.world.core.servers().len();
+        let count = self.world.core.server_count();
         self.world.received.resize_with(count, Vec::new);
         self.stores.resize_with(count, Memory::default);
         self.answers.resize_with(count, Vec::new);

@@ -1,0 +1,91 @@
+//! Flow control: a client's long request, or one for a long reply, waits for room on the connection that it takes.
+
+use krarup_memcache::Request;
+use krarup_memcache::request::LONGEST_NAME;
+use krarup_units::Stamp;
+
+use super::Core;
+use crate::large::LARGE_REQUEST;
+use crate::route;
+use crate::upstreams::{Length, WindowWait};
+
+impl Core {
+    /// Whether the client's next request, of `length` bytes, waits for room on the connection that it would take.
+    #[inline]
+    pub(super) fn waits_for_window(
+        &mut self,
+        id: u32,
+        request: &Request<'_>,
+        length: usize,
+        now: Stamp,
+    ) -> bool {
+        let long = if route::retrieves(request) { self.clients.typical_reply(id) } else { length };
+        long >= LARGE_REQUEST && self.upstreams.has_windows() && self.long_waits(id, request, long, now)
+    }
+
+    fn long_waits(&mut self, id: u32, request: &Request<'_>, long: usize, now: Stamp) -> bool {
+        if let Some(wait) = self.clients.window_wait(id) {
+            return !wait.admitted;
+        }
+        let mut buffer = [0; LONGEST_NAME];
+        let key = match request {
+            Request::Retrieve(retrieve) => retrieve.keys.first(),
+            Request::Store(store) => store.key,
+            Request::Meta(meta) => meta.name(&mut buffer),
+            _ => return false,
+        };
+        let reads = route::retrieves(request);
+        let length = if reads { self.length_of_replies(Some(id)) } else { Length::Known };
+        let mut full = None;
+        for &server in &*self.routing.holders_at_home(self.clients.entry(id), key) {
+            match self.upstreams.full(server, id, length, long, now) {
+                None => {}
+                Some(Err(place)) => full = Some(place),
+                // This holder can be read.
+                Some(Ok(())) if reads => return false,
+                Some(Ok(())) => {}
+            }
+        }
+        let Some((connection, bytes)) = full else { return false };
+        let wait = WindowWait { connection, length, bytes, admitted: false };
+        self.upstreams.wait(id, &wait);
+        self.clients.wait_for_window(id, wait);
+        self.books.count(|events| &mut events.held_back);
+        true
+    }
+
+    fn length_of_replies(&self, client: Option<u32>) -> Length {
+        let unknown = client.is_some_and(|id| !self.clients.is_known(id));
+        if unknown { Length::Unknown } else { Length::Known }
+    }
+
+    /// A retrieval was sent on a connection: its reply counts there, where it is likely to be long.
+    #[inline]
+    pub(super) fn expect_reply(&mut self, connection: usize, number: u32) {
+        let exchange = &self.requests[number];
+        let (long, taken) = (exchange.expected as usize, exchange.visit.taken);
+        if long >= LARGE_REQUEST {
+            let length = self.length_of_replies(exchange.client());
+            self.upstreams.expect_long(connection, length, long, taken);
+        }
+    }
+
+    /// A connection has got on: clients whose turn it is are listened to again.
+    #[inline]
+    pub(super) fn admit_waiting(&mut self, connection: usize) {
+        for length in [Length::Unknown, Length::Known] {
+            while let Some((id, bytes)) = self.upstreams.admit_next(connection, length) {
+                self.clients.wait_for_window(id, WindowWait { connection, length, bytes, admitted: true });
+                self.clients.run_again(id);
+            }
+        }
+    }
+
+    /// A request was accepted of a client that had waited for room, or the client is gone: where it took none, the next has it.
+    #[inline]
+    pub(super) fn leave_window(&mut self, id: u32) {
+        let Some(wait) = self.clients.take_window_wait(id) else { return };
+        self.upstreams.leave_window(id, &wait);
+        self.admit_waiting(wait.connection);
+    }
+}

@@ -1,0 +1,665 @@
+//! The servers and the connections to them, without their sockets. A server is not a connection: several may lead to it.
+//!
+//! Every server has a first connection, which tells whether it is up, and by which goes what belongs to no client (refills, copies that
+//! nobody waits for). Others are its *lanes*: some that clients share in turn, or one of each client's own. A client uses the same one all the time,
+//! so that what it asks of a server is carried out in its order; what two clients ask by different lanes may overtake each other.
+
+use krarup_memcache::{Class, Reply};
+use krarup_units::{Nanos, Outbox, Stamp};
+
+mod connection;
+mod server;
+mod window;
+
+use connection::{Connection, Health};
+use window::fits;
+
+pub(crate) use connection::{Pending, Recipient};
+pub(crate) use server::Server;
+pub(crate) use window::{Length, WINDOW, WindowWait};
+
+/// Numbers of lanes begin here; the first connection to a server has the server's number. There are at most a thousand of these.
+pub const LANES: usize = 1 << 12;
+
+/// Memory kept for the requests to a server that has taken them all, in bytes.
+const KEEP: usize = 256 << 10;
+
+/// Bytes that may wait for a server before nothing is sent to it on the side.
+const ASIDE_BYTES: usize = 1 << 20;
+/// Answers a server may owe before nothing is sent to it on the side.
+const ASIDE_REQUESTS: usize = 10_000;
+
+/// A reply to a client that has been given none yet counts as so long, where its server had long values of late: 16 of them go at once, whatever
+/// else is under way.
+const UNKNOWN: usize = 256 << 10;
+/// The same before so many answers of a server, by which nothing is known of its values.
+const FIRST: u64 = 100;
+/// Of late.
+const OF_LATE: Nanos = Nanos::from_secs(60);
+
+/// How servers are connected to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpstreamSettings {
+    /// How long a server may take over one answer.
+    pub(crate) timeout: Nanos,
+    /// The first wait before connecting again; each failure doubles it.
+    pub(crate) reconnect_after: Nanos,
+    /// The longest wait before connecting again.
+    pub(crate) reconnect_at_most: Nanos,
+    /// Failures in a row after which a server is ejected; none: never.
+    pub(crate) eject_after: Option<u32>,
+    /// How long an ejected server is left alone.
+    pub(crate) eject_for: Nanos,
+    /// Connections to each server, which clients use in turn.
+    pub(crate) connections: u32,
+    /// Whether each client has connections of its own instead.
+    pub(crate) dedicated: bool,
+    /// How much that is long may be under way on a connection.
+    pub(crate) window: usize,
+}
+
+/// What the loss of a connection means.
+pub(crate) struct Lost {
+    /// The server that it led to.
+    pub(crate) server: usize,
+    /// Whether it was one of its lanes; then the server may be up all the same.
+    pub(crate) by_lane: bool,
+    /// Whether the server is ejected from now on.
+    pub(crate) ejected: bool,
+    /// What is said to those who wait for its answers.
+    pub(crate) text: String,
+}
+
+/// The servers, and the connections to them by number.
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    settings: UpstreamSettings,
+    /// What is said to servers before anything else.
+    login: Option<Vec<u8>>,
+    servers: Vec<Server>,
+    /// The first connection to each server.
+    first: Vec<Connection>,
+    lanes: Vec<Connection>,
+    /// Lanes that are closed, whose numbers may be used again.
+    free_lanes: Vec<usize>,
+    /// Lanes that the driver has not been told of.
+    new_lanes: Vec<usize>,
+    /// The clients' own lanes, each with its server, by the client's number.
+    own_lanes: Vec<Vec<(usize, usize)>>,
+    /// Connections that have something to write.
+    dirty: Vec<usize>,
+    /// Answers that are owed, those to greetings aside.
+    in_flight: usize,
+}
+
+impl Upstreams {
+    /// Servers none of which has a connection.
+    pub(crate) fn new(names: Vec<String>, settings: UpstreamSettings) -> Self {
+        let mut upstreams = Self::empty(settings);
+        for name in names {
+            upstreams.add(name);
+        }
+        upstreams
+    }
+
+    fn empty(settings: UpstreamSettings) -> Self {
+        Self {
+            settings,
+            login: None,
+            servers: Vec::new(),
+            first: Vec::new(),
+            lanes: Vec::new(),
+            free_lanes: Vec::new(),
+            new_lanes: Vec::new(),
+            own_lanes: Vec::new(),
+            dirty: Vec::new(),
+            in_flight: 0,
+        }
+    }
+
+    #[inline]
+    fn at(&self, connection: usize) -> &Connection {
+        if connection < LANES { &self.first[connection] } else { &self.lanes[connection - LANES] }
+    }
+
+    #[inline]
+    fn at_mut(&mut self, connection: usize) -> &mut Connection {
+        if connection < LANES { &mut self.first[connection] } else { &mut self.lanes[connection - LANES] }
+    }
+
+    // ---- servers --------------------------------------------------------------------------------------------
+
+    pub(crate) fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// Whether a server takes requests.
+    #[inline]
+    pub(crate) fn is_up(&self, server: usize) -> bool {
+        self.servers[server].up
+    }
+
+    pub(crate) fn name(&self, server: usize) -> &str {
+        &self.servers[server].name
+    }
+
+    /// What a part is answered whose server is down.
+    pub(crate) fn down_text(&self, server: usize) -> String {
+        format!("SERVER_ERROR {} is down\r\n", self.servers[server].name)
+    }
+
+    /// Whether a server takes meta commands, as far as is known.
+    pub(crate) fn knows_meta(&self, server: usize) -> bool {
+        self.servers[server].knows_meta
+    }
+
+    /// Answers that a server owes.
+    #[inline]
+    pub(crate) fn outstanding(&self, server: usize) -> usize {
+        self.first[server].outstanding() + self.servers[server].owed_elsewhere
+    }
+
+    /// The version that `version` and `stats` tell alike: the oldest of the servers', because that is what clients can count on. None until a server has told its own.
+    pub(crate) fn oldest_version(&self) -> Option<&str> {
+        let number = |version: &str| {
+            version.split('.').map(|part| part.parse::<u32>().unwrap_or(0)).collect::<Vec<_>>()
+        };
+        self.servers.iter().filter_map(Server::version).min_by_key(|version| number(version))
+    }
+
+    /// Another loop's, or thread's, connection to a server stands, or why it does not.
+    pub(crate) fn enter(&mut self, server: usize, state: Result<Option<&str>, &str>) {
+        let server = &mut self.servers[server];
+        match state {
+            Ok(None) => {}
+            Ok(Some(version)) => server.version = Some(version.to_owned()),
+            Err(why) => {
+                server.losses += 1;
+                server.last_loss = Some(why.to_owned());
+            }
+        }
+    }
+
+    fn add(&mut self, name: String) -> usize {
+        let server = self.servers.len();
+        self.servers.push(Server::new(name));
+        self.first.push(Connection::to(server));
+        if !self.settings.dedicated {
+            for _ in 1..self.settings.connections {
+                let lane = self.open_lane(server);
+                self.servers[server].lanes.push(lane);
+            }
+        }
+        server
+    }
+
+    // ---- another configuration ------------------------------------------------------------------------------
+
+    /// From now on this is said on every new connection, before anything else.
+    pub(crate) fn sign_in_with(&mut self, login: Option<Vec<u8>>) {
+        self.login = login;
+    }
+
+    /// Goes on with other settings and the servers of these names; others are retired. Returns the numbers of these.
+    pub(crate) fn reconfigure(&mut self, names: Vec<String>, settings: UpstreamSettings) -> Vec<usize> {
+        self.settings = settings;
+        let numbers: Vec<usize> = names.into_iter().map(|name| self.number_of(name)).collect();
+        for (number, server) in self.servers.iter_mut().enumerate() {
+            server.retired = !numbers.contains(&number);
+            server.announced = false;
+        }
+        numbers
+    }
+
+    /// The servers of these names, and no others, will be wanted soon. Returns their numbers.
+    pub(crate) fn announce(&mut self, names: Vec<String>) -> Vec<usize> {
+        for server in &mut self.servers {
+            server.announced = false;
+        }
+        let before = self.servers.len();
+        let numbers: Vec<usize> = names.into_iter().map(|name| self.number_of(name)).collect();
+        for &number in &numbers {
+            self.servers[number].announced = true;
+            self.servers[number].retired |= number >= before;
+        }
+        numbers
+    }
+
+    fn number_of(&mut self, name: String) -> usize {
+        let known = self.servers.iter().position(|server| server.name == name);
+        known.unwrap_or_else(|| self.add(name))
+    }
+
+    /// Whether a server is in a pool, or will be.
+    pub(crate) fn is_wanted(&self, server: usize) -> bool {
+        let server = &self.servers[server];
+        !server.retired || server.announced
+    }
+
+    /// Whether a server is in no pool any more and owes no answer.
+    pub(crate) fn can_go(&self, server: usize) -> bool {
+        self.servers[server].retired && self.outstanding(server) == 0 && self.first[server].out.is_empty()
+    }
+
+    /// The connection to a server that is in no pool any more has been closed.
+    pub(crate) fn let_go(&mut self, server: usize) {
+        self.first[server].health = Health::Down;
+        self.servers[server].up = false;
+    }
+
+    // ---- lanes ----------------------------------------------------------------------------------------------
+
+    /// The server that a connection leads to.
+    #[inline]
+    pub(crate) fn server_of(&self, connection: usize) -> usize {
+        if connection < LANES { connection } else { self.at(connection).server }
+    }
+
+    fn open_lane(&mut self, server: usize) -> usize {
+        let lane = match self.free_lanes.pop() {
+            Some(lane) => {
+                *self.at_mut(lane) = Connection::to(server);
+                lane
+            }
+            None => {
+                self.lanes.push(Connection::to(server));
+                LANES + self.lanes.len() - 1
+            }
+        };
+        self.new_lanes.push(lane);
+        lane
+    }
+
+    /// The connection by which a request of `client` goes to a server that is up. It belongs to no client where that is gone.
+    #[inline]
+    pub(crate) fn connection(&mut self, server: usize, client: Option<u32>) -> usize {
+        if self.settings.connections == 1 && !self.settings.dedicated {
+            return server;
+        }
+        self.lane(server, client)
+    }
+
+    fn lane(&mut self, server: usize, client: Option<u32>) -> usize {
+        let Some(client) = client else { return server };
+        if self.settings.dedicated {
+            let own = self.own_lanes.get(client as usize);
+            let own = own.and_then(|own| own.iter().find(|&&(other, _)| other == server));
+            return match own {
+                Some(&(_, lane)) => lane,
+                None => self.open_own(server, client),
+            };
+        }
+        match (client % self.settings.connections) as usize {
+            0 => server,
+            turn => {
+                let lane = self.servers[server].lanes[turn - 1];
+                if self.at(lane).health == Health::Up { lane } else { server }
+            }
+        }
+    }
+
+    /// A client's own connection to a server. Requests may be appended at once; they leave when it stands.
+    fn open_own(&mut self, server: usize, client: u32) -> usize {
+        let lane = self.open_lane(server);
+        let link = &mut self.lanes[lane - LANES];
+        (link.owner, link.dedicated) = (Some(client), true);
+        link.greet(self.login.as_deref());
+        let client = client as usize;
+        if self.own_lanes.len() <= client {
+            self.own_lanes.resize_with(client + 1, Vec::new);
+        }
+        self.own_lanes[client].push((server, lane));
+        lane
+    }
+
+    /// A client is gone: its own connections are closed as soon as they owe nothing.
+    pub(crate) fn disown(&mut self, client: u32) {
+        let Some(own) = self.own_lanes.get_mut(client as usize) else { return };
+        for (_, lane) in std::mem::take(own) {
+            self.at_mut(lane).owner = None;
+        }
+    }
+
+    /// A lane is lost. A client's own one is not made again before the client asks for something.
+    fn lane_lost(&mut self, lane: usize) {
+        if let Some(owner) = self.at_mut(lane).owner.take() {
+            self.own_lanes[owner as usize].retain(|&(_, other)| other != lane);
+        }
+    }
+
+    /// Takes the lanes that are to be connected, each with its server.
+    pub(crate) fn take_new_lanes(&mut self) -> Vec<(usize, usize)> {
+        let new = std::mem::take(&mut self.new_lanes);
+        new.into_iter().map(|lane| (lane, self.server_of(lane))).collect()
+    }
+
+    pub(crate) fn has_new_lanes(&self) -> bool {
+        !self.new_lanes.is_empty()
+    }
+
+    /// Whether a lane is still to be used.
+    pub(crate) fn lane_is_wanted(&self, lane: usize) -> bool {
+        let link = self.at(lane);
+        self.is_wanted(link.server) && (!link.dedicated || link.owner.is_some())
+    }
+
+    /// Whether a lane that is not wanted any more owes nothing.
+    pub(crate) fn lane_can_go(&self, lane: usize) -> bool {
+        !self.at(lane).owes_any()
+    }
+
+    /// A lane has been closed; those who wait for room there are to be admitted before [`Self::reopen_lane`].
+    pub(crate) fn lane_closed(&mut self, lane: usize) {
+        self.lane_lost(lane);
+        self.at_mut(lane).health = Health::Down;
+    }
+
+    /// The lane can be connected again, or its number be another's where it was a client's own.
+    pub(crate) fn reopen_lane(&mut self, lane: usize) {
+        let link = self.at_mut(lane);
+        let dedicated = link.dedicated;
+        *link = link.reopened();
+        if dedicated {
+            self.free_lanes.push(lane);
+        }
+    }
+
+    // ---- a connection's life --------------------------------------------------------------------------------
+
+    /// A connection stands: the server is asked for its version, and is up when it has told.
+    pub(crate) fn connected(&mut self, connection: usize) {
+        let login = self.login.as_deref();
+        if connection < LANES {
+            self.first[connection].greet(login);
+        } else if let link = &mut self.lanes[connection - LANES]
+            && !link.dedicated
+        {
+            link.greet(login);
+        }
+        self.touch(connection);
+    }
+
+    /// A server has answered the greeting. Returns the server that is up from now on, and whether its share shall grow gradually.
+    pub(crate) fn greeted(&mut self, connection: usize, reply: &Reply<'_>) -> Option<(usize, bool)> {
+        if reply.class == Class::Stored {
+            // The login is accepted; the version is still to come.
+            return None;
+        }
+        self.at_mut(connection).health = Health::Up;
+        if connection >= LANES {
+            return None;
+        }
+        let server = &mut self.servers[connection];
+        server.up = true;
+        if reply.class == Class::Version {
+            let line = String::from_utf8_lossy(reply.line());
+            server.told_version(line.trim_start_matches("VERSION "));
+        }
+        Some((connection, server.ejected))
+    }
+
+    /// Whether a connection carries requests.
+    pub(crate) fn carries(&self, connection: usize) -> bool {
+        self.at(connection).health == Health::Up
+    }
+
+    /// A connection is lost, or could not be made. What it owes is to be taken with [`Self::pop`].
+    pub(crate) fn lost(&mut self, connection: usize, why: &str) -> Lost {
+        let link = self.at_mut(connection);
+        let (server, by_lane) = (link.server, connection >= LANES);
+        link.health = Health::Down;
+        link.out.clear();
+        link.failures += 1;
+        let failures = link.failures;
+        let mut newly_ejected = false;
+        if by_lane {
+            // The others may stand as they stood.
+            self.lane_lost(connection);
+        }
+        let known = &mut self.servers[server];
+        if !by_lane {
+            known.up = false;
+            let ejected = self.settings.eject_after.is_some_and(|most| failures >= most);
+            newly_ejected = ejected && !known.ejected;
+            known.ejected |= ejected;
+        }
+        known.losses += 1;
+        known.last_loss = Some(why.to_owned());
+        known.answered_since_up = 0;
+        // The text is one line whatever the system or the server said.
+        let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let text = format!("SERVER_ERROR {}: {why}\r\n", known.name);
+        Lost { server, by_lane, ejected: newly_ejected, text }
+    }
+
+    /// When the oldest answer on a connection is overdue.
+    pub(crate) fn deadline(&self, connection: usize) -> Option<Stamp> {
+        self.at(connection).oldest_sent().map(|sent| sent + self.settings.timeout)
+    }
+
+    /// How long to wait before a lost connection is made again: longer with each failure in a row, and longer still where
+    /// the server has been ejected.
+    pub(crate) fn reconnect_delay(&self, connection: usize) -> Nanos {
+        let link = self.at(connection);
+        let doubled =
+            self.settings.reconnect_after.0.saturating_mul(1 << link.failures.saturating_sub(1).min(32));
+        let delay = Nanos(doubled).min(self.settings.reconnect_at_most);
+        let ejected = connection < LANES && self.servers[connection].ejected;
+        if ejected { delay.max(self.settings.eject_for) } else { delay }
+    }
+
+    // ---- requests and answers -------------------------------------------------------------------------------
+
+    /// Appends what `request` writes to a connection's outbox. Returns how many bytes that are.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        connection: usize,
+        pending: Pending,
+        request: impl FnOnce(&mut Outbox),
+    ) -> usize {
+        self.in_flight += 1;
+        let link = self.at_mut(connection);
+        link.expect(pending);
+        let start = link.out.end();
+        request(&mut link.out);
+        let length = (link.out.end() - start) as usize;
+        if connection >= LANES {
+            // What a server owes by its lanes counts as its own.
+            let server = link.server;
+            self.servers[server].owed_elsewhere += 1;
+        }
+        self.touch(connection);
+        length
+    }
+
+    /// What the next answer on a connection belongs to.
+    #[inline]
+    pub(crate) fn front(&self, connection: usize) -> Option<&Pending> {
+        self.at(connection).front()
+    }
+
+    /// The next answer on a connection has come, or never will: what it belongs to.
+    #[inline]
+    pub(crate) fn pop(&mut self, connection: usize) -> Option<Pending> {
+        let link = self.at_mut(connection);
+        let pending = link.pop()?;
+        if pending.recipient != Recipient::Greeting {
+            if connection >= LANES {
+                let server = link.server;
+                self.servers[server].owed_elsewhere -= 1;
+            }
+            self.in_flight -= 1;
+        }
+        Some(pending)
+    }
+
+    /// A server has answered a request, with a `long` reply or another: it is well. Returns its number.
+    #[inline]
+    pub(crate) fn answered(&mut self, connection: usize, long: bool, now: Stamp) -> usize {
+        let server = self.server_of(connection);
+        if connection != server {
+            self.at_mut(connection).failures = 0;
+        }
+        self.first[server].failures = 0;
+        let known = &mut self.servers[server];
+        known.answered_since_up += 1;
+        known.ejected = false;
+        if long {
+            known.had_long = Some(now);
+        }
+        server
+    }
+
+    /// A long request has been sent to a server.
+    pub(crate) fn had_long(&mut self, server: usize, now: Stamp) {
+        self.servers[server].had_long = Some(now);
+    }
+
+    /// Answers that servers owe to requests.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Whether a server is up and has not too much before it for what no request waits for.
+    pub(crate) fn takes_aside(&self, server: usize) -> bool {
+        self.is_up(server)
+            && self.first[server].out.len() <= ASIDE_BYTES
+            && self.outstanding(server) <= ASIDE_REQUESTS
+    }
+
+    // ---- written to -----------------------------------------------------------------------------------------
+
+    #[inline]
+    fn touch(&mut self, connection: usize) {
+        let link = self.at_mut(connection);
+        if !link.dirty {
+            link.dirty = true;
+            self.dirty.push(connection);
+        }
+    }
+
+    pub(crate) fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Takes the connections that have something to write; `into` is emptied first.
+    pub(crate) fn take_dirty(&mut self, into: &mut Vec<usize>) {
+        into.clear();
+        std::mem::swap(&mut self.dirty, into);
+        for &connection in &*into {
+            self.at_mut(connection).dirty = false;
+        }
+    }
+
+    /// Requests on their way out on a connection.
+    #[inline]
+    pub(crate) fn outbox(&self, connection: usize) -> &Outbox {
+        &self.at(connection).out
+    }
+
+    /// So many bytes have left in a write begun at `before`.
+    pub(crate) fn written(&mut self, connection: usize, count: usize, before: Stamp) {
+        let link = self.at_mut(connection);
+        link.written(count, before);
+        link.out.shrink(KEEP);
+    }
+
+    // ---- flow control ---------------------------------------------------------------------------------------
+
+    /// Whether long requests wait for room at all.
+    #[inline]
+    pub(crate) fn has_windows(&self) -> bool {
+        !self.settings.dedicated
+    }
+
+    /// Whether there is room for a client's next request on its connection to a server: that connection and how many bytes it needs there, if there is not.
+    /// None if the connection is down.
+    pub(crate) fn full(
+        &mut self,
+        server: usize,
+        client: u32,
+        length: Length,
+        long: usize,
+        now: Stamp,
+    ) -> Option<Result<(), (usize, usize)>> {
+        let connection = self.lane(server, Some(client));
+        let bytes = self.length(connection, length, long, now);
+        let link = self.at(connection);
+        if link.health != Health::Up {
+            return None;
+        }
+        let under_way = link.under_way(length);
+        let full = under_way > 0
+            && bytes > 0
+            && (!fits(self.settings.window, under_way, bytes) || link.window.has_waiting(length));
+        Some(if full { Err((connection, bytes)) } else { Ok(()) })
+    }
+
+    /// How long a reply counts: not at all where its length is not known and those of this connection are short.
+    fn length(&self, connection: usize, length: Length, long: usize, now: Stamp) -> usize {
+        if length == Length::Known {
+            return long;
+        }
+        let server = &self.servers[self.server_of(connection)];
+        let of_late = |had: Stamp| now.0.saturating_sub(had.0) < OF_LATE.0;
+        if server.answered_since_up < FIRST || server.had_long.is_some_and(of_late) { UNKNOWN } else { 0 }
+    }
+
+    /// A client's next request waits for room on a connection.
+    pub(crate) fn wait(&mut self, client: u32, wait: &WindowWait) {
+        self.at_mut(wait.connection).window.wait(wait.length, client, wait.bytes);
+    }
+
+    /// The reply to what was sent last on a connection is likely to be `long`.
+    pub(crate) fn expect_long(&mut self, connection: usize, length: Length, long: usize, now: Stamp) {
+        let bytes = self.length(connection, length, long, now);
+        self.at_mut(connection).expect_long(length, bytes);
+    }
+
+    /// The client whose turn it is on a connection, if there is room for its next request, and how much that takes.
+    #[inline]
+    pub(crate) fn admit_next(&mut self, connection: usize, length: Length) -> Option<(u32, usize)> {
+        if !self.at(connection).window.has_waiting(length) {
+            return None;
+        }
+        let window = self.settings.window;
+        let link = self.at_mut(connection);
+        let (under_way, down) = (link.under_way(length), link.health != Health::Up);
+        link.window.admit_next(length, |_, bytes| fits(window, under_way, bytes) || down)
+    }
+
+    /// A client waits no more for room on a connection, or needs it no more.
+    pub(crate) fn leave_window(&mut self, client: u32, wait: &WindowWait) {
+        self.at_mut(wait.connection).window.leave(client, wait);
+    }
+
+    // ---- several loops --------------------------------------------------------------------------------------
+
+    /// How servers are and what they did, for the sum of all loops.
+    pub(crate) fn copy(&self) -> Self {
+        let mut copy = Self::empty(self.settings);
+        for (number, server) in self.servers.iter().enumerate() {
+            copy.push_copy(server, self.outstanding(number));
+        }
+        copy
+    }
+
+    fn push_copy(&mut self, server: &Server, outstanding: usize) {
+        self.first.push(Connection::to(self.servers.len()));
+        self.servers.push(server.copy(outstanding));
+    }
+
+    /// Adds those of another loop.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        // A configuration reaches all, one after the other: what one does not have yet is at the end.
+        for (number, theirs) in other.servers.iter().enumerate() {
+            let outstanding = other.outstanding(number);
+            match self.servers.get_mut(number) {
+                Some(ours) => ours.absorb(theirs, outstanding),
+                None => self.push_copy(theirs, outstanding),
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! One connection to one server: what was asked on it, in order, and waits for its answer.
+//!
+//! ```text
+//!          connect            version answered
+//!   Down ───────────▶ Greeting ───────────────▶ Up
+//!    ▲                   │                       │
+//!    └───────────────────┴───── any failure ─────┘   everything asked is answered with an error
+//! ```
+//!
+//! A server is up when it has told its version: a port that accepts connections is no memcached yet.
+
+use std::collections::VecDeque;
+
+use krarup_memcache::Expect;
+use krarup_units::{Outbox, Stamp};
+
+use super::window::{Length, Window};
+
+/// Where the connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// There is none.
+    Down,
+    /// It was made; the version has been asked for.
+    Greeting,
+    /// It carries requests.
+    Up,
+}
+
+/// Where an answer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recipient {
+    /// It belongs to the greeting.
+    Greeting,
+    /// No request waits for it: a copy, a refill, a shadow.
+    Detached,
+    /// The request of this number.
+    Request(u32),
+}
+
+/// A request, or a part of one, whose answer has not come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) recipient: Recipient,
+    /// Which part of it.
+    pub(crate) part: u16,
+    /// Whether only errors of this part count.
+    pub(crate) follows: bool,
+    /// What kind of answer it is owed.
+    pub(crate) expect: Expect,
+    /// The position of its first byte on this connection.
+    start: u64,
+    /// Before the write that carried the first byte; none while that has not left.
+    pub(crate) sent: Option<Stamp>,
+}
+
+impl Pending {
+    /// A part of a request that is going to be sent.
+    pub(crate) fn of(number: u32, part: u16, follows: bool, expect: Expect) -> Self {
+        Self { recipient: Recipient::Request(number), part, follows, expect, start: 0, sent: None }
+    }
+
+    /// What is going to be sent for no request.
+    pub(crate) fn detached(expect: Expect) -> Self {
+        Self { recipient: Recipient::Detached, part: 0, follows: false, expect, start: 0, sent: None }
+    }
+
+    fn greeting(expect: Expect) -> Self {
+        Self { recipient: Recipient::Greeting, part: 0, follows: false, expect, start: 0, sent: None }
+    }
+}
+
+/// A connection, without its socket.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// The server that it leads to.
+    pub(super) server: usize,
+    pub(super) health: Health,
+    /// Losses in a row, with no request answered between.
+    pub(super) failures: u32,
+    /// Requests on their way out.
+    pub(super) out: Outbox,
+    pending: VecDeque<Pending>,
+    /// How many of the pending, from the front, have been stamped as sent.
+    stamped: usize,
+    /// Whether the driver has been told that there is something to write.
+    pub(super) dirty: bool,
+    /// Whether it is one client's own, and whose.
+    pub(super) dedicated: bool,
+    pub(super) owner: Option<u32>,
+    pub(super) window: Window,
+}
+
+impl Connection {
+    pub(super) fn to(server: usize) -> Self {
+        Self {
+            server,
+            health: Health::Down,
+            failures: 0,
+            out: Outbox::default(),
+            pending: VecDeque::new(),
+            stamped: 0,
+            dirty: false,
+            dedicated: false,
+            owner: None,
+            window: Window::default(),
+        }
+    }
+
+    /// One that can be made anew in its place; those who have room on it keep that.
+    pub(super) fn reopened(&self) -> Self {
+        Self { dedicated: self.dedicated, window: self.window.reopened(), ..Self::to(self.server) }
+    }
+
+    /// A request will be appended to `out`: remembers what is owed. Call it before appending.
+    #[inline]
+    pub(super) fn expect(&mut self, pending: Pending) {
+        let start = self.out.end();
+        self.pending.push_back(Pending { start, ..pending });
+    }
+
+    /// What was expected last is likely to be a reply of so many bytes, which is long.
+    pub(super) fn expect_long(&mut self, length: Length, bytes: usize) {
+        let start = self.pending.back().expect("something was expected").start;
+        self.window.expect(start, length, bytes);
+    }
+
+    /// Bytes under way on this connection: of requests without an answer, and of long replies that are likely to come; or of replies that may be
+    /// long.
+    pub(super) fn under_way(&self, length: Length) -> usize {
+        let asked = match length {
+            Length::Known => self.pending.front().map_or(0, |front| self.out.end() - front.start),
+            Length::Unknown => 0,
+        };
+        asked as usize + self.window.bytes(length)
+    }
+
+    /// Sends the login, where servers want one, and asks for the version.
+    pub(super) fn greet(&mut self, login: Option<&[u8]>) {
+        debug_assert!(self.pending.is_empty(), "the greeting comes first");
+        self.health = Health::Greeting;
+        if let Some(login) = login {
+            self.expect(Pending::greeting(Expect::Stored));
+            self.out.tail().extend_from_slice(login);
+        }
+        self.expect(Pending::greeting(Expect::Version));
+        self.out.tail().extend_from_slice(b"version\r\n");
+    }
+
+    /// `count` bytes have left in a write begun at `before`.
+    pub(super) fn written(&mut self, count: usize, before: Stamp) {
+        self.out.advance(count);
+        let position = self.out.position();
+        while let Some(next) = self.pending.get_mut(self.stamped)
+            && next.start < position
+        {
+            next.sent = Some(before);
+            self.stamped += 1;
+        }
+    }
+
+    /// What the next answer belongs to, if anything was asked.
+    #[inline]
+    pub(super) fn front(&self) -> Option<&Pending> {
+        self.pending.front()
+    }
+
+    /// The next answer has come, or never will.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Pending> {
+        let pending = self.pending.pop_front()?;
+        self.stamped = self.stamped.saturating_sub(1);
+        self.window.answered(pending.start);
+        Some(pending)
+    }
+
+    /// Whether an answer is to come that is none to the greeting.
+    pub(super) fn owes_any(&self) -> bool {
+        self.pending.iter().any(|pending| pending.recipient != Recipient::Greeting)
+    }
+
+    /// When the oldest unanswered request was sent.
+    pub(super) fn oldest_sent(&self) -> Option<Stamp> {
+        self.pending.front().and_then(|pending| pending.sent)
+    }
+
+    /// Answers that it owes.
+    #[inline]
+    pub(super) fn outstanding(&self) -> usize {
+        self.pending.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_stamped_with_the_write_that_carried_its_first_byte() {
+        let mut connection = Connection::to(0);
+        for text in [&b"get a\r\n"[..], b"get b\r\n", b"get c\r\n"] {
+            connection.expect(Pending::of(1, 0, false, Expect::Values { keys: 1, unique: false }));
+            connection.out.tail().extend_from_slice(text);
+        }
+        connection.written(8, Stamp(5));
+        connection.written(6, Stamp(9));
+        let sent: Vec<_> = std::iter::from_fn(|| connection.pop()).map(|pending| pending.sent).collect();
+        assert_eq!(sent, [Some(Stamp(5)), Some(Stamp(5)), None]);
+    }
+
+    #[test]
+    fn stamps_stay_with_their_requests_when_answers_come_between_writes() {
+        let mut connection = Connection::to(0);
+        for round in 0..5 {
+            connection.expect(Pending::of(round, 0, false, Expect::Stored));
+            connection.out.tail().push(b'x');
+            connection.written(1, Stamp(u64::from(round)));
+            connection.expect(Pending::of(round, 1, false, Expect::Stored));
+            connection.out.tail().push(b'y');
+            assert_eq!(connection.pop().unwrap().sent, Some(Stamp(u64::from(round))));
+            connection.written(1, Stamp(u64::from(round) + 100));
+            assert_eq!(connection.pop().unwrap().sent, Some(Stamp(u64::from(round) + 100)));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A server: how it is and what it did, whichever connection leads to it.
+
+use krarup_units::Stamp;
+
+/// A server, as one event loop sees it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// `host:port`, as configured.
+    pub(super) name: String,
+    /// Whether it takes requests: its first connection stands, and it has told its version there.
+    pub(super) up: bool,
+    /// The server's own words for its version, once it has told.
+    pub(super) version: Option<String>,
+    /// Whether it takes meta commands, as far as its version tells: memcached does from 1.6 on.
+    pub(super) knows_meta: bool,
+    /// How often a connection was lost or could not be made.
+    pub(super) losses: u64,
+    /// Why, the last time.
+    pub(super) last_loss: Option<String>,
+    /// Requests answered since its first connection was made.
+    pub(super) answered_since_up: u64,
+    /// Whether there were so many losses in a row that it is left alone for a while.
+    pub(super) ejected: bool,
+    /// Whether no pool has it any more, or yet.
+    pub(super) retired: bool,
+    /// Whether a pool will have it soon, so that it is connected to already.
+    pub(super) announced: bool,
+    /// Answers it owes by its lanes, or to other loops that are summed up here.
+    pub(super) owed_elsewhere: usize,
+    /// Lanes that clients share.
+    pub(super) lanes: Vec<usize>,
+    /// When a long value last went this way.
+    pub(super) had_long: Option<Stamp>,
+}
+
+impl Server {
+    pub(super) fn new(name: String) -> Self {
+        Self {
+            name,
+            up: false,
+            version: None,
+            knows_meta: true,
+            losses: 0,
+            last_loss: None,
+            answered_since_up: 0,
+            ejected: false,
+            retired: false,
+            announced: false,
+            owed_elsewhere: 0,
+            lanes: Vec::new(),
+            had_long: None,
+        }
+    }
+
+    /// It has told its version.
+    pub(super) fn told_version(&mut self, version: &str) {
+        let mut numbers = version.split(['.', '-', ' ']).map_while(|part| part.parse::<u32>().ok());
+        // What does not number its versions may know them.
+        self.knows_meta = match (numbers.next(), numbers.next()) {
+            (Some(major), Some(minor)) => (major, minor) >= (1, 6),
+            _ => true,
+        };
+        self.version = Some(version.to_owned());
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.up
+    }
+
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    pub(crate) fn last_loss(&self) -> Option<&str> {
+        self.last_loss.as_deref()
+    }
+
+    pub(crate) fn answered_since_up(&self) -> u64 {
+        self.answered_since_up
+    }
+
+    pub(crate) fn is_ejected(&self) -> bool {
+        self.ejected
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired
+    }
+
+    /// How it is and what it did, for the sum of all loops; it owes so many answers.
+    pub(super) fn copy(&self, outstanding: usize) -> Self {
+        Self {
+            up: self.up,
+            version: self.version.clone(),
+            losses: self.losses,
+            last_loss: self.last_loss.clone(),
+            answered_since_up: self.answered_since_up,
+            ejected: self.ejected,
+            retired: self.retired,
+            owed_elsewhere: outstanding,
+            ..Self::new(self.name.clone())
+        }
+    }
+
+    /// Adds how another loop has it, to which it owes so many answers. It is up where every loop has it up.
+    pub(super) fn absorb(&mut self, other: &Self, outstanding: usize) {
+        self.up &= other.up;
+        self.version = self.version.take().or_else(|| other.version.clone());
+        self.losses += other.losses;
+        self.last_loss = self.last_loss.take().or_else(|| other.last_loss.clone());
+        self.answered_since_up += other.answered_since_up;
+        self.ejected |= other.ejected;
+        self.owed_elsewhere += outstanding;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_tells_whether_meta_commands_are_known() {
+        for (version, knows) in [
+            ("1.6.18", true),
+            ("1.5.22", false),
+            ("1.4.15-9", false),
+            ("0.1.0 (krarup)", false),
+            ("2.0", true),
+            ("mine", true),
+        ] {
+            let mut server = Server::new("a:1".into());
+            server.told_version(version);
+            assert_eq!((server.knows_meta, server.version.as_deref()), (knows, Some(version)));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Flow control on one connection: long requests, and requests for long replies, wait for their turn, so that what is short waits behind a few
+//! megabytes at most.
+//!
+//! ```text
+//!   client ─▶ its next request is long ─▶ window full? ──no──▶ sent
+//!                                             │ yes
+//!                                             ▼
+//!                          the client is not listened to; first come, first served, as answers come
+//! ```
+
+use std::collections::VecDeque;
+
+/// So many bytes may be under way on a connection before what is long waits. A server at the speed of 10 Gbit/s and three milliseconds away has less under way.
+pub(crate) const WINDOW: usize = 4 << 20;
+
+/// What is known of how long a request or its reply is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// It is long.
+    Known,
+    /// The client has been given no value yet.
+    Unknown,
+}
+
+/// A client's request that waits for room on a connection, or has been given it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowWait {
+    pub(crate) connection: usize,
+    pub(crate) length: Length,
+    pub(crate) bytes: usize,
+    /// Whether there is room for it by now.
+    pub(crate) admitted: bool,
+}
+
+/// What is long, under way on one connection or waiting for that; each list and sum by [`Length`].
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// Replies that are likely to be long, or may be: the positions of their requests, which of both, and how long.
+    long: VecDeque<(u64, Length, usize)>,
+    /// All of these together.
+    long_bytes: [usize; 2],
+    /// Clients whose next request waits for room, and how much that takes.
+    waiting: [VecDeque<(u32, usize)>; 2],
+    /// How much those take that have room and have not sent their request yet.
+    admitted: [usize; 2],
+}
+
+/// Whether so many bytes more may go where there are `under_way`. What is longer than half of the window goes where no more than the other half is
+/// under way: on a busy connection there is always something.
+pub(super) fn fits(window: usize, under_way: usize, bytes: usize) -> bool {
+    under_way + bytes.min(window / 2) <= window
+}
+
+impl Window {
+    /// The same without what was under way; those who have room keep it.
+    pub(super) fn reopened(&self) -> Self {
+        Self { admitted: self.admitted, ..Self::default() }
+    }
+
+    /// Bytes of long replies that are likely to come, and of what has room.
+    pub(super) fn bytes(&self, length: Length) -> usize {
+        self.long_bytes[length as usize] + self.admitted[length as usize]
+    }
+
+    /// The reply to the request at `start` is likely to have so many bytes, which is long.
+    pub(super) fn expect(&mut self, start: u64, length: Length, bytes: usize) {
+        self.long.push_back((start, length, bytes));
+        self.long_bytes[length as usize] += bytes;
+    }
+
+    /// The reply to the request at `start` has come, or never will.
+    #[inline]
+    pub(super) fn answered(&mut self, start: u64) {
+        if let Some(&(first, length, bytes)) = self.long.front()
+            && first == start
+        {
+            self.long.pop_front();
+            self.long_bytes[length as usize] -= bytes;
+        }
+    }
+
+    /// Whether clients wait for room.
+    pub(super) fn has_waiting(&self, length: Length) -> bool {
+        !self.waiting[length as usize].is_empty()
+    }
+
+    /// A client's next request waits for room for so many bytes.
+    pub(super) fn wait(&mut self, length: Length, client: u32, bytes: usize) {
+        self.waiting[length as usize].push_back((client, bytes));
+    }
+
+    /// The client whose turn it is, if `fits` says that there is room for so many bytes; then it has that.
+    #[inline]
+    pub(super) fn admit_next(
+        &mut self,
+        length: Length,
+        fits: impl Fn(&Self, usize) -> bool,
+    ) -> Option<(u32, usize)> {
+        let &(client, bytes) = self.waiting[length as usize].front()?;
+        if !fits(self, bytes) {
+            return None;
+        }
+        self.waiting[length as usize].pop_front();
+        self.admitted[length as usize] += bytes;
+        Some((client, bytes))
+    }
+
+    /// The client waits no more, or needs its room no more.
+    pub(super) fn leave(&mut self, client: u32, wait: &WindowWait) {
+        if wait.admitted {
+            self.admitted[wait.length as usize] -= wait.bytes;
+        } else {
+            self.waiting[wait.length as usize].retain(|&(other, _)| other != client);
+        }
+    }
+}
