@@ -133,17 +133,9 @@ pub struct Core {
     requests: Requests,
     dispatch: Dispatch,
     routing: Routing,
-    /// Parts of reads that wait for one of their server's readers.
-    queued_at_servers: usize,
-    /// Readers, by pool and server, that have become free and not looked for the next.
-    freed_readers: Vec<(usize, usize)>,
     /// Reads that are sent to a second holder at this instant, unless they have been answered.
     hedges: BinaryHeap<Reverse<(Stamp, u32, u32)>>,
     books: Books,
-    /// Bytes of requests that wait in the queue.
-    queued_bytes: usize,
-    /// What a thread saw when it took the next request.
-    seen: Option<ledger::Seen>,
     /// Whether it is one of several, so that statistics are not its own alone.
     in_crew: bool,
     inquiries: Vec<crew::Inquiry>,
@@ -163,7 +155,10 @@ impl Core {
         let (unix, ramp) = (settings.unix, settings.return_over);
         let routing = Routing::new(topology.pools, topology.routes, unix, ramp);
         let upstreams = Upstreams::new(topology.servers, settings.upstreams());
-        let dispatch = Dispatch::new(settings.workers, settings.queue);
+        let mut dispatch = Dispatch::new(settings.workers, settings.queue);
+        for (number, pool) in routing.pools().iter().enumerate() {
+            dispatch.readers_mut().set(number, &pool.spec().servers, pool.spec().readers);
+        }
         Self::of(settings, routing, upstreams, dispatch, books)
     }
 
@@ -182,12 +177,8 @@ impl Core {
             requests: Requests::new(),
             dispatch,
             routing,
-            queued_at_servers: 0,
-            freed_readers: Vec::new(),
             hedges: BinaryHeap::new(),
             books,
-            queued_bytes: 0,
-            seen: None,
             in_crew: false,
             inquiries: Vec::new(),
         }
@@ -257,7 +248,7 @@ impl Core {
 
     /// Bytes of requests that wait in the queue.
     pub fn queued_bytes(&self) -> usize {
-        self.queued_bytes
+        self.dispatch.queued_bytes()
     }
 
     /// A connection was turned away.
@@ -467,7 +458,7 @@ impl Core {
 
     /// Whether one more request can be taken, or wait.
     fn has_room(&self) -> bool {
-        self.dispatch.has_room() && self.queued_at_servers < self.settings.queue
+        self.dispatch.has_room() && self.dispatch.readers().waiting() < self.settings.queue
     }
 
     /// Whether one more request of this client may be read; if not, it is told when to come back.
@@ -545,15 +536,14 @@ impl Core {
             self.requests.expect(number, self.clients.typical_reply(id));
         }
         if let Some(mut taken) = self.dispatch.take_at_once() {
-            if let Some(seen) = self.seen.take() {
+            if let Some(seen) = self.dispatch.take_seen() {
                 self.requests[number].visit.queued = seen.queued;
                 taken = seen.taken();
             }
             self.carry_out(number, request, source, taken, arrival.now);
         } else {
             self.requests.keep(number, source);
-            self.queued_bytes += source.bytes.len();
-            self.dispatch.enqueue(number);
+            self.dispatch.enqueue(number, source.bytes.len());
         }
     }
 

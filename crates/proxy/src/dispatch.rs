@@ -5,26 +5,33 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 mod common;
+mod readers;
 mod workers;
 
 pub use common::Common;
+pub(crate) use readers::{Readers, Waiting};
 pub(crate) use workers::Taken;
-pub use workers::Workers;
+pub use workers::{Seen, Workers};
 
 /// The slots and the queue before them, first come first served.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     workers: Workers,
     busy: u32,
-    queue: VecDeque<u32>,
+    /// Requests that wait, and how long each is.
+    queue: VecDeque<(u32, usize)>,
+    queued_bytes: usize,
     bound: usize,
     longest: usize,
     /// Where several loops have one queue: that, and which of them this is.
     common: Option<(Arc<Common>, usize)>,
     /// Those of the busy that belong to the common queue's workers.
     common_busy: u32,
-    /// Requests that wait at loops whose books these are.
-    besides: usize,
+    /// Requests that wait at other loops that are summed up here.
+    waiting_elsewhere: usize,
+    /// What was seen where the next request was taken out of another queue.
+    seen: Option<Seen>,
+    readers: Readers,
 }
 
 impl Dispatch {
@@ -34,11 +41,14 @@ impl Dispatch {
             workers,
             busy: 0,
             queue: VecDeque::new(),
+            queued_bytes: 0,
             bound,
             longest: 0,
             common: None,
             common_busy: 0,
-            besides: 0,
+            waiting_elsewhere: 0,
+            seen: None,
+            readers: Readers::default(),
         }
     }
 
@@ -97,9 +107,20 @@ impl Dispatch {
         }
     }
 
-    /// A request waits.
-    pub(crate) fn enqueue(&mut self, request: u32) {
-        self.queue.push_back(request);
+    /// The next request that comes was taken out of a queue elsewhere.
+    pub(crate) fn taken_elsewhere(&mut self, seen: Seen) {
+        self.seen = Some(seen);
+    }
+
+    /// What was seen there.
+    pub(crate) fn take_seen(&mut self) -> Option<Seen> {
+        self.seen.take()
+    }
+
+    /// A request of so many bytes waits.
+    pub(crate) fn enqueue(&mut self, request: u32, bytes: usize) {
+        self.queue.push_back((request, bytes));
+        self.queued_bytes += bytes;
         match self.common() {
             Some((common, place)) => common.enqueue(place),
             None => {
@@ -139,7 +160,22 @@ impl Dispatch {
         }
         debug_assert!(request.is_some() || self.common().is_none(), "what waits in the row waits here");
         self.count(request.is_some());
-        Some((request?, taken))
+        let (request, bytes) = request?;
+        self.queued_bytes -= bytes;
+        Some((request, taken))
+    }
+
+    /// Bytes of the requests that wait.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.readers
+    }
+
+    pub(crate) fn readers_mut(&mut self) -> &mut Readers {
+        &mut self.readers
     }
 
     pub(crate) fn busy(&self) -> u32 {
@@ -147,7 +183,7 @@ impl Dispatch {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.queue.len() + self.besides
+        self.queue.len() + self.waiting_elsewhere
     }
 
     /// A queue elsewhere has been this long.
@@ -174,7 +210,7 @@ impl Dispatch {
     /// Adds what another loop has at work and waiting, for the books of all.
     pub(crate) fn absorb(&mut self, other: &Self) {
         self.busy += other.busy;
-        self.besides += other.waiting();
+        self.waiting_elsewhere += other.waiting();
         self.longest = self.longest().max(other.longest());
     }
 }
@@ -195,7 +231,7 @@ mod tests {
         assert_eq!(dispatch.take_at_once(), None);
         for request in [7, 8, 9] {
             assert!(dispatch.has_room());
-            dispatch.enqueue(request);
+            dispatch.enqueue(request, 10);
         }
         assert!(!dispatch.has_room());
         assert_eq!(dispatch.take_next(), None);
@@ -203,7 +239,7 @@ mod tests {
         assert_eq!(dispatch.take_next(), Some((7, Taken { busy: 2, waiting: 2, was_idle: false })));
         dispatch.release();
         assert_eq!(dispatch.take_next(), Some((8, Taken { busy: 2, waiting: 1, was_idle: false })));
-        assert_eq!(dispatch.longest(), 3);
+        assert_eq!((dispatch.longest(), dispatch.queued_bytes()), (3, 10));
     }
 
     #[test]
@@ -268,7 +304,7 @@ mod tests {
                             all.taken.push(sent);
                             all.busy_at.push(place);
                         } else {
-                            all.dispatches[place].enqueue(sent);
+                            all.dispatches[place].enqueue(sent, 10);
                             all.pump(place);
                         }
                         sent += 1;

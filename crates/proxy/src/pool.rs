@@ -1,6 +1,6 @@
 //! Which of a pool's servers are asked for a key. No socket, no clock: who is up and who is busy is told.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -17,8 +17,6 @@ pub(crate) struct Pool {
     /// Its servers, where they are so many that a request had better not copy their numbers.
     many: Option<Arc<[usize]>>,
     members: Vec<Member>,
-    /// Busy readers of servers that are not in the pool any more: they may be again before these are done.
-    left: Vec<(usize, u32)>,
     /// Room for an order of the members.
     order: Vec<usize>,
     /// How the keys of a request were divided last.
@@ -100,20 +98,9 @@ struct Member {
     up: bool,
     /// Keys it was asked for.
     given: u64,
-    /// Its readers that are busy, and the requests' parts that wait for one.
-    readers: u32,
-    queue: VecDeque<Waiting>,
-    longest: usize,
     /// Since when it is given a growing share; none: all of its share.
     returning: Option<Stamp>,
     credit: f64,
-}
-
-/// A part of a read that waits for one of its server's readers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiting {
-    pub(crate) exchange: u32,
-    pub(crate) part: u16,
 }
 
 /// The first of the places with the least `cost`.
@@ -203,7 +190,6 @@ impl Pool {
         Self {
             many: shared(&spec.servers),
             members: spec.servers.iter().map(|_| Member::default()).collect(),
-            left: Vec::new(),
             order: Vec::new(),
             runs: Vec::new(),
             turn: 0,
@@ -280,28 +266,13 @@ impl Pool {
         }
     }
 
-    /// Becomes what another configuration says, and keeps what it knows of servers that stay. Returns the parts whose queue is
-    /// no more.
-    pub(crate) fn become_spec(&mut self, spec: PoolSpec) -> Vec<Waiting> {
-        let mut stranded = if spec.readers.is_none() { self.strand() } else { Vec::new() };
+    /// Becomes what another configuration says, and keeps what it knows of servers that stay.
+    pub(crate) fn become_spec(&mut self, spec: PoolSpec) {
         let mut before: Vec<(usize, Member)> =
             self.spec.servers.iter().copied().zip(std::mem::take(&mut self.members)).collect();
         for &server in &spec.servers {
             let known = before.iter().position(|&(other, _)| other == server);
-            self.members.push(known.map_or_else(
-                || {
-                    let left = self.left.iter().position(|&(other, _)| other == server);
-                    let readers = left.map_or(0, |left| self.left.swap_remove(left).1);
-                    Member { readers, ..Member::default() }
-                },
-                |known| before.swap_remove(known).1,
-            ));
-        }
-        for (server, member) in before {
-            stranded.extend(member.queue);
-            if member.readers > 0 {
-                self.left.push((server, member.readers));
-            }
+            self.members.push(known.map_or_else(Member::default, |known| before.swap_remove(known).1));
         }
         self.many = shared(&spec.servers);
         let old = std::mem::replace(&mut self.spec, spec);
@@ -314,18 +285,11 @@ impl Pool {
         if old.hedge != self.spec.hedge {
             self.hedge = self.spec.hedge.map(Hedging::new);
         }
-        stranded
     }
 
-    /// Whether no configuration has it any more; then the parts in all its queues, which are empty then.
-    pub(crate) fn retire(&mut self, retired: bool) -> Vec<Waiting> {
+    /// Whether no configuration has it any more.
+    pub(crate) fn retire(&mut self, retired: bool) {
         self.retired = retired;
-        if retired { self.strand() } else { Vec::new() }
-    }
-
-    /// The parts in all its queues, which are empty then.
-    fn strand(&mut self) -> Vec<Waiting> {
-        self.members.iter_mut().flat_map(|member| std::mem::take(&mut member.queue)).collect()
     }
 
     /// A server that is up may be new to this pool.
@@ -609,63 +573,6 @@ impl Pool {
         }
         self.shadowed -= 1.0;
         Some(shadow.pool)
-    }
-
-    /// Whether one of the server's readers is free for a read that has just come; then it is taken. Those who wait go first.
-    pub(crate) fn takes_reader(&mut self, server: usize) -> bool {
-        let (Some(limit), Some(place)) = (self.spec.readers, self.place_of(server)) else { return true };
-        let member = &mut self.members[place];
-        let free = member.readers < limit && member.queue.is_empty();
-        member.readers += u32::from(free);
-        free
-    }
-
-    /// A part waits for one of the server's readers.
-    pub(crate) fn wait_for_reader(&mut self, server: usize, waiting: Waiting) {
-        let place = self.place_of(server).expect("a server of this pool");
-        let member = &mut self.members[place];
-        member.queue.push_back(waiting);
-        member.longest = member.longest.max(member.queue.len());
-    }
-
-    /// One of the server's readers is free again.
-    pub(crate) fn release_reader(&mut self, server: usize) {
-        if let Some(place) = self.place_of(server) {
-            self.members[place].readers -= 1;
-        } else if let Some(left) = self.left.iter().position(|&(other, _)| other == server) {
-            self.left[left].1 -= 1;
-            if self.left[left].1 == 0 {
-                self.left.swap_remove(left);
-            }
-        }
-    }
-
-    /// The next part that waits for the server, with a reader for it, if both exist.
-    pub(crate) fn next_for_reader(&mut self, server: usize) -> Option<Waiting> {
-        let limit = self.spec.readers?;
-        let place = self.place_of(server)?;
-        let member = &mut self.members[place];
-        if member.readers >= limit {
-            return None;
-        }
-        let next = member.queue.pop_front()?;
-        member.readers += 1;
-        Some(next)
-    }
-
-    /// Everything that waits for the server, which is down.
-    pub(crate) fn empty_queue(&mut self, server: usize) -> VecDeque<Waiting> {
-        match self.place_of(server) {
-            Some(place) => std::mem::take(&mut self.members[place].queue),
-            None => VecDeque::new(),
-        }
-    }
-
-    /// Readers busy, parts waiting, and the most that ever waited, of one server.
-    pub(crate) fn readers_of(&self, server: usize) -> Option<(u32, usize, usize)> {
-        self.spec.readers?;
-        let member = &self.members[self.place_of(server)?];
-        Some((member.readers, member.queue.len(), member.longest))
     }
 
     /// A read was answered after `time`.

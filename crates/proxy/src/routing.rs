@@ -2,7 +2,7 @@
 
 use krarup_units::{Nanos, Stamp};
 
-use crate::pool::{Counts, Holders, Lifetimes, Pool, Waiting};
+use crate::pool::{Counts, Holders, Lifetimes, Pool};
 use crate::route::Routes;
 use crate::topology::{PoolSpec, Route, StandIn};
 
@@ -169,7 +169,7 @@ impl Routing {
     // ---- another configuration ------------------------------------------------------------------------------
 
     /// Becomes what another configuration says; `ramp` as for [`Self::new`]. Servers have the numbers `servers` here, by their places in the topology, and `up`
-    /// says which of them can be asked. Returns the numbers of the configuration's pools, and the parts of reads whose queue is no more.
+    /// says which of them can be asked. Returns the numbers of the configuration's pools.
     pub(crate) fn reconfigure(
         &mut self,
         specs: Vec<PoolSpec>,
@@ -178,16 +178,15 @@ impl Routing {
         servers: &[usize],
         up: &[usize],
         now: Stamp,
-    ) -> (Vec<usize>, Vec<Waiting>) {
+    ) -> Vec<usize> {
         self.ramp = ramp;
         let pools: Vec<usize> = specs.iter().map(|spec| self.number_of(spec)).collect();
-        let mut stranded: Vec<Waiting> = Vec::new();
         for (number, pool) in self.pools.iter_mut().enumerate() {
-            stranded.append(&mut pool.retire(!pools.contains(&number)));
+            pool.retire(!pools.contains(&number));
         }
         for (&number, mut spec) in pools.iter().zip(specs) {
             spec.renumber(servers, &pools);
-            stranded.append(&mut self.pools[number].become_spec(spec));
+            self.pools[number].become_spec(spec);
             up.iter().for_each(|&server| self.pools[number].is_there(server, now));
         }
         for route in &mut routes {
@@ -195,7 +194,7 @@ impl Routing {
         }
         self.routes = Routes::new(routes);
         self.first_pool = pools[0];
-        (pools, stranded)
+        pools
     }
 
     fn number_of(&mut self, spec: &PoolSpec) -> usize {

@@ -133,8 +133,8 @@ fn servers(core: &Core, out: &mut Vec<u8>) {
         stat("time_us_mean", &format!("{mean:.1}"));
         let p99 = totals.and_then(|totals| totals.time.quantile(0.99)).unwrap_or(Nanos::ZERO);
         stat("time_us_p99", &(p99.0 / 1_000));
-        for pool in core.pools() {
-            if let Some((busy, waiting, longest)) = pool.readers_of(number) {
+        for pool in 0..core.pools().len() {
+            if let Some((busy, waiting, longest)) = core.dispatch().readers().of(pool, number) {
                 stat("readers_busy", &busy);
                 stat("read_queue_length", &waiting);
                 stat("read_queue_length_max", &longest);

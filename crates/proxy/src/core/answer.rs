@@ -9,10 +9,10 @@ use krarup_units::Stamp;
 use super::Core;
 use super::asked::Asked;
 use crate::arena::NOBODY;
+use crate::dispatch::Waiting;
 use crate::exchange::{Copies, Stage, outcome_of};
 use crate::large::{LARGE_REQUEST, Memory, Source};
 use crate::meta;
-use crate::pool::Waiting;
 use crate::upstreams::{Lost, Pending, Recipient};
 
 /// Why a connection to a server is not trusted any more.
@@ -142,8 +142,7 @@ impl Core {
         }
         self.admit_waiting(connection);
         for pool in (0..self.routing.pools().len()).filter(|_| !by_lane) {
-            for Waiting { exchange, part } in self.routing[pool].empty_queue(server) {
-                self.queued_at_servers -= 1;
+            for Waiting { exchange, part } in self.dispatch.readers_mut().take_all(pool, server) {
                 self.part_failed(exchange, part, &text, outcome, now);
             }
         }

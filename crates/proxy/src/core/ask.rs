@@ -10,13 +10,13 @@ use krarup_record::Outcome;
 use krarup_units::{Lent, Outbox, Stamp};
 
 use super::Core;
-use crate::dispatch::Taken;
+use crate::dispatch::{Taken, Waiting};
 use crate::exchange::{Copies, Part, Stage};
 use crate::large::{self, LARGE_REQUEST, Source};
 use crate::merge::How;
 use crate::meta::{self, Role};
 use crate::placement::KeyHash;
-use crate::pool::{Lifetimes, Waiting};
+use crate::pool::Lifetimes;
 use crate::topology::{MultiGet, Writes};
 use crate::upstreams::Pending;
 
@@ -494,9 +494,8 @@ impl Core {
         let this = &mut exchange.rest.parts[usize::from(part)];
         let (pool, server) = (this.pool, this.server);
         if self.routing[pool].spec().readers.is_some() {
-            if !self.routing[pool].takes_reader(server) {
-                self.queued_at_servers += 1;
-                return self.routing[pool].wait_for_reader(server, Waiting { exchange: number, part });
+            if !self.dispatch.readers_mut().take(pool, server) {
+                return self.dispatch.readers_mut().wait(pool, server, Waiting { exchange: number, part });
             }
             this.holds_reader = true;
             self.read_begins(number, pool, server, true, now);
@@ -508,7 +507,7 @@ impl Core {
     fn read_begins(&mut self, number: u32, pool: usize, server: usize, was_idle: bool, now: Stamp) {
         let exchange = &mut self.requests[number];
         let first = exchange.rest.parts.iter().all(|part| !part.answered) && exchange.owed == 0;
-        if first && let Some((busy, waiting, _)) = self.routing[pool].readers_of(server) {
+        if first && let Some((busy, waiting, _)) = self.dispatch.readers().of(pool, server) {
             exchange.visit.taken = now;
             exchange.visit.busy_workers = busy;
             exchange.visit.queue_length = waiting as u32;
@@ -521,16 +520,14 @@ impl Core {
     pub(super) fn reader_is_done(&mut self, number: u32, part: u16) {
         let part = &mut self.requests[number].rest.parts[usize::from(part)];
         if std::mem::take(&mut part.holds_reader) {
-            self.routing[part.pool].release_reader(part.server);
-            self.freed_readers.push((part.pool, part.server));
+            self.dispatch.readers_mut().release(part.pool, part.server);
         }
     }
 
     /// Readers that have become free take what waits for them.
     pub(super) fn pump_readers(&mut self, now: Stamp) {
-        while let Some((pool, server)) = self.freed_readers.pop() {
-            while let Some(Waiting { exchange, part }) = self.routing[pool].next_for_reader(server) {
-                self.queued_at_servers -= 1;
+        while let Some((pool, server)) = self.dispatch.readers_mut().next_freed() {
+            while let Some(Waiting { exchange, part }) = self.dispatch.readers_mut().take_next(pool, server) {
                 let this = &mut self.requests[exchange].rest.parts[usize::from(part)];
                 this.holds_reader = true;
                 self.read_begins(exchange, pool, server, false, now);

@@ -5,26 +5,7 @@ use krarup_record::{ServerVisit, Visit};
 use krarup_units::Stamp;
 
 use super::{Core, Events};
-use crate::dispatch::Taken;
-
-/// What a thread saw when it took a request out of its queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// When the request was put into the queue.
-    pub queued: Stamp,
-    /// Threads busy now, this one included.
-    pub busy: u32,
-    /// Requests that still wait.
-    pub waiting: u32,
-    /// Whether the thread had nothing to do before.
-    pub was_idle: bool,
-}
-
-impl Seen {
-    pub(super) fn taken(self) -> Taken {
-        Taken { busy: self.busy, waiting: self.waiting, was_idle: self.was_idle }
-    }
-}
+pub use crate::dispatch::Seen;
 
 /// What a request wants of the server that is its key's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +23,7 @@ pub enum Errand {
 impl Core {
     /// The next request offered was taken out of a queue that this core does not see.
     pub fn taken_elsewhere(&mut self, seen: Seen) {
-        self.seen = Some(seen);
+        self.dispatch.taken_elsewhere(seen);
     }
 
     /// Enters the row of a request that another core has carried out.

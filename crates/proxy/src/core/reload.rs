@@ -6,7 +6,7 @@
 use krarup_units::Stamp;
 
 use super::{Core, Settings};
-use crate::pool::Waiting;
+use crate::dispatch::Waiting;
 use crate::topology::Topology;
 
 /// What the engine does after [`Core::reconfigure`].
@@ -31,11 +31,9 @@ impl Core {
         let up: Vec<usize> =
             (0..self.server_count()).filter(|&server| self.upstreams.is_up(server)).collect();
         let ramp = self.settings.return_over;
-        let (pools, stranded) =
-            self.routing.reconfigure(topology.pools, topology.routes, ramp, &servers, &up, now);
+        let pools = self.routing.reconfigure(topology.pools, topology.routes, ramp, &servers, &up, now);
         // They have waited long enough for a reader that there may be no more.
-        for Waiting { exchange, part } in stranded {
-            self.queued_at_servers -= 1;
+        for Waiting { exchange, part } in self.limit_readers(&pools) {
             let server = self.requests[exchange].rest.parts[usize::from(part)].server;
             if self.upstreams.is_up(server) {
                 self.ask_part_at(exchange, part, server, now);
@@ -44,12 +42,21 @@ impl Core {
                 self.part_failed(exchange, part, &text, krarup_record::Outcome::ServerLost, now);
             }
         }
-        for pool in 0..self.routing.pools().len() {
-            for server in self.routing[pool].spec().servers.clone() {
-                self.freed_readers.push((pool, server));
-            }
-        }
+        self.dispatch.readers_mut().release_all();
         self.pump(now);
         Reconfigured { servers, pools }
+    }
+
+    /// The servers of pools have so many readers as their specification says, those of pools that are no more none. `pools` are the others. Returns
+    /// the parts of reads whose queue is no more.
+    fn limit_readers(&mut self, pools: &[usize]) -> Vec<Waiting> {
+        let (all, readers) = (self.routing.pools(), self.dispatch.readers_mut());
+        let retired = (0..all.len()).filter(|&number| all[number].is_retired());
+        let mut stranded: Vec<Waiting> = retired.flat_map(|number| readers.empty(number)).collect();
+        for &number in pools {
+            let spec = all[number].spec();
+            stranded.append(&mut readers.set(number, &spec.servers, spec.readers));
+        }
+        stranded
     }
 }

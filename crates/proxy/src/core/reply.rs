@@ -74,7 +74,6 @@ impl Core {
             let raw = std::mem::take(&mut self.requests[number].rest.request);
             let large = self.requests[number].rest.lent.take();
             let words = large.as_ref().map_or(&raw[..], Lent::bytes);
-            self.queued_bytes -= words.len();
             let source = Source { bytes: words, memory: large.as_ref().map(Lent::whole) };
             self.carry_out(number, &request::accepted(words), source, taken, now);
             let exchange = &mut self.requests[number];
@@ -89,7 +88,7 @@ impl Core {
         // One place in the queue wakes one client; the next place, the next. Who is woken in vain would lose its turn.
         while self.clients.any_starving()
             && self.has_room()
-            && self.clients.runnable() + self.dispatch.waiting() + self.queued_at_servers
+            && self.clients.runnable() + self.dispatch.waiting() + self.dispatch.readers().waiting()
                 < self.settings.queue.max(1)
         {
             self.clients.feed_one();

@@ -837,7 +837,7 @@ proptest! {
         prop_assert!(replies.lines().all(|line| matches!(line, "END" | "STORED" | "EN" | "HD" | "HD W X") || line.starts_with("SERVER_ERROR server-")));
         prop_assert_eq!(world.rows.lock().unwrap().len(), sent);
         prop_assert_eq!((world.core.unfinished(), world.core.in_flight(), world.core.dispatch().busy()), (0, 0, 0));
-        prop_assert_eq!((world.core.queued_at_servers, world.core.pools()[0].busy()), (0, 0));
+        prop_assert_eq!((world.core.dispatch.readers().waiting(), world.core.pools()[0].busy()), (0, 0));
     }
 }
 

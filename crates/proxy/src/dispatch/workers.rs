@@ -1,5 +1,7 @@
 //! How many workers there are, and what one saw when it took a request.
 
+use krarup_units::Stamp;
+
 /// How many requests may be with the servers at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workers {
@@ -18,4 +20,23 @@ pub(crate) struct Taken {
     pub(crate) waiting: u32,
     /// Whether the worker had nothing to do before.
     pub(crate) was_idle: bool,
+}
+
+/// What a thread saw when it took a request out of its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// When the request was put into the queue.
+    pub queued: Stamp,
+    /// Threads busy now, this one included.
+    pub busy: u32,
+    /// Requests that still wait.
+    pub waiting: u32,
+    /// Whether the thread had nothing to do before.
+    pub was_idle: bool,
+}
+
+impl Seen {
+    pub(crate) fn taken(self) -> Taken {
+        Taken { busy: self.busy, waiting: self.waiting, was_idle: self.was_idle }
+    }
 }

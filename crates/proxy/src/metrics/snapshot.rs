@@ -75,7 +75,8 @@ impl Snapshot {
             totals[number] = Some(one);
         }
         let readers = |number| {
-            let of_pools = core.pools().iter().filter_map(|pool| pool.readers_of(number));
+            let of_pools =
+                (0..core.pools().len()).filter_map(|pool| core.dispatch().readers().of(pool, number));
             of_pools.fold((0, 0), |(busy, waiting), one| (busy + u64::from(one.0), waiting + one.1 as u64))
         };
         let known = core

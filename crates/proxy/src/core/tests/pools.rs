@@ -438,14 +438,17 @@ fn each_server_has_its_queue_of_reads_and_writes_pass_it() {
     assert_eq!(world.replied(client), "END\r\nSTORED\r\nEND\r\n");
     let (second, _) = world.row(1);
     assert_eq!((second.queued, second.taken, second.worker_was_idle), (Stamp(100), Stamp(400), false));
-    assert_eq!((world.core.unfinished(), world.core.queued_at_servers), (0, 0));
+    assert_eq!((world.core.unfinished(), world.core.dispatch.readers().waiting()), (0, 0));
     // What waits for a server that is lost is answered, or asked for at the next holder.
     world.send(client, format!("get {at_first}\r\nget {at_first} {at_second}\r\n")).write_servers();
     world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
     world.answer(1, "END\r\n");
     let gone = "SERVER_ERROR server-0:1: gone\r\n";
     assert_eq!(world.replied(client), gone.repeat(2));
-    assert_eq!((world.core.unfinished(), world.core.queued_at_servers, world.core.in_flight()), (0, 0, 0));
+    assert_eq!(
+        (world.core.unfinished(), world.core.dispatch.readers().waiting(), world.core.in_flight()),
+        (0, 0, 0)
+    );
 }
 
 #[test]
