@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use krarup_memcache::Limits;
-use krarup_units::{Address, Nanos, text};
+use krarup_units::{Address, Nanos};
 use serde::{Deserialize, Deserializer};
 
-use crate::core::Settings;
 use crate::dispatch::Workers;
+use crate::settings::Settings;
 use crate::topology::{Route, Topology};
 
 mod pools;
+pub(crate) mod quantity;
+
+use quantity::{length, number_or_word, size};
 
 pub use pools::{FallBack, PoolConfig, Replicas, RouteConfig, ServerConfig, Spread};
 
@@ -180,19 +183,6 @@ impl Default for Config {
 }
 
 /// A whole number or a word, as text.
-fn number_or_word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Number(i64),
-        Word(String),
-    }
-    Ok(match Written::deserialize(deserializer)? {
-        Written::Number(number) => number.to_string(),
-        Written::Word(word) => word,
-    })
-}
-
 fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Workers, D::Error> {
     parse_workers(&number_or_word(deserializer)?).map_err(serde::de::Error::custom)
 }
@@ -207,40 +197,6 @@ pub fn parse_workers(text: &str) -> Result<Workers, String> {
         _ if text == "unlimited" => Ok(Workers::Unlimited),
         _ => Err(format!("`{text}` is no number of workers; write 1 or more, or \"unlimited\"")),
     }
-}
-
-/// A length as `"1.5s"` or a number of seconds.
-pub(crate) fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Seconds(f64),
-        Text(String),
-    }
-    let text = match Written::deserialize(deserializer)? {
-        Written::Seconds(seconds) => seconds.to_string(),
-        Written::Text(text) => text,
-    };
-    text::parse_duration(&text).map(Nanos::from_seconds).map_err(serde::de::Error::custom)
-}
-
-fn optional_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nanos>, D::Error> {
-    length(deserializer).map(Some)
-}
-
-/// A size as `"1MiB"` or a number of bytes.
-pub(crate) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Bytes(u64),
-        Text(String),
-    }
-    let text = match Written::deserialize(deserializer)? {
-        Written::Bytes(bytes) => bytes.to_string(),
-        Written::Text(text) => text,
-    };
-    text::parse_size(&text).map(|bytes| bytes as usize).map_err(serde::de::Error::custom)
 }
 
 impl Config {

@@ -19,7 +19,7 @@ use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
 use krarup_record::{Operation, Recorder};
 use krarup_units::Outbox;
-use krarup_units::{Nanos, Stamp};
+use krarup_units::Stamp;
 
 use crate::arena::NOBODY;
 use crate::books::Books;
@@ -35,84 +35,34 @@ use crate::route::{self, Routes};
 use crate::routing::Routing;
 use crate::slow::Slowest;
 use crate::topology::Topology;
-use crate::upstreams::{UpstreamSettings, Upstreams, WINDOW};
+use crate::upstreams::Upstreams;
 
 mod answer;
 mod ask;
 mod asked;
 mod connections;
-pub mod crew;
 mod elsewhere;
+mod inquiry;
 mod large;
-pub mod ledger;
+mod loops;
 mod meta;
 mod reload;
 mod reply;
+mod threads;
 mod window;
 
 pub use crate::books::{Events, RowSink};
+pub use crate::dispatch::Seen;
 pub use crate::large::LARGE_REQUEST;
+pub use crate::settings::Settings;
 pub use crate::upstreams::LANES;
 pub use answer::Distrust;
+pub use inquiry::Inquiry;
 pub use reload::Reconfigured;
+pub use threads::Errand;
 
 /// So many requests of one client are accepted before others have their turn.
 const A_TURN: u32 = 32;
-
-/// What the core must know before it starts.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// What clients may send.
-    pub limits: Limits,
-    /// How many requests may be with the servers at once.
-    pub workers: Workers,
-    /// How many requests may wait for a worker; beyond that clients are not listened to.
-    pub queue: usize,
-    /// How many requests of one client may be under way; beyond that it is not listened to.
-    pub pipeline: u32,
-    /// How many bytes of replies may wait for one client; beyond that it is not listened to.
-    pub reply_buffer: usize,
-    /// How many bytes of replies may be expected for all clients together; beyond that a client has one request under way.
-    pub replies: usize,
-    /// How long a server may take over one answer before its connection counts as lost.
-    pub timeout: Nanos,
-    /// The first wait before connecting again; each failure doubles it.
-    pub reconnect_after: Nanos,
-    /// The longest wait before connecting again.
-    pub reconnect_at_most: Nanos,
-    /// Failures in a row, with no request answered between, after which a server is ejected; none: never.
-    pub eject_after: Option<u32>,
-    /// How long an ejected server is left alone before it is tried again.
-    pub eject_for: Nanos,
-    /// Over which time an ejected server that is back is given its full share of reads again.
-    pub return_over: Nanos,
-    /// How many of the slowest requests of each second are kept with all their stamps.
-    pub slow_requests: usize,
-    /// The time of day at the clock's zero, in seconds since 1970; for expiry times.
-    pub unix: u64,
-    /// Commands that are refused.
-    pub refused: Vec<Dangerous>,
-    /// Connections to each server, which clients use in turn; at least one.
-    pub server_connections: u32,
-    /// Whether each client has connections to servers of its own instead.
-    pub dedicated: bool,
-}
-
-impl Settings {
-    /// How servers are connected to. With little memory less that is long may be under way, so that one client that reads slowly does not use it up.
-    fn upstreams(&self) -> UpstreamSettings {
-        UpstreamSettings {
-            timeout: self.timeout,
-            reconnect_after: self.reconnect_after,
-            reconnect_at_most: self.reconnect_at_most,
-            eject_after: self.eject_after,
-            eject_for: self.eject_for,
-            connections: self.server_connections,
-            dedicated: self.dedicated,
-            window: WINDOW.min(self.replies / 2),
-        }
-    }
-}
 
 /// How a request came.
 #[derive(Clone, Copy, Debug)]
@@ -136,9 +86,9 @@ pub struct Core {
     /// Reads that are sent to a second holder at this instant, unless they have been answered.
     hedges: BinaryHeap<Reverse<(Stamp, u32, u32)>>,
     books: Books,
-    /// Whether it is one of several, so that statistics are not its own alone.
-    in_crew: bool,
-    inquiries: Vec<crew::Inquiry>,
+    /// Whether it is one of several, so that statistics are not its own alone; and what clients have asked of all.
+    one_of_several: bool,
+    inquiries: Vec<Inquiry>,
 }
 
 impl std::fmt::Debug for Core {
@@ -179,7 +129,7 @@ impl Core {
             routing,
             hedges: BinaryHeap::new(),
             books,
-            in_crew: false,
+            one_of_several: false,
             inquiries: Vec::new(),
         }
     }
@@ -500,16 +450,7 @@ impl Core {
                 let (class, text) = self.version();
                 return self.answer_here(id, text.as_bytes(), class, false, arrival);
             }
-            Request::Stats { argument } if self.in_crew => return self.inquire(id, argument, arrival),
-            Request::Stats { argument: b"reset" } => {
-                self.reset(arrival.now);
-                return self.answer_here(id, b"RESET\r\n", Class::Ok, false, arrival);
-            }
-            Request::Stats { argument } => {
-                self.settle_books();
-                let (class, text) = crate::stats::answer(self, argument, arrival.now);
-                return self.answer_here(id, &text, class, false, arrival);
-            }
+            Request::Stats { argument } => return self.statistics(id, argument, arrival),
             Request::FlushAll { .. } if self.refuses(Dangerous::FlushAll) => {
                 return self.refuse(id, Dangerous::FlushAll, request.noreply(), arrival);
             }
@@ -637,13 +578,6 @@ impl Core {
     /// What happened.
     pub fn events(&self) -> &Events {
         self.books.events()
-    }
-
-    /// `stats` begins anew; what is under way is counted when it ends.
-    pub fn reset(&mut self, now: Stamp) {
-        let counts = self.routing.take_counts();
-        self.books.reset(counts, now);
-        self.dispatch.forget_longest();
     }
 
     pub(crate) fn counted(&self) -> &Books {

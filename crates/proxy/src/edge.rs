@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use krarup_units::Nanos;
 use serde::{Deserialize, Deserializer};
 
+use crate::config::quantity::{length, size};
+
 /// The keys under `[edge]`, with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -255,14 +257,6 @@ memory = {memory}
             memory = self.memory,
         )
     }
-}
-
-fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {
-    crate::config::length(deserializer)
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    crate::config::size(deserializer)
 }
 
 /// Permissions as `chmod` takes them.

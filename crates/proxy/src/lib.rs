@@ -17,6 +17,7 @@
 //! | `merge` | how the answers of several servers become one |
 //! | `requests` `exchange` `arena` | requests on their way; one of them; places that are used again |
 //! | [`slow`] | the slowest requests of each second |
+//! | `settings` | what the service must know |
 //! | `spares` | memory of replies that were put together, for the next ones |
 //! | [`stats`] | what `stats` answers |
 //! | [`summary`] | what the proxy says of its whole run |
@@ -47,6 +48,7 @@ mod pool;
 mod requests;
 mod route;
 mod routing;
+mod settings;
 pub mod slow;
 mod spares;
 pub mod stats;

@@ -3,7 +3,7 @@
 use krarup_units::Address;
 use serde::{Deserialize, Deserializer};
 
-use super::{length, number_or_word, optional_length};
+use super::quantity::{length, number_or_word, optional_length};
 use crate::placement::{Distribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Shadow, StandIn, WhenDown, Writes};
 use krarup_units::Nanos;

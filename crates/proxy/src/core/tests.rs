@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use krarup_memcache::{Meta, MetaCommand, Request as Asked, Store, response};
 use krarup_record::{Outcome, Parts, ServerVisit, Settings as RecordSettings, Visit};
+use krarup_units::Nanos;
 use proptest::prelude::*;
 
 use super::*;

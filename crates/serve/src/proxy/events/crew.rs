@@ -25,7 +25,7 @@ use crate::proxy::credentials::Credentials;
 use crate::proxy::outlook::{Numbers, Resolved};
 use krarup_net::board::{Board, Boards};
 use krarup_proxy::core::Core;
-use krarup_proxy::core::crew::Inquiry;
+use krarup_proxy::core::Inquiry;
 use krarup_proxy::dispatch::Common;
 
 /// How long loops may take to forget what they have counted.

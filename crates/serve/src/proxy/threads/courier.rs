@@ -14,7 +14,7 @@ use super::Books;
 use super::queue::{Job, Queue};
 use super::seat::Seat;
 use krarup_proxy::config::Config;
-use krarup_proxy::core::ledger::Seen;
+use krarup_proxy::core::Seen;
 use krarup_proxy::core::{Core, Events};
 
 /// What one read from a server may bring at least.

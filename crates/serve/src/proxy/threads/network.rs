@@ -15,7 +15,7 @@ use super::seat::{Finished, Seat};
 use super::{Books, FINISHED, LISTENER, RELOAD, STOP};
 use crate::proxy::events::Notice;
 use krarup_proxy::config::Config;
-use krarup_proxy::core::ledger::Errand;
+use krarup_proxy::core::Errand;
 
 /// Tokens of clients begin here.
 const CLIENTS: usize = 16;

@@ -8,7 +8,7 @@ use krarup_net::blocking::Bell;
 use krarup_units::Stamp;
 
 use super::seat::Seat;
-use krarup_proxy::core::ledger::Seen;
+use krarup_proxy::core::Seen;
 
 /// A whole request, and who wants it.
 #[derive(Debug)]

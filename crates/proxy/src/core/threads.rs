@@ -5,7 +5,7 @@ use krarup_record::{ServerVisit, Visit};
 use krarup_units::Stamp;
 
 use super::{Core, Events};
-pub use crate::dispatch::Seen;
+use crate::dispatch::Seen;
 
 /// What a request wants of the server that is its key's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

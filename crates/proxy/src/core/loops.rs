@@ -1,5 +1,5 @@
-//! One of several cores, each with an event loop of its own: who may take a request is asked of a queue that all share, and what
-//! each has counted adds up to the books of all.
+//! Statistics, of one loop or of several: each has a core of its own, who may take a request is asked of a queue that all share, and what
+//! each has counted adds up.
 
 use std::sync::Arc;
 
@@ -7,34 +7,47 @@ use krarup_memcache::Class;
 use krarup_record::Operation;
 use krarup_units::Stamp;
 
-use super::{Arrival, Core};
+use super::{Arrival, Core, Inquiry};
 use crate::books::AtWork;
 use crate::dispatch::{Common, Dispatch};
 use crate::exchange::Stage;
-
-/// A client wants statistics, which are those of all cores.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inquiry {
-    /// The request.
-    pub number: u32,
-    /// What follows `stats`.
-    pub argument: Vec<u8>,
-}
+use crate::stats;
 
 impl Core {
     /// From now on this is one of several, at `place` among them.
     pub fn join(&mut self, common: Arc<Common>, place: usize) {
         self.dispatch.share(common, place);
-        self.in_crew = true;
+        self.one_of_several = true;
     }
 
-    /// Others may have left workers or room: whoever waits for these goes on.
+    /// Others may have left workers or room: what waits for these goes on.
     pub fn resume(&mut self, now: Stamp) {
         self.pump(now);
     }
 
+    /// `stats`, which one of several loops cannot answer alone.
+    pub(super) fn statistics(&mut self, id: u32, argument: &[u8], arrival: Arrival) {
+        if self.one_of_several {
+            return self.inquire(id, argument, arrival);
+        }
+        if argument == b"reset" {
+            self.reset(arrival.now);
+            return self.answer_here(id, b"RESET\r\n", Class::Ok, false, arrival);
+        }
+        self.settle_books();
+        let (class, text) = stats::answer(self, argument, arrival.now);
+        self.answer_here(id, &text, class, false, arrival);
+    }
+
+    /// `stats` begins anew; what is under way is counted when it ends.
+    pub fn reset(&mut self, now: Stamp) {
+        let counts = self.routing.take_counts();
+        self.books.reset(counts, now);
+        self.dispatch.forget_longest();
+    }
+
     /// A client has asked for statistics. They are told with [`Self::inform`].
-    pub(super) fn inquire(&mut self, id: u32, argument: &[u8], arrival: Arrival) {
+    fn inquire(&mut self, id: u32, argument: &[u8], arrival: Arrival) {
         let number = self.begin(id, Operation::Other, arrival);
         let exchange = &mut self.requests[number];
         exchange.stage = Stage::Asked;
@@ -70,7 +83,7 @@ impl Core {
         copy
     }
 
-    /// Adds what another core of the same crew has counted, exactly as if it had been counted here.
+    /// Adds what another core has counted, exactly as if it had been counted here.
     pub fn absorb(&mut self, other: &Self) {
         self.books.absorb(&other.books, other.at_work());
         self.dispatch.absorb(&other.dispatch);
