@@ -379,8 +379,9 @@ impl Upstreams {
         self.touch(connection);
     }
 
-    /// A server has answered the greeting. Returns the server that is up from now on, and whether its share shall grow gradually.
+    /// A server has answered a part of the greeting, which is owed no more. Returns the server that is up from now on, and whether its share shall grow gradually.
     pub(crate) fn greeted(&mut self, connection: usize, reply: &Reply<'_>) -> Option<(usize, bool)> {
+        self.at_mut(connection).pop();
         if reply.class == Class::Stored {
             // The login is accepted; the version is still to come.
             return None;
@@ -459,17 +460,20 @@ impl Upstreams {
         request: impl FnOnce(&mut Outbox),
     ) -> usize {
         self.in_flight += 1;
-        let link = self.at_mut(connection);
+        let Self { first, lanes, servers, dirty, .. } = self;
+        let link = if connection < LANES { &mut first[connection] } else { &mut lanes[connection - LANES] };
         link.expect(pending);
         let start = link.out.end();
         request(&mut link.out);
         let length = (link.out.end() - start) as usize;
         if connection >= LANES {
             // What a server owes by its lanes counts as its own.
-            let server = link.server;
-            self.servers[server].owed_elsewhere += 1;
+            servers[link.server].owed_elsewhere += 1;
         }
-        self.touch(connection);
+        if !link.dirty {
+            link.dirty = true;
+            dirty.push(connection);
+        }
         length
     }
 
@@ -479,11 +483,11 @@ impl Upstreams {
         self.at(connection).front()
     }
 
-    /// The next answer on a connection has come, or never will: what it belongs to.
-    #[inline]
+    /// The next answer on a connection that is lost will never come: what it belongs to.
     pub(crate) fn pop(&mut self, connection: usize) -> Option<Pending> {
         let link = self.at_mut(connection);
-        let pending = link.pop()?;
+        let pending = link.front().copied()?;
+        link.pop();
         if pending.recipient != Recipient::Greeting {
             if connection >= LANES {
                 let server = link.server;
@@ -494,15 +498,20 @@ impl Upstreams {
         Some(pending)
     }
 
-    /// A server has answered a request, with a `long` reply or another: it is well. Returns its number.
+    /// The server has answered the next of what was asked on a connection, with a `long` reply or another: that is owed no more, and the server is
+    /// well. Returns its number.
     #[inline]
     pub(crate) fn answered(&mut self, connection: usize, long: bool, now: Stamp) -> usize {
-        let server = self.server_of(connection);
-        if connection != server {
-            self.at_mut(connection).failures = 0;
-        }
-        self.first[server].failures = 0;
+        self.in_flight -= 1;
+        let link = self.at_mut(connection);
+        link.pop();
+        link.failures = 0;
+        let server = link.server;
         let known = &mut self.servers[server];
+        if connection >= LANES {
+            known.owed_elsewhere -= 1;
+            self.first[server].failures = 0;
+        }
         known.answered_since_up += 1;
         known.ejected = false;
         if long {

@@ -55,18 +55,18 @@ impl Core {
                 let line = String::from_utf8_lossy(&line[..line.len().min(60)]).trim_end().to_owned();
                 Err(Distrust { why, line })
             };
-            let Some(front) = self.upstreams.front(server) else {
+            let Some(&pending) = self.upstreams.front(server) else {
                 self.books.count(|events| &mut events.desynchronised);
                 return distrust("an answer to nothing");
             };
-            if front.sent.is_none() {
+            if pending.sent.is_none() {
                 self.books.count(|events| &mut events.desynchronised);
                 return distrust("an answer before its question");
             }
-            let mut asked = self.asked_of(front);
-            match response::parse_asked(rest, front.expect, &mut asked) {
+            let mut asked = self.asked_of(&pending);
+            match response::parse_asked(rest, pending.expect, &mut asked) {
                 Parsed::Complete { message, used: length } => {
-                    if front.recipient == Recipient::Greeting && message.class == Class::ClientError {
+                    if pending.recipient == Recipient::Greeting && message.class == Class::ClientError {
                         return distrust("it wants a login, which `edge.server_login` names");
                     }
                     if !asked.is_answered_by(&message) {
@@ -74,9 +74,8 @@ impl Core {
                         self.pump(now);
                         return distrust("an answer about something that was not asked for");
                     }
-                    let read_whole = front.expect.read_whole(&message);
-                    let pending = self.upstreams.pop(server).expect("somebody is owed the answer");
-                    self.answered(server, pending, &message, memory, now);
+                    let read_whole = pending.expect.read_whole(&message);
+                    self.answered(server, &pending, &message, memory, now);
                     used += length;
                     if !read_whole {
                         self.books.count(|events| &mut events.desynchronised);
@@ -98,9 +97,9 @@ impl Core {
     }
 
     /// What the next answer of a connection must be about.
-    fn asked_of(&self, front: &Pending) -> Asked<'_> {
-        match front.recipient {
-            Recipient::Request(number) => Asked::by(&self.requests[number], front),
+    fn asked_of(&self, pending: &Pending) -> Asked<'_> {
+        match pending.recipient {
+            Recipient::Request(number) => Asked::by(&self.requests[number], pending),
             Recipient::Greeting | Recipient::Detached => Asked::Anything,
         }
     }
@@ -152,7 +151,7 @@ impl Core {
     fn answered(
         &mut self,
         connection: usize,
-        pending: Pending,
+        pending: &Pending,
         reply: &Reply<'_>,
         memory: Memory<'_>,
         now: Stamp,
