@@ -1,38 +1,36 @@
 //! Places that are used again: what is put away keeps its memory for the next user.
 
-/// The number of no place.
-pub(crate) const NOBODY: u32 = u32::MAX;
+use std::marker::PhantomData;
 
-/// In place of a request: one that nobody waits for.
-pub(crate) const DETACHED: u32 = u32::MAX - 1;
+use crate::ids::Identifier;
 
 /// Numbered places. A place that was given back is handed out again as it was left, so that buffers
 /// inside it are allocated once.
 #[derive(Debug)]
-pub(crate) struct Arena<T> {
+pub(crate) struct Arena<Id, T> {
     places: Vec<T>,
     free: Vec<u32>,
+    ids: PhantomData<Id>,
 }
 
-impl<T: Default> Arena<T> {
+impl<Id: Identifier, T: Default> Arena<Id, T> {
     pub(crate) fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { places: Vec::new(), free: Vec::new(), ids: PhantomData }
     }
 
     /// A place to use; whoever takes it sets what matters.
-    pub(crate) fn take(&mut self) -> u32 {
+    pub(crate) fn take(&mut self) -> Id {
         if let Some(place) = self.free.pop() {
-            return place;
+            return Id::new(place);
         }
         let place = u32::try_from(self.places.len()).expect("fewer than four billion places");
-        assert!(place < DETACHED, "fewer than four billion places");
         self.places.push(T::default());
-        place
+        Id::new(place)
     }
 
     /// Gives a place back; its number may be handed out again at once.
-    pub(crate) fn give_back(&mut self, place: u32) {
-        self.free.push(place);
+    pub(crate) fn give_back(&mut self, place: Id) {
+        self.free.push(place.number());
     }
 
     /// How many places are in use.
@@ -41,26 +39,30 @@ impl<T: Default> Arena<T> {
     }
 }
 
-impl<T> std::ops::Index<u32> for Arena<T> {
+impl<Id: Identifier, T> std::ops::Index<Id> for Arena<Id, T> {
     type Output = T;
-    fn index(&self, place: u32) -> &T {
-        &self.places[place as usize]
+
+    #[inline]
+    fn index(&self, place: Id) -> &T {
+        &self.places[place.number() as usize]
     }
 }
 
-impl<T> std::ops::IndexMut<u32> for Arena<T> {
-    fn index_mut(&mut self, place: u32) -> &mut T {
-        &mut self.places[place as usize]
+impl<Id: Identifier, T> std::ops::IndexMut<Id> for Arena<Id, T> {
+    #[inline]
+    fn index_mut(&mut self, place: Id) -> &mut T {
+        &mut self.places[place.number() as usize]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::RequestId;
 
     #[test]
     fn a_place_given_back_is_used_again_with_its_memory() {
-        let mut arena: Arena<Vec<u8>> = Arena::new();
+        let mut arena: Arena<RequestId, Vec<u8>> = Arena::new();
         let first = arena.take();
         arena[first].reserve(100);
         arena[first].clear();

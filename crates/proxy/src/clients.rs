@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use krarup_units::{Outbox, Stamp};
 
-use crate::arena::{Arena, NOBODY};
+use crate::arena::Arena;
 use crate::books::Books;
+use crate::ids::{ClientId, Identifier, RequestId};
 use crate::requests::Requests;
 use crate::upstreams::WindowWait;
 
@@ -18,34 +19,34 @@ const KEEP: usize = 64 << 10;
 /// All clients that are connected, by number.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    all: Arena<Client>,
-    /// Those to whom something may be written, or who are finished.
+    all: Arena<ClientId, Client>,
+    /// The numbers of those to whom something may be written, or who are finished.
     dirty: Vec<u32>,
     /// Those who were held back and are to be offered their bytes again.
-    runnable: VecDeque<u32>,
+    runnable: VecDeque<ClientId>,
     /// Those who wait for room in the queue, first come first served.
-    starving: VecDeque<u32>,
+    starving: VecDeque<ClientId>,
     /// What their buffers hold, and whether clients wait because that is too much. The driver counts it.
     memory: (usize, bool),
 }
 
 /// A client, without its socket.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Client {
     /// The pool its keys belong to unless a route says otherwise.
     entry: usize,
     /// Replies on their way out.
     out: Outbox,
     /// The oldest request not yet replied to; requests are linked from old to young.
-    oldest: u32,
+    oldest: Option<RequestId>,
     /// The youngest one.
-    youngest: u32,
+    youngest: Option<RequestId>,
     /// The oldest one whose reply has not been put into `out`.
-    next_to_render: u32,
+    next_to_render: Option<RequestId>,
     /// Requests not yet replied to.
     outstanding: u32,
     /// A request that must be done before the next may be read.
-    barrier: u32,
+    barrier: Option<RequestId>,
     /// No more requests are read: it said `quit`, or broke the protocol.
     closing: bool,
     /// How long the request is that is not whole yet, from its first byte, as far as that is known; zero if there is none.
@@ -83,32 +84,6 @@ pub(crate) struct Refused {
     pub(crate) bytes_in: u64,
 }
 
-impl Default for Client {
-    fn default() -> Self {
-        Self {
-            entry: 0,
-            out: Outbox::default(),
-            oldest: NOBODY,
-            youngest: NOBODY,
-            next_to_render: NOBODY,
-            outstanding: 0,
-            barrier: NOBODY,
-            closing: false,
-            needed: 0,
-            promised: 0,
-            typical_reply: 0,
-            known: false,
-            wait: None,
-            swallow: 0,
-            refused: None,
-            starving: false,
-            dirty: false,
-            runnable: false,
-            held_back: false,
-        }
-    }
-}
-
 impl Clients {
     pub(crate) fn new() -> Self {
         Self {
@@ -128,7 +103,7 @@ impl Clients {
     // ---- coming and going -----------------------------------------------------------------------------------
 
     /// A client has connected where keys belong to the pool `entry`. As long as nothing is known of it, its replies count as so long.
-    pub(crate) fn open(&mut self, entry: usize, typical_reply: usize) -> u32 {
+    pub(crate) fn open(&mut self, entry: usize, typical_reply: usize) -> ClientId {
         let id = self.all.take();
         let out = std::mem::take(&mut self.all[id].out);
         self.all[id] = Client { out, entry, typical_reply, ..Client::default() };
@@ -136,24 +111,24 @@ impl Clients {
     }
 
     /// No more requests of it are read.
-    pub(crate) fn end(&mut self, id: u32) {
+    pub(crate) fn end(&mut self, id: ClientId) {
         self.all[id].closing = true;
         self.touch(id);
     }
 
     /// Its requests are not its own any more: the oldest of them, from which the others are linked.
-    pub(crate) fn abandon(&mut self, id: u32) -> u32 {
-        std::mem::replace(&mut self.all[id].oldest, NOBODY)
+    pub(crate) fn abandon(&mut self, id: ClientId) -> Option<RequestId> {
+        self.all[id].oldest.take()
     }
 
     /// It is gone, and its number may be another's.
-    pub(crate) fn close(&mut self, id: u32) {
+    pub(crate) fn close(&mut self, id: ClientId) {
         let client = &mut self.all[id];
         client.out.clear();
         client.out.shrink(0);
         let (dirty, runnable, starving) = (client.dirty, client.runnable, client.starving);
         if dirty {
-            self.dirty.retain(|&other| other != id);
+            self.dirty.retain(|&other| other != id.number());
         }
         if runnable {
             self.runnable.retain(|&other| other != id);
@@ -165,13 +140,13 @@ impl Clients {
     }
 
     /// Whether everything it asked has been replied to and nothing more will be.
-    pub(crate) fn is_finished(&self, id: u32) -> bool {
+    pub(crate) fn is_finished(&self, id: ClientId) -> bool {
         let client = &self.all[id];
         client.closing && client.outstanding == 0 && client.out.is_empty()
     }
 
     /// Whether nothing of it is under way.
-    pub(crate) fn is_idle(&self, id: u32) -> bool {
+    pub(crate) fn is_idle(&self, id: ClientId) -> bool {
         let client = &self.all[id];
         client.outstanding == 0 && client.out.is_empty() && client.swallow == 0
     }
@@ -180,69 +155,67 @@ impl Clients {
 
     /// The pool its keys belong to unless a route says otherwise.
     #[inline]
-    pub(crate) fn entry(&self, id: u32) -> usize {
+    pub(crate) fn entry(&self, id: ClientId) -> usize {
         self.all[id].entry
     }
 
     /// A new request of it is the youngest from now on.
     #[inline]
-    pub(crate) fn append(&mut self, id: u32, number: u32, requests: &mut Requests) {
+    pub(crate) fn append(&mut self, id: ClientId, number: RequestId, requests: &mut Requests) {
         let client = &mut self.all[id];
         client.outstanding += 1;
-        if client.next_to_render == NOBODY {
-            client.next_to_render = number;
-        }
-        let before = std::mem::replace(&mut client.youngest, number);
-        if client.oldest == NOBODY {
-            client.oldest = number;
-        } else {
-            requests[before].next = number;
+        client.next_to_render.get_or_insert(number);
+        let before = client.youngest.replace(number);
+        if client.oldest.is_none() {
+            client.oldest = Some(number);
+        } else if let Some(before) = before {
+            requests[before].next = Some(number);
         }
     }
 
     /// No request of it is read before this one is done.
-    pub(crate) fn wait_for(&mut self, id: u32, number: u32) {
-        self.all[id].barrier = number;
+    pub(crate) fn wait_for(&mut self, id: ClientId, number: RequestId) {
+        self.all[id].barrier = Some(number);
     }
 
     /// Whether requests of it are not replied to.
     #[inline]
-    pub(crate) fn has_outstanding(&self, id: u32) -> bool {
+    pub(crate) fn has_outstanding(&self, id: ClientId) -> bool {
         self.all[id].outstanding > 0
     }
 
     /// How long a reply to it is: the longest of late.
     #[inline]
-    pub(crate) fn typical_reply(&self, id: u32) -> usize {
+    pub(crate) fn typical_reply(&self, id: ClientId) -> usize {
         self.all[id].typical_reply
     }
 
     /// Whether it has been given a value, so that this is known.
     #[inline]
-    pub(crate) fn is_known(&self, id: u32) -> bool {
+    pub(crate) fn is_known(&self, id: ClientId) -> bool {
         self.all[id].known
     }
 
     /// How long the request is at least that it has sent a part of; zero where it has not, or nothing is known.
-    pub(crate) fn needed(&self, id: u32) -> usize {
+    pub(crate) fn needed(&self, id: ClientId) -> usize {
         self.all[id].needed
     }
 
     /// The same where its value was agreed to.
     #[inline]
-    pub(crate) fn promised(&self, id: u32) -> usize {
+    pub(crate) fn promised(&self, id: ClientId) -> usize {
         self.all[id].promised
     }
 
     /// It has sent a part of a request of so many bytes; of a value it is known that it will be so long.
     #[inline]
-    pub(crate) fn needs(&mut self, id: u32, needed: usize, promised: usize) {
+    pub(crate) fn needs(&mut self, id: ClientId, needed: usize, promised: usize) {
         let client = &mut self.all[id];
         (client.needed, client.promised) = (needed, promised);
     }
 
     /// It is sending a value that is not taken, of which so many bytes are still to come.
-    pub(crate) fn refuse(&mut self, id: u32, swallow: u64, refused: Refused) {
+    pub(crate) fn refuse(&mut self, id: ClientId, swallow: u64, refused: Refused) {
         let client = &mut self.all[id];
         client.swallow = swallow;
         client.refused = Some(Box::new(refused));
@@ -250,13 +223,13 @@ impl Clients {
 
     /// Whether it is sending a value that is not taken.
     #[inline]
-    pub(crate) fn is_refused(&self, id: u32) -> bool {
+    pub(crate) fn is_refused(&self, id: ClientId) -> bool {
         self.all[id].swallow > 0
     }
 
     /// It has sent `count` bytes while it is sending a value that is not taken: how many of them belong to that, and what is to be done
     /// if it is over.
-    pub(crate) fn swallow(&mut self, id: u32, count: usize) -> (usize, Option<Box<Refused>>) {
+    pub(crate) fn swallow(&mut self, id: ClientId, count: usize) -> (usize, Option<Box<Refused>>) {
         let client = &mut self.all[id];
         let gone = client.swallow.min(count as u64);
         client.swallow -= gone;
@@ -271,7 +244,7 @@ impl Clients {
     #[inline]
     pub(crate) fn listens(
         &mut self,
-        id: u32,
+        id: ClientId,
         room: bool,
         pipeline: u32,
         reply_buffer: usize,
@@ -279,7 +252,7 @@ impl Clients {
     ) -> bool {
         let client = &mut self.all[id];
         let own = !client.closing
-            && client.barrier == NOBODY
+            && client.barrier.is_none()
             && client.outstanding < pipeline
             && client.out.len() < reply_buffer;
         if own && !room && !client.starving {
@@ -293,18 +266,18 @@ impl Clients {
     }
 
     /// Its next request is not read for now.
-    pub(crate) fn hold_back(&mut self, id: u32) {
+    pub(crate) fn hold_back(&mut self, id: ClientId) {
         self.all[id].held_back = true;
     }
 
     /// Whether its next request is not read for now.
     #[inline]
-    pub(crate) fn is_held_back(&self, id: u32) -> bool {
+    pub(crate) fn is_held_back(&self, id: ClientId) -> bool {
         self.all[id].held_back
     }
 
     /// It is to be offered its bytes again.
-    pub(crate) fn run_again(&mut self, id: u32) {
+    pub(crate) fn run_again(&mut self, id: ClientId) {
         if !std::mem::replace(&mut self.all[id].runnable, true) {
             self.runnable.push_back(id);
         }
@@ -312,7 +285,7 @@ impl Clients {
 
     /// Something has got on: it is to be offered its bytes again if it was held back, unless it waits for room in the queue.
     #[inline]
-    pub(crate) fn resume(&mut self, id: u32) {
+    pub(crate) fn resume(&mut self, id: ClientId) {
         let client = &self.all[id];
         if client.held_back && !client.starving {
             self.run_again(id);
@@ -339,7 +312,7 @@ impl Clients {
     }
 
     /// The next that is to be offered its bytes again.
-    pub(crate) fn next_runnable(&mut self) -> Option<u32> {
+    pub(crate) fn next_runnable(&mut self) -> Option<ClientId> {
         let id = self.runnable.pop_front()?;
         let client = &mut self.all[id];
         (client.runnable, client.held_back) = (false, false);
@@ -348,17 +321,17 @@ impl Clients {
 
     /// For what its next request waits, or has waited, on a connection to a server.
     #[inline]
-    pub(crate) fn window_wait(&self, id: u32) -> Option<WindowWait> {
+    pub(crate) fn window_wait(&self, id: ClientId) -> Option<WindowWait> {
         self.all[id].wait
     }
 
-    pub(crate) fn wait_for_window(&mut self, id: u32, wait: WindowWait) {
+    pub(crate) fn wait_for_window(&mut self, id: ClientId, wait: WindowWait) {
         self.all[id].wait = Some(wait);
     }
 
     /// Its next request has taken the room that it waited for, or does not need it.
     #[inline]
-    pub(crate) fn take_window_wait(&mut self, id: u32) -> Option<WindowWait> {
+    pub(crate) fn take_window_wait(&mut self, id: ClientId) -> Option<WindowWait> {
         self.all[id].wait.take()
     }
 
@@ -366,11 +339,11 @@ impl Clients {
 
     /// There may be something to write to it, or it is finished.
     #[inline]
-    pub(crate) fn touch(&mut self, id: u32) {
+    pub(crate) fn touch(&mut self, id: ClientId) {
         let client = &mut self.all[id];
         if !client.dirty {
             client.dirty = true;
-            self.dirty.push(id);
+            self.dirty.push(id.number());
         }
     }
 
@@ -384,19 +357,19 @@ impl Clients {
         into.clear();
         std::mem::swap(&mut self.dirty, into);
         for &id in &*into {
-            self.all[id].dirty = false;
+            self.all[ClientId::new(id)].dirty = false;
         }
     }
 
     /// Replies on their way to it.
     #[inline]
-    pub(crate) fn outbox(&self, id: u32) -> &Outbox {
+    pub(crate) fn outbox(&self, id: ClientId) -> &Outbox {
         &self.all[id].out
     }
 
     /// So many bytes of its replies have left.
     #[inline]
-    pub(crate) fn written(&mut self, id: u32, count: usize, requests: &mut Requests) {
+    pub(crate) fn written(&mut self, id: ClientId, count: usize, requests: &mut Requests) {
         let out = &mut self.all[id].out;
         out.advance_and(count, |piece| {
             if let Some(memory) = piece.into_whole() {
@@ -407,7 +380,7 @@ impl Clients {
     }
 
     /// It has been quiet for a while: the memory of its replies is given back.
-    pub(crate) fn rest(&mut self, id: u32) {
+    pub(crate) fn rest(&mut self, id: ClientId) {
         self.all[id].out.shrink(0);
     }
 

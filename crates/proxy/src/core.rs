@@ -21,12 +21,12 @@ use krarup_record::{Operation, Recorder};
 use krarup_units::Outbox;
 use krarup_units::Stamp;
 
-use crate::arena::NOBODY;
 use crate::books::Books;
 use crate::clients::{Clients, Refused};
 use crate::dispatch::{Dispatch, Workers};
 use crate::edge::Dangerous;
 use crate::exchange::Stage;
+use crate::ids::{ClientId, Identifier, RequestId};
 use crate::large::{LARGE, Source};
 use crate::merge::How;
 use crate::pool::{Counts, Pool};
@@ -84,7 +84,7 @@ pub struct Core {
     dispatch: Dispatch,
     routing: Routing,
     /// Reads that are sent to a second holder at this instant, unless they have been answered.
-    hedges: BinaryHeap<Reverse<(Stamp, u32, u32)>>,
+    hedges: BinaryHeap<Reverse<(Stamp, RequestId, u32)>>,
     books: Books,
     /// Whether it is one of several, so that statistics are not its own alone; and what clients have asked of all.
     one_of_several: bool,
@@ -156,12 +156,13 @@ impl Core {
         debug_assert!(entry < self.routing.pools().len(), "an address belongs to a pool");
         self.books.count(|events| &mut events.clients_accepted);
         // As long as nothing is known of it, its replies may be long.
-        self.clients.open(entry, LARGE.min(self.settings.limits.value))
+        self.clients.open(entry, LARGE.min(self.settings.limits.value)).number()
     }
 
     /// Something is said to the client that no request of its own asked for, or none that may be carried out: `length` bytes of what
     /// it sent are answered with that.
     pub fn client_told(&mut self, id: u32, reply: &[u8], length: usize, received: Stamp, now: Stamp) {
+        let id = ClientId::new(id);
         self.answer_here(id, reply, class_of(reply), false, Arrival { bytes: length, received, now });
         self.pump(now);
     }
@@ -188,11 +189,13 @@ impl Core {
 
     /// The client has been quiet for a while: the memory of its replies is given back.
     pub fn client_rests(&mut self, id: u32) {
+        let id = ClientId::new(id);
         self.clients.rest(id);
     }
 
     /// Whether the client is sending a value that was refused, and whose bytes are not kept.
     pub fn client_swallows(&self, id: u32) -> bool {
+        let id = ClientId::new(id);
         self.clients.is_refused(id)
     }
 
@@ -210,10 +213,11 @@ impl Core {
     /// many are used up. The rest must be offered again, with more behind it or when [`Self::next_runnable`] names the client; so does one
     /// that has sent more than a turn's requests, and others have theirs meanwhile.
     pub fn client_bytes(&mut self, id: u32, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
+        let id = ClientId::new(id);
         self.read_client(id, Source { bytes, memory: None }, received, now)
     }
 
-    fn read_client(&mut self, id: u32, source: Source<'_>, received: Stamp, now: Stamp) -> usize {
+    fn read_client(&mut self, id: ClientId, source: Source<'_>, received: Stamp, now: Stamp) -> usize {
         let Source { bytes, memory } = source;
         let mut used = 0;
         let value = self.settings.limits.value;
@@ -311,11 +315,13 @@ impl Core {
 
     /// The client will send no more; what it asked is still answered.
     pub fn client_ended(&mut self, id: u32) {
+        let id = ClientId::new(id);
         self.close_after_replies(id);
     }
 
     /// How long the request is that the client is in the middle of, as far as that is known; zero if it is in the middle of none.
     pub fn client_needs(&self, id: u32) -> usize {
+        let id = ClientId::new(id);
         self.clients.needed(id)
     }
 
@@ -336,48 +342,56 @@ impl Core {
 
     /// Whether the client can take no more requests just now: its bytes should be left where they are.
     pub fn client_held_back(&self, id: u32) -> bool {
+        let id = ClientId::new(id);
         self.clients.is_held_back(id)
     }
 
     /// Whether everything asked has been replied to and nothing more will be: the connection can be closed.
     pub fn client_finished(&self, id: u32) -> bool {
+        let id = ClientId::new(id);
         self.clients.is_finished(id)
     }
 
     /// Whether nothing of this client is under way.
     pub fn client_idle(&self, id: u32) -> bool {
+        let id = ClientId::new(id);
         self.clients.is_idle(id)
     }
 
     /// How many bytes of memory replies hold that wait for this client, and answers that wait for older ones.
     pub fn client_waiting(&self, id: u32) -> usize {
+        let id = ClientId::new(id);
         self.clients.waiting(id, &self.requests)
     }
 
     /// Replies that wait to be written to this client, as many as lie together.
     pub fn client_output(&self, id: u32) -> &[u8] {
+        let id = ClientId::new(id);
         self.clients.outbox(id).unsent()
     }
 
     /// Whether the reply that comes next, of a request of this client, is one that a server is working on. Not where workers or
     /// requests under way are limited: a reply is one of them until it has left, and others may wait for that.
     pub fn client_expects_more(&self, id: u32) -> bool {
-        let next = self.clients.next_to_render(id);
-        self.settings.workers == Workers::Unlimited && next != NOBODY && {
+        let id = ClientId::new(id);
+        let next = self.clients.next_to_render(id).filter(|_| self.settings.workers == Workers::Unlimited);
+        next.is_some_and(|next| {
             let exchange = &self.requests[next];
             let limited =
                 exchange.counted_in.is_some_and(|pool| self.routing[pool].spec().concurrency.is_some());
             exchange.stage == Stage::Asked && !limited
-        }
+        })
     }
 
     /// All that waits to be written to this client.
     pub fn client_outbox(&self, id: u32) -> &Outbox {
+        let id = ClientId::new(id);
         self.clients.outbox(id)
     }
 
     /// The first `count` bytes of the output were written by `after`.
     pub fn client_written(&mut self, id: u32, count: usize, after: Stamp) {
+        let id = ClientId::new(id);
         self.clients.written(id, count, &mut self.requests);
         self.settle(id, after);
         self.pump(after);
@@ -385,12 +399,12 @@ impl Core {
 
     /// The client is gone, or its connection was closed. What it asked is carried out; the replies go nowhere.
     pub fn client_gone(&mut self, id: u32, now: Stamp) {
+        let id = ClientId::new(id);
         self.books.count(|events| &mut events.clients_closed);
         let mut next = self.clients.abandon(id);
-        while next != NOBODY {
-            let exchange = next;
+        while let Some(exchange) = next {
             next = self.requests[exchange].next;
-            self.requests[exchange].client = NOBODY;
+            self.requests[exchange].client = None;
             if matches!(self.requests[exchange].stage, Stage::Done | Stage::Rendered(_)) {
                 self.finish(exchange, now);
             }
@@ -401,7 +415,7 @@ impl Core {
         self.pump(now);
     }
 
-    fn close_after_replies(&mut self, id: u32) {
+    fn close_after_replies(&mut self, id: ClientId) {
         self.leave_window(id);
         self.clients.end(id);
     }
@@ -412,14 +426,14 @@ impl Core {
     }
 
     /// Whether one more request of this client may be read; if not, it is told when to come back.
-    fn listens_to(&mut self, id: u32) -> bool {
+    fn listens_to(&mut self, id: ClientId) -> bool {
         let room = self.has_room();
         let Settings { pipeline, reply_buffer, .. } = self.settings;
         self.clients.listens(id, room, pipeline, reply_buffer, &mut self.books)
     }
 
     /// Whether a retrieval waits until a reply to its client has left, because so much is likely to come for what is under way.
-    fn expects_too_much(&self, id: u32, request: &Request<'_>) -> bool {
+    fn expects_too_much(&self, id: ClientId, request: &Request<'_>) -> bool {
         self.clients.has_outstanding(id)
             && self.requests.expected() + self.clients.typical_reply(id) > self.settings.replies
             && route::retrieves(request)
@@ -428,7 +442,7 @@ impl Core {
     // ---- requests ---------------------------------------------------------------------------------------
 
     /// A new request, the youngest of its client.
-    fn begin(&mut self, id: u32, operation: Operation, arrival: Arrival) -> u32 {
+    fn begin(&mut self, id: ClientId, operation: Operation, arrival: Arrival) -> RequestId {
         self.books.count(|events| &mut events.requests);
         let number = self.requests.begin(id, self.clients.entry(id), operation, arrival.received);
         let visit = &mut self.requests[number].visit;
@@ -439,7 +453,7 @@ impl Core {
         number
     }
 
-    fn accept(&mut self, id: u32, request: &Request<'_>, source: Source<'_>, arrival: Arrival) {
+    fn accept(&mut self, id: ClientId, request: &Request<'_>, source: Source<'_>, arrival: Arrival) {
         match request {
             Request::Quit => {
                 self.answer_here(id, b"", Class::Ok, true, arrival);
@@ -492,13 +506,13 @@ impl Core {
         self.settings.refused.contains(&command)
     }
 
-    fn refuse(&mut self, id: u32, command: Dangerous, noreply: bool, arrival: Arrival) {
+    fn refuse(&mut self, id: ClientId, command: Dangerous, noreply: bool, arrival: Arrival) {
         self.books.count(|events| &mut events.commands_refused);
         self.answer_here(id, command.refusal(), Class::ClientError, noreply, arrival);
     }
 
     /// An answer that needs no server.
-    fn answer_here(&mut self, id: u32, reply: &[u8], class: Class, noreply: bool, arrival: Arrival) {
+    fn answer_here(&mut self, id: ClientId, reply: &[u8], class: Class, noreply: bool, arrival: Arrival) {
         let number = self.begin(id, Operation::Other, arrival);
         let exchange = &mut self.requests[number];
         exchange.noreply = noreply;
@@ -507,7 +521,7 @@ impl Core {
     }
 
     /// A value over the limit has gone by. As memcached does, `set` also removes the old value.
-    fn refuse_large(&mut self, id: u32, refused: Refused, now: Stamp) {
+    fn refuse_large(&mut self, id: ClientId, refused: Refused, now: Stamp) {
         let Refused { received, reply, key, noreply, bytes_in } = refused;
         let arrival = Arrival { bytes: bytes_in as usize, received, now };
         let Some((key, base64)) = key else {
@@ -532,7 +546,7 @@ impl Core {
 
     /// The next client that was held back and is listened to again.
     pub fn next_runnable(&mut self) -> Option<u32> {
-        self.clients.next_runnable()
+        self.clients.next_runnable().map(ClientId::number)
     }
 
     /// How many [`Self::next_runnable`] will name if nothing happens meanwhile.

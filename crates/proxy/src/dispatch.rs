@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::ids::RequestId;
+
 mod common;
 mod readers;
 mod workers;
@@ -19,7 +21,7 @@ pub(crate) struct Dispatch {
     workers: Workers,
     busy: u32,
     /// Requests that wait, and how long each is.
-    queue: VecDeque<(u32, usize)>,
+    queue: VecDeque<(RequestId, usize)>,
     queued_bytes: usize,
     bound: usize,
     longest: usize,
@@ -118,7 +120,7 @@ impl Dispatch {
     }
 
     /// A request of so many bytes waits.
-    pub(crate) fn enqueue(&mut self, request: u32, bytes: usize) {
+    pub(crate) fn enqueue(&mut self, request: RequestId, bytes: usize) {
         self.queue.push_back((request, bytes));
         self.queued_bytes += bytes;
         match self.common() {
@@ -143,7 +145,7 @@ impl Dispatch {
     }
 
     /// The next request for a worker that is free, if both exist.
-    pub(crate) fn take_next(&mut self) -> Option<(u32, Taken)> {
+    pub(crate) fn take_next(&mut self) -> Option<(RequestId, Taken)> {
         let taken = match (self.common(), self.workers) {
             (Some((common, place)), _) => common.take_next(place)?,
             (None, Workers::Limited(limit)) if self.busy >= limit => return None,
@@ -222,6 +224,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ids::Identifier;
 
     #[test]
     fn workers_take_in_the_order_of_arrival_and_see_who_waits() {
@@ -229,16 +232,22 @@ mod tests {
         assert_eq!(dispatch.take_at_once(), Some(Taken { busy: 1, waiting: 0, was_idle: true }));
         assert_eq!(dispatch.take_at_once(), Some(Taken { busy: 2, waiting: 0, was_idle: true }));
         assert_eq!(dispatch.take_at_once(), None);
-        for request in [7, 8, 9] {
+        for request in [7, 8, 9].map(RequestId::new) {
             assert!(dispatch.has_room());
             dispatch.enqueue(request, 10);
         }
         assert!(!dispatch.has_room());
         assert_eq!(dispatch.take_next(), None);
         dispatch.release();
-        assert_eq!(dispatch.take_next(), Some((7, Taken { busy: 2, waiting: 2, was_idle: false })));
+        assert_eq!(
+            dispatch.take_next(),
+            Some((RequestId::new(7), Taken { busy: 2, waiting: 2, was_idle: false }))
+        );
         dispatch.release();
-        assert_eq!(dispatch.take_next(), Some((8, Taken { busy: 2, waiting: 1, was_idle: false })));
+        assert_eq!(
+            dispatch.take_next(),
+            Some((RequestId::new(8), Taken { busy: 2, waiting: 1, was_idle: false }))
+        );
         assert_eq!((dispatch.longest(), dispatch.queued_bytes()), (3, 10));
     }
 
@@ -277,7 +286,7 @@ mod tests {
 
         fn pump(&mut self, place: usize) {
             while let Some((request, _)) = self.dispatches[place].take_next() {
-                self.taken.push(request);
+                self.taken.push(request.number());
                 self.busy_at.push(place);
             }
         }
@@ -304,7 +313,7 @@ mod tests {
                             all.taken.push(sent);
                             all.busy_at.push(place);
                         } else {
-                            all.dispatches[place].enqueue(sent, 10);
+                            all.dispatches[place].enqueue(RequestId::new(sent), 10);
                             all.pump(place);
                         }
                         sent += 1;

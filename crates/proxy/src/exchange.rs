@@ -7,7 +7,7 @@ use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::{Lent, Stamp};
 use smallvec::SmallVec;
 
-use crate::arena::NOBODY;
+use crate::ids::{ClientId, RequestId};
 use crate::keys::KeyList;
 use crate::merge::{How, Merge};
 use crate::spares::{KEEP, Spares};
@@ -75,10 +75,10 @@ pub(crate) struct Part {
 /// A request and all that is known of it. Kept in an arena: its buffers serve one request after another.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// Who asked; [`NOBODY`] once the client is gone.
-    pub(crate) client: u32,
+    /// The client that asked; none once it is gone.
+    pub(crate) client: Option<ClientId>,
     /// The client's next younger request.
-    pub(crate) next: u32,
+    pub(crate) next: Option<RequestId>,
     pub(crate) stage: Stage,
     pub(crate) visit: Visit,
     pub(crate) servers: SmallVec<[ServerVisit; 1]>,
@@ -138,7 +138,7 @@ pub(crate) struct Needs {
     /// The servers that get copies once the first has stored.
     pub(crate) others: Vec<usize>,
     /// Requests for the same key that wait for this one's answer.
-    pub(crate) followers: Vec<u32>,
+    pub(crate) followers: Vec<RequestId>,
     /// The request's bytes, where they are needed later: it waits in the queue, is a `cas`, or may be asked again elsewhere.
     pub(crate) request: Vec<u8>,
     /// The same where it is large: not copied.
@@ -217,8 +217,8 @@ impl Needs {
 impl Default for Exchange {
     fn default() -> Self {
         Self {
-            client: NOBODY,
-            next: NOBODY,
+            client: None,
+            next: None,
             stage: Stage::Done,
             visit: Visit::at(Stamp(0), Operation::Other),
             servers: SmallVec::new(),
@@ -265,14 +265,8 @@ impl Part {
 }
 
 impl Exchange {
-    /// The client that asked; none once it is gone.
-    #[inline]
-    pub(crate) fn client(&self) -> Option<u32> {
-        (self.client != NOBODY).then_some(self.client)
-    }
-
     /// Begins with a new request of `client`, whose last byte came at `received`.
-    pub(crate) fn begin(&mut self, client: u32, entry: usize, operation: Operation, received: Stamp) {
+    pub(crate) fn begin(&mut self, client: ClientId, entry: usize, operation: Operation, received: Stamp) {
         debug_assert!(
             self.owed == 0 && self.rest.used().is_none_or(|rest| rest.followers.is_empty()),
             "a place is free when nobody refers to it"
@@ -286,8 +280,8 @@ impl Exchange {
         self.copies = Copies::None;
         self.as_meta = false;
         self.leads = false;
-        self.client = client;
-        self.next = NOBODY;
+        self.client = Some(client);
+        self.next = None;
         self.stage = Stage::Queued;
         self.visit = Visit::at(received, operation);
         self.servers.clear();

@@ -11,6 +11,7 @@
 //! | [`topology`] | servers, pools and routes, as plain data |
 //! | `routing` `route` | to which pool a key belongs, and which servers hold it |
 //! | `pool` | who of a key's holders is asked |
+//! | `ids` | identifiers, each a type |
 //! | `keys` | the keys of one retrieval and who was asked for each |
 //! | `dispatch` | one queue, W workers |
 //! | `large` | values that are lent instead of copied |
@@ -37,6 +38,7 @@ pub mod dispatch;
 pub mod edge;
 pub mod engine;
 mod exchange;
+mod ids;
 pub mod import;
 mod keys;
 mod large;

@@ -8,6 +8,7 @@ use krarup_record::Distribution;
 use krarup_units::{Nanos, Stamp};
 use smallvec::SmallVec;
 
+use crate::ids::RequestId;
 use crate::topology::{Hedge, PoolSpec, Reads, WhenDown, Writes};
 
 /// A pool at work: what it was told to be, and what it has given to whom.
@@ -31,9 +32,9 @@ pub(crate) struct Pool {
     shadowed: f64,
     hedge: Option<Hedging>,
     /// For each key that is being fetched with `get`, the request that fetches it.
-    leaders: HashMap<Vec<u8>, u32>,
+    leaders: HashMap<Vec<u8>, RequestId>,
     /// The same for `mg`: requests for one key may ask for different things of it.
-    meta_leaders: HashMap<Vec<u8>, Vec<u32>>,
+    meta_leaders: HashMap<Vec<u8>, Vec<RequestId>>,
     /// Whether no configuration has it any more.
     retired: bool,
 }
@@ -503,12 +504,12 @@ impl Pool {
     }
 
     /// The request that fetches `key` with `get`.
-    pub(crate) fn leader(&self, key: &[u8]) -> Option<u32> {
+    pub(crate) fn leader(&self, key: &[u8]) -> Option<RequestId> {
         self.leaders.get(key).copied()
     }
 
     /// The requests that fetch `key` with `mg`.
-    pub(crate) fn meta_leaders(&self, key: &[u8]) -> &[u32] {
+    pub(crate) fn meta_leaders(&self, key: &[u8]) -> &[RequestId] {
         self.meta_leaders.get(key).map_or(&[], Vec::as_slice)
     }
 
@@ -519,7 +520,7 @@ impl Pool {
     }
 
     /// Others that ask for `key` may wait for the answer to this request, which is a `get`, or an `mg`.
-    pub(crate) fn lead(&mut self, key: &[u8], request: u32, as_meta: bool) {
+    pub(crate) fn lead(&mut self, key: &[u8], request: RequestId, as_meta: bool) {
         if as_meta {
             self.meta_leaders.entry(key.to_vec()).or_default().push(request);
         } else {
@@ -536,7 +537,7 @@ impl Pool {
     }
 
     /// No other request may wait for the answer to this one from now on.
-    pub(crate) fn lead_no_more(&mut self, key: &[u8], request: u32, as_meta: bool) {
+    pub(crate) fn lead_no_more(&mut self, key: &[u8], request: RequestId, as_meta: bool) {
         if as_meta {
             self.leads_no_more(key, request);
         } else if self.leaders.get(key) == Some(&request) {
@@ -545,7 +546,7 @@ impl Pool {
     }
 
     /// Nobody else may wait for the answer to this `mg`.
-    fn leads_no_more(&mut self, key: &[u8], request: u32) {
+    fn leads_no_more(&mut self, key: &[u8], request: RequestId) {
         if let Some(leaders) = self.meta_leaders.get_mut(key) {
             leaders.retain(|&leader| leader != request);
             if leaders.is_empty() {

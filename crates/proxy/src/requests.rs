@@ -8,13 +8,14 @@ use krarup_units::Stamp;
 
 use crate::arena::Arena;
 use crate::exchange::{Exchange, Stage};
+use crate::ids::{ClientId, RequestId};
 use crate::large::{self, Memory, Source};
 use crate::spares::Spares;
 
 /// All requests that are not finished.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    all: Arena<Exchange>,
+    all: Arena<RequestId, Exchange>,
     /// Bytes of replies that are likely to come for them.
     expected: usize,
     /// Memory for the next replies of several parts.
@@ -27,7 +28,13 @@ impl Requests {
     }
 
     /// A new request of `client`, which belongs to the pool `entry`; its last byte came at `received`.
-    pub(crate) fn begin(&mut self, client: u32, entry: usize, operation: Operation, received: Stamp) -> u32 {
+    pub(crate) fn begin(
+        &mut self,
+        client: ClientId,
+        entry: usize,
+        operation: Operation,
+        received: Stamp,
+    ) -> RequestId {
         let number = self.all.take();
         self.all[number].begin(client, entry, operation, received);
         number
@@ -45,7 +52,7 @@ impl Requests {
 
     /// The reply to a request is likely to have so many bytes.
     #[inline]
-    pub(crate) fn expect(&mut self, number: u32, bytes: usize) {
+    pub(crate) fn expect(&mut self, number: RequestId, bytes: usize) {
         let exchange = &mut self.all[number];
         exchange.expected = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.expected += exchange.expected as usize;
@@ -53,12 +60,12 @@ impl Requests {
 
     /// The reply to a request is there, or will not come.
     #[inline]
-    pub(crate) fn expect_no_more(&mut self, number: u32) {
+    pub(crate) fn expect_no_more(&mut self, number: RequestId) {
         self.expected -= std::mem::take(&mut self.all[number].expected) as usize;
     }
 
     /// The request's bytes are needed later.
-    pub(crate) fn keep(&mut self, number: u32, source: Source<'_>) {
+    pub(crate) fn keep(&mut self, number: RequestId, source: Source<'_>) {
         let exchange = &mut self.all[number];
         match large::request(source) {
             Some(piece) => exchange.rest.lent = Some(piece),
@@ -67,13 +74,13 @@ impl Requests {
     }
 
     /// A server has answered a part.
-    pub(crate) fn add(&mut self, number: u32, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
+    pub(crate) fn add(&mut self, number: RequestId, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
         self.all[number].rest.merge.add(part, reply, memory, &mut self.spares);
     }
 
     /// The number of a request is free when its reply has left and no server owes it an answer.
     #[inline]
-    pub(crate) fn free_if_left(&mut self, number: u32) {
+    pub(crate) fn free_if_left(&mut self, number: RequestId) {
         let exchange = &mut self.all[number];
         if exchange.stage == Stage::Left && exchange.owed == 0 {
             exchange.rest.end(&mut self.spares);
@@ -92,18 +99,18 @@ impl Requests {
     }
 }
 
-impl std::ops::Index<u32> for Requests {
+impl std::ops::Index<RequestId> for Requests {
     type Output = Exchange;
 
     #[inline]
-    fn index(&self, number: u32) -> &Exchange {
+    fn index(&self, number: RequestId) -> &Exchange {
         &self.all[number]
     }
 }
 
-impl std::ops::IndexMut<u32> for Requests {
+impl std::ops::IndexMut<RequestId> for Requests {
     #[inline]
-    fn index_mut(&mut self, number: u32) -> &mut Exchange {
+    fn index_mut(&mut self, number: RequestId) -> &mut Exchange {
         &mut self.all[number]
     }
 }

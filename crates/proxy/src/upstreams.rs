@@ -7,6 +7,8 @@
 use krarup_memcache::{Class, Reply};
 use krarup_units::{Nanos, Outbox, Stamp};
 
+use crate::ids::{ClientId, Identifier};
+
 mod connection;
 mod server;
 mod window;
@@ -272,24 +274,24 @@ impl Upstreams {
 
     /// The connection by which a request of `client` goes to a server that is up. It belongs to no client where that is gone.
     #[inline]
-    pub(crate) fn connection(&mut self, server: usize, client: Option<u32>) -> usize {
+    pub(crate) fn connection(&mut self, server: usize, client: Option<ClientId>) -> usize {
         if self.settings.connections == 1 && !self.settings.dedicated {
             return server;
         }
         self.lane(server, client)
     }
 
-    fn lane(&mut self, server: usize, client: Option<u32>) -> usize {
+    fn lane(&mut self, server: usize, client: Option<ClientId>) -> usize {
         let Some(client) = client else { return server };
         if self.settings.dedicated {
-            let own = self.own_lanes.get(client as usize);
+            let own = self.own_lanes.get(client.number() as usize);
             let own = own.and_then(|own| own.iter().find(|&&(other, _)| other == server));
             return match own {
                 Some(&(_, lane)) => lane,
                 None => self.open_own(server, client),
             };
         }
-        match (client % self.settings.connections) as usize {
+        match (client.number() % self.settings.connections) as usize {
             0 => server,
             turn => {
                 let lane = self.servers[server].lanes[turn - 1];
@@ -299,12 +301,12 @@ impl Upstreams {
     }
 
     /// A client's own connection to a server. Requests may be appended at once; they leave when it stands.
-    fn open_own(&mut self, server: usize, client: u32) -> usize {
+    fn open_own(&mut self, server: usize, client: ClientId) -> usize {
         let lane = self.open_lane(server);
         let link = &mut self.lanes[lane - LANES];
         (link.owner, link.dedicated) = (Some(client), true);
         link.greet(self.login.as_deref());
-        let client = client as usize;
+        let client = client.number() as usize;
         if self.own_lanes.len() <= client {
             self.own_lanes.resize_with(client + 1, Vec::new);
         }
@@ -313,8 +315,8 @@ impl Upstreams {
     }
 
     /// A client is gone: its own connections are closed as soon as they owe nothing.
-    pub(crate) fn disown(&mut self, client: u32) {
-        let Some(own) = self.own_lanes.get_mut(client as usize) else { return };
+    pub(crate) fn disown(&mut self, client: ClientId) {
+        let Some(own) = self.own_lanes.get_mut(client.number() as usize) else { return };
         for (_, lane) in std::mem::take(own) {
             self.at_mut(lane).owner = None;
         }
@@ -323,7 +325,7 @@ impl Upstreams {
     /// A lane is lost. A client's own one is not made again before the client asks for something.
     fn lane_lost(&mut self, lane: usize) {
         if let Some(owner) = self.at_mut(lane).owner.take() {
-            self.own_lanes[owner as usize].retain(|&(_, other)| other != lane);
+            self.own_lanes[owner.number() as usize].retain(|&(_, other)| other != lane);
         }
     }
 
@@ -588,7 +590,7 @@ impl Upstreams {
     pub(crate) fn full(
         &mut self,
         server: usize,
-        client: u32,
+        client: ClientId,
         length: Length,
         long: usize,
         now: Stamp,
@@ -617,7 +619,7 @@ impl Upstreams {
     }
 
     /// A client's next request waits for room on a connection.
-    pub(crate) fn wait(&mut self, client: u32, wait: &WindowWait) {
+    pub(crate) fn wait(&mut self, client: ClientId, wait: &WindowWait) {
         self.at_mut(wait.connection).window.wait(wait.length, client, wait.bytes);
     }
 
@@ -629,7 +631,7 @@ impl Upstreams {
 
     /// The client whose turn it is on a connection, if there is room for its next request, and how much that takes.
     #[inline]
-    pub(crate) fn admit_next(&mut self, connection: usize, length: Length) -> Option<(u32, usize)> {
+    pub(crate) fn admit_next(&mut self, connection: usize, length: Length) -> Option<(ClientId, usize)> {
         if !self.at(connection).window.has_waiting(length) {
             return None;
         }
@@ -640,7 +642,7 @@ impl Upstreams {
     }
 
     /// A client waits no more for room on a connection, or needs it no more.
-    pub(crate) fn leave_window(&mut self, client: u32, wait: &WindowWait) {
+    pub(crate) fn leave_window(&mut self, client: ClientId, wait: &WindowWait) {
         self.at_mut(wait.connection).window.leave(client, wait);
     }
 

@@ -4,9 +4,9 @@ use krarup_memcache::{Class, Reply, response};
 use krarup_record::{Operation, Outcome};
 
 use super::Clients;
-use crate::arena::NOBODY;
 use crate::books::Books;
 use crate::exchange::{Stage, outcome_of};
+use crate::ids::{ClientId, RequestId};
 use crate::large::{self, LARGE_REQUEST, Memory};
 use crate::merge::Merged;
 use crate::requests::Requests;
@@ -14,18 +14,18 @@ use crate::requests::Requests;
 impl Clients {
     /// The oldest request of a client whose reply is not rendered.
     #[inline]
-    pub(crate) fn next_to_render(&self, id: u32) -> u32 {
+    pub(crate) fn next_to_render(&self, id: ClientId) -> Option<RequestId> {
         self.all[id].next_to_render
     }
 
     /// Moves all replies whose turn it is into the client's outbox.
-    pub(crate) fn render(&mut self, id: u32, requests: &mut Requests, books: &mut Books) {
+    pub(crate) fn render(&mut self, id: ClientId, requests: &mut Requests, books: &mut Books) {
         loop {
             let client = &mut self.all[id];
-            let number = client.next_to_render;
-            if number == NOBODY || requests[number].stage != Stage::Done {
+            let Some(number) = client.next_to_render.filter(|&next| requests[next].stage == Stage::Done)
+            else {
                 break;
-            }
+            };
             let exchange = &mut requests[number];
             let start = client.out.end();
             let rest = &mut *exchange.rest;
@@ -44,8 +44,8 @@ impl Clients {
     /// The one answer of a request whose turn it is goes straight into the client's outbox: the usual case.
     pub(crate) fn render_directly(
         &mut self,
-        id: u32,
-        number: u32,
+        id: ClientId,
+        number: RequestId,
         reply: &Reply<'_>,
         memory: Memory<'_>,
         requests: &mut Requests,
@@ -65,8 +65,8 @@ impl Clients {
     /// The reply of `number` stands in the client's outbox from `start` on.
     fn rendered(
         &mut self,
-        id: u32,
-        number: u32,
+        id: ClientId,
+        number: RequestId,
         start: u64,
         merged: Merged,
         requests: &mut Requests,
@@ -109,19 +109,18 @@ impl Clients {
 
     /// The oldest request of the client, if its reply has left; it is not the client's any more.
     #[inline]
-    pub(crate) fn take_replied(&mut self, id: u32, requests: &Requests) -> Option<u32> {
+    pub(crate) fn take_replied(&mut self, id: ClientId, requests: &Requests) -> Option<RequestId> {
         let client = &mut self.all[id];
-        let number = client.oldest;
-        if number == NOBODY {
-            client.youngest = NOBODY;
+        let Some(number) = client.oldest else {
+            client.youngest = None;
             return None;
-        }
+        };
         match requests[number].stage {
             Stage::Rendered(end) if end <= client.out.position() => {
                 client.oldest = requests[number].next;
                 client.outstanding -= 1;
-                if client.barrier == number {
-                    client.barrier = NOBODY;
+                if client.barrier == Some(number) {
+                    client.barrier = None;
                 }
                 Some(number)
             }
@@ -130,15 +129,15 @@ impl Clients {
     }
 
     /// How many bytes of memory replies hold that wait for the client, and answers that wait for older ones.
-    pub(crate) fn waiting(&self, id: u32, requests: &Requests) -> usize {
+    pub(crate) fn waiting(&self, id: ClientId, requests: &Requests) -> usize {
         let client = &self.all[id];
         // What is kept for the next replies is not held by these.
         let mut waiting = if client.out.is_empty() { 0 } else { client.out.held() };
-        let mut number = client.next_to_render;
-        while number != NOBODY {
+        let mut next = client.next_to_render;
+        while let Some(number) = next {
             let exchange = &requests[number];
             waiting += exchange.rest.used().map_or(0, |rest| rest.merge.kept());
-            number = exchange.next;
+            next = exchange.next;
         }
         waiting
     }

@@ -8,9 +8,9 @@ use krarup_units::Stamp;
 
 use super::Core;
 use super::asked::Asked;
-use crate::arena::NOBODY;
 use crate::dispatch::Waiting;
 use crate::exchange::{Copies, Stage, outcome_of};
+use crate::ids::RequestId;
 use crate::large::{LARGE_REQUEST, Memory, Source};
 use crate::meta;
 use crate::upstreams::{Lost, Pending, Recipient};
@@ -189,14 +189,13 @@ impl Core {
             }
         }
         let exchange = &mut self.requests[number];
-        let client = exchange.client;
         let told = !exchange.noreply && exchange.quiet.is_none();
         let plain = exchange.rest.used().is_none_or(|rest| rest.merge.is_plain());
         let plain = plain && exchange.waiting == 0 && told;
         if plain
             && exchange.copies == Copies::None
-            && client != NOBODY
-            && self.clients.next_to_render(client) == number
+            && let Some(client) = exchange.client
+            && self.clients.next_to_render(client) == Some(number)
         {
             let (requests, books) = (&mut self.requests, &mut self.books);
             self.clients.render_directly(client, number, reply, memory, requests, books);
@@ -220,7 +219,14 @@ impl Core {
     }
 
     /// A server will not answer for its keys of a retrieval: they are asked for elsewhere, or the request has failed.
-    pub(super) fn part_failed(&mut self, number: u32, part: u16, text: &str, outcome: Outcome, now: Stamp) {
+    pub(super) fn part_failed(
+        &mut self,
+        number: RequestId,
+        part: u16,
+        text: &str,
+        outcome: Outcome,
+        now: Stamp,
+    ) {
         let this = self.requests[number].rest.parts[usize::from(part)];
         if this.open > 0 || this.answered {
             return;
@@ -241,7 +247,7 @@ impl Core {
     fn part_answered(
         &mut self,
         server: usize,
-        number: u32,
+        number: RequestId,
         part: u16,
         reply: &Reply<'_>,
         memory: Memory<'_>,

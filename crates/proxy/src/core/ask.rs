@@ -12,6 +12,7 @@ use krarup_units::{Lent, Outbox, Stamp};
 use super::Core;
 use crate::dispatch::{Taken, Waiting};
 use crate::exchange::{Copies, Part, Stage};
+use crate::ids::RequestId;
 use crate::large::{self, LARGE_REQUEST, Source};
 use crate::merge::How;
 use crate::meta::{self, Role};
@@ -49,7 +50,7 @@ impl Core {
     /// A worker takes the request and asks the servers that its keys name.
     pub(super) fn carry_out(
         &mut self,
-        number: u32,
+        number: RequestId,
         request: &Request<'_>,
         source: Source<'_>,
         taken: Taken,
@@ -113,7 +114,7 @@ impl Core {
     }
 
     /// Counts the request for the pool of its key; where a bound of that is reached, or the key does not fit, it is refused.
-    pub(super) fn admit(&mut self, number: u32, pool: usize, sent: &[u8], now: Stamp) -> bool {
+    pub(super) fn admit(&mut self, number: RequestId, pool: usize, sent: &[u8], now: Stamp) -> bool {
         if !fits(sent) {
             self.requests[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
             return false;
@@ -133,7 +134,7 @@ impl Core {
         true
     }
 
-    fn store(&mut self, number: u32, store: &Store<'_>, source: Source<'_>, now: Stamp) {
+    fn store(&mut self, number: RequestId, store: &Store<'_>, source: Source<'_>, now: Stamp) {
         let value = large::value(source.memory, store.data);
         self.write_key(number, store.key, Expect::Stored, source, now, &mut |out, key, lifetimes| {
             let exptime = lifetimes.of(store.exptime);
@@ -149,7 +150,7 @@ impl Core {
     /// A request that changes what is kept under one key: all its holders are asked, when depends on what it is.
     pub(super) fn write_key(
         &mut self,
-        number: u32,
+        number: RequestId,
         key: &[u8],
         expect: Expect,
         source: Source<'_>,
@@ -189,7 +190,7 @@ impl Core {
     }
 
     /// What was kept under a key whose new value was refused goes, and nobody is told: an error of it is no answer.
-    pub(super) fn remove_quietly(&mut self, number: u32, key: &[u8], base64: bool, now: Stamp) {
+    pub(super) fn remove_quietly(&mut self, number: RequestId, key: &[u8], base64: bool, now: Stamp) {
         let mut buffer = [0; LONGEST_NAME];
         let name = if base64 { request::name_of(key, &mut buffer) } else { key };
         let place = self.routing.locate(self.requests[number].entry, name, now);
@@ -214,7 +215,7 @@ impl Core {
     }
 
     /// The first holder has stored what a `cas` or a write with copies behind it brought: the others get it.
-    pub(super) fn copy_to_others(&mut self, number: u32, copies: Copies, now: Stamp) {
+    pub(super) fn copy_to_others(&mut self, number: RequestId, copies: Copies, now: Stamp) {
         let raw = std::mem::take(&mut self.requests[number].rest.request);
         let large = self.requests[number].rest.lent.take();
         let memory = large.as_ref().map(Lent::whole);
@@ -283,7 +284,7 @@ impl Core {
         self.requests[number].rest.others = others;
     }
 
-    fn ask_everyone(&mut self, number: u32, request: &mut dyn FnMut(&mut Outbox)) {
+    fn ask_everyone(&mut self, number: RequestId, request: &mut dyn FnMut(&mut Outbox)) {
         self.requests[number].rest.merge.begin(How::Worst);
         for server in 0..self.upstreams.servers().len() {
             if !self.upstreams.servers()[server].is_retired() {
@@ -296,7 +297,7 @@ impl Core {
     pub(super) fn ask(
         &mut self,
         server: usize,
-        number: u32,
+        number: RequestId,
         part: u16,
         follows: bool,
         expect: Expect,
@@ -310,7 +311,7 @@ impl Core {
         }
         exchange.waiting += 1;
         exchange.owed += 1;
-        let connection = self.upstreams.connection(server, exchange.client());
+        let connection = self.upstreams.connection(server, exchange.client);
         let pending = Pending::of(number, part, follows, expect);
         let length = self.upstreams.send(connection, pending, |out| request(out));
         if length >= LARGE_REQUEST {
@@ -319,7 +320,7 @@ impl Core {
         self.expect_reply(connection, number);
     }
 
-    pub(super) fn nobody_is_up(&mut self, number: u32, part: u16, holders: &[usize]) {
+    pub(super) fn nobody_is_up(&mut self, number: RequestId, part: u16, holders: &[usize]) {
         let exchange = &mut self.requests[number];
         exchange.failure = Some(Outcome::ServerLost);
         let names = holders.iter().map(|&server| self.upstreams.name(server)).collect::<Vec<_>>();
@@ -332,7 +333,7 @@ impl Core {
 
     // ---- retrievals ---------------------------------------------------------------------------------------
 
-    fn retrieve(&mut self, number: u32, retrieve: &Retrieve<'_>, now: Stamp) {
+    fn retrieve(&mut self, number: RequestId, retrieve: &Retrieve<'_>, now: Stamp) {
         let entry = self.requests[number].entry;
         let count = retrieve.keys.len();
         let pool = &self.routing[entry];
@@ -369,7 +370,7 @@ impl Core {
     }
 
     /// An even share of the keys for every server of a pool that holds them all.
-    fn retrieve_sharded(&mut self, number: u32, pool: usize, count: usize) {
+    fn retrieve_sharded(&mut self, number: RequestId, pool: usize, count: usize) {
         self.requests[number].rest.merge.begin(How::InOrder);
         self.routing[pool].divide(count);
         let runs = self.routing[pool].runs().len();
@@ -393,7 +394,7 @@ impl Core {
     }
 
     /// Each key by itself: whose it is, who holds it, and who of those is asked.
-    fn retrieve_by_key(&mut self, number: u32, retrieve: &Retrieve<'_>, now: Stamp) {
+    fn retrieve_by_key(&mut self, number: RequestId, retrieve: &Retrieve<'_>, now: Stamp) {
         let command = retrieve.command;
         let exchange = &mut self.requests[number];
         let entry = exchange.entry;
@@ -436,7 +437,7 @@ impl Core {
     }
 
     /// Finds for each key the server that is asked for it.
-    fn assign_keys(&mut self, number: u32, command: Retrieval, now: Stamp) {
+    fn assign_keys(&mut self, number: RequestId, command: Retrieval, now: Stamp) {
         let mut keys = std::mem::take(&mut self.requests[number].rest.keys);
         for place in 0..keys.len() {
             let key = keys.get(place);
@@ -488,7 +489,7 @@ impl Core {
     }
 
     /// Asks a part's server for the part's keys, as soon as one of its readers is free.
-    pub(super) fn ask_part(&mut self, number: u32, part: u16, now: Stamp) {
+    pub(super) fn ask_part(&mut self, number: RequestId, part: u16, now: Stamp) {
         let exchange = &mut self.requests[number];
         exchange.waiting += 1;
         let this = &mut exchange.rest.parts[usize::from(part)];
@@ -504,7 +505,7 @@ impl Core {
     }
 
     /// A reader has taken a part: where it is the first of its request, the request was taken now.
-    fn read_begins(&mut self, number: u32, pool: usize, server: usize, was_idle: bool, now: Stamp) {
+    fn read_begins(&mut self, number: RequestId, pool: usize, server: usize, was_idle: bool, now: Stamp) {
         let exchange = &mut self.requests[number];
         let first = exchange.rest.parts.iter().all(|part| !part.answered) && exchange.owed == 0;
         if first && let Some((busy, waiting, _)) = self.dispatch.readers().of(pool, server) {
@@ -517,7 +518,7 @@ impl Core {
 
     /// A part has its answer, or will have none: its reader is free. It does not wait for the reply to leave, because that may wait
     /// for a part, or for an older request of the client, that waits for a reader itself.
-    pub(super) fn reader_is_done(&mut self, number: u32, part: u16) {
+    pub(super) fn reader_is_done(&mut self, number: RequestId, part: u16) {
         let part = &mut self.requests[number].rest.parts[usize::from(part)];
         if std::mem::take(&mut part.holds_reader) {
             self.dispatch.readers_mut().release(part.pool, part.server);
@@ -538,7 +539,7 @@ impl Core {
 
     /// How long what a part finds may live: as its keys' own pools say, and where another stands in for one of these, no longer than
     /// it keeps things for it.
-    pub(super) fn lifetimes_of(&self, number: u32, part: u16, now: Stamp) -> Lifetimes {
+    pub(super) fn lifetimes_of(&self, number: RequestId, part: u16, now: Stamp) -> Lifetimes {
         let exchange = &self.requests[number];
         let asked = exchange.rest.parts[usize::from(part)].pool;
         let mine = exchange.rest.keys.iter().filter(|key| key.part == part);
@@ -547,7 +548,7 @@ impl Core {
     }
 
     /// Asks a server for a part's keys: its own, or a second one while that has not answered.
-    pub(super) fn ask_part_at(&mut self, number: u32, part: u16, server: usize, now: Stamp) {
+    pub(super) fn ask_part_at(&mut self, number: RequestId, part: u16, server: usize, now: Stamp) {
         let lifetimes = if self.requests[number].rest.retrieval.0.touches() {
             self.lifetimes_of(number, part, now)
         } else {
@@ -562,7 +563,7 @@ impl Core {
         this.open += 1;
         exchange.owed += 1;
         let generation = exchange.generation;
-        let connection = self.upstreams.connection(server, exchange.client());
+        let connection = self.upstreams.connection(server, exchange.client);
         if exchange.as_meta {
             self.send_meta_part(number, part, connection, lifetimes);
         } else {
@@ -582,7 +583,7 @@ impl Core {
     }
 
     /// `gat` reads at one holder; the others set the expiry time, and only their errors count.
-    fn touch_other_holders(&mut self, number: u32, exptime: i32, now: Stamp) {
+    fn touch_other_holders(&mut self, number: RequestId, exptime: i32, now: Stamp) {
         let keys = std::mem::take(&mut self.requests[number].rest.keys);
         for (place, key) in keys.iter().enumerate() {
             let Some(part) = self.requests[number].rest.parts.get(usize::from(key.part)).copied() else {

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::Core;
 use crate::exchange::{Part, Stage};
+use crate::ids::RequestId;
 use crate::meta;
 use crate::upstreams::Pending;
 
@@ -27,7 +28,7 @@ impl Core {
     // ---- the next holder ------------------------------------------------------------------------------------
 
     /// Whether a part that failed is tried again at other holders of its keys; if so, it is on its way.
-    pub(super) fn fall_back(&mut self, number: u32, part: u16, now: Stamp) -> bool {
+    pub(super) fn fall_back(&mut self, number: RequestId, part: u16, now: Stamp) -> bool {
         let exchange = &self.requests[number];
         let pool = exchange.rest.parts[usize::from(part)].pool;
         if exchange.rest.retrieval.0 != Retrieval::Get || !self.routing[pool].spec().fall_back_on_error {
@@ -57,7 +58,13 @@ impl Core {
 
     /// Keys that a part's server does not have are looked for at the next holder, then in the pool that is warm. Whether there are
     /// any.
-    pub(super) fn look_elsewhere(&mut self, number: u32, part: u16, reply: &Reply<'_>, now: Stamp) -> bool {
+    pub(super) fn look_elsewhere(
+        &mut self,
+        number: RequestId,
+        part: u16,
+        reply: &Reply<'_>,
+        now: Stamp,
+    ) -> bool {
         let exchange = &self.requests[number];
         let pool = exchange.rest.parts[usize::from(part)].pool;
         let spec = &self.routing[pool].spec();
@@ -99,7 +106,7 @@ impl Core {
     /// A holder of the key in `pool` that has not been asked for it.
     fn next_holder(
         &mut self,
-        number: u32,
+        number: RequestId,
         part: u16,
         place: usize,
         pool: usize,
@@ -113,7 +120,7 @@ impl Core {
     }
 
     /// Keys of a part are asked for elsewhere, those that go to one server together.
-    pub(super) fn move_keys(&mut self, number: u32, from: u16, moves: &[Move], now: Stamp) {
+    pub(super) fn move_keys(&mut self, number: RequestId, from: u16, moves: &[Move], now: Stamp) {
         let exchange = &mut self.requests[number];
         let old = exchange.rest.parts.len();
         for &Move { place, pool, server } in moves {
@@ -134,7 +141,7 @@ impl Core {
     }
 
     /// What a part found is stored where it had been missed before.
-    pub(super) fn refill(&mut self, number: u32, part: u16, reply: &Reply<'_>) {
+    pub(super) fn refill(&mut self, number: RequestId, part: u16, reply: &Reply<'_>) {
         if self.requests[number].rest.parts[usize::from(part)].before.is_none() {
             return;
         }
@@ -152,7 +159,7 @@ impl Core {
     /// What a part has found under a key goes to those that did not have it, for as long as their pool says.
     pub(super) fn store_where_missed(
         &mut self,
-        number: u32,
+        number: RequestId,
         part: u16,
         key: &[u8],
         expect: Expect,
@@ -203,7 +210,7 @@ impl Core {
         self.requests.tidy(now);
     }
 
-    fn hedge(&mut self, number: u32, part: u16, now: Stamp) {
+    fn hedge(&mut self, number: RequestId, part: u16, now: Stamp) {
         let exchange = &self.requests[number];
         let this = exchange.rest.parts[usize::from(part)];
         let first = (0..exchange.rest.keys.len()).find(|&place| exchange.rest.keys.get(place).part == part);
@@ -255,7 +262,7 @@ impl Core {
     }
 
     /// The shadow gets the same read: one holder of the first key is asked for all keys of the request.
-    pub(super) fn shadow_read(&mut self, number: u32, command: Retrieval) {
+    pub(super) fn shadow_read(&mut self, number: RequestId, command: Retrieval) {
         let pool = self.requests[number].rest.keys.get(0).pool;
         let Some(shadow) = self.routing[pool].shadows_next() else { return };
         self.routing[pool].count(|counts| &mut counts.shadowed);
@@ -277,7 +284,7 @@ impl Core {
     // ---- one answer for many --------------------------------------------------------------------------------
 
     /// Whether a get for the same key is under way; then this one waits for its answer. If not, others may wait for this one's.
-    pub(super) fn join_leader(&mut self, number: u32, pool: usize, key: &[u8]) -> bool {
+    pub(super) fn join_leader(&mut self, number: RequestId, pool: usize, key: &[u8]) -> bool {
         let leader = if self.requests[number].as_meta {
             self.meta_leader(number, pool, key)
         } else {
@@ -298,7 +305,7 @@ impl Core {
     }
 
     /// A get that others wait for has its answer: they have it too.
-    pub(super) fn answer_followers(&mut self, number: u32, now: Stamp) {
+    pub(super) fn answer_followers(&mut self, number: RequestId, now: Stamp) {
         let exchange = &mut self.requests[number];
         exchange.leads = false;
         let key = exchange.rest.keys.get(0);

@@ -7,6 +7,7 @@ use krarup_memcache::{Expect, Limits, Parsed, request, response};
 use krarup_units::Stamp;
 
 use super::{Core, Distrust};
+use crate::ids::{ClientId, Identifier};
 use crate::large::{LARGE, LARGE_REQUEST, Source};
 
 impl Core {
@@ -27,7 +28,12 @@ impl Core {
         received: Stamp,
         now: Stamp,
     ) -> usize {
-        self.read_client(id, Source { bytes: &memory[unread], memory: Some(memory) }, received, now)
+        self.read_client(
+            ClientId::new(id),
+            Source { bytes: &memory[unread], memory: Some(memory) },
+            received,
+            now,
+        )
     }
 
     /// Whether a large answer of a server stands at the front of its bytes, whole.

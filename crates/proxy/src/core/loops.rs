@@ -11,6 +11,7 @@ use super::{Arrival, Core, Inquiry};
 use crate::books::AtWork;
 use crate::dispatch::{Common, Dispatch};
 use crate::exchange::Stage;
+use crate::ids::{ClientId, Identifier, RequestId};
 use crate::stats;
 
 impl Core {
@@ -26,7 +27,7 @@ impl Core {
     }
 
     /// `stats`, which one of several loops cannot answer alone.
-    pub(super) fn statistics(&mut self, id: u32, argument: &[u8], arrival: Arrival) {
+    pub(super) fn statistics(&mut self, id: ClientId, argument: &[u8], arrival: Arrival) {
         if self.one_of_several {
             return self.inquire(id, argument, arrival);
         }
@@ -47,12 +48,12 @@ impl Core {
     }
 
     /// A client has asked for statistics. They are told with [`Self::inform`].
-    fn inquire(&mut self, id: u32, argument: &[u8], arrival: Arrival) {
+    fn inquire(&mut self, id: ClientId, argument: &[u8], arrival: Arrival) {
         let number = self.begin(id, Operation::Other, arrival);
         let exchange = &mut self.requests[number];
         exchange.stage = Stage::Asked;
         exchange.waiting = 1;
-        self.inquiries.push(Inquiry { number, argument: argument.to_vec() });
+        self.inquiries.push(Inquiry { number: number.number(), argument: argument.to_vec() });
     }
 
     /// What clients have asked since the last call.
@@ -62,6 +63,7 @@ impl Core {
 
     /// Answers an inquiry.
     pub fn inform(&mut self, number: u32, class: Class, text: &[u8], now: Stamp) {
+        let number = RequestId::new(number);
         self.requests[number].rest.merge.local(class, text);
         self.complete(number, now);
         self.pump(now);

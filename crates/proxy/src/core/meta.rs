@@ -9,6 +9,7 @@ use super::ask::DOES_NOT_FIT;
 use super::asked::trace;
 use super::elsewhere::Move;
 use crate::exchange::{Copies, Part};
+use crate::ids::RequestId;
 use crate::large::{self, Memory, Source};
 use crate::meta::{self, Role, Rule};
 use crate::pool::Lifetimes;
@@ -16,7 +17,7 @@ use crate::upstreams::Pending;
 
 impl Core {
     /// A worker has taken a meta command.
-    pub(super) fn meta(&mut self, number: u32, request: &Meta<'_>, source: Source<'_>, now: Stamp) {
+    pub(super) fn meta(&mut self, number: RequestId, request: &Meta<'_>, source: Source<'_>, now: Stamp) {
         let mut buffer = [0; LONGEST_NAME];
         let key = request.name(&mut buffer);
         let route = self.routing.routes().find(key);
@@ -93,7 +94,7 @@ impl Core {
 
     /// A holder that is not the first has answered a read. If it says that the client has won, the first one is asked, who
     /// gives that out once; whether it is.
-    pub(super) fn asks_the_first(&mut self, number: u32, reply: &Reply<'_>, now: Stamp) -> bool {
+    pub(super) fn asks_the_first(&mut self, number: RequestId, reply: &Reply<'_>, now: Stamp) -> bool {
         let first = self.requests[number].rest.others[0];
         let won = reply.meta_flags().any(|(letter, _)| letter == b'W');
         if !won || !self.upstreams.is_up(first) {
@@ -116,7 +117,7 @@ impl Core {
 
     /// A read in a pool where it may be asked again elsewhere, wait for a reader, or share another's answer: the only part of a
     /// retrieval of one key, whose words are kept.
-    fn read_meta(&mut self, number: u32, request: &Meta<'_>, name: &[u8], rule: Rule, now: Stamp) {
+    fn read_meta(&mut self, number: RequestId, request: &Meta<'_>, name: &[u8], rule: Rule, now: Stamp) {
         let exchange = &mut self.requests[number];
         exchange.as_meta = true;
         let kind = match rule {
@@ -146,7 +147,7 @@ impl Core {
     }
 
     /// Asks the holder that is to be read, and tells the others where they are to be told.
-    pub(super) fn ask_meta(&mut self, number: u32, now: Stamp) {
+    pub(super) fn ask_meta(&mut self, number: RequestId, now: Stamp) {
         let mut keys = std::mem::take(&mut self.requests[number].rest.keys);
         let key = keys.get(0);
         let (pool, holders) = self.routing.holders_or_gutter(key.pool, key.sent);
@@ -183,7 +184,13 @@ impl Core {
     }
 
     /// Writes a part for its server; with one flag more where what it finds is to be stored elsewhere.
-    pub(super) fn send_meta_part(&mut self, number: u32, part: u16, connection: usize, lifetimes: Lifetimes) {
+    pub(super) fn send_meta_part(
+        &mut self,
+        number: RequestId,
+        part: u16,
+        connection: usize,
+        lifetimes: Lifetimes,
+    ) {
         let exchange = &mut self.requests[number];
         let refills = exchange.lineage(part).any(|part| part.missed);
         let asked = own(&exchange.rest.request);
@@ -199,7 +206,7 @@ impl Core {
     }
 
     /// A part's answer becomes the reply, without what the client did not ask for.
-    pub(super) fn add_part(&mut self, number: u32, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
+    pub(super) fn add_part(&mut self, number: RequestId, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
         let exchange = &mut self.requests[number];
         if exchange.rest.parts[usize::from(part)].asks_for_flags && reply.class == Class::MetaValue {
             let bytes = meta::without_flags(reply);
@@ -210,7 +217,13 @@ impl Core {
 
     /// A server says that the client has won. Unless it is the key's first holder, that one gives this out, once; whether it has yet
     /// to speak.
-    pub(super) fn is_for_the_first(&mut self, number: u32, part: u16, server: usize, now: Stamp) -> bool {
+    pub(super) fn is_for_the_first(
+        &mut self,
+        number: RequestId,
+        part: u16,
+        server: usize,
+        now: Stamp,
+    ) -> bool {
         let exchange = &self.requests[number];
         let this = exchange.rest.parts[usize::from(part)];
         let holders = self.routing[this.pool].holders(exchange.rest.keys.get(0).sent);
@@ -231,7 +244,7 @@ impl Core {
     }
 
     /// The value that a part has found goes to those that did not have it, unless it is one that is to be fetched anew.
-    pub(super) fn refill_meta(&mut self, number: u32, part: u16, reply: &Reply<'_>) {
+    pub(super) fn refill_meta(&mut self, number: RequestId, part: u16, reply: &Reply<'_>) {
         let (Some(data), Some(flags)) = (reply.meta_value(), meta::flags_told(reply)) else { return };
         if meta::is_stale(reply) {
             return;
@@ -254,7 +267,7 @@ impl Core {
     }
 
     /// The shadow gets the same read.
-    pub(super) fn shadow_meta(&mut self, number: u32, pool: usize, shadow: usize) {
+    pub(super) fn shadow_meta(&mut self, number: RequestId, pool: usize, shadow: usize) {
         let words = std::mem::take(&mut self.requests[number].rest.request);
         let asked = own(&words);
         let sent = self.requests[number].rest.keys.get(0).sent.to_vec();
@@ -267,7 +280,7 @@ impl Core {
     }
 
     /// The request that fetches a key in the very words of this one.
-    pub(super) fn meta_leader(&self, number: u32, pool: usize, key: &[u8]) -> Option<u32> {
+    pub(super) fn meta_leader(&self, number: RequestId, pool: usize, key: &[u8]) -> Option<RequestId> {
         let words = &self.requests[number].rest.request;
         let leaders = self.routing[pool].meta_leaders(key);
         leaders.iter().copied().find(|&leader| self.requests[leader].rest.request == *words)

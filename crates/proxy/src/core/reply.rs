@@ -6,12 +6,12 @@ use krarup_units::Lent;
 use krarup_units::Stamp;
 
 use super::Core;
-use crate::arena::NOBODY;
 use crate::exchange::Stage;
+use crate::ids::{ClientId, RequestId};
 use crate::large::Source;
 
 impl Core {
-    pub(super) fn complete_if_answered(&mut self, number: u32, now: Stamp) {
+    pub(super) fn complete_if_answered(&mut self, number: RequestId, now: Stamp) {
         let exchange = &self.requests[number];
         if exchange.waiting == 0
             || exchange.rest.used().is_some_and(|rest| rest.merge.is_decided(exchange.waiting))
@@ -20,26 +20,22 @@ impl Core {
         }
     }
 
-    pub(super) fn complete(&mut self, number: u32, now: Stamp) {
+    pub(super) fn complete(&mut self, number: RequestId, now: Stamp) {
         let exchange = &mut self.requests[number];
         exchange.stage = Stage::Done;
         exchange.waiting = 0;
         if exchange.leads {
             self.answer_followers(number, now);
         }
-        let exchange = &self.requests[number];
-        let client = exchange.client;
-        if client == NOBODY {
-            return self.finish(number, now);
-        }
-        if self.clients.next_to_render(client) == number {
+        let Some(client) = self.requests[number].client else { return self.finish(number, now) };
+        if self.clients.next_to_render(client) == Some(number) {
             self.clients.render(client, &mut self.requests, &mut self.books);
             self.settle(client, now);
         }
     }
 
     /// Everything whose reply has left is finished.
-    pub(super) fn settle(&mut self, id: u32, now: Stamp) {
+    pub(super) fn settle(&mut self, id: ClientId, now: Stamp) {
         while let Some(number) = self.clients.take_replied(id, &self.requests) {
             self.finish(number, now);
         }
@@ -47,11 +43,11 @@ impl Core {
     }
 
     /// The reply has left, or has nowhere to go: one row, and the worker is free.
-    pub(super) fn finish(&mut self, number: u32, now: Stamp) {
+    pub(super) fn finish(&mut self, number: RequestId, now: Stamp) {
         self.requests.expect_no_more(number);
         let exchange = &mut self.requests[number];
         exchange.visit.replied = now;
-        if exchange.client == NOBODY {
+        if exchange.client.is_none() {
             exchange.visit.outcome = Outcome::ClientGone;
         }
         self.books.finish(&exchange.visit, &exchange.servers, exchange.home, exchange.key);
@@ -61,7 +57,7 @@ impl Core {
         if let Some(pool) = exchange.counted_in.take() {
             self.routing[pool].end();
         }
-        exchange.client = NOBODY;
+        exchange.client = None;
         exchange.stage = Stage::Left;
         self.requests.free_if_left(number);
     }

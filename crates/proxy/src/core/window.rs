@@ -5,6 +5,7 @@ use krarup_memcache::request::LONGEST_NAME;
 use krarup_units::Stamp;
 
 use super::Core;
+use crate::ids::{ClientId, RequestId};
 use crate::large::LARGE_REQUEST;
 use crate::route;
 use crate::upstreams::{Length, WindowWait};
@@ -14,7 +15,7 @@ impl Core {
     #[inline]
     pub(super) fn waits_for_window(
         &mut self,
-        id: u32,
+        id: ClientId,
         request: &Request<'_>,
         length: usize,
         now: Stamp,
@@ -23,7 +24,7 @@ impl Core {
         long >= LARGE_REQUEST && self.upstreams.has_windows() && self.long_waits(id, request, long, now)
     }
 
-    fn long_waits(&mut self, id: u32, request: &Request<'_>, long: usize, now: Stamp) -> bool {
+    fn long_waits(&mut self, id: ClientId, request: &Request<'_>, long: usize, now: Stamp) -> bool {
         if let Some(wait) = self.clients.window_wait(id) {
             return !wait.admitted;
         }
@@ -54,18 +55,18 @@ impl Core {
         true
     }
 
-    fn length_of_replies(&self, client: Option<u32>) -> Length {
+    fn length_of_replies(&self, client: Option<ClientId>) -> Length {
         let unknown = client.is_some_and(|id| !self.clients.is_known(id));
         if unknown { Length::Unknown } else { Length::Known }
     }
 
     /// A retrieval was sent on a connection: its reply counts there, where it is likely to be long.
     #[inline]
-    pub(super) fn expect_reply(&mut self, connection: usize, number: u32) {
+    pub(super) fn expect_reply(&mut self, connection: usize, number: RequestId) {
         let exchange = &self.requests[number];
         let (long, taken) = (exchange.expected as usize, exchange.visit.taken);
         if long >= LARGE_REQUEST {
-            let length = self.length_of_replies(exchange.client());
+            let length = self.length_of_replies(exchange.client);
             self.upstreams.expect_long(connection, length, long, taken);
         }
     }
@@ -83,7 +84,7 @@ impl Core {
 
     /// A request was accepted of a client that had waited for room, or the client is gone: where it took none, the next has it.
     #[inline]
-    pub(super) fn leave_window(&mut self, id: u32) {
+    pub(super) fn leave_window(&mut self, id: ClientId) {
         let Some(wait) = self.clients.take_window_wait(id) else { return };
         self.upstreams.leave_window(id, &wait);
         self.admit_waiting(wait.connection);

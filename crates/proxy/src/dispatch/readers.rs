@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
+use crate::ids::RequestId;
+
 /// A part of a read that waits for one of its server's readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    pub(crate) exchange: u32,
+    pub(crate) exchange: RequestId,
     pub(crate) part: u16,
 }
 

@@ -15,6 +15,7 @@ use krarup_memcache::Expect;
 use krarup_units::{Outbox, Stamp};
 
 use super::window::{Length, Window};
+use crate::ids::{ClientId, RequestId};
 
 /// Where the connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(crate) enum Recipient {
     /// No request waits for it: a copy, a refill, a shadow.
     Detached,
     /// The request of this number.
-    Request(u32),
+    Request(RequestId),
 }
 
 /// A request, or a part of one, whose answer has not come.
@@ -56,7 +57,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// A part of a request that is going to be sent.
-    pub(crate) fn of(number: u32, part: u16, follows: bool, expect: Expect) -> Self {
+    pub(crate) fn of(number: RequestId, part: u16, follows: bool, expect: Expect) -> Self {
         Self { recipient: Recipient::Request(number), part, follows, expect, start: 0, sent: None }
     }
 
@@ -87,7 +88,7 @@ pub(super) struct Connection {
     pub(super) dirty: bool,
     /// Whether it is one client's own, and whose.
     pub(super) dedicated: bool,
-    pub(super) owner: Option<u32>,
+    pub(super) owner: Option<ClientId>,
     pub(super) window: Window,
 }
 
@@ -194,6 +195,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Identifier;
 
     /// When the next of what was asked was sent, which is answered now.
     fn take(connection: &mut Connection) -> Option<Option<Stamp>> {
@@ -206,7 +208,12 @@ mod tests {
     fn a_request_is_stamped_with_the_write_that_carried_its_first_byte() {
         let mut connection = Connection::to(0);
         for text in [&b"get a\r\n"[..], b"get b\r\n", b"get c\r\n"] {
-            connection.expect(Pending::of(1, 0, false, Expect::Values { keys: 1, unique: false }));
+            connection.expect(Pending::of(
+                RequestId::new(1),
+                0,
+                false,
+                Expect::Values { keys: 1, unique: false },
+            ));
             connection.out.tail().extend_from_slice(text);
         }
         connection.written(8, Stamp(5));
@@ -219,10 +226,10 @@ mod tests {
     fn stamps_stay_with_their_requests_when_answers_come_between_writes() {
         let mut connection = Connection::to(0);
         for round in 0..5 {
-            connection.expect(Pending::of(round, 0, false, Expect::Stored));
+            connection.expect(Pending::of(RequestId::new(round), 0, false, Expect::Stored));
             connection.out.tail().push(b'x');
             connection.written(1, Stamp(u64::from(round)));
-            connection.expect(Pending::of(round, 1, false, Expect::Stored));
+            connection.expect(Pending::of(RequestId::new(round), 1, false, Expect::Stored));
             connection.out.tail().push(b'y');
             assert_eq!(take(&mut connection), Some(Some(Stamp(u64::from(round)))));
             connection.written(1, Stamp(u64::from(round) + 100));

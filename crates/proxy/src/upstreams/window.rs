@@ -10,6 +10,8 @@
 
 use std::collections::VecDeque;
 
+use crate::ids::ClientId;
+
 /// So many bytes may be under way on a connection before what is long waits. A server at the speed of 10 Gbit/s and three milliseconds away has less under way.
 pub(crate) const WINDOW: usize = 4 << 20;
 
@@ -40,7 +42,7 @@ pub(super) struct Window {
     /// All of these together.
     long_bytes: [usize; 2],
     /// Clients whose next request waits for room, and how much that takes.
-    waiting: [VecDeque<(u32, usize)>; 2],
+    waiting: [VecDeque<(ClientId, usize)>; 2],
     /// How much those take that have room and have not sent their request yet.
     admitted: [usize; 2],
 }
@@ -85,7 +87,7 @@ impl Window {
     }
 
     /// A client's next request waits for room for so many bytes.
-    pub(super) fn wait(&mut self, length: Length, client: u32, bytes: usize) {
+    pub(super) fn wait(&mut self, length: Length, client: ClientId, bytes: usize) {
         self.waiting[length as usize].push_back((client, bytes));
     }
 
@@ -95,7 +97,7 @@ impl Window {
         &mut self,
         length: Length,
         fits: impl Fn(&Self, usize) -> bool,
-    ) -> Option<(u32, usize)> {
+    ) -> Option<(ClientId, usize)> {
         let &(client, bytes) = self.waiting[length as usize].front()?;
         if !fits(self, bytes) {
             return None;
@@ -106,7 +108,7 @@ impl Window {
     }
 
     /// The client waits no more, or needs its room no more.
-    pub(super) fn leave(&mut self, client: u32, wait: &WindowWait) {
+    pub(super) fn leave(&mut self, client: ClientId, wait: &WindowWait) {
         if wait.admitted {
             self.admitted[wait.length as usize] -= wait.bytes;
         } else {
