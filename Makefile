@@ -42,12 +42,12 @@ test-clients: ## real clients in Python, Go, Node, Java and PHP, and libmemcache
 	@scripts/need memccat libmemcached-tools
 	@scripts/python-clients $(or $(CARGO_TARGET_DIR),target)/python-clients
 	@scripts/clients $(or $(CARGO_TARGET_DIR),target)/clients
-	$(CARGO) test --package krarup --test clients --test queues -- --nocapture
+	$(CARGO) test --package krarup --test all -- clients:: queues:: --nocapture
 
 test-oracles: ## the solvers against GNU Octave's queueing package
 	@scripts/need octave-cli octave
 	@test -n "$$(octave-cli --quiet --eval 'pkg list queueing' 2>/dev/null)" || { echo "hint: apt-get install octave-queueing"; exit 1; }
-	$(CARGO) test --package krarup-model --test oracle -- --nocapture
+	$(CARGO) test --package krarup-model --test all oracle:: -- --nocapture
 
 check: ## format, lints with warnings as errors, documentation without dead links
 	$(CARGO) fmt --all --check

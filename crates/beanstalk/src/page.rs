@@ -25,7 +25,7 @@ impl Verb {
 /// The reference page.
 pub fn page() -> String {
     let mut page = String::from(
-        "# Verbs of the broker\n\n<!-- Generated: UPDATE=1 cargo test -p krarup-beanstalk --test page -->\n\n\
+        "# Verbs of the broker\n\n<!-- Generated: UPDATE=1 cargo test -p krarup-beanstalk --test all page:: -->\n\n\
          A request is one line, its words parted by blanks, with `\\r\\n` behind it. Times are whole seconds. What may be answered to any \
          request is left out: `BAD_FORMAT`, `UNKNOWN_COMMAND`, `OUT_OF_MEMORY`, `INTERNAL_ERROR`, `NOT_LOGGED_IN` where the broker wants a \
          secret and, to what brings a body, `EXPECTED_CRLF` and `JOB_TOO_BIG`. What they do in detail says [the guide](../guide/broker.md).\n",

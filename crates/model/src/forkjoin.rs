@@ -10,7 +10,7 @@
 //! | two equal single servers, closed, always j requests | exact: j/(j + 1/2) of the rate of one |
 //! | two equal single servers, open | exact (Nelson and Tantawi 1988) |
 //!
-//! All else is approximate. `tests/fork_servers.rs` measures the error against Markov chains and simulation; the figures stand
+//! All else is approximate. `tests/all/fork_servers.rs` measures the error against Markov chains and simulation; the figures stand
 //! in `docs/journal/2026-11-23-forks.md` and in the notes of every solution.
 //!
 //! A station that is in a fork may be visited alone, too, and forks may share stations. All of these together are a

@@ -578,7 +578,7 @@ mod tests {
         (vec![place(1); 5], classes)
     }
 
-    /// With all its customers the case is solved in `tests/faults.rs`, to six digits of every class.
+    /// With all its customers the case is solved in `tests/all/faults.rs`, to six digits of every class.
     #[test]
     fn approximations_are_near_the_exact_answer() {
         let (places, mut classes) = three_by_fifty();

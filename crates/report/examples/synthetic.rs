@@ -1,6 +1,6 @@
 //! Writes the report of a made-up sweep into a directory, to look at: `cargo run --example synthetic -- DIRECTORY [REPETITIONS]`.
 
-#[path = "../tests/fixture/mod.rs"]
+#[path = "../tests/all/fixture.rs"]
 mod fixture;
 
 use std::fs;

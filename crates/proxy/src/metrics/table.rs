@@ -325,7 +325,7 @@ impl Metric {
 /// The reference page.
 pub fn page() -> String {
     let mut page = String::from(
-        "# Metrics\n\n<!-- Generated: UPDATE=1 cargo test -p krarup-proxy --test metrics -->\n\nWhat `/metrics` tells on the address \
+        "# Metrics\n\n<!-- Generated: UPDATE=1 cargo test -p krarup-proxy --test all metrics:: -->\n\nWhat `/metrics` tells on the address \
          given with `--admin` or `admin` in the configuration. Counters begin at 0 with the process and never go back: `stats reset` is for `stats` alone.\n\
          Operations are told once they have been seen. The buckets of histograms end at ",
     );

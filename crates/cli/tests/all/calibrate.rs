@@ -1,0 +1,150 @@
+//! From traffic to a model: runs of `krarup load` through `krarup proxy` become the rows of a calibration, without a hand between.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::support::fresh;
+use crate::support::process::{Ended, Program};
+use serde_json::Value;
+
+fn run(words: &[&str]) -> Ended {
+    let ended = Program::begin(words).ended();
+    assert!(ended.success, "{ended:?}");
+    ended
+}
+
+/// One run: so many clients before a proxy with so many workers for so many seconds; its records in a folder of their own.
+fn measure(
+    store: SocketAddr,
+    folder: &Path,
+    (clients, workers): (&str, &str),
+    seconds: &str,
+    flags: &[&str],
+) {
+    fs::create_dir_all(folder).unwrap();
+    let stats = [&["--workers", workers, "--stats-dir", folder.to_str().unwrap()], flags].concat();
+    let proxy = Program::proxy(&[store], &stats);
+    let (target, result) = (proxy.address().to_string(), folder.join("load.json"));
+    let load = ["load", "--servers", &target, "--connections", clients, "--ratio", "1:1"];
+    let extent = ["--seconds", seconds, "--warm-up", "100ms", "--json", result.to_str().unwrap()];
+    run(&[&load[..], &extent].concat());
+    assert!(proxy.stop().success);
+}
+
+#[test]
+fn recorded_runs_become_a_model() {
+    let here = fresh("recorded-runs");
+    let runs = here.join("runs");
+    let store = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let configurations = [("1", "2"), ("2", "2"), ("6", "2"), ("12", "4"), ("24", "8")];
+    for (clients, workers) in configurations {
+        let folder = runs.join(format!("{clients:0>2}-{workers}"));
+        measure(store.address(), &folder, (clients, workers), "0.5", &["--rows"]);
+    }
+    let (folder, model) = (runs.to_str().unwrap(), here.join("model.json"));
+    let model = model.to_str().unwrap();
+    let calibration: Value = run(&["model", "calibrate", folder, "--out", model, "--json"]).json();
+    let rows = calibration["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), configurations.len());
+    for (row, (clients, workers)) in rows.iter().zip(configurations) {
+        let number = |name: &str| row[name].as_f64().unwrap();
+        assert_eq!(
+            (row["population"].to_string(), row["workers"].to_string()),
+            (clients.into(), workers.into())
+        );
+        assert!(
+            number("response") > number("wait") && number("response") < 1.05 * number("client_response"),
+            "{row}"
+        );
+        let busy = number("throughput") * (number("response") - number("wait"));
+        assert!(busy <= 1.1 * number("workers"), "Little: {busy} busy of {row}");
+        // N = X·(R + Z): what the clients need between an answer and the next request on a busy machine is Z. Requests that were on the way when
+        // the span began count with their whole time, which is all of a stall that lies there.
+        let waiting = number("throughput") * number("client_response");
+        assert!(0.0 < waiting && waiting <= 2.0 * number("population"), "N ≥ X·R: {waiting} of {row}");
+    }
+    let shown = run(&["model", "calibrate", folder, "--out", model, "--cores", "2"]).output;
+    assert!(shown.contains("Hold time T(n)") && shown.contains("Calibration rows"), "{shown}");
+    let predict = ["model", "predict", model, "--population", "18", "--workers", "4", "--json"];
+    let predicted = run(&predict).json();
+    let x = &predicted["predictions"][0]["throughput"];
+    let [low, value, high] = ["low", "value", "high"].map(|end| x[end].as_f64().unwrap());
+    assert!(0.0 < low && low <= value && value <= high, "{x}");
+    assert_eq!(predicted["calibrated_on"].as_array().map(Vec::len), Some(configurations.len()));
+    let compared = run(&["model", "compare", model, folder, "--json"]).json();
+    assert!(compared["mean_error"].is_null(), "all rows were used: no evidence");
+}
+
+/// Without rows the proxy's windows of one second are what there is: those that lie wholly within what the clients measured.
+#[test]
+fn runs_that_kept_no_rows_become_a_model_by_their_windows() {
+    let here = fresh("recorded-windows");
+    let runs = here.join("runs");
+    let store = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let configurations = [("2", "2"), ("6", "2"), ("12", "4")];
+    // At once, each before its own proxy: a whole window takes more than a second.
+    std::thread::scope(|scope| {
+        for configuration in configurations {
+            let (store, folder) = (store.address(), runs.join(format!("{:0>2}", configuration.0)));
+            scope.spawn(move || measure(store, &folder, configuration, "2.5", &[]));
+        }
+    });
+    let model = here.join("model.json");
+    let words = ["model", "calibrate", runs.to_str().unwrap(), "--out", model.to_str().unwrap(), "--json"];
+    let calibration: Value = run(&words).json();
+    let rows = calibration["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), configurations.len());
+    let cores = std::thread::available_parallelism().unwrap().get() as u64;
+    for (row, (clients, workers)) in rows.iter().zip(configurations) {
+        assert_eq!(
+            (row["population"].to_string(), row["workers"].to_string()),
+            (clients.into(), workers.into())
+        );
+        assert_eq!(row["cores"].as_u64(), Some(cores), "the proxy wrote down what machine it had");
+        let folder = runs.join(format!("{clients:0>2}"));
+        assert!(!folder.join("rows.parquet").exists());
+        let number = |name: &str| row[name].as_f64().unwrap();
+        let found = (number("response"), number("wait"));
+        let possible = means_of_windows(&folder.join("windows.csv"));
+        let same = |(response, wait): &(f64, f64)| {
+            (response / found.0 - 1.0).abs() < 1e-9 && (wait - found.1).abs() < 1e-9 * response
+        };
+        assert!(possible.iter().any(same), "{found:?} is the mean of no windows: {possible:?}");
+    }
+}
+
+/// Response and queue time in seconds, the mean over each stretch of a proxy's windows, computed by hand.
+fn means_of_windows(path: &Path) -> Vec<(f64, f64)> {
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines();
+    let heads: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let columns = ["start_ns", "count", "response_time_ns", "queue_time_ns"];
+    let columns = columns.map(|name| heads.iter().position(|head| *head == name).unwrap());
+    let mut windows: Vec<[u64; 4]> = Vec::new();
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [start, count, response, queue] = columns.map(|column| cells[column].parse::<u64>().unwrap());
+        match windows.last_mut() {
+            Some(last) if last[0] == start => {
+                *last = [start, last[1] + count, last[2] + response, last[3] + queue];
+            }
+            _ => windows.push([start, count, response, queue]),
+        }
+    }
+    let stretches = (0..windows.len()).flat_map(|from| (from + 1..=windows.len()).map(move |to| (from, to)));
+    let mean = |(from, to): (usize, usize)| {
+        let sum = |part: usize| windows[from..to].iter().map(|window| window[part]).sum::<u64>() as f64;
+        (sum(2) / sum(1) / 1e9, sum(3) / sum(1) / 1e9)
+    };
+    stretches.map(mean).filter(|(response, _)| response.is_finite()).collect()
+}
+
+#[test]
+fn a_folder_without_a_run_says_what_a_run_is() {
+    let here = fresh("no-run");
+    fs::create_dir_all(&here).unwrap();
+    let ended = Program::begin(&["model", "calibrate", here.to_str().unwrap()]).ended();
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.errors.contains("holds no run") && ended.errors.contains("load.json"), "{ended:?}");
+}

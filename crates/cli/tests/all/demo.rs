@@ -1,0 +1,144 @@
+//! `krarup demo` as a user meets it: the table, the report, and nothing left behind, whatever happens.
+
+use crate::support;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::fresh;
+use crate::support::process::{Ended, Program};
+use rustix::process::Signal;
+
+/// The smallest demo there is, into a folder of its own.
+fn demo(name: &str, flags: &[&str]) -> (Program, PathBuf) {
+    let out = fresh(name);
+    let arguments = ["demo", "--out", out.to_str().unwrap(), "--clients", "2,4", "--repetitions", "1"];
+    (Program::begin(&[&arguments[..], flags].concat()), out)
+}
+
+/// Programs that somebody has started and that still run: number and name.
+fn children(parent: u32) -> Vec<(u32, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let (Some(number), Ok(stat)) = (number, fs::read_to_string(entry.path().join("stat"))) else {
+            continue;
+        };
+        // `12 (name) S 11 …`, where the name may hold anything but ends with the last parenthesis.
+        let Some((head, tail)) = stat.rsplit_once(") ") else { continue };
+        if tail.split(' ').nth(1).and_then(|text| text.parse().ok()) == Some(parent) {
+            found.push((number, head.split_once(" (").unwrap().1.to_owned()));
+        }
+    }
+    found
+}
+
+/// Whether this very program still runs.
+fn runs(number: u32, name: &str) -> bool {
+    fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|found| found.trim_end() == name)
+}
+
+const WORKLOADS: [&str; 4] = ["read-only", "write-only", "1:1 mix", "multi-GET of 6"];
+
+/// What a demo that went well leaves: a table and the report's path on stdout, a page and its figures on disk.
+fn assert_reported(ended: &Ended, out: &Path) {
+    assert!(ended.success, "{ended:?}");
+    // Into a pipe: progress as lines, and no colours.
+    assert!(!ended.output.contains('\u{1b}') && !ended.errors.contains('\u{1b}'), "{ended:?}");
+    assert!(ended.errors.contains("/8 workload multi-GET of 6, clients 4, run 1"), "{ended:?}");
+    assert!(ended.errors.contains("\n8/8 workload "), "{ended:?}");
+    for workload in WORKLOADS {
+        let rows = ended.output.lines().filter(|line| line.starts_with(workload));
+        assert!(rows.count() >= 2, "{workload} with 2 and 4 clients: {}", ended.output);
+    }
+    for column in ["clients", "throughput", "queue", "server", "own"] {
+        assert!(ended.output.contains(column), "{column}: {}", ended.output);
+    }
+    let page = PathBuf::from(ended.output.lines().last().unwrap());
+    assert_eq!(page.parent().unwrap(), out.canonicalize().unwrap());
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("</html>") && WORKLOADS.iter().all(|workload| html.contains(workload)));
+    let results: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap();
+    assert!(results.is_object());
+    fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn a_demo_with_its_own_servers_ends_with_a_table_and_a_report() {
+    let (demo, out) = demo("demo-embedded", &["--servers", "embedded", "--seconds", "0.1s"]);
+    let ended = demo.ended();
+    assert!(ended.errors.contains("servers: 3 × krarup cache"), "{ended:?}");
+    assert_reported(&ended, &out);
+}
+
+#[test]
+fn a_demo_with_memcached_names_its_version() {
+    let (demo, out) = demo("demo-memcached", &["--servers", "memcached", "--seconds", "0.1s"]);
+    let ended = demo.ended();
+    assert!(ended.errors.contains("servers: 3 × memcached 1."), "{ended:?}");
+    assert_reported(&ended, &out);
+}
+
+#[test]
+fn a_demo_before_running_servers_uses_them_and_leaves_them_running() {
+    let servers = [Program::memcached(&[]), Program::memcached(&[])];
+    let addresses = format!("{},{}", servers[0].address(), servers[1].address());
+    let (demo, out) = demo("demo-running", &["--servers", &addresses, "--seconds", "0.1s"]);
+    let ended = demo.ended();
+    assert_reported(&ended, &out);
+    assert!(ended.errors.contains("servers: 2 × running 1."), "{ended:?}");
+    for server in &servers {
+        let mut peer = server.connect();
+        assert_eq!(peer.count("curr_items"), 10_000);
+        assert!(peer.count("cmd_set") >= 10_000 && peer.count("cmd_get") > 0);
+    }
+}
+
+#[test]
+fn a_demo_before_servers_that_are_not_there_says_which() {
+    let nobody = support::process::Port::new();
+    let (demo, out) = demo("demo-nobody", &["--servers", &nobody.address().to_string(), "--seconds", "0.1s"]);
+    let ended = demo.ended();
+    assert_eq!((ended.code, ended.output.as_str()), (Some(1), ""), "{ended:?}");
+    let expected = format!("error: server {}: does not answer: Connection refused", nobody.address());
+    assert!(ended.errors.starts_with(&expected), "{ended:?}");
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_demo_that_cannot_write_its_report_says_so_at_once() {
+    let ended = Program::begin(&["demo", "--servers", "embedded", "--out", "/dev/null/report"]).ended();
+    assert_eq!((ended.code, ended.output.as_str()), (Some(1), ""), "{ended:?}");
+    assert!(ended.errors.starts_with("error: /dev/null/report cannot be written: "), "{ended:?}");
+    assert!(ended.errors.contains("hint: choose another directory") && !ended.errors.contains("servers:"));
+}
+
+/// Ctrl-C, or a polite end, at some point of a demo that would go on for long: everything it started is ended.
+fn interrupted(name: &str, signal: Signal, servers: &str) {
+    let (mut demo, out) = demo(name, &["--servers", servers, "--seconds", "600s"]);
+    demo.says_text("1/8 ");
+    let mut started = Vec::new();
+    support::until("servers, proxy and load run", || {
+        started = children(demo.id());
+        started.len() == 5
+    });
+    // Somebody impatient.
+    demo.signal(signal);
+    demo.signal(signal);
+    let ended = demo.ended();
+    assert_eq!((ended.code, ended.output.as_str()), (Some(1), ""), "{ended:?}");
+    assert!(ended.errors.contains("stopped on request; everything started was ended"), "{ended:?}");
+    let left: Vec<_> = started.iter().filter(|(number, name)| runs(*number, name)).collect();
+    assert!(left.is_empty(), "still running: {left:?} of {started:?}");
+    assert!(!out.exists(), "no report of half a run");
+}
+
+#[test]
+fn ctrl_c_in_the_middle_of_a_demo_ends_everything_it_started() {
+    interrupted("demo-interrupted", Signal::INT, "embedded");
+}
+
+#[test]
+fn a_polite_end_in_the_middle_of_a_demo_ends_everything_it_started() {
+    interrupted("demo-terminated", Signal::TERM, "memcached");
+}

@@ -1,0 +1,134 @@
+//! How the broker meets the outside: both protocols, TLS, unix sockets, and what it warns of.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use crate::support::peer::Peer;
+use crate::support::process::Program;
+use crate::support::{file, fresh};
+
+fn certificate(name: &str) -> String {
+    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A broker with these flags, and where its queues are reached by memcached's protocol.
+fn broker(flags: &[&str]) -> (Program, SocketAddr) {
+    let mut arguments = vec!["broker", "--listen", "127.0.0.1:0", "--memcached-listen", "127.0.0.1:0"];
+    arguments.extend(flags);
+    let mut broker = Program::krarup(&arguments);
+    let door = broker.says(|line| line.strip_prefix("memcached's protocol on ")?.trim().parse().ok());
+    (broker, door)
+}
+
+fn say(peer: &mut Peer, said: &str, expected: &str) {
+    peer.send(said.as_bytes()).unwrap();
+    peer.expect(expected.as_bytes()).unwrap_or_else(|why| panic!("after {said:?}:\n{why}"));
+}
+
+#[test]
+fn one_queue_is_reached_by_both_protocols_and_comes_back_from_a_connection_that_dies() {
+    let (broker, door) = broker(&[]);
+    let (mut old, mut new) = (broker.connect(), Peer::connect(door));
+    say(&mut new, "set jobs 0 0 5\r\nhello\r\n", "STORED\r\n");
+    say(&mut new, "get jobs/open\r\n", "VALUE jobs/open 0 5\r\nhello\r\nEND\r\n");
+    say(&mut old, "watch jobs\r\nreserve-with-timeout 0\r\n", "WATCHING 2\r\nTIMED_OUT\r\n");
+    new.reset();
+    say(&mut old, "reserve-with-timeout 15\r\n", "RESERVED 1 5\r\nhello\r\n");
+    say(&mut old, "delete 1\r\n", "DELETED\r\n");
+    assert!(broker.stop().success);
+}
+
+#[test]
+fn a_connection_of_memcacheds_protocol_that_waits_is_answered_when_the_broker_stops() {
+    let (broker, door) = broker(&[]);
+    let mut peer = Peer::connect(door);
+    say(
+        &mut peer,
+        "set a 0 0 1\r\nx\r\nset b 0 0 1 noreply\r\ny\r\nget b\r\nget b/t=60000\r\n",
+        "STORED\r\n",
+    );
+    peer.expect(b"VALUE b 0 1\r\ny\r\nEND\r\n").unwrap();
+    broker.interrupt();
+    peer.expect(b"END\r\n").unwrap();
+    assert_eq!(peer.rest(), b"");
+    let ended = broker.ended();
+    assert!(ended.success && ended.output.contains("2 messages put, 1 ready"), "{ended:?}");
+}
+
+#[test]
+fn clients_of_either_protocol_speak_tls_and_strangers_are_turned_away() {
+    let (proxied, key, authority) =
+        (certificate("proxy.pem"), certificate("proxy.key"), certificate("authority.pem"));
+    let flags = ["--tls-certificate", &proxied, "--tls-key", &key, "--tls-client-authorities", &authority];
+    let (broker, door) = broker(&flags);
+    // The proxy is the client of a server that speaks TLS.
+    let asking = |who: &str| {
+        let config = format!(
+            "connect_timeout = \"10s\"\n[edge]\nserver_tls = {{ authorities = {authority:?}, certificate = {:?}, key = {:?} }}\n",
+            certificate(&format!("{who}.pem")),
+            certificate(&format!("{who}.key"))
+        );
+        file(&format!("doors-{who}"), &config)
+    };
+    let (known, stranger) = (asking("client"), asking("stranger"));
+    let server = door.to_string();
+    let begin = |config: &str| {
+        Program::begin(&["proxy", "--listen", "127.0.0.1:0", "--servers", &server, "--config", config])
+    };
+    let proxy = begin(&known).listening();
+    let mut peer = proxy.connect();
+    say(&mut peer, "set jobs 0 0 5\r\nhello\r\n", "STORED\r\n");
+    let value = "v".repeat(60_000);
+    say(&mut peer, &format!("set jobs 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    say(&mut peer, "get jobs\r\n", "VALUE jobs 0 5\r\nhello\r\nEND\r\n");
+    say(&mut peer, "get jobs\r\n", &format!("VALUE jobs 0 {}\r\n{value}\r\nEND\r\n", value.len()));
+    let mut stranger = begin(&stranger);
+    stranger.says_text("is down");
+    assert!(stranger.stop().success);
+    // Plain bytes are no greeting, at either door.
+    for (door, said) in [(door, "version\r\n"), (broker.address(), "ping\r\n")] {
+        let mut plain = Peer::connect(door);
+        plain.send(said.as_bytes()).unwrap();
+        let heard = plain.rest();
+        assert!(!heard.starts_with(b"VERSION") && !heard.starts_with(b"PONG"), "{heard:?}");
+    }
+    assert!(proxy.stop().success);
+    assert!(broker.stop().success);
+}
+
+#[test]
+fn a_unix_socket_has_its_permissions_and_goes_with_the_broker() {
+    let path = fresh("doors.sock");
+    let listen = format!("unix:{}", path.display());
+    let mut broker = Program::begin(&["broker", "--listen", &listen, "--socket-mode", "0600"]);
+    broker.says_text("listening on unix:");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.write_all(b"put 1 0 60 2\r\nhi\r\nreserve\r\nquit\r\n").unwrap();
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "INSERTED 1\r\nRESERVED 1 2\r\nhi\r\n");
+    assert!(broker.stop().success);
+    assert!(!path.exists());
+}
+
+#[test]
+fn who_listens_to_everybody_without_asking_who_it_is_is_warned() {
+    let secret = file("doors-secret", "hush\n");
+    let mut open = Program::krarup(&["broker", "--listen", "0.0.0.0:0"]);
+    open.says_text("warning: anybody who reaches 0.0.0.0");
+    let closed = Program::krarup(&["broker", "--listen", "0.0.0.0:0", "--secret", &secret]);
+    let ended = closed.stop();
+    assert!(ended.success && !ended.errors.contains("warning"), "{ended:?}");
+    assert!(open.stop().success);
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_is_named_with_a_hint() {
+    let key = certificate("proxy.key");
+    let ended = Program::begin(&["broker", "--tls-certificate", "/nowhere.pem", "--tls-key", &key]).ended();
+    assert!(ended.code == Some(2) && ended.errors.contains("/nowhere.pem"), "{ended:?}");
+}

@@ -1,0 +1,1004 @@
+//! `krarup broker` over PostgreSQL: what was answered is there after a crash of either, once.
+//!
+//! Left out, with a line that says so, where PostgreSQL is not installed.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cluster::Cluster;
+use storm::Storm;
+
+use crate::support::peer::Peer;
+use crate::support::process::{Program, skipped};
+use crate::support::{file, fresh, until};
+use rustix::process::Signal;
+
+mod cluster;
+mod counts;
+mod history;
+mod model;
+mod refused;
+mod shards;
+mod standby;
+mod storm;
+
+fn say(peer: &mut Peer, said: &str, expected: &str) {
+    peer.send(said.as_bytes()).unwrap();
+    peer.expect(expected.as_bytes()).unwrap_or_else(|why| panic!("after {said:?}:\n{why}"));
+}
+
+/// Who decides, and how the database is asked.
+const MODES: [&str; 3] = ["owned", "batch", "direct"];
+
+fn broker(store: &str, mode: &str) -> Program {
+    Program::krarup(&["broker", "--listen", "127.0.0.1:0", "--store", store, "--mode", mode, "--pool", "5"])
+}
+
+/// An owner that holds no more in memory than so many messages of each line.
+fn of_heads(store: &str, count: &str) -> Program {
+    let flags =
+        ["broker", "--listen", "127.0.0.1:0", "--store", store, "--heads", "0B", "--read-ahead", count];
+    Program::krarup(&flags)
+}
+
+#[test]
+fn messages_outlive_the_broker_and_its_own_postgresql() {
+    let Some(programs) = cluster::programs() else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let folder = fresh("embedded");
+    let _left = Left { programs, data: folder.join("data") };
+    let flags = ["broker", "--listen", "127.0.0.1:0", "--postgres-embedded", folder.to_str().unwrap()];
+    let broker = Program::krarup(&flags);
+    let mut peer = broker.connect();
+    say(&mut peer, "use jobs\r\nput 7 0 60 5\r\nhello\r\n", "USING jobs\r\nINSERTED 1\r\n");
+    say(&mut peer, "put 8 1000 60 5\r\nlater\r\n", "INSERTED 2\r\n");
+    say(
+        &mut peer,
+        "put 1 0 60 5\r\naside\r\nwatch jobs\r\nreserve\r\n",
+        "INSERTED 3\r\nWATCHING 2\r\nRESERVED 3 5\r\naside\r\n",
+    );
+    say(&mut peer, "bury 3 5\r\nput 9 0 60 1\r\nx\r\ndelete 4\r\n", "BURIED\r\nINSERTED 4\r\nDELETED\r\n");
+    say(
+        &mut peer,
+        "register anna\r\ncreate-tube q\r\nlimit-tube jobs 3 dead\r\n",
+        "REGISTERED\r\nCREATED\r\nLIMITED\r\n",
+    );
+    say(&mut peer, "use q\r\nput-unique k 1 0 60 1\r\nu\r\n", "USING q\r\nINSERTED 5\r\n");
+    // Twice: first both end in order, then the broker is killed and leaves its PostgreSQL behind.
+    assert!(broker.stop().success);
+    let broker = Program::krarup(&flags);
+    let mut peer = broker.connect();
+    say(
+        &mut peer,
+        "use jobs\r\npeek-ready\r\npeek-delayed\r\npeek-buried\r\n",
+        "USING jobs\r\nFOUND 1 5\r\nhello\r\nFOUND 2 5\r\nlater\r\nFOUND 3 5\r\naside\r\n",
+    );
+    say(&mut peer, "put 9 0 60 1\r\nx\r\n", "INSERTED 6\r\n");
+    broker.kill();
+    let broker = Program::krarup(&flags);
+    let mut peer = broker.connect();
+    say(&mut peer, "use jobs\r\npeek 6\r\nkick 1\r\n", "USING jobs\r\nFOUND 6 1\r\nx\r\nKICKED 1\r\n");
+    say(&mut peer, "watch jobs\r\nreserve\r\n", "WATCHING 2\r\nRESERVED 3 5\r\naside\r\n");
+    say(&mut peer, "login anna\r\nput-to anna 0 0 60 1\r\nm\r\n", "LOGGED_IN\r\nINSERTED ");
+    peer.line().unwrap();
+    say(&mut peer, "use q\r\nput-unique k 1 0 60 1\r\nu\r\n", "USING q\r\nEXISTS 5\r\n");
+    say(&mut peer, "peek-tube q\r\n", "FOUND 5 1\r\nu\r\n");
+    assert!(broker.stop().success);
+}
+
+#[test]
+fn a_directory_that_postgres_cannot_reach_and_a_missing_runuser_are_named() {
+    if !rustix::process::geteuid().is_root() || cluster::programs().is_none() {
+        return skipped("this is about PostgreSQL that root starts");
+    }
+    let closed = fresh("closed");
+    fs::create_dir_all(&closed).unwrap();
+    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let inside = closed.join("queues");
+    let flags = ["broker", "--listen", "127.0.0.1:0", "--postgres-embedded", inside.to_str().unwrap()];
+    let ended = Program::begin(&flags).ended();
+    let named = format!("chmod o+x {}", closed.display());
+    assert!(ended.code == Some(2) && ended.errors.contains(&named), "{ended:?}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
+    let open = fresh("no-runuser");
+    command
+        .args(["broker", "--listen", "127.0.0.1:0", "--postgres-embedded"])
+        .arg(&open)
+        .env("PATH", "/nowhere");
+    let ended = Program::spawn(command).ended();
+    assert!(ended.code == Some(1) && ended.errors.contains("apt-get install util-linux"), "{ended:?}");
+}
+
+#[test]
+fn every_mode_and_store_answers_alike() {
+    let Some(cluster) = Cluster::start("alike") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            answers_as_it_should(with_both_doors(&[]), "memory");
+        });
+        for mode in MODES {
+            let store = cluster.database(mode);
+            scope.spawn(move || {
+                answers_as_it_should(
+                    with_both_doors(&["--store", &store, "--mode", mode, "--pool", "5"]),
+                    mode,
+                );
+            });
+        }
+        // Two brokers that have two shards of four each.
+        let store = cluster.database("shards");
+        let cluster = &cluster;
+        scope.spawn(move || {
+            let flags = ["--store", &store, "--shards", "4"];
+            let first = with_both_doors(&flags);
+            let second = with_both_doors(&flags);
+            shards::are_shared(cluster, "shards", "2,2");
+            answers_as_it_should(first, "shards");
+            drop(second);
+        });
+        // An owner that holds one message of each line.
+        let store = cluster.database("heads");
+        scope.spawn(move || {
+            let flags = ["--store", &store, "--heads", "0B", "--read-ahead", "1"];
+            answers_as_it_should(with_both_doors(&flags), "heads alone");
+        });
+    });
+}
+
+/// A broker, and where its queues are reached by memcached's protocol.
+fn with_both_doors(flags: &[&str]) -> (Program, SocketAddr) {
+    let doors = ["broker", "--listen", "127.0.0.1:0", "--memcached-listen", "127.0.0.1:0"];
+    let mut broker = Program::krarup(&[&doors, flags].concat());
+    let door = broker.says(|line| line.strip_prefix("memcached's protocol on ")?.trim().parse().ok());
+    (broker, door)
+}
+
+fn answers_as_it_should((broker, door): (Program, SocketAddr), whose: &str) {
+    history::hold_all(broker.address(), door, whose);
+    model::compare(broker.address(), 24);
+}
+
+/// Bodies that would take more memory than the broker may.
+#[test]
+fn many_messages_that_wait_take_little_memory() {
+    let Some(cluster) = Cluster::start("many") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let store = cluster.database("many");
+    let broker = of_heads(&store, "500");
+    let before = broker.resident();
+    let mut peer = broker.connect();
+    let mut ids = put_many(&mut peer, 0..MANY);
+    let grown = broker.resident().saturating_sub(before);
+    let all = (MANY * BODY / 1_024) as u64;
+    assert!(grown < all / 3, "{grown} kB for messages of {all}");
+    // In their order, though they come out of the database; then another goes on where this one was killed.
+    take_in_order(&mut peer, 0..2_000, &ids);
+    broker.kill();
+    let broker = of_heads(&store, "500");
+    let mut peer = broker.connect();
+    ids.extend(put_many(&mut peer, MANY..MANY + 1_000));
+    take_in_order(&mut peer, 2_000..4_000, &ids);
+    // By their numbers, wherever they are.
+    let (last, before_last) = (ids[MANY - 1], ids[MANY - 2]);
+    say(&mut peer, &format!("peek {last}\r\n"), &format!("FOUND {last} {BODY}\r\n{}\r\n", body(MANY - 1)));
+    say(&mut peer, &format!("delete {before_last}\r\ndelete {before_last}\r\n"), "DELETED\r\nNOT_FOUND\r\n");
+    assert!(broker.resident() < before + all / 3);
+    assert!(broker.stop().success);
+    let left = cluster.sql("many", "SELECT count(*), min(id), max(id) FROM krarup.message");
+    assert_eq!(left, format!("{}|{}|{}", ids.len() - 4_001, ids[4_000], ids[ids.len() - 1]));
+}
+
+const MANY: usize = 12_000;
+const BODY: usize = 4_000;
+
+fn body(number: usize) -> String {
+    format!("{number:0>BODY$}")
+}
+
+/// Puts them a hundred at a time; the ids they were given.
+fn put_many(peer: &mut Peer, numbers: std::ops::Range<usize>) -> Vec<u64> {
+    say(peer, "use jobs\r\nwatch jobs\r\n", "USING jobs\r\nWATCHING 2\r\n");
+    let numbers: Vec<usize> = numbers.collect();
+    let mut ids = Vec::new();
+    for some in numbers.chunks(100) {
+        let lengths = format!(" {BODY}").repeat(some.len());
+        let bodies: String = some.iter().map(|number| body(*number) + "\r\n").collect();
+        peer.send(format!("put-batch 1 0 60{lengths}\r\n{bodies}").as_bytes()).unwrap();
+        peer.expect(format!("INSERTED_BATCH {}\r\n", some.len()).as_bytes()).unwrap();
+        for _ in some {
+            let line = String::from_utf8(peer.line().unwrap()).unwrap();
+            ids.push(
+                line.trim_end().strip_prefix("INSERTED ").and_then(|id| id.parse().ok()).expect("it is put"),
+            );
+        }
+    }
+    ids
+}
+
+fn take_in_order(peer: &mut Peer, numbers: std::ops::Range<usize>, ids: &[u64]) {
+    for number in numbers {
+        say(peer, "pop 30\r\n", &format!("POPPED {} {BODY}\r\n{}\r\n", ids[number], body(number)));
+    }
+}
+
+#[test]
+fn brokers_that_share_the_queues_see_one_anothers_messages() {
+    let Some(cluster) = Cluster::start("together") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let store = cluster.database("together");
+    let (first, second) = (broker(&store, "batch"), broker(&store, "direct"));
+    let (mut here, mut there) = (first.connect(), second.connect());
+    there.send(b"watch jobs\r\nreserve\r\n").unwrap();
+    there.expect(b"WATCHING 2\r\n").unwrap();
+    say(&mut here, "put-in-tube jobs 1 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
+    there.expect(b"RESERVED 1 1\r\nx\r\n").unwrap();
+    say(&mut here, "delete 1\r\n", "NOT_FOUND\r\n");
+    // What a broker held that was killed is ready again.
+    second.kill();
+    say(&mut here, "watch jobs\r\nreserve-with-timeout 15\r\n", "WATCHING 2\r\nRESERVED 1 1\r\nx\r\n");
+    // Both at once: nothing comes twice.
+    let second = broker(&store, "direct");
+    let (one, other) = (Storm::begin(first.address(), 4), Storm::begin(second.address(), 4));
+    one.wait_for(300);
+    other.wait_for(300);
+    let mut history = one.end();
+    history.add(other.end());
+    history.check(first.address(), 1);
+    // An owner waits for both, and begins where they ended.
+    let mut owner = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store]);
+    owner.says_text("waiting");
+    say(&mut here, "put 1 0 60 1\r\nx\r\n", "INSERTED ");
+    let id: u64 = String::from_utf8(here.line().unwrap()).unwrap().trim_end().parse().unwrap();
+    assert!(first.stop().success && second.stop().success);
+    let owner = owner.listening();
+    let mut peer = owner.connect();
+    say(&mut peer, "put 1 0 60 1\r\ny\r\n", &format!("INSERTED {}\r\n", id + 1));
+    say(&mut peer, "pop\r\n", &format!("POPPED {id} 1\r\nx\r\n"));
+    assert!(owner.stop().success);
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_one_owns_the_queues() {
+    let Some(cluster) = Cluster::start("owned") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    the_owner_is_killed_and_another_takes_over(&cluster);
+    the_owner_hangs_and_another_takes_over(&cluster);
+    who_waits_sends_its_clients_on(&cluster);
+    who_is_no_longer_the_owner_writes_nothing(&cluster);
+    it_is_cut_between_two_batches(&cluster);
+    it_is_killed_between_two_batches(&cluster);
+    nothing_is_lost_and_nothing_comes_twice(&cluster, "owned");
+}
+
+#[test]
+fn a_broker_waits_for_its_turn_whatever_the_database_does() {
+    let Some(cluster) = Cluster::start("standby") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    standby::who_waits_outlives_the_database_and_its_sessions(&cluster);
+    standby::a_deposed_owner_is_the_next_that_waits(&cluster);
+    standby::brokers_that_share_wait_again_where_there_is_an_owner(&cluster);
+    standby::members_wait_again_where_the_queues_are_divided_otherwise(&cluster);
+    standby::signals_are_obeyed_while_it_waits(&cluster);
+    standby::a_stop_does_not_wait_for_a_database_that_is_gone(&cluster);
+}
+
+#[test]
+fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
+    let Some(cluster) = Cluster::start("counts") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    for mode in &MODES[1..] {
+        counts::messages_are_counted_as_they_change(&cluster, mode);
+        counts::nobody_counts_all_messages(&cluster, mode);
+    }
+    counts::databases_of_earlier_versions_are_taken_along(&cluster);
+}
+
+#[test]
+fn signals_are_heard_while_the_database_says_nothing() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let store =
+        format!("host=127.0.0.1 port={} user=krarup dbname=none", silent.local_addr().unwrap().port());
+    for mode in MODES {
+        let mut broker =
+            Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", mode]);
+        let (_held, _) = silent.accept().unwrap();
+        broker.signal(Signal::USR1);
+        broker.says_text("draining");
+        let ended = broker.stop();
+        assert!(ended.success && ended.code == Some(0), "{mode}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_pooler_that_changes_sessions_is_refused_at_the_start() {
+    let Some(cluster) = Cluster::start("pooler") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    refused::a_pooler_is_refused_unless_sessions_last(&cluster);
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_several_own_shards() {
+    let Some(cluster) = Cluster::start("shards") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    shards::a_client_sees_one_broker(&cluster);
+    shards::who_holds_something_hears_that_its_time_is_nearly_over(&cluster);
+    shards::a_get_waits_wherever_its_shard_moves(&cluster);
+    shards::who_is_asked_to_stop_twice_hurries(&cluster);
+    shards::clients_come_by_every_door(&cluster);
+    shards::each_counts_its_own(&cluster);
+    shards::one_is_killed_and_another_comes(&cluster);
+    shards::one_hangs_and_comes_back(&cluster);
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_requests_are_gathered() {
+    let Some(cluster) = Cluster::start("batch") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    one_of_two_is_killed(&cluster, "batch");
+    nothing_is_lost_and_nothing_comes_twice(&cluster, "batch");
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_requests_go_one_by_one() {
+    let Some(cluster) = Cluster::start("direct") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    one_of_two_is_killed(&cluster, "direct");
+    nothing_is_lost_and_nothing_comes_twice(&cluster, "direct");
+}
+
+fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
+    the_sessions_are_cut_again_and_again(cluster, mode);
+    the_session_is_cut_at_its_commit(cluster, mode);
+    postgresql_crashes_and_comes_back(cluster, mode);
+    a_database_that_refuses_to_write_refuses_puts_and_loses_nothing(cluster, mode);
+    a_full_disk_refuses_puts_and_loses_nothing(cluster, mode);
+    refused::a_database_that_refuses_for_long_is_told_once(cluster, mode);
+    if mode != "owned" {
+        refused::who_comes_back_to_a_database_that_only_reads_answers_puts(cluster, mode);
+    }
+    statements_that_take_too_long_are_tried_again(cluster, mode);
+    somebodys_long_transaction_does_no_harm(cluster, mode);
+    what_applications_lay_down_is_in_its_queue(cluster, mode);
+    what_is_gone_is_in_the_archive_for_a_time(cluster, mode);
+    flags_and_ends_of_single_messages_outlive_the_broker(cluster, mode);
+}
+
+fn flags_and_ends_of_single_messages_outlive_the_broker(cluster: &Cluster, mode: &str) {
+    let name = format!("items_{mode}");
+    let store = cluster.database(&name);
+    let flags = ["--store", &store, "--mode", mode, "--pool", "5"];
+    let (first, door) = with_both_doors(&flags);
+    let mut peer = Peer::connect(door);
+    say(&mut peer, "set long 77 1000 1\r\na\r\n", "STORED\r\n");
+    say(&mut peer, "set short 78 1 1\r\nb\r\n", "STORED\r\n");
+    first.kill();
+    let (second, door) = with_both_doors(&flags);
+    let count = "SELECT count(*) FROM krarup.message WHERE tube = 'short'";
+    until("its time is over", || cluster.sql(&name, count) == "0");
+    let mut peer = Peer::connect(door);
+    say(&mut peer, "get short\r\n", "END\r\n");
+    say(&mut peer, "get long/open\r\n", "VALUE long/open 77 1\r\na\r\nEND\r\n");
+    say(&mut peer, "get long/close\r\n", "END\r\n");
+    assert!(second.stop().success);
+}
+
+fn what_is_gone_is_in_the_archive_for_a_time(cluster: &Cluster, mode: &str) {
+    let name = format!("archive_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let mut peer = broker.connect();
+    let put = "put 1 0 60 1\r\nx\r\n";
+    say(&mut peer, &put.repeat(2), "INSERTED 1\r\nINSERTED 2\r\n");
+    // One after the other: what goes together goes by the same rule.
+    say(&mut peer, "pop\r\n", "POPPED 1 1\r\nx\r\n");
+    say(&mut peer, "archive-tube default 3600\r\n", "ARCHIVING\r\n");
+    say(&mut peer, "pop\r\n", "POPPED 2 1\r\nx\r\n");
+    say(&mut peer, &put.repeat(2), "INSERTED 3\r\nINSERTED 4\r\n");
+    say(&mut peer, "reserve\r\ndelete 3\r\n", "RESERVED 3 1\r\nx\r\nDELETED\r\n");
+    let archived =
+        || cluster.sql(&name, "SELECT string_agg(tube || id, ',' ORDER BY id) FROM krarup.archive");
+    assert_eq!(archived(), "default2,default3");
+    // What was kept long enough is cleared away, however much it is.
+    cluster.sql(&name, "UPDATE krarup.archive SET until = now()");
+    let much = "INSERT INTO krarup.archive SELECT number, 'old', 0, now(), NULL, NULL, '', now(), now() FROM generate_series(1, 2500) AS number";
+    cluster.sql(&name, much);
+    until("the archive is empty", || archived().is_empty());
+    say(&mut peer, "archive-tube default 0\r\n", "ARCHIVING\r\n");
+    say(&mut peer, "pop\r\n", "POPPED 4 1\r\nx\r\n");
+    assert_eq!(archived(), "");
+    assert!(broker.stop().success);
+}
+
+fn the_owner_is_killed_and_another_takes_over(cluster: &Cluster) {
+    let store = cluster.database("killed");
+    let first = broker(&store, "owned");
+    let mut second = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store]);
+    second.says_text("waiting: the broker at");
+    let storm = Storm::begin(first.address(), 6);
+    storm.wait_for(300);
+    first.kill();
+    let killed = Instant::now();
+    let history = storm.end();
+    let second = second.listening();
+    assert!(killed.elapsed() < TAKEOVER, "{:?}", killed.elapsed());
+    history.check(second.address(), 0);
+    assert!(second.stop().success);
+}
+
+/// How long it may take until another serves, on a machine that does much else; alone it takes two seconds at most.
+const TAKEOVER: Duration = Duration::from_secs(30);
+
+fn the_owner_hangs_and_another_takes_over(cluster: &Cluster) {
+    let store = cluster.database("hangs");
+    let mut first = broker(&store, "owned");
+    let mut second = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store]);
+    second.says_text("waiting: the broker at");
+    let storm = Storm::begin(first.address(), 6);
+    storm.wait_for(300);
+    first.signal(Signal::STOP);
+    let stopped = Instant::now();
+    let second = second.listening();
+    assert!(stopped.elapsed() < TAKEOVER, "{:?}", stopped.elapsed());
+    let mut peer = second.connect();
+    say(&mut peer, "put 1 0 60 4\r\nlast\r\n", "INSERTED ");
+    peer.line().unwrap();
+    // It wakes up, and must not write what it had decided meanwhile.
+    first.signal(Signal::CONT);
+    first.says_text("another broker has taken the queues over");
+    let mut history = storm.end();
+    history.was_put("last");
+    history.check(second.address(), 0);
+    assert!(second.stop().success);
+}
+
+fn who_waits_sends_its_clients_on(cluster: &Cluster) {
+    let store = cluster.database("sent_on");
+    let first = broker(&store, "owned");
+    let mut second = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--store", &store]);
+    let address: SocketAddr =
+        second.says(|line| line.strip_prefix("clients at ")?.split(' ').next()?.parse().ok());
+    // At first it knows only where the owner was told to listen.
+    until("clients are sent on", || {
+        let mut peer = Peer::connect(address);
+        peer.send(b"ping\r\n").is_ok() && peer.line().is_ok_and(|line| line == b"PONG\r\n")
+    });
+    let (mut here, mut there) = (Peer::connect(address), first.connect());
+    say(&mut there, "reserve\r\n", "");
+    say(&mut here, "put 1 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
+    there.expect(b"RESERVED 1 1\r\nx\r\n").unwrap();
+    // When the owner ends its connections end; at the same address the next owner listens.
+    first.kill();
+    assert_eq!(here.rest(), b"");
+    let second = second.listening();
+    assert_eq!(second.address(), address);
+    say(&mut second.connect(), "reserve\r\n", "RESERVED 1 1\r\nx\r\n");
+    assert!(second.stop().success);
+}
+
+/// Even where its session stands and holds the lock.
+fn who_is_no_longer_the_owner_writes_nothing(cluster: &Cluster) {
+    let store = cluster.database("deposed");
+    let mut broker = broker(&store, "owned");
+    let mut peer = broker.connect();
+    say(&mut peer, "put 1 0 60 1\r\na\r\n", "INSERTED 1\r\n");
+    cluster.sql("deposed", "UPDATE krarup.owner SET epoch = epoch + 1");
+    peer.send(b"put 1 0 60 1\r\nb\r\ndelete 1\r\n").unwrap();
+    broker.says_text("another broker has taken the queues over");
+    assert_eq!(peer.rest(), b"");
+    assert_eq!(cluster.sql("deposed", "SELECT string_agg(id::text, ',') FROM krarup.message"), "1");
+}
+
+/// Two batches are under way, side by side: the first waits for a row that somebody holds, the second is on disk. Neither is answered.
+struct BetweenTwoBatches<'a> {
+    cluster: &'a Cluster,
+    name: &'a str,
+    broker: Program,
+    /// He deletes message 1.
+    deletes: Peer,
+    /// He puts `second`.
+    puts: Peer,
+    holder: thread::JoinHandle<Output>,
+}
+
+impl<'a> BetweenTwoBatches<'a> {
+    fn begin(cluster: &'a Cluster, name: &'a str) -> Self {
+        let store = cluster.database(name);
+        let broker = broker(&store, "owned");
+        let (mut deletes, mut puts) = (broker.connect(), broker.connect());
+        say(&mut deletes, "put 1 0 60 5\r\nfirst\r\n", "INSERTED 1\r\n");
+        let held = "BEGIN; SELECT FROM krarup.message WHERE id = 1 FOR UPDATE; SELECT pg_sleep(600); COMMIT";
+        let mut holder = cluster.psql(name, held);
+        let holder = thread::spawn(move || holder.output().unwrap());
+        let count = |condition: &str| {
+            let from = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND";
+            cluster.sql(name, &format!("{from} {condition}"))
+        };
+        until("somebody holds the row", || {
+            count("application_name = 'psql' AND wait_event = 'PgSleep'") == "1"
+        });
+        deletes.send(b"delete 1\r\n").unwrap();
+        until("the first batch waits for it", || {
+            count("application_name = 'krarup broker' AND wait_event_type = 'Lock'") == "1"
+        });
+        puts.send(b"put 1 0 60 6\r\nsecond\r\n").unwrap();
+        let between = Self { cluster, name, broker, deletes, puts, holder };
+        until("the second batch is on disk", || between.there() == "1,2");
+        between
+    }
+
+    /// The messages in the database.
+    fn there(&self) -> String {
+        self.cluster.sql(self.name, "SELECT string_agg(id::text, ',' ORDER BY id) FROM krarup.message")
+    }
+
+    /// Ends the session that holds the row; until it is over.
+    fn let_go(cluster: &Cluster, name: &str, holder: thread::JoinHandle<Output>) {
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        cluster.sql(name, end);
+        assert!(!holder.join().unwrap().status.success());
+    }
+}
+
+fn it_is_cut_between_two_batches(cluster: &Cluster) {
+    let name = "cut_between";
+    let mut between = BetweenTwoBatches::begin(cluster, name);
+    // What follows meanwhile is of a third batch, and waits for its turn.
+    between.puts.send(b"put 1 0 60 5\r\nthird\r\n").unwrap();
+    assert!(cluster.cut(name, "wait_event_type = 'Lock'"), "the first batch is cut");
+    until("it is written again", || {
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        cluster.sql(name, waits) == "1"
+    });
+    BetweenTwoBatches::let_go(cluster, name, between.holder);
+    between.deletes.expect(b"DELETED\r\n").unwrap();
+    between.puts.expect(b"INSERTED 2\r\nINSERTED 3\r\n").unwrap();
+    // Everything is cut once more, and each thing has happened once.
+    cluster.cut(name, "true");
+    say(
+        &mut between.deletes,
+        "delete 1\r\npop 30\r\npop 30\r\npop\r\n",
+        "NOT_FOUND\r\nPOPPED 2 6\r\nsecond\r\nPOPPED 3 5\r\nthird\r\nTIMED_OUT\r\n",
+    );
+    assert!(between.broker.stop().success);
+}
+
+fn it_is_killed_between_two_batches(cluster: &Cluster) {
+    let name = "killed_between";
+    let between = BetweenTwoBatches::begin(cluster, name);
+    let BetweenTwoBatches { broker: first, mut deletes, mut puts, holder, .. } = between;
+    first.kill();
+    // Nobody was answered: of each it may have happened, or not.
+    assert_eq!((deletes.rest(), puts.rest()), (vec![], vec![]));
+    // The next owner does not wait for what the first had begun: it never happens.
+    let second = broker(&cluster.at(name), "owned");
+    BetweenTwoBatches::let_go(cluster, name, holder);
+    let mut peer = second.connect();
+    say(&mut peer, "put 1 0 60 5\r\nthird\r\n", "INSERTED ");
+    let id: u64 = String::from_utf8(peer.line().unwrap()).unwrap().trim_end().parse().unwrap();
+    assert!(id > 2, "{id} was given before");
+    say(&mut peer, "pop\r\npop\r\n", "POPPED 1 5\r\nfirst\r\nPOPPED 2 6\r\nsecond\r\n");
+    say(&mut peer, "pop\r\npop\r\n", &format!("POPPED {id} 5\r\nthird\r\nTIMED_OUT\r\n"));
+    assert!(second.stop().success);
+    assert_eq!(cluster.sql(name, "SELECT count(*) FROM krarup.message"), "0");
+}
+
+fn one_of_two_is_killed(cluster: &Cluster, mode: &str) {
+    let name = format!("one_of_two_{mode}");
+    let store = cluster.database(&name);
+    let (first, second) = (broker(&store, mode), broker(&store, mode));
+    let (storm, other) = (Storm::begin(first.address(), 4), Storm::begin(second.address(), 4));
+    storm.wait_for(200);
+    first.kill();
+    let mut history = storm.end();
+    history.add(other.end());
+    // What the first held comes back when it has not been heard of for a while.
+    history.check(second.address(), 4);
+    assert!(second.stop().success);
+}
+
+fn the_sessions_are_cut_again_and_again(cluster: &Cluster, mode: &str) {
+    let name = format!("cut_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let storm = Storm::begin(broker.address(), 6);
+    for round in 1..=8 {
+        storm.wait_for(round * 60);
+        cluster.cut(&name, "true");
+    }
+    storm.wait_for(600);
+    let history = storm.end();
+    assert!(history.lost_connections == 0, "the broker stands");
+    history.check(broker.address(), 0);
+    assert!(broker.stop().success);
+}
+
+/// The commit is on disk, and nobody has heard of it: the answer must be the one it had.
+fn the_session_is_cut_at_its_commit(cluster: &Cluster, mode: &str) {
+    let name = format!("commit_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let (mut peer, mut other) = (broker.connect(), broker.connect());
+    say(&mut peer, "put 1 0 60 1\r\na\r\nput 1 0 60 1\r\nb\r\n", "INSERTED 1\r\nINSERTED 2\r\n");
+    say(&mut peer, "reserve\r\n", "RESERVED 1 1\r\na\r\n");
+    for (said, heard) in [
+        ("put 1 0 60 1\r\nc\r\n", "INSERTED 3\r\n"),
+        ("pop\r\n", "POPPED 2 1\r\nb\r\n"),
+        ("release 1 9 0\r\n", "RELEASED\r\n"),
+        ("put 7 0 60 1\r\nd\r\n", "INSERTED 4\r\n"),
+        ("delete 4\r\n", "DELETED\r\n"),
+    ] {
+        // A commit that waits for a replica that does not exist is on disk, and goes on when its session is ended.
+        cluster.commits_wait(&name, true);
+        peer.send(said.as_bytes()).unwrap();
+        until("it is at its commit", || {
+            cluster.cut(&name, "wait_event = 'SyncRep' AND query NOT LIKE '%sweep%'")
+        });
+        cluster.commits_wait(&name, false);
+        peer.expect(heard.as_bytes()).unwrap_or_else(|why| panic!("{mode}: {said}: {why}"));
+    }
+    if mode != "owned" {
+        // A lease is written, too.
+        cluster.commits_wait(&name, true);
+        peer.send(b"reserve\r\n").unwrap();
+        until("it is at its commit", || {
+            cluster.cut(&name, "wait_event = 'SyncRep' AND query NOT LIKE '%sweep%'")
+        });
+        cluster.commits_wait(&name, false);
+        peer.expect(b"RESERVED 3 1\r\nc\r\n").unwrap_or_else(|why| panic!("{mode}: reserve: {why}"));
+        say(&mut peer, "touch 3\r\nrelease 3 1 0\r\n", "TOUCHED\r\nRELEASED\r\n");
+    }
+    say(&mut other, "pop\r\npop\r\npop\r\n", "POPPED 3 1\r\nc\r\nPOPPED 1 1\r\na\r\nTIMED_OUT\r\n");
+    assert!(broker.stop().success);
+}
+
+fn postgresql_crashes_and_comes_back(cluster: &Cluster, mode: &str) {
+    let store = cluster.database(&format!("crash_{mode}"));
+    let broker = broker(&store, mode);
+    let storm = Storm::begin(broker.address(), 6);
+    for round in 1..=2 {
+        storm.wait_for(round * 100);
+        cluster.crash_and_restart();
+    }
+    storm.wait_for(400);
+    let history = storm.end();
+    assert!(history.lost_connections == 0, "the broker stands");
+    history.check(broker.address(), 0);
+    assert!(broker.stop().success);
+}
+
+fn a_database_that_refuses_to_write_refuses_puts_and_loses_nothing(cluster: &Cluster, mode: &str) {
+    let name = format!("refuses_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let set =
+        |only: bool| cluster.set(&name, "default_transaction_read_only", if only { "on" } else { "off" });
+    writing_is_refused(cluster, &broker, &name, &set);
+    assert!(broker.stop().success);
+}
+
+/// A disk of one's own is not to be had everywhere; what PostgreSQL says when it is full can be said by a trigger.
+fn a_full_disk_refuses_puts_and_loses_nothing(cluster: &Cluster, mode: &str) {
+    let name = format!("full_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let set = full_disk(cluster, &name);
+    writing_is_refused(cluster, &broker, &name, &set);
+    assert!(broker.stop().success);
+}
+
+/// Fills the disk of a database, as far as its messages go, or makes room again.
+fn full_disk<'a>(cluster: &'a Cluster, name: &'a str) -> impl Fn(bool) + 'a {
+    cluster.sql(
+        name,
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE disk_full; END $$; \
+         CREATE TRIGGER full_disk BEFORE INSERT OR DELETE ON krarup.message EXECUTE FUNCTION full_disk(); \
+         ALTER TABLE krarup.message DISABLE TRIGGER full_disk",
+    );
+    move |full| {
+        let what = if full { "ENABLE" } else { "DISABLE" };
+        cluster.sql(name, &format!("ALTER TABLE krarup.message {what} TRIGGER full_disk"));
+    }
+}
+
+/// A file system of its own, as small as that, which goes with the value; none where none may be mounted.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(folder: PathBuf, size: &str) -> Option<Self> {
+        fs::create_dir_all(&folder).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "krarup-test"]).arg(&folder);
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        mounted.then(|| Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// A body that no compression makes smaller, from a seed.
+fn noise(seed: usize, length: usize) -> String {
+    let mut state = seed as u64 + 1;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'!' + (state >> 33) as u8 % 90)
+    };
+    (0..length).map(|_| letter()).collect()
+}
+
+#[test]
+fn a_disk_that_is_really_full_refuses_puts_and_loses_nothing() {
+    let Some(cluster) = Cluster::start("small") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let folder = fresh("small-disk");
+    let Some(disk) = SmallDisk::mount(folder, "40m") else {
+        return skipped("no file system may be mounted here");
+    };
+    said(&Command::new("chown").arg("postgres").arg(&disk.0).output().unwrap());
+    cluster.sql("postgres", &format!("CREATE TABLESPACE small LOCATION '{}'", disk.0.display()));
+    cluster.sql("postgres", "CREATE DATABASE small TABLESPACE small");
+    let broker = broker(&cluster.at("small"), "owned");
+    let spare =
+        "CREATE TABLE spare AS SELECT repeat(md5(number::text), 60) FROM generate_series(1, 4000) AS number";
+    cluster.sql("small", spare);
+    let mut peer = broker.connect();
+    let mut put = |number: usize| {
+        let body = noise(number, 60_000);
+        peer.send(format!("put 1 0 60 {}\r\n{body}\r\n", body.len()).as_bytes()).unwrap();
+        peer.line().unwrap()
+    };
+    let full =
+        (0..2_000).find(|number| put(*number) == b"OUT_OF_MEMORY\r\n").expect("the disk is full at last");
+    assert!(full > 10, "{full}");
+    // What was answered is there, and where there is room again puts are accepted.
+    cluster.sql("small", "DROP TABLE spare");
+    until("there is room again", || put(full).starts_with(b"INSERTED"));
+    for number in 0..=full {
+        peer.send(b"pop 30\r\n").unwrap();
+        let line = String::from_utf8(peer.line().unwrap()).unwrap();
+        assert!(line.starts_with("POPPED "), "{number}: {line}");
+        peer.expect(format!("{}\r\n", noise(number, 60_000)).as_bytes()).unwrap();
+    }
+    say(&mut peer, "pop\r\n", "TIMED_OUT\r\n");
+    assert!(broker.stop().success);
+}
+
+/// Where a library that tells programs another time is.
+fn other_clock() -> Option<PathBuf> {
+    let folders = fs::read_dir("/usr/lib").ok()?.flatten();
+    folders.map(|entry| entry.path().join("faketime/libfaketime.so.1")).find(|path| path.exists())
+}
+
+#[test]
+fn a_wall_clock_that_jumps_ends_no_lease_and_no_delay() {
+    let Some(library) = other_clock() else {
+        return skipped("libfaketime is not installed: apt-get install libfaketime");
+    };
+    let time = file("other-time", "+0");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
+    command
+        .args(["broker", "--listen", "127.0.0.1:0"])
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME_TIMESTAMP_FILE", &time);
+    command
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .env("DONT_FAKE_MONOTONIC", "1");
+    let broker = Program::spawn(command).listening();
+    let mut peer = broker.connect();
+    say(&mut peer, "put 1 0 1000 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    say(&mut peer, "put 1 1000 60 1\r\nb\r\n", "INSERTED 2\r\n");
+    for (tube, jump) in [("c", "+2d"), ("d", "-3d")] {
+        fs::write(&time, jump).unwrap();
+        let mut other = broker.connect();
+        say(&mut other, "reserve-with-timeout 0\r\ndelete 1\r\n", "TIMED_OUT\r\nNOT_FOUND\r\n");
+        // One that is short ends all the same.
+        say(
+            &mut other,
+            &format!("watch {tube}\r\nput-in-tube {tube} 1 1 60 1\r\nc\r\n"),
+            "WATCHING 2\r\nINSERTED ",
+        );
+        other.line().unwrap();
+        say(&mut other, "reserve-with-timeout 60\r\n", "RESERVED ");
+        assert!(other.line().unwrap().ends_with(b" 1\r\n"));
+    }
+    assert!(broker.stop().success);
+}
+
+fn writing_is_refused(cluster: &Cluster, broker: &Program, name: &str, refuse: &dyn Fn(bool)) {
+    let mut peer = broker.connect();
+    say(&mut peer, "put 1 0 60 1\r\na\r\n", "INSERTED 1\r\n");
+    refuse(true);
+    until("puts are refused", || {
+        peer.send(b"put 1 0 60 1\r\nb\r\n").unwrap();
+        peer.line().unwrap() == b"OUT_OF_MEMORY\r\n"
+    });
+    // Its answer waits until the database writes again.
+    peer.send(b"delete 1\r\n").unwrap();
+    refuse(false);
+    peer.expect(b"DELETED\r\n").unwrap();
+    until("puts are accepted", || {
+        peer.send(b"put 1 0 60 1\r\nc\r\n").unwrap();
+        peer.line().unwrap().starts_with(b"INSERTED")
+    });
+    assert_eq!(cluster.sql(name, "SELECT count(*) FROM krarup.message WHERE id = 1"), "0");
+}
+
+fn statements_that_take_too_long_are_tried_again(cluster: &Cluster, mode: &str) {
+    let name = format!("slow_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let mut peer = broker.connect();
+    say(&mut peer, "put 1 0 60 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    cluster.set(&name, "statement_timeout", "200ms");
+    let held = "SET statement_timeout = 0; BEGIN; LOCK TABLE krarup.message IN EXCLUSIVE MODE; SELECT pg_sleep(1); COMMIT";
+    thread::scope(|scope| {
+        let holder = scope.spawn(|| cluster.sql(&name, held));
+        until("somebody holds the table", || {
+            cluster.sql(&name, "SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND relation = 'krarup.message'::regclass")
+                != "0"
+        });
+        say(&mut peer, "delete 1\r\n", "DELETED\r\n");
+        holder.join().unwrap();
+    });
+    cluster.set(&name, "statement_timeout", "0");
+    assert_eq!(cluster.sql(&name, "SELECT count(*) FROM krarup.message"), "0");
+    assert!(broker.stop().success);
+}
+
+fn somebodys_long_transaction_does_no_harm(cluster: &Cluster, mode: &str) {
+    let name = format!("long_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    thread::scope(|scope| {
+        let snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM krarup.message; SELECT pg_sleep(2); COMMIT";
+        let holder = scope.spawn(|| cluster.sql(&name, snapshot));
+        let storm = Storm::begin(broker.address(), 6);
+        storm.wait_for(600);
+        let history = storm.end();
+        history.check(broker.address(), 0);
+        holder.join().unwrap();
+    });
+    assert!(broker.stop().success);
+}
+
+fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster, mode: &str) {
+    let name = format!("laid_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let mut peer = broker.connect();
+    say(&mut peer, "watch bills\r\n", "WATCHING 2\r\n");
+    cluster.sql(&name, "BEGIN; SELECT krarup.put('bills', 'none'); ROLLBACK");
+    cluster.sql(&name, "SELECT krarup.put('bills', 'one')");
+    say(&mut peer, "reserve-with-timeout 15\r\n", "RESERVED 1 3\r\none\r\n");
+    say(&mut peer, "reserve-with-timeout 1\r\n", "TIMED_OUT\r\n");
+    assert_eq!(cluster.sql(&name, "SELECT count(*) FROM krarup.incoming"), "0");
+    // Applications may not lay down what could not be put.
+    let bad = cluster.try_sql(&name, "SELECT krarup.put('no good', 'x')");
+    assert!(!bad.status.success());
+    what_applications_lay_down_keeps_its_bytes(cluster, &name, &mut peer);
+    assert!(broker.stop().success);
+    what_applications_lay_down_is_as_large_as_the_broker_takes(cluster, &name, mode);
+}
+
+/// Whatever type it has, and however its parameter is declared.
+fn what_applications_lay_down_keeps_its_bytes(cluster: &Cluster, name: &str, peer: &mut Peer) {
+    let json = r#"{"line": "one\ntwo", "path": "C:\\x", "hex": "\\x4142",  "ö": 1}"#;
+    cluster.sql(name, "CREATE TABLE outbox (t text, v varchar(200), j json, b jsonb, y bytea)");
+    let row = format!(
+        "INSERT INTO outbox VALUES ('{json}', '{json}', '{json}', '{json}', convert_to('{json}', 'UTF8'))"
+    );
+    cluster.sql(name, &row);
+    let canonical = cluster.sql(name, "SELECT b FROM outbox");
+    let puts = [
+        (format!("SELECT krarup.put('bills', '{json}')"), json),
+        ("SELECT krarup.put('bills', t) FROM outbox".into(), json),
+        ("SELECT krarup.put('bills'::varchar, v) FROM outbox".into(), json),
+        ("SELECT krarup.put('bills', j) FROM outbox".into(), json),
+        ("SELECT krarup.put('bills', y, delay => 0) FROM outbox".into(), json),
+        ("SELECT krarup.put('bills', b, ttr => 60) FROM outbox".into(), &canonical),
+        (format!("PREPARE p AS SELECT krarup.put($1, $2); EXECUTE p('bills', '{json}')"), json),
+        (
+            format!("PREPARE p (text, varchar) AS SELECT krarup.put($1, $2); EXECUTE p('bills', '{json}')"),
+            json,
+        ),
+        (
+            format!("PREPARE p (text, jsonb) AS SELECT krarup.put($1, $2); EXECUTE p('bills', '{json}')"),
+            &canonical,
+        ),
+        (r"SELECT krarup.put('bills', '\x4142')".into(), r"\x4142"),
+        (r"SELECT krarup.put('bills', '\x4142'::bytea)".into(), "AB"),
+        (r"SELECT krarup.put('bills', E'tab\there')".into(), "tab\there"),
+    ];
+    for (statement, body) in puts {
+        cluster.sql(name, &statement);
+        peer.send(b"pop 30\r\n").unwrap();
+        let line = String::from_utf8(peer.line().unwrap()).unwrap();
+        assert!(line.ends_with(&format!(" {}\r\n", body.len())), "{statement}: {line}");
+        peer.expect(format!("{body}\r\n").as_bytes()).unwrap_or_else(|why| panic!("{statement}: {why}"));
+    }
+}
+
+fn what_applications_lay_down_is_as_large_as_the_broker_takes(cluster: &Cluster, name: &str, mode: &str) {
+    let put =
+        |length: u32| cluster.try_sql(name, &format!("SELECT krarup.put('large', repeat('x', {length}))"));
+    let insert =
+        "INSERT INTO krarup.incoming (tube, body) VALUES ('large', convert_to(repeat('x', 65536), 'UTF8'))";
+    for refused in [put(65_536), cluster.try_sql(name, insert)] {
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            !refused.status.success() && why.contains("65535 at most") && why.contains("--max-message-size"),
+            "{why}"
+        );
+    }
+    // Who may insert, and nothing else, may put.
+    cluster.sql(name, &format!("CREATE ROLE app_{mode}; GRANT USAGE ON SCHEMA krarup TO app_{mode}; GRANT INSERT ON krarup.incoming TO app_{mode}"));
+    cluster.sql(name, &format!("SET ROLE app_{mode}; SELECT krarup.put('large', repeat('x', 65535))"));
+    let store = cluster.at(name);
+    let begin = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", mode, "-z", "70000"];
+    let broker = Program::krarup(&begin);
+    assert!(put(65_536).status.success() && !put(70_001).status.success());
+    let mut peer = broker.connect();
+    say(&mut peer, "watch large\r\n", "WATCHING 2\r\n");
+    for length in [65_535, 65_536] {
+        peer.send(b"reserve-with-timeout 15\r\n").unwrap();
+        let line = String::from_utf8(peer.line().unwrap()).unwrap();
+        assert!(line.starts_with("RESERVED") && line.ends_with(&format!(" {length}\r\n")), "{line}");
+        peer.expect(format!("{}\r\n", "x".repeat(length)).as_bytes()).unwrap();
+    }
+    assert!(broker.stop().success);
+}
+
+/// What a broker that was killed leaves running ends with the test, whatever becomes of it.
+struct Left {
+    programs: PathBuf,
+    data: PathBuf,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        let mut command = program_of(&self.programs, "pg_ctl");
+        // Where it has ended already there is nothing to do.
+        let _ = command.arg("-D").arg(&self.data).args(["-m", "immediate", "stop"]).output();
+    }
+}
+
+/// What a program wrote to stdout, if it ended well.
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A program of PostgreSQL's, as a user that it accepts.
+fn program_of(folder: &Path, name: &str) -> Command {
+    let mut command = if rustix::process::geteuid().is_root() {
+        let mut command = Command::new("runuser");
+        command.args(["-u", "postgres", "--"]).arg(folder.join(name));
+        command
+    } else {
+        Command::new(folder.join(name))
+    };
+    command.current_dir("/");
+    command
+}

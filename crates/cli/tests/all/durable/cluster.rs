@@ -1,0 +1,192 @@
+//! A PostgreSQL for one test, that can be made to crash.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use crate::durable::{program_of, said};
+use crate::support::process::Program;
+use crate::support::{fresh, until};
+
+/// Where PostgreSQL's programs are.
+pub(crate) fn programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).find(|folder| folder.join("initdb").exists());
+    let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
+    on_path.or(versions
+        .map(|entry| entry.path().join("bin"))
+        .filter(|folder| folder.join("initdb").exists())
+        .max())
+}
+
+pub(crate) struct Cluster {
+    programs: PathBuf,
+    folder: PathBuf,
+}
+
+impl Cluster {
+    /// None where PostgreSQL is not installed.
+    pub(crate) fn start(name: &str) -> Option<Self> {
+        let cluster = Self { programs: programs()?, folder: fresh(name) };
+        fs::create_dir_all(&cluster.folder).unwrap();
+        if rustix::process::geteuid().is_root() {
+            said(&Command::new("chown").arg("postgres").arg(&cluster.folder).output().unwrap());
+        }
+        let data = cluster.data();
+        said(
+            &cluster
+                .program("initdb")
+                .args(["-D", &data, "-U", "krarup", "-A", "trust", "--locale=C", "-E", "UTF8", "-N"])
+                .output()
+                .unwrap(),
+        );
+        cluster.up();
+        Some(cluster)
+    }
+
+    fn data(&self) -> String {
+        self.folder.join("data").to_string_lossy().into_owned()
+    }
+
+    fn program(&self, name: &str) -> Command {
+        program_of(&self.programs, name)
+    }
+
+    /// Starts it, where it does not run.
+    pub(crate) fn up(&self) {
+        let options = format!("-c listen_addresses= -c unix_socket_directories={}", self.folder.display());
+        let log = self.folder.join("log").to_string_lossy().into_owned();
+        let mut command = self.program("pg_ctl");
+        command.args(["-D", &self.data(), "-l", &log, "-o", &options, "-w", "start"]);
+        // Its children would keep a pipe open.
+        assert!(
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// A database of this name, and where it is.
+    pub(crate) fn database(&self, name: &str) -> String {
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        self.at(name)
+    }
+
+    /// Where a database is.
+    pub(crate) fn at(&self, name: &str) -> String {
+        format!("host={} user=krarup dbname={name}", self.folder.display())
+    }
+
+    pub(crate) fn try_sql(&self, database: &str, statements: &str) -> Output {
+        self.psql(database, statements).output().unwrap()
+    }
+
+    pub(crate) fn psql(&self, database: &str, statements: &str) -> Command {
+        // Debian keeps the client elsewhere.
+        let beside = self.programs.join("psql");
+        let mut command = Command::new(if beside.exists() { beside } else { "psql".into() });
+        command
+            .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-U", "krarup", "-h"])
+            .arg(&self.folder);
+        command.args(["-d", database, "-c", statements]);
+        command
+    }
+
+    pub(crate) fn sql(&self, database: &str, statements: &str) -> String {
+        said(&self.try_sql(database, statements))
+    }
+
+    /// All its processes end at once, as in a crash; then it is started again and recovers.
+    pub(crate) fn crash_and_restart(&self) {
+        self.crash();
+        self.up();
+    }
+
+    /// All its processes end at once.
+    pub(crate) fn crash(&self) {
+        said(
+            &self
+                .program("pg_ctl")
+                .args(["-D", &self.data(), "-m", "immediate", "-w", "stop"])
+                .output()
+                .unwrap(),
+        );
+    }
+
+    /// A setting of the database, also for sessions that are there already.
+    pub(crate) fn set(&self, database: &str, name: &str, value: &str) {
+        self.sql(database, &format!("ALTER SYSTEM SET {name} = '{value}'"));
+        self.sql(database, "SELECT pg_reload_conf()");
+    }
+
+    /// From now on commits wait, after they are on disk, for a replica that there is not; or no longer.
+    pub(crate) fn commits_wait(&self, database: &str, wait: bool) {
+        self.set(database, "synchronous_standby_names", if wait { "nobody" } else { "" });
+        // The server has taken notice when a commit of our own waits.
+        until("commits wait", || !wait || self.own_commit_waits(database));
+    }
+
+    fn own_commit_waits(&self, database: &str) -> bool {
+        let mut own =
+            self.psql(database, "CREATE TABLE IF NOT EXISTS ours (one int); INSERT INTO ours VALUES (1)");
+        let mut own = own.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'psql' AND wait_event = 'SyncRep'";
+        let mut waits = false;
+        until("it waits, or is done", || {
+            waits |= self.sql("postgres", end) != "0";
+            own.try_wait().unwrap().is_some()
+        });
+        waits
+    }
+
+    /// A pgbouncer before this cluster, in this mode, and how a database is reached through it; none where it is not installed.
+    pub(crate) fn pooler(&self, mode: &str) -> Option<(Program, impl Fn(&str) -> String)> {
+        let places = ["/usr/sbin", "/usr/bin", "/usr/local/bin"].map(PathBuf::from);
+        let programs = places.into_iter().find(|place| place.join("pgbouncer").exists())?;
+        // A port names the socket's file, which stands in a folder of its own.
+        let folder = self.folder.join(format!("pooler-{mode}"));
+        fs::create_dir_all(&folder).unwrap();
+        let (here, there) = (folder.display(), self.folder.display());
+        let settings = format!(
+            "[databases]\n* = host={there}\n[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = {here}\n\
+             auth_type = trust\nauth_file = {here}/users\npool_mode = {mode}\ndefault_pool_size = 30\nlogfile =\npidfile =\n"
+        );
+        let file = folder.join("pgbouncer.ini");
+        fs::write(&file, settings).unwrap();
+        fs::write(folder.join("users"), "\"krarup\" \"\"\n").unwrap();
+        if rustix::process::geteuid().is_root() {
+            said(&Command::new("chown").args(["-R", "postgres"]).arg(&folder).output().unwrap());
+        }
+        // It becomes that user by itself, so that what is ended is it and nothing between.
+        let mut command = Command::new(programs.join("pgbouncer"));
+        if rustix::process::geteuid().is_root() {
+            command.args(["-u", "postgres"]);
+        }
+        command.arg(&file).current_dir("/");
+        let mut program = Program::spawn(command);
+        program.says_text("process up");
+        Some((program, move |name: &str| {
+            format!("host={} port=6432 user=krarup dbname={name}", folder.display())
+        }))
+    }
+
+    /// Ends sessions of brokers in a database; whether there were any.
+    pub(crate) fn cut(&self, database: &str, condition: &str) -> bool {
+        let statement = format!(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+             WHERE application_name = 'krarup broker' AND datname = '{database}' AND {condition}"
+        );
+        self.sql(database, &statement) != "0"
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.program("pg_ctl").args(["-D", &self.data(), "-m", "immediate", "stop"]).output();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,208 @@
+//! How many messages there are, where the database decides: counted as they change, and never all of them; and databases that are older than that.
+
+use crate::durable::cluster::Cluster;
+use crate::durable::storm::Storm;
+use crate::durable::{MODES, broker, say};
+use crate::support::peer::Peer;
+use crate::support::until;
+
+/// Tubes whose counts are not those of their messages.
+const WRONG: &str = "SELECT count(*) FROM ( \
+        SELECT tube, count(*) FILTER (WHERE state = 0 AND priority < 1024) AS urgent, count(*) FILTER (WHERE state = 0) AS ready, \
+               count(*) FILTER (WHERE state = 3) AS reserved, count(*) FILTER (WHERE state = 1) AS delayed, count(*) FILTER (WHERE state = 2) AS buried \
+        FROM krarup.message GROUP BY tube \
+    ) AS there FULL JOIN ( \
+        SELECT tube, sum(urgent) AS urgent, sum(ready) AS ready, sum(reserved) AS reserved, sum(delayed) AS delayed, sum(buried) AS buried \
+        FROM krarup.count GROUP BY tube \
+    ) AS counted USING (tube) \
+    WHERE coalesce(there.urgent, 0) <> coalesce(counted.urgent, 0) OR coalesce(there.ready, 0) <> coalesce(counted.ready, 0) \
+       OR coalesce(there.reserved, 0) <> coalesce(counted.reserved, 0) OR coalesce(there.delayed, 0) <> coalesce(counted.delayed, 0) \
+       OR coalesce(there.buried, 0) <> coalesce(counted.buried, 0)";
+
+/// What an answer to `stats…` says under these names.
+fn told<const N: usize>(peer: &mut Peer, said: &str, names: [&str; N]) -> [u64; N] {
+    peer.send(said.as_bytes()).unwrap();
+    let line = String::from_utf8(peer.line().unwrap()).unwrap();
+    let length: usize =
+        line.trim_end().strip_prefix("OK ").and_then(|length| length.parse().ok()).expect("data comes");
+    let mut text = String::new();
+    while text.len() < length + 2 {
+        text += &String::from_utf8(peer.line().unwrap()).unwrap();
+    }
+    names.map(|name| {
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok());
+        found.unwrap_or_else(|| panic!("no {name} in {text}"))
+    })
+}
+
+const NAMES: [&str; 6] = [
+    "current-jobs-urgent",
+    "current-jobs-ready",
+    "current-jobs-reserved",
+    "current-jobs-delayed",
+    "current-jobs-buried",
+    "total-jobs",
+];
+
+pub(crate) fn messages_are_counted_as_they_change(cluster: &Cluster, mode: &str) {
+    let name = format!("counts_{mode}");
+    let store = cluster.database(&name);
+    let (first, second) = (broker(&store, mode), broker(&store, mode));
+    let storms = [&first, &second].map(|broker| Storm::begin(broker.address(), 4));
+    for round in 1..=4 {
+        storms.iter().for_each(|storm| storm.wait_for(round * 40));
+        cluster.cut(&name, "true");
+        assert_eq!(cluster.sql(&name, WRONG), "0", "{mode}: at any time");
+    }
+    let mut history = None;
+    for storm in storms {
+        let its = storm.end();
+        match &mut history {
+            None => history = Some(its),
+            Some(history) => history.add(its),
+        }
+    }
+    history.expect("there were two").check(first.address(), 0);
+    assert_eq!(cluster.sql(&name, WRONG), "0");
+    let mut peer = second.connect();
+    say(
+        &mut peer,
+        "use a\r\nwatch a\r\nignore default\r\nlimit-tube a 1 dead\r\n",
+        "USING a\r\nWATCHING 2\r\nWATCHING 1\r\nLIMITED\r\n",
+    );
+    let put = |peer: &mut Peer, priority: u32, delay: u32| -> u64 {
+        peer.send(format!("put {priority} {delay} 60 1\r\nx\r\n").as_bytes()).unwrap();
+        let line = String::from_utf8(peer.line().unwrap()).unwrap();
+        line.trim_end().strip_prefix("INSERTED ").unwrap().parse().unwrap()
+    };
+    let ids = [(1, 0), (1, 0), (2_000, 0), (5, 600), (3_000, 0)]
+        .map(|(priority, delay)| put(&mut peer, priority, delay));
+    for id in &ids[..2] {
+        say(&mut peer, "reserve\r\n", &format!("RESERVED {id} 1\r\nx\r\n"));
+    }
+    say(&mut peer, &format!("bury {} 1\r\n", ids[0]), "BURIED\r\n");
+    assert_eq!(told(&mut peer, "stats-tube a\r\n", NAMES), [0, 2, 1, 1, 1, 5], "{mode}");
+    // Given back too often, it is another tube's.
+    say(&mut peer, &format!("release {} 1 0\r\n", ids[1]), "BURIED\r\n");
+    say(&mut peer, &format!("kick-job {}\r\ndelete {}\r\n", ids[0], ids[2]), "KICKED\r\nDELETED\r\n");
+    cluster.sql(&name, "SELECT krarup.put('a', 'laid')");
+    until("what was laid down is in", || told(&mut peer, "stats-tube a\r\n", NAMES)[5] == 6);
+    assert_eq!(told(&mut peer, "stats-tube a\r\n", NAMES), [1, 3, 0, 1, 0, 6], "{mode}");
+    assert_eq!(told(&mut peer, "stats-tube dead\r\n", ["current-jobs-ready"]), [1]);
+    assert_eq!(told(&mut peer, "stats\r\n", ["current-jobs-ready", "current-jobs-delayed"]), [4, 1]);
+    assert_eq!(cluster.sql(&name, WRONG), "0");
+    // When all are gone, those that were put were put.
+    for _ in 0..3 {
+        peer.send(b"pop\r\n").unwrap();
+        assert!(peer.line().unwrap().starts_with(b"POPPED"));
+        peer.line().unwrap();
+    }
+    say(&mut peer, &format!("delete {}\r\n", ids[3]), "DELETED\r\n");
+    assert_eq!(told(&mut peer, "stats-tube a\r\n", NAMES), [0, 0, 0, 0, 0, 6], "{mode}");
+    // Rows that rest are added up, and say the same.
+    let before = cluster.sql(&name, "SELECT sum(put) FROM krarup.count");
+    cluster.sql(&name, "UPDATE krarup.count SET changed = now() - interval '1 hour'");
+    until("they are added up", || {
+        cluster.sql(&name, "SELECT count(*) FROM krarup.count WHERE tube = 'a' AND session <> 0") == "0"
+    });
+    assert_eq!(cluster.sql(&name, "SELECT sum(put) FROM krarup.count"), before);
+    assert_eq!(
+        (cluster.sql(&name, WRONG), told(&mut peer, "stats-tube a\r\n", NAMES)),
+        ("0".into(), [0, 0, 0, 0, 0, 6])
+    );
+    assert!(first.stop().success && second.stop().success);
+}
+
+/// As many as are read where each is counted.
+const MANY: u64 = 100_000;
+
+pub(crate) fn nobody_counts_all_messages(cluster: &Cluster, mode: &str) {
+    let name = format!("uncounted_{mode}");
+    let store = cluster.database(&name);
+    assert!(broker(&store, "owned").stop().success);
+    let many = format!(
+        "INSERT INTO krarup.message (id, tube, state, priority, delay, ttr, created, reserves, timeouts, releases, buries, kicks, body) \
+         SELECT number, 'many', 0, 1, 0, 60, now(), 0, 0, 0, 0, 0, 'x' FROM generate_series(1, {MANY}) AS number"
+    );
+    cluster.sql(&name, &many);
+    let broker = broker(&store, mode);
+    // Sessions tell what they have read when they end.
+    let read = || -> u64 {
+        cluster.cut(&name, "true");
+        until("they have ended", || !cluster.cut(&name, "backend_start < now() - interval '1 day'"));
+        let count = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'message'";
+        cluster.sql(&name, count).parse().unwrap()
+    };
+    let before = read();
+    let mut peer = broker.connect();
+    for _ in 0..10 {
+        assert_eq!(told(&mut peer, "stats-tube many\r\n", ["current-jobs-ready", "total-jobs"]), [MANY; 2]);
+        assert_eq!(told(&mut peer, "stats\r\n", ["current-jobs-ready"]), [MANY]);
+    }
+    let rows = read() - before;
+    assert!(rows < MANY, "{mode}: {rows} rows were read for twenty answers");
+    assert!(broker.stop().success);
+}
+
+/// As the schema was at first, and after each of its changes, with messages in it.
+pub(crate) fn databases_of_earlier_versions_are_taken_along(cluster: &Cluster) {
+    let changes = [
+        include_str!("../../../../serve/src/broker/postgres/migrations/0001.sql"),
+        include_str!("../../../../serve/src/broker/postgres/migrations/0002.sql"),
+        include_str!("../../../../serve/src/broker/postgres/migrations/0003.sql"),
+        include_str!("../../../../serve/src/broker/postgres/migrations/0004.sql"),
+        include_str!("../../../../serve/src/broker/postgres/migrations/0005.sql"),
+        include_str!("../../../../serve/src/broker/postgres/migrations/0006.sql"),
+        include_str!("../../../../serve/src/broker/postgres/migrations/0007.sql"),
+        include_str!("../../../../serve/src/broker/postgres/migrations/0008.sql"),
+    ];
+    for version in [1, 5, 7, 8] {
+        for mode in MODES {
+            let name = format!("version_{version}_{mode}");
+            let store = cluster.database(&name);
+            cluster.sql(&name, "CREATE SCHEMA krarup; CREATE TABLE krarup.migration (version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())");
+            for (number, change) in (1..=version).zip(changes) {
+                cluster.sql(
+                    &name,
+                    &format!("{change}; INSERT INTO krarup.migration (version) VALUES ({number})"),
+                );
+            }
+            cluster.sql(
+                &name,
+                "INSERT INTO krarup.message (id, tube, state, priority, delay, ttr, created, reserves, timeouts, releases, buries, kicks, body) \
+                 SELECT number, 'old', 0, number, 0, 60, now(), 0, 0, 0, 0, 0, 'x' FROM generate_series(1, 3) AS number; \
+                 UPDATE krarup.message SET state = 2, buried = 1 WHERE id = 3; \
+                 UPDATE krarup.owner SET next_id = 100; \
+                 INSERT INTO krarup.incoming (tube, body) VALUES ('laid', 'y')",
+            );
+            if version >= 7 && mode != "owned" {
+                // Brokers shared it when it was changed.
+                cluster.sql(&name, "UPDATE krarup.layout SET shards = 0");
+            }
+            let broker = broker(&store, mode);
+            let mut peer = broker.connect();
+            say(&mut peer, "watch old\r\nwatch laid\r\n", "WATCHING 2\r\nWATCHING 3\r\n");
+            // An owner's total is of those that were put since it began.
+            let total = if mode == "owned" { 0 } else { 3 };
+            assert_eq!(
+                told(&mut peer, "stats-tube old\r\n", NAMES),
+                [2, 2, 0, 0, 1, total],
+                "{version}: {mode}"
+            );
+            say(&mut peer, "reserve\r\npop\r\n", "RESERVED 1 1\r\nx\r\nPOPPED 2 1\r\nx\r\n");
+            peer.send(b"reserve-with-timeout 15\r\n").unwrap();
+            assert!(peer.line().unwrap().ends_with(b" 1\r\n"));
+            peer.expect(b"y\r\n").unwrap();
+            cluster.sql(&name, "SELECT krarup.put('laid', '{\"a\": \"\\n\"}'::jsonb)");
+            peer.send(b"reserve-with-timeout 15\r\n").unwrap();
+            assert!(peer.line().unwrap().ends_with(b" 11\r\n"));
+            peer.expect(b"{\"a\": \"\\n\"}\r\n").unwrap();
+            assert_eq!(
+                told(&mut peer, "stats-tube old\r\n", NAMES),
+                [0, 0, 1, 0, 1, total],
+                "{version}: {mode}"
+            );
+            assert!(broker.stop().success);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Databases that refuse: what is promised is answered, each change of state is told once, and a pooler between is found at the start.
+
+use std::process::Stdio;
+
+use crate::durable::cluster::Cluster;
+use crate::durable::{MODES, broker, full_disk, say};
+use crate::support::peer::Peer;
+use crate::support::process::{Ended, Program, skipped};
+use crate::support::until;
+
+const PUT: &str = "put 1 0 60 1\r\nx\r\n";
+/// More than a broker of these tests has connections to its database.
+const MANY: usize = 8;
+
+/// How often each change of state was told.
+fn told(ended: &Ended) -> [usize; 4] {
+    let lines =
+        ["is out of reach", "is there again", "refuses what is to be written", "takes messages again"];
+    lines.map(|line| ended.errors.matches(line).count())
+}
+
+/// More clients than there are connections have a request that waits, and yet each put is answered, for two seconds.
+fn refuses_puts_for_a_while(cluster: &Cluster, name: &str, broker: &Program, waits: &str) -> Vec<Peer> {
+    let mut waiting: Vec<Peer> = (0..MANY).map(|_| broker.connect()).collect();
+    for (number, peer) in waiting.iter_mut().enumerate() {
+        peer.send(waits.replace("ID", &(number + 1).to_string()).as_bytes()).unwrap();
+    }
+    let mut time = cluster.psql(name, "SELECT pg_sleep(2)").stdout(Stdio::null()).spawn().unwrap();
+    let (mut peer, last) = (broker.connect(), MANY + 1);
+    while time.try_wait().unwrap().is_none() {
+        say(&mut peer, PUT, "OUT_OF_MEMORY\r\n");
+        // What only reads is answered as ever.
+        say(&mut peer, &format!("peek {last}\r\n"), &format!("FOUND {last} 1\r\nx\r\n"));
+    }
+    waiting
+}
+
+pub(crate) fn a_database_that_refuses_for_long_is_told_once(cluster: &Cluster, mode: &str) {
+    let name = format!("for_long_{mode}");
+    let store = cluster.database(&name);
+    let mut broker = broker(&store, mode);
+    let full = full_disk(cluster, &name);
+    for _ in 0..=MANY {
+        let mut peer = broker.connect();
+        say(&mut peer, PUT, "INSERTED ");
+        peer.line().unwrap();
+    }
+    full(true);
+    let mut waiting = refuses_puts_for_a_while(cluster, &name, &broker, "delete ID\r\n");
+    full(false);
+    waiting.iter_mut().for_each(|peer| peer.expect(b"DELETED\r\n").unwrap());
+    say(&mut broker.connect(), PUT, "INSERTED ");
+    broker.says_text("takes messages again");
+    let ended = broker.stop();
+    assert!(ended.success && told(&ended) == [0, 0, 1, 1], "{mode}: {ended:?}");
+}
+
+pub(crate) fn who_comes_back_to_a_database_that_only_reads_answers_puts(cluster: &Cluster, mode: &str) {
+    let name = format!("comes_back_{mode}");
+    let store = cluster.database(&name);
+    let mut broker = broker(&store, mode);
+    let mut first = broker.connect();
+    say(
+        &mut first,
+        &PUT.repeat(MANY),
+        &(1..=MANY).map(|id| format!("INSERTED {id}\r\n")).collect::<String>(),
+    );
+    // One put is at its commit when everything is cut: it is answered by what became of it, though nothing can be written.
+    cluster.commits_wait(&name, true);
+    first.send(PUT.as_bytes()).unwrap();
+    let at_commit = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'SyncRep' AND query LIKE '%krarup.message%'";
+    until("it is at its commit", || cluster.sql(&name, at_commit) != "0");
+    // Nor does this commit wait.
+    let only_reads = format!(
+        "SET synchronous_commit = local; ALTER DATABASE {name} SET default_transaction_read_only = on"
+    );
+    cluster.sql("postgres", &only_reads);
+    cluster.cut(&name, "true");
+    first.expect(format!("INSERTED {}\r\n", MANY + 1).as_bytes()).unwrap();
+    cluster.commits_wait(&name, false);
+    let mut waiting = refuses_puts_for_a_while(cluster, &name, &broker, "reserve\r\n");
+    cluster.sql("postgres", &format!("ALTER DATABASE {name} RESET default_transaction_read_only"));
+    broker.says_text("refuses what is to be written");
+    // Sessions keep what they began with.
+    cluster.cut(&name, "true");
+    waiting.iter_mut().for_each(|peer| peer.expect(b"RESERVED ").unwrap());
+    broker.says_text("takes messages again");
+    say(&mut first, PUT, "INSERTED ");
+    let ended = broker.stop();
+    assert!(ended.success && told(&ended) == [2, 2, 1, 1], "{mode}: {ended:?}");
+}
+
+pub(crate) fn a_pooler_is_refused_unless_sessions_last(cluster: &Cluster) {
+    let Some((_pooler, through)) = cluster.pooler("transaction") else {
+        return skipped("pgbouncer is not installed: apt-get install pgbouncer");
+    };
+    let (_lasting, through_lasting) = cluster.pooler("session").expect("it is installed");
+    for mode in MODES.into_iter().chain(["shards"]) {
+        let name = format!("pooled_{mode}");
+        cluster.database(&name);
+        let flags: &[&str] =
+            if mode == "shards" { &["--shards", "2"] } else { &["--mode", mode, "--pool", "5"] };
+        let start = |store: &str| {
+            Program::begin(&[&["broker", "--listen", "127.0.0.1:0", "--store", store], flags].concat())
+        };
+        let ended = start(&through(&name)).ended();
+        assert!(ended.code == Some(1) && ended.errors.contains("pool_mode = session"), "{ended:?}");
+        let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+        assert_eq!(cluster.sql(&name, locks), "0", "{mode}: nothing is left behind");
+        let broker = start(&through_lasting(&name)).listening();
+        say(&mut broker.connect(), PUT, "INSERTED ");
+        assert!(broker.stop().success);
+    }
+}

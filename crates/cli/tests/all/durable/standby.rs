@@ -1,0 +1,153 @@
+//! Brokers that wait for their turn: what becomes of them when the database goes and comes, and of those that have lost their turn.
+
+use rustix::process::Signal;
+
+use crate::durable::cluster::Cluster;
+use crate::durable::{MODES, broker, say};
+use crate::support::peer::Peer;
+use crate::support::process::Program;
+use crate::support::until;
+
+/// A broker that waits: another has its turn.
+fn waiting(store: &str, flags: &[&str]) -> Program {
+    let begin = ["broker", "--listen", "127.0.0.1:0", "--store", store];
+    let mut waiting = Program::begin(&[&begin[..], flags].concat());
+    waiting.says_text("waiting: ");
+    waiting
+}
+
+/// It serves: a message goes in and comes out.
+fn serves(broker: &Program) {
+    let mut peer = broker.connect();
+    say(&mut peer, "put 1 0 60 1\r\nx\r\n", "INSERTED ");
+    peer.line().unwrap();
+    say(&mut peer, "pop\r\n", "POPPED ");
+    peer.line().unwrap();
+    peer.expect(b"x\r\n").unwrap();
+}
+
+/// The same broker serves again, at its address before.
+fn again(broker: Program) -> Program {
+    let before = broker.address();
+    let broker = broker.listening();
+    assert_eq!(broker.address(), before);
+    serves(&broker);
+    broker
+}
+
+pub(crate) fn who_waits_outlives_the_database_and_its_sessions(cluster: &Cluster) {
+    for (number, flags) in
+        [&["--mode", "owned"], &["--mode", "batch"], &["--mode", "direct"], &["--shards", "3"]]
+            .into_iter()
+            .enumerate()
+    {
+        let name = format!("outlives_{number}");
+        let store = cluster.database(&name);
+        let owner = broker(&store, "owned");
+        let mut second = waiting(&store, flags);
+        // Its session alone: the owner's stands.
+        until("it is cut", || cluster.cut(&name, "query ~ 'pg_try_advisory_lock(_shared)?.1802658162, 2'"));
+        second.says_text("goes on waiting");
+        second.says_text("the database is there again");
+        cluster.crash();
+        second.says_text("goes on waiting");
+        cluster.up();
+        second.says_text("the database is there again");
+        // Whichever was quicker: the owner is no more, and there is another.
+        owner.kill();
+        let second = second.listening();
+        serves(&second);
+        assert!(second.stop().success, "{flags:?}");
+    }
+}
+
+pub(crate) fn a_deposed_owner_is_the_next_that_waits(cluster: &Cluster) {
+    let store = cluster.database("deposed_waits");
+    let mut first = broker(&store, "owned");
+    serves(&first);
+    for _ in 0..2 {
+        let second = waiting(&store, &[]);
+        first.signal(Signal::STOP);
+        let second = second.listening();
+        serves(&second);
+        first.signal(Signal::CONT);
+        first.says_text("this one waits for its turn");
+        first.says_text("waiting: ");
+        second.kill();
+        first = again(first);
+    }
+    let ended = first.stop();
+    assert!(ended.success && ended.output.matches("requests in").count() == 3, "{ended:?}");
+}
+
+/// The database goes while a broker that shares the queues hangs, and comes back with an owner.
+pub(crate) fn brokers_that_share_wait_again_where_there_is_an_owner(cluster: &Cluster) {
+    for mode in &MODES[1..] {
+        let store = cluster.database(&format!("deposed_{mode}"));
+        let mut shares = broker(&store, mode);
+        serves(&shares);
+        shares.signal(Signal::STOP);
+        cluster.crash_and_restart();
+        let owner = broker(&store, "owned");
+        shares.signal(Signal::CONT);
+        shares.says_text("this one waits for its turn");
+        shares.says_text("waiting: ");
+        assert!(owner.stop().success);
+        assert!(again(shares).stop().success, "{mode}");
+    }
+}
+
+pub(crate) fn members_wait_again_where_the_queues_are_divided_otherwise(cluster: &Cluster) {
+    let store = cluster.database("otherwise");
+    let mut member =
+        Program::krarup(&["broker", "--listen", "127.0.0.1:0", "--store", &store, "--shards", "2"]);
+    serves(&member);
+    member.signal(Signal::STOP);
+    cluster.crash_and_restart();
+    let owner = broker(&store, "owned");
+    member.signal(Signal::CONT);
+    member.says_text("the queues have been divided otherwise");
+    member.says_text("waiting: ");
+    serves(&owner);
+    assert!(owner.stop().success);
+    assert!(again(member).stop().success);
+}
+
+pub(crate) fn signals_are_obeyed_while_it_waits(cluster: &Cluster) {
+    for (number, flags) in
+        [&["--mode", "owned"], &["--mode", "batch"], &["--shards", "3"]].into_iter().enumerate()
+    {
+        let store = cluster.database(&format!("signals_{number}"));
+        let owner = broker(&store, "owned");
+        let (mut drains, stops) = (waiting(&store, flags), waiting(&store, flags));
+        assert!(stops.stop().success, "{flags:?}");
+        drains.signal(Signal::USR1);
+        drains.says_text("draining");
+        assert!(owner.stop().success);
+        let drains = drains.listening();
+        say(&mut drains.connect(), "put 1 0 60 1\r\nx\r\n", "DRAINING\r\n");
+        assert!(drains.stop().success, "{flags:?}");
+    }
+}
+
+/// Nor for one that hangs.
+pub(crate) fn a_stop_does_not_wait_for_a_database_that_is_gone(cluster: &Cluster) {
+    for (number, flags) in
+        [&["--mode", "owned"], &["--mode", "batch"], &["--mode", "direct"], &["--shards", "3"]]
+            .into_iter()
+            .enumerate()
+    {
+        let store = cluster.database(&format!("gone_{number}"));
+        let begin = ["broker", "--listen", "127.0.0.1:0", "--patience", "100ms", "--store", &store];
+        let mut broker = Program::krarup(&[&begin[..], flags].concat());
+        serves(&broker);
+        cluster.crash();
+        broker.says_text("the database is out of reach");
+        let mut peer: Peer = broker.connect();
+        peer.send(b"put 1 0 60 1\r\nx\r\n").unwrap();
+        broker.interrupt();
+        assert!(broker.ended().success, "{flags:?}");
+        assert_eq!(peer.rest(), b"");
+        cluster.up();
+    }
+}

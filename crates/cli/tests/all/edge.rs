@@ -1,0 +1,435 @@
+//! How the proxy meets the outside: unix sockets, TLS, who may come in, what is refused, and clients that take too long or too much.
+
+use crate::support;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::support::conversation::memcached;
+use crate::support::peer::Peer;
+use crate::support::process::{Port, Program};
+use crate::support::{file, fresh, test_id, until};
+use rustix::process::Signal;
+
+/// A file beside the tests.
+fn certificate(name: &str) -> String {
+    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn proxy(name: &str, server: &str, config: &str) -> Program {
+    start(Program::krarup, name, server, config)
+}
+
+/// A proxy that is not waited for: its server may never let it in.
+fn outsider(name: &str, server: &str, config: &str) -> Program {
+    start(Program::begin, name, server, config)
+}
+
+fn start(by: fn(&[&str]) -> Program, name: &str, server: &str, config: &str) -> Program {
+    by(&["proxy", "--listen", "127.0.0.1:0", "--servers", server, "--config", &file(name, config)])
+}
+
+/// Whoever is at the other end stores and finds.
+fn works(program: &Program) {
+    let mut client = program.connect();
+    client.send(b"set edge 7 0 5\r\nhello\r\nget edge\r\n").unwrap();
+    client.expect(b"STORED\r\nVALUE edge 7 5\r\nhello\r\nEND\r\n").unwrap();
+    // Large values take more than one read and more than one write.
+    let value = vec![b'v'; 700_000];
+    client.send(format!("set large 0 0 {}\r\n", value.len()).as_bytes()).unwrap();
+    client.send(&value).unwrap();
+    client.send(b"\r\nget large edge\r\n").unwrap();
+    client.expect(b"STORED\r\n").unwrap();
+    client.expect(format!("VALUE large 0 {}\r\n", value.len()).as_bytes()).unwrap();
+    client.expect(&value).unwrap();
+    client.expect(b"\r\nVALUE edge 7 5\r\nhello\r\nEND\r\n").unwrap();
+}
+
+#[test]
+fn unix_sockets_carry_both_sides() {
+    let server = memcached();
+    let path = fresh("edge.sock");
+    let name = format!("unix:{}", path.display());
+    // What a process that crashed has left.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let config = file("edge-socket-mode", "[edge]\nsocket_mode = \"0600\"\n");
+    let servers = server.address().to_string();
+    let mut inner = Program::begin(&["proxy", "--listen", &name, "--servers", &servers, "--config", &config]);
+    inner.says_text(&format!("listening on {name}"));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let outer = proxy("edge-unix", &name, "");
+    works(&outer);
+    let mut direct = UnixStream::connect(&path).unwrap();
+    direct.write_all(b"get edge\r\n").unwrap();
+    let mut reply = [0; 27];
+    direct.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply[..], b"VALUE edge 7 5\r\nhello\r\nEND\r\n".get(..27).unwrap());
+    drop(direct);
+    assert!(outer.stop().success);
+    assert!(inner.stop().success);
+    assert!(!path.exists());
+}
+
+#[test]
+fn tls_carries_both_sides_and_strangers_are_turned_away() {
+    let server = memcached();
+    let listening = format!(
+        "[edge]\ntls = {{ certificate = {:?}, key = {:?}, client_authorities = {:?} }}\n",
+        certificate("proxy.pem"),
+        certificate("proxy.key"),
+        certificate("authority.pem")
+    );
+    let inner = proxy("edge-tls-inner", &server.address().to_string(), &listening);
+    let asking = |who: &str| {
+        format!(
+            "connect_timeout = \"10s\"\n[edge]\nserver_tls = {{ authorities = {:?}, certificate = {:?}, key = {:?} }}\n",
+            certificate("authority.pem"),
+            certificate(&format!("{who}.pem")),
+            certificate(&format!("{who}.key"))
+        )
+    };
+    let known = proxy("edge-tls-known", &inner.address().to_string(), &asking("client"));
+    works(&known);
+    assert!(known.stop().success);
+    let mut stranger = outsider("edge-tls-stranger", &inner.address().to_string(), &asking("stranger"));
+    stranger.says_text("is down");
+    assert!(stranger.stop().success);
+    // Plain bytes are no greeting: the connection ends without any of it being carried out.
+    let mut plain = inner.connect();
+    plain.send(b"set edge 0 0 1\r\nx\r\n").unwrap();
+    assert!(!plain.rest().starts_with(b"STORED"));
+    let ended = inner.stop();
+    assert!(ended.success, "{ended:?}");
+}
+
+#[test]
+fn a_reload_that_takes_an_expired_certificate_warns() {
+    let server = memcached();
+    let tls = |name: &str| {
+        let (shown, key) = (certificate(name), certificate("proxy.key"));
+        format!("[edge]\ntls = {{ certificate = {shown:?}, key = {key:?} }}\n")
+    };
+    let mut proxy = proxy("edge-expired", &server.address().to_string(), &tls("proxy.pem"));
+    let path = file("edge-expired", &tls("expired.pem"));
+    proxy.signal(Signal::HUP);
+    proxy.says_text("expired.pem has expired");
+    proxy.says_text("holds from now on");
+    assert!(proxy.stop().success);
+    let checked =
+        Program::begin(&["proxy", "--check", "--servers", "127.0.0.1:1", "--config", &path]).ended();
+    assert!(checked.success && checked.errors.contains("has expired"), "{checked:?}");
+}
+
+#[test]
+fn who_is_asked_says_his_password_to_the_proxy_and_the_proxy_to_its_servers() {
+    let server = memcached();
+    let users = file("edge-users", "anna:secret\nproxy:between\n");
+    let inner = proxy("edge-inner", &server.address().to_string(), &format!("[edge]\nusers = {users:?}\n"));
+    let mut client = inner.connect();
+    for (said, reply) in [
+        ("get edge\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+        ("set x 0 0 9\r\nanna wron\r\n", "CLIENT_ERROR authentication failure\r\n"),
+        ("set x 0 0 11\r\nanna secret\r\n", "STORED\r\n"),
+        ("set edge 7 0 5\r\nhello\r\n", "STORED\r\n"),
+    ] {
+        client.send(said.as_bytes()).unwrap();
+        client.expect(reply.as_bytes()).unwrap();
+    }
+    // All in one write, cut nowhere.
+    let mut hasty = inner.connect();
+    hasty.send(b"set x 0 0 11\r\nanna secret\r\nget edge\r\n").unwrap();
+    hasty.expect(b"STORED\r\nVALUE edge 7 5\r\nhello\r\nEND\r\n").unwrap();
+    let login = file("edge-login", "proxy:between\n");
+    let outer =
+        proxy("edge-outer", &inner.address().to_string(), &format!("[edge]\nserver_login = {login:?}\n"));
+    works(&outer);
+    let wrong = file("edge-wrong-login", "proxy:wrong\n");
+    let denying = format!("[edge]\nserver_login = {wrong:?}\n");
+    let mut denied = outsider("edge-denied", &inner.address().to_string(), &denying);
+    denied.says_text("authentication failure");
+}
+
+/// A proxy that asks who its clients are, with these settings besides.
+fn asking(name: &str, server: &Program, settings: &str) -> Program {
+    let users = file(&format!("{name}-users"), "anna:secret\n");
+    proxy(name, &server.address().to_string(), &format!("[edge]\nusers = {users:?}\n{settings}"))
+}
+
+const LOGIN: &[u8] = b"set x 0 0 11\r\nanna secret\r\n";
+
+#[test]
+fn a_login_or_a_handshake_that_does_not_end_is_ended() {
+    let server = memcached();
+    let proxy = asking("edge-login-late", &server, "login_timeout = \"300ms\"\n");
+    let mut known = proxy.connect();
+    known.send(LOGIN).unwrap();
+    known.expect(b"STORED\r\n").unwrap();
+    for begun in [&b""[..], &LOGIN[..20], b"get nothing\r\n"] {
+        let mut late = proxy.connect();
+        late.send(begun).unwrap();
+        let words = String::from_utf8(late.rest()).unwrap();
+        assert!(words.ends_with("CLIENT_ERROR the login took too long\r\n"), "{words:?}");
+    }
+    known.send(b"get nothing\r\n").unwrap();
+    known.expect(b"END\r\n").unwrap();
+    assert_eq!(known.stats("")["curr_connections"], "1");
+
+    let config = format!(
+        "[edge]\nlogin_timeout = \"300ms\"\ntls = {{ certificate = {:?}, key = {:?} }}\n",
+        certificate("proxy.pem"),
+        certificate("proxy.key")
+    );
+    let encrypted = self::proxy("edge-handshake-late", &server.address().to_string(), &config);
+    // Nothing at all, and the beginning of a greeting.
+    for begun in [&b""[..], &[0x16, 3, 1, 2, 0, 1]] {
+        let mut late = encrypted.connect();
+        late.send(begun).unwrap();
+        assert!(late.rest().is_empty());
+    }
+}
+
+#[test]
+fn of_clients_that_do_not_log_in_only_the_newest_stay() {
+    let server = memcached();
+    let proxy = asking("edge-unknown", &server, "login_timeout = 0\nmax_unauthenticated = 3\n");
+    let mut known = proxy.connect();
+    known.send(LOGIN).unwrap();
+    known.expect(b"STORED\r\n").unwrap();
+    let mut silent: Vec<Peer> = (0..10).map(|_| proxy.connect()).collect();
+    for oldest in &mut silent[..7] {
+        assert!(oldest.rest().is_empty());
+    }
+    known.send(b"get nothing\r\n").unwrap();
+    known.expect(b"END\r\n").unwrap();
+    let mut other = silent.pop().unwrap();
+    other.send(LOGIN).unwrap();
+    other.expect(b"STORED\r\n").unwrap();
+    assert_eq!(other.stats("")["curr_connections"], "4");
+}
+
+#[test]
+fn the_third_wrong_password_is_the_last() {
+    let server = memcached();
+    let proxy = asking("edge-guesses", &server, "");
+    let mut guessing = proxy.connect();
+    let wrong = b"set x 0 0 9\r\nanna wron\r\n".as_slice();
+    // All at once: each is answered when it is its turn, and after the third nothing is carried out.
+    guessing.send(&[wrong, wrong, wrong, LOGIN, b"set edge 0 0 1\r\nx\r\n"].concat()).unwrap();
+    let said = String::from_utf8(guessing.rest()).unwrap();
+    assert_eq!(said, "CLIENT_ERROR authentication failure\r\n".repeat(3));
+    let mut mistaken = proxy.connect();
+    mistaken.send(&[wrong, wrong, LOGIN, b"get edge\r\n"].concat()).unwrap();
+    mistaken.expect(&b"CLIENT_ERROR authentication failure\r\n".repeat(2)).unwrap();
+    mistaken.expect(b"STORED\r\nEND\r\n").unwrap();
+}
+
+/// memcached asks for a password in the same words.
+#[test]
+fn a_memcached_that_asks_for_a_password_gets_it() {
+    let users = file("edge-memcached-users", "anna:secret\n");
+    // It reads the file as nobody.
+    fs::set_permissions(&users, fs::Permissions::from_mode(0o644)).unwrap();
+    let copy = std::env::temp_dir().join(format!("krarup-users-{}", test_id()));
+    fs::copy(&users, &copy).unwrap();
+    let port = Port::new();
+    let mut child = std::process::Command::new("memcached")
+        .args(["-l", "127.0.0.1", "-U", "0", "-t", "1", "-u", "nobody", "-Y"])
+        .arg(&copy)
+        .args(["-p", &port.address().port().to_string()])
+        .spawn()
+        .unwrap();
+    let proxy = proxy(
+        "edge-before-memcached",
+        &port.address().to_string(),
+        &format!("reconnect_at_most = \"50ms\"\n[edge]\nserver_login = {users:?}\n"),
+    );
+    let mut client = proxy.connect();
+    until("the server is up", || {
+        client.send(b"set a 0 0 1\r\nx\r\n").unwrap();
+        client.line().unwrap() == b"STORED\r\n"
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::remove_file(copy).unwrap();
+}
+
+#[test]
+fn what_reaches_beyond_its_keys_is_refused_unless_it_is_allowed() {
+    let server = memcached();
+    let proxy = proxy("edge-refusing", &server.address().to_string(), "");
+    let mut client = proxy.connect();
+    client.send(b"set k 0 0 1\r\nx\r\nflush_all\r\nverbosity 1\r\nflush_all noreply\r\nget k\r\n").unwrap();
+    client
+        .expect(
+            b"STORED\r\nCLIENT_ERROR flush_all is not allowed by this proxy\r\n\
+              CLIENT_ERROR verbosity is not allowed by this proxy\r\nVALUE k 0 1\r\nx\r\nEND\r\n",
+        )
+        .unwrap();
+    let allowing = Program::proxy(&[server.address()], &[]);
+    let mut client = allowing.connect();
+    client.send(b"flush_all\r\nget k\r\n").unwrap();
+    client.expect(b"OK\r\nEND\r\n").unwrap();
+}
+
+#[test]
+fn clients_that_take_too_long_are_disconnected_and_others_are_not() {
+    let server = memcached();
+    let config = "[edge]\nrequest_timeout = \"100ms\"\nidle_timeout = \"300ms\"\n";
+    let proxy = proxy("edge-patience", &server.address().to_string(), config);
+    let late = b"CLIENT_ERROR the request took too long to arrive\r\n";
+    let begun = Instant::now();
+    for part in [&b"get a"[..], b"set a 0 0 10\r\nhalf", b"set a 0 0 100000000\r\nhalf"] {
+        let mut slow = proxy.connect();
+        slow.send(part).unwrap();
+        let said = slow.rest();
+        // A value that is refused anyway has its own last words first.
+        assert!(said.ends_with(late), "{:?} after {:?}", support::shown(&said), begun.elapsed());
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    let begun = Instant::now();
+    let mut idle = proxy.connect();
+    assert!(idle.rest().is_empty());
+    assert!(begun.elapsed() >= Duration::from_millis(290), "{:?}", begun.elapsed());
+    // Whoever keeps asking stays.
+    let mut busy = proxy.connect();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(900) {
+        busy.send(b"get a\r\n").unwrap();
+        busy.expect(b"END\r\n").unwrap();
+    }
+    let ended = proxy.stop();
+    assert!(ended.success, "{ended:?}");
+}
+
+#[test]
+fn slow_readers_do_not_use_up_the_memory_and_do_not_stop_others() {
+    // Values that are copied, and values that are lent.
+    slow_readers(500_000, 800);
+    slow_readers(4_000_000, 100);
+}
+
+#[test]
+fn replies_that_wait_for_an_older_one_count_for_the_memory() {
+    let servers: Vec<Program> = (0..2).map(|_| memcached()).collect();
+    let config = "timeout = \"60s\"\n[edge]\nmemory = \"16MiB\"\n";
+    let addresses = servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>().join(",");
+    let mut proxy = proxy("edge-older", &addresses, config);
+    let value = vec![b'v'; 500_000];
+    let mut client = proxy.connect();
+    client.send(format!("set large 0 0 {}\r\n", value.len()).as_bytes()).unwrap();
+    client.send(&value).unwrap();
+    client.send(b"\r\n").unwrap();
+    client.expect(b"STORED\r\n").unwrap();
+    let before = proxy.resident();
+    // The reads go to both servers in turn; whichever answers faster is ahead of the other. As long as the client was given nothing but short
+    // replies, no long ones are expected, and all of its reads are under way at once.
+    let mut slow = proxy.connect();
+    slow.send(&b"get nothing\r\n".repeat(100)).unwrap();
+    slow.expect(&b"END\r\n".repeat(100)).unwrap();
+    let _ = slow.send(&b"get large\r\n".repeat(800));
+    proxy.says_text("the memory is used up");
+    client.send(b"get nothing\r\n").unwrap();
+    client.expect(b"END\r\n").unwrap();
+    let grown = proxy.resident().saturating_sub(before);
+    assert!(grown < 100_000, "{grown} kB more than before");
+}
+
+fn slow_readers(length: usize, requests: usize) {
+    let server = Program::memcached(&["-I", "8m"]);
+    let config =
+        "timeout = \"60s\"\nreply_buffer = \"1GiB\"\nmax_value = \"8MiB\"\n[edge]\nmemory = \"16MiB\"\n";
+    let mut proxy = proxy("edge-memory", &server.address().to_string(), config);
+    let value = vec![b'v'; length];
+    let mut client = proxy.connect();
+    client.send(format!("set large 0 0 {}\r\n", value.len()).as_bytes()).unwrap();
+    client.send(&value).unwrap();
+    client.send(b"\r\n").unwrap();
+    client.expect(b"STORED\r\n").unwrap();
+    let before = proxy.resident();
+    // Each asks for 400 MB and reads nothing of it.
+    let mut slow: Vec<Peer> = (0..4).map(|_| proxy.connect()).collect();
+    for peer in &mut slow {
+        let _ = peer.send(&b"get large\r\n".repeat(requests));
+    }
+    proxy.says_text("the memory is used up");
+    for _ in 0..20 {
+        client.send(b"get nothing\r\n").unwrap();
+        client.expect(b"END\r\n").unwrap();
+    }
+    let grown = proxy.resident().saturating_sub(before);
+    assert!(grown < 100_000, "{grown} kB more than before");
+}
+
+#[test]
+fn a_listening_socket_is_taken_from_whoever_opened_it() {
+    let server = memcached();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let script = format!(
+        "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec {} proxy --servers {}",
+        env!("CARGO_BIN_EXE_krarup"),
+        server.address()
+    );
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .stdin(std::process::Stdio::from(std::os::fd::OwnedFd::from(listener)))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    // The socket is there from the start: whoever connects early waits.
+    let mut client = Peer::connect(address);
+    client.send(b"get nothing\r\n").unwrap();
+    client.expect(b"END\r\n").unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_proxy_takes_the_place_of_another_and_nobody_is_refused() {
+    let server = memcached();
+    let port = Port::new();
+    let address = port.address();
+    let config = file("edge-restart", "[edge]\nreuse_port = true\n");
+    // The held port does not share; it is free once nobody holds it.
+    drop(port);
+    let (listen, servers) = (address.to_string(), server.address().to_string());
+    let flags = ["proxy", "--listen", &listen, "--servers", &servers, "--config", &config];
+    let first = Program::krarup(&flags);
+    let mut early = first.connect();
+    early.send(b"get nothing\r\n").unwrap();
+    early.expect(b"END\r\n").unwrap();
+    let second = Program::krarup(&flags);
+    // Both listen now, and whoever connects is served by one of them.
+    for _ in 0..20 {
+        let mut client = second.connect();
+        client.send(b"get nothing\r\n").unwrap();
+        client.expect(b"END\r\n").unwrap();
+    }
+    let ended = first.stop();
+    assert!(ended.success, "{ended:?}");
+    assert!(early.rest().is_empty());
+    for _ in 0..20 {
+        let mut client = second.connect();
+        client.send(b"get nothing\r\n").unwrap();
+        client.expect(b"END\r\n").unwrap();
+    }
+    assert!(second.stop().success);
+}
+
+#[test]
+fn a_datagram_is_told_that_connections_are_served() {
+    let server = memcached();
+    let proxy = Program::proxy(&[server.address()], &[]);
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.connect(proxy.address()).unwrap();
+    client.send(b"\x00\x07\0\0\0\x01\0\0get a\r\n").unwrap();
+    let mut room = [0; 128];
+    let count = client.recv(&mut room).unwrap();
+    assert_eq!(&room[..count], b"\x00\x07\0\0\0\x01\0\0CLIENT_ERROR UDP is not supported, use TCP\r\n");
+    works(&proxy);
+}

@@ -1,0 +1,661 @@
+//! `krarup plan`, `run` and `report` as a user meets them: what is done stays done, whoever pulls the plug.
+
+use crate::support;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::experiment::{LONG, begin, place, run, still_runs};
+use crate::support::fresh;
+use crate::support::process::{Program, skipped, unread};
+use rustix::process::Signal;
+
+const SPEC: &str = r#"
+title = "two mixes, two numbers of clients"
+seed = 7
+repetitions = { min = 2 }
+phases = { warm_up = "50ms", measure = "100ms" }
+gates = ["errors == 0", "misses == 0"]
+data = ["--keys", "200", "--verify"]
+population = "connections"
+
+[[factor]]
+name = "workload"
+levels = [{ name = "read", words = ["--ratio", "0:1"] }, { name = "write", words = ["--ratio", "1:0"] }]
+[[factor]]
+name = "connections"
+levels = [1, 3]
+
+[populate]
+[stations.servers]
+program = "cache"
+count = 2
+[stations.middleware]
+program = "proxy"
+flags = ["--workers", "2"]
+[stations.clients]
+program = "load"
+flags = ["$workload", "--connections", "$connections"]
+"#;
+
+/// What is in each complete trial's folder: name and bytes of its manifest and its load.
+fn trials(out: &Path) -> BTreeMap<PathBuf, [Vec<u8>; 2]> {
+    let inside = |folder: &Path| -> Vec<PathBuf> {
+        fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+    };
+    let all = inside(&out.join("trials")).into_iter().flat_map(|cell| inside(&cell));
+    let read = |trial: PathBuf| {
+        let files = ["trial.json", "load.json"].map(|name| fs::read(trial.join(name)).unwrap());
+        (trial, files)
+    };
+    all.map(read).collect()
+}
+
+#[test]
+fn an_experiment_is_run_once_and_reported_as_often_as_asked() {
+    let (spec, out) = place("experiment-once", SPEC);
+    let ended = run(&spec, &out);
+    assert!(ended.errors.contains("8/8 workload ") && ended.output.contains("read"), "{ended:?}");
+    let done = trials(&out);
+    assert_eq!(done.len(), 8);
+    let results = fs::read(out.join("results.json")).unwrap();
+    let page = fs::read(out.join("report.html")).unwrap();
+    let again = run(&spec, &out);
+    assert!(!again.errors.contains("workload read"), "nothing is left to run: {again:?}");
+    assert_eq!((trials(&out), again.output), (done, ended.output.clone()));
+    let reported = Program::begin(&["report", out.to_str().unwrap()]).ended();
+    assert_eq!(reported.output, ended.output);
+    assert_eq!(
+        (fs::read(out.join("results.json")).unwrap(), fs::read(out.join("report.html")).unwrap()),
+        (results, page)
+    );
+    assert!(!out.join("unfinished").exists() && !out.join("processes").exists());
+}
+
+/// Nobody can clean up after a kill -9 but whoever comes next.
+#[test]
+fn a_killed_runner_is_taken_up_where_it_was() {
+    let (spec, out) = place("experiment-killed", &SPEC.replace("100ms", "150ms"));
+    let mut killed = begin(&spec, &out);
+    killed.says_text("4/8 ");
+    killed.signal(Signal::KILL);
+    killed.ended();
+    let noted = fs::read_to_string(out.join("processes")).unwrap();
+    let done = trials(&out);
+    assert!((3..8).contains(&done.len()), "{:?}", done.keys());
+    let ended = run(&spec, &out);
+    let all = trials(&out);
+    assert_eq!(all.len(), 8);
+    assert!(done.iter().all(|(name, files)| all[name] == *files), "what was complete is as it was");
+    let first = format!("{}/8 workload", done.len() + 1);
+    assert!(ended.errors.contains(&first), "{first}: {ended:?}");
+    let left: Vec<&str> = noted.lines().filter(|line| still_runs(line)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_complete_and_says_how_to_go_on() {
+    let (spec, out) = place("experiment-stopped", SPEC);
+    let mut stopped = begin(&spec, &out);
+    stopped.says_text("3/8 ");
+    stopped.signal(Signal::INT);
+    let ended = stopped.ended();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.errors.contains("trials are kept") && ended.errors.contains("hint: the same command goes on"),
+        "{ended:?}"
+    );
+    assert!(trials(&out).len() >= 2);
+    run(&spec, &out);
+    assert_eq!(trials(&out).len(), 8);
+}
+
+#[test]
+fn a_trial_that_does_not_pass_its_gates_is_kept_with_its_reason() {
+    let spec = SPEC
+        .replace("\"misses == 0\"", "\"generator_cpu < 0 %\"")
+        .replace("seed = 7", "seed = 7\nretries = 1");
+    let (spec, out) = place(
+        "experiment-refused",
+        &spec.replace("levels = [1, 3]", "levels = [1]").replace("min = 2", "min = 1"),
+    );
+    let ended = begin(&spec, &out).ended_within(LONG);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.errors.contains("generator_cpu is ") && ended.errors.contains("; trying again"),
+        "{ended:?}"
+    );
+    assert!(ended.errors.contains("no trial is complete"), "{ended:?}");
+    assert_eq!(trials(&out).len(), 0);
+    let failed: serde_json::Value = serde_json::from_slice(
+        &fs::read(out.join("failed/workload=read,connections=1/0-1/trial.json")).unwrap(),
+    )
+    .unwrap();
+    assert_eq!(failed["attempt"], 1);
+    assert!(failed["failed"].as_str().unwrap().contains("must be < 0.0 %"));
+}
+
+#[test]
+fn a_plan_shows_cells_order_and_time_and_an_error_its_line() {
+    let (spec, _) = place("experiment-plan", SPEC);
+    let plan = |path: &Path| Program::begin(&["plan", path.to_str().unwrap()]).ended();
+    let shown = plan(&spec);
+    assert!(shown.success && shown.output.contains("4 cells, 8 trials, about 4.40 s"), "{shown:?}");
+    assert_eq!(shown.output.lines().filter(|line| line.starts_with("block ")).count(), 2);
+    assert_eq!(plan(&spec).output, shown.output, "the same seed, the same order");
+    fs::write(&spec, SPEC.replace("\"$connections\"", "\"$connection\"")).unwrap();
+    let refused = plan(&spec);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.errors.contains("small.toml, line 14: factor `connections` is never used"),
+        "{refused:?}"
+    );
+    assert!(refused.errors.contains("hint: write \"$connections\""), "{refused:?}");
+    let nowhere = Program::begin(&["plan", "no-such-spec"]).ended();
+    assert!(nowhere.errors.contains("No such file") && nowhere.errors.contains("demo"), "{nowhere:?}");
+}
+
+#[test]
+fn two_runs_of_one_spec_are_compared_with_intervals() {
+    let (spec, one) = place("experiment-compared", SPEC);
+    let two = one.with_file_name("again");
+    run(&spec, &one);
+    run(&spec, &two);
+    let said = |more: &[&str]| {
+        let ended =
+            Program::begin(&[&["compare", one.to_str().unwrap(), two.to_str().unwrap()], more].concat())
+                .ended();
+        assert!(ended.success, "{ended:?}");
+        ended.output
+    };
+    let text = said(&[]);
+    assert!(text.contains("throughput: ") && text.contains("over 4 cells"), "{text}");
+    assert!(text.contains("Of 12 comparisons at 95 %"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&said(&["--json"])).unwrap();
+    assert_eq!((&json["base"], &json["other"]), (&"results".into(), &"again".into()));
+    assert_eq!(json["cells"].as_array().unwrap().len(), 4);
+    let change = &json["cells"][0]["changes"][0];
+    let interval = &change["difference_interval"];
+    assert!(interval["low"].as_f64().unwrap() < interval["high"].as_f64().unwrap(), "{change}");
+    assert_eq!(said(&["--csv"]).lines().count(), 13);
+    assert!(said(&["--markdown"]).contains("## Cell by cell"));
+    let page = one.with_file_name("page");
+    said(&["--html", page.to_str().unwrap()]);
+    assert!(page.join("report.html").is_file() && page.join("figures/ratios.csv").is_file());
+    assert_eq!(unread(&["compare", one.to_str().unwrap(), two.to_str().unwrap()]), Some(0));
+    // With itself nothing differs.
+    let same = Program::begin(&["compare", one.to_str().unwrap(), one.to_str().unwrap()]).ended();
+    assert!(!same.output.contains("better\n") && same.output.contains("no conclusion"), "{same:?}");
+    // Cells of other names are no counterparts: nothing was compared.
+    let other = one.with_file_name("other");
+    fs::create_dir_all(&other).unwrap();
+    let results = fs::read_to_string(two.join("results.json")).unwrap();
+    fs::write(
+        other.join("results.json"),
+        results.replace("\"read\"", "\"gets\"").replace("\"write\"", "\"sets\""),
+    )
+    .unwrap();
+    let apart = Program::begin(&["compare", one.to_str().unwrap(), other.to_str().unwrap()]).ended();
+    assert!(apart.code == Some(1) && apart.errors.contains("have no cell in common"), "{apart:?}");
+    let nothing = Program::begin(&["compare", one.to_str().unwrap(), "no-such-directory"]).ended();
+    assert!(nothing.code == Some(2) && nothing.errors.contains("there are no results"), "{nothing:?}");
+}
+
+/// What fails for certain is found before anything is started, by `plan` and by `run`.
+#[test]
+fn programs_that_are_not_there_and_flags_that_are_unknown_are_found_before_the_first_trial() {
+    let changes = [
+        (
+            "\"--ratio\", \"1:0\"",
+            "\"--ration\", \"1:0\"",
+            "stations.clients, workload write, connections 1: unexpected argument '--ration'",
+        ),
+        ("\"--verify\"]", "\"--key-law\", \"nope\"]", "nope"),
+        (
+            "program = \"cache\"",
+            "command = [\"no-such-program\", \"{port}\"]",
+            "there is no program `no-such-program` that can be run",
+        ),
+        (
+            "program = \"proxy\"",
+            "command = [\"/nowhere/proxy\"]",
+            "there is no program `/nowhere/proxy` that can be run",
+        ),
+    ];
+    for (number, (from, to, said)) in changes.into_iter().enumerate() {
+        assert!(SPEC.contains(from), "{from}");
+        let (spec, out) = place(&format!("experiment-certain-{number}"), &SPEC.replace(from, to));
+        let spec = spec.to_str().unwrap();
+        for job in [&["plan", spec][..], &["run", spec, "--out", out.to_str().unwrap()]] {
+            let ended = Program::begin(job).ended();
+            // A plan may be made for another machine: what is missing here is told, and no error.
+            let code = if job[0] == "plan" && said.starts_with("there is no program") { 0 } else { 2 };
+            assert!(ended.code == Some(code) && ended.errors.contains(said), "{job:?}: {ended:?}");
+        }
+        assert!(!out.exists(), "nothing was begun");
+    }
+}
+
+#[test]
+fn a_report_can_be_had_for_latex_as_markdown_and_under_the_names_of_handouts() {
+    let (spec, out) = place("experiment-exported", SPEC);
+    run(&spec, &out);
+    let export = out.with_file_name("handed-in");
+    let words =
+        ["report", out.to_str().unwrap(), "--latex", "--markdown", "--export", export.to_str().unwrap()];
+    let ended = Program::begin(&words).ended();
+    assert!(ended.success, "{ended:?}");
+    let table = fs::read_to_string(out.join("tables/cells.tex")).unwrap();
+    assert!(table.contains("\\begin{tabular}{lrrrrrrrrr}") && table.contains("\\bottomrule"), "{table}");
+    assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("## Where the time goes"));
+    let read = |name: &str| fs::read_to_string(export.join(name)).unwrap();
+    assert!(read("workload=read,connections=3/1/client_01.log").contains("ALL STATS"));
+    assert!(read("workload=read,connections=3/1/mw_01.log").starts_with("start_ns,"));
+    assert_eq!(read("processed.log").lines().count(), 5);
+    assert!(read("README").contains("workload=write,connections=1/0: workload write, connections 1"));
+    // The machine was watched in every trial.
+    let watch =
+        fs::read_to_string(out.join("trials/workload=read,connections=3/1/monitor/watch.json")).unwrap();
+    assert!(watch.contains("\"foreign\""), "{watch}");
+    let threads =
+        fs::read_to_string(out.join("trials/workload=read,connections=3/1/monitor/threads.csv")).unwrap();
+    assert!(
+        threads.contains(",middleware 127.0.0.1:") && threads.contains(",server 127.0.0.1:"),
+        "{threads}"
+    );
+}
+
+/// Whatever prints as memtier_benchmark does may be the clients.
+#[test]
+fn clients_of_another_program_are_read_and_reported_like_ours() {
+    let words = format!(
+        "command = [{:?}, \"memtier\", \"-s\", \"{{host}}\", \"-p\", \"{{port}}\", \"--test-time={{seconds}}\", \"-t\", \"1\", \
+         \"--json-out-file={{out}}\", \"--key-maximum=100\", \"--data-size=64\"]\nflags = [\"$workload\", \"-c\", \"$connections\"]",
+        env!("CARGO_BIN_EXE_krarup")
+    );
+    let spec = SPEC
+        .replace("program = \"load\"\nflags = [\"$workload\", \"--connections\", \"$connections\"]", &words)
+        .replace("\"0:1\"", "\"1:9\"")
+        .replace("repetitions = { min = 2 }", "repetitions = { min = 1 }\nretries = 0")
+        .replace("warm_up = \"50ms\", ", "")
+        .replace("levels = [1, 3]", "levels = [3]")
+        .replace("\"--keys\", \"200\", \"--verify\"", "\"--keys\", \"101\", \"--key-prefix\", \"memtier-\"");
+    let (spec, out) = place("experiment-foreign", &spec);
+    let ended = run(&spec, &out);
+    assert!(ended.output.contains("read") && ended.output.contains("write"), "{ended:?}");
+    let results: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap();
+    let cells = results["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2);
+    for cell in cells {
+        let rate = cell["throughput"]["value"].as_f64().unwrap();
+        let response = cell["response"]["mean"]["value"].as_f64().unwrap();
+        let clients = cell["levels"]["clients"].as_f64().unwrap();
+        // It sleeps nowhere: N = X R.
+        assert!((rate * response / clients - 1.0).abs() < 0.2, "{rate} {response} {clients}");
+        assert!(cell["middleware"]["queue"]["mean"]["value"].as_f64().is_some());
+        assert!(!cell["histogram"]["counts"].as_array().unwrap().is_empty());
+    }
+    let load = cells[0]["load"].as_array().unwrap();
+    assert!(
+        load.iter().any(|one| one["station"] == "clients" && one["busy"].as_f64().unwrap() > 0.0),
+        "{load:?}"
+    );
+    let (wrong, _) =
+        place("experiment-foreign-wrong", &SPEC.replace("program = \"load\"", "command = [\"memtier\"]"));
+    let refused = Program::begin(&["plan", wrong.to_str().unwrap()]).ended();
+    assert!(refused.errors.contains("{seconds}"), "{refused:?}");
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !found {
+        skipped(&format!("{program} is not in PATH"));
+    }
+    found
+}
+
+fn results(out: &Path) -> serde_json::Value {
+    serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap()
+}
+
+/// The guide's examples: the program of each, and a whole spec with it in the place of the whole example's.
+fn examples() -> Vec<(String, String)> {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/your-own-proxy.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let blocks: Vec<&str> =
+        guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let whole = blocks.iter().find(|block| block.contains("title = ")).unwrap();
+    let middleware = whole.find("[stations.middleware]").unwrap();
+    let clients = whole.find("[stations.clients]").unwrap();
+    let example = |block: &&str| {
+        // The factor that only the whole example knows goes with the middleware that has it.
+        let [before, after] = if block.contains("title = ") {
+            ["", ""]
+        } else if block.contains("[stations.middleware]") {
+            [&whole[..middleware], &whole[clients..]]
+        } else {
+            [&whole[..clients], ""]
+        };
+        let mut text = format!("{before}{block}{after}");
+        if !text.contains("$connections_to_servers") {
+            text = text.replace("[[factor]]\nname = \"connections_to_servers\"\nlevels = [1, 4]\n", "");
+        }
+        let program = block.split("command = [\"").nth(1).unwrap().split('"').next().unwrap();
+        (program.to_owned(), text)
+    };
+    blocks.iter().map(example).collect()
+}
+
+#[test]
+fn every_example_of_the_guide_to_other_programs_can_be_planned() {
+    let mut programs = Vec::new();
+    for (program, text) in examples() {
+        let (spec, _) = place(&format!("experiment-guide-{}", programs.len()), &text);
+        let planned = Program::begin(&["plan", spec.to_str().unwrap()]).ended();
+        assert!(planned.success && planned.output.contains(" cells, "), "{text}\n{planned:?}");
+        programs.push(program);
+    }
+    assert_eq!(programs, ["my-proxy", "nutcracker", "mcrouter", "memcached", "memcaslap"]);
+}
+
+/// Whether the installed memcached was built with its proxy.
+fn memcached_has_its_proxy() -> bool {
+    let help = || Command::new("memcached").arg("-h").output().unwrap().stdout;
+    let has = is_installed("memcached") && String::from_utf8_lossy(&help()).contains("proxy_config");
+    if !has {
+        skipped("no memcached that was built with its proxy");
+    }
+    has
+}
+
+/// The specs of the guide, as they stand there, but shorter.
+fn stands_in_the_middle(program: &str, cells: usize) {
+    let (_, mut spec) = examples().into_iter().find(|(of, _)| of == program).unwrap();
+    for (long, short) in [
+        ("repetitions = { min = 3 }", "repetitions = { min = 1 }"),
+        ("warm_up = \"1s\", measure = \"5s\"", "warm_up = \"50ms\", measure = \"150ms\""),
+        ("levels = [4, 32]", "levels = [3]"),
+        ("program = \"auto\"", "program = \"cache\""),
+        ("\"misses == 0\"]", "\"misses == 0\"]\nretries = 0"),
+    ] {
+        assert!(spec.contains(long), "{long}");
+        spec = spec.replace(long, short);
+    }
+    let (spec, out) = place(&format!("experiment-{program}"), &spec);
+    let ended = run(&spec, &out);
+    let results = results(&out);
+    let all = results["cells"].as_array().unwrap();
+    assert_eq!(all.len(), cells, "{ended:?}");
+    for cell in all {
+        assert!(cell["completed"].as_u64().unwrap() > 0 && cell["errors"] == 0, "{cell}");
+        assert!(cell["middleware"].is_null(), "nobody asked it for its stamps");
+    }
+    assert!(out.join("report.html").is_file());
+}
+
+#[test]
+fn twemproxy_stands_in_the_middle_as_the_guide_says() {
+    if is_installed("nutcracker") {
+        stands_in_the_middle("nutcracker", 2);
+    }
+}
+
+#[test]
+fn memcacheds_own_proxy_stands_in_the_middle_as_the_guide_says() {
+    if memcached_has_its_proxy() {
+        stands_in_the_middle("memcached", 1);
+    }
+}
+
+#[test]
+fn mcrouter_stands_in_the_middle_as_the_guide_says() {
+    if is_installed("mcrouter") {
+        stands_in_the_middle("mcrouter", 1);
+    }
+}
+
+/// The whole example of the guide to experiments: its words are those of memtier_benchmark 2.
+#[test]
+fn memtier_makes_the_load_and_is_read() {
+    if !is_installed("memtier_benchmark") {
+        return;
+    }
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/experiment.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let clients = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let clients = clients.into_iter().find(|block| block.contains("memtier_benchmark")).unwrap();
+    let before = &SPEC[..SPEC.find("[stations.clients]").unwrap()];
+    let spec = format!("{before}{}", clients.replace("$clients", "$connections"))
+        .replace("levels = [{ name = \"read\", words = [\"--ratio\", \"0:1\"] }, { name = \"write\", words = [\"--ratio\", \"1:0\"] }]",
+            "levels = [{ name = \"mixed\", words = [\"--ratio=1:9\"] }]")
+        .replace("repetitions = { min = 2 }", "repetitions = { min = 1 }\nretries = 0")
+        .replace("warm_up = \"50ms\", ", "warm_up = 0, ")
+        .replace("levels = [1, 3]", "levels = [3]")
+        .replace("\"--keys\", \"200\", \"--verify\"", "\"--keys\", \"10000\", \"--key-prefix\", \"memtier-\"");
+    let (spec, out) = place("experiment-memtier", &spec);
+    run(&spec, &out);
+    let cell = &results(&out)["cells"][0];
+    assert_eq!(cell["hit_ratio"], 1.0, "{cell}");
+    let (rate, response) = (&cell["throughput"]["value"], &cell["response"]["mean"]["value"]);
+    // Three connections that sleep nowhere: N = X R.
+    let under_way = rate.as_f64().unwrap() * response.as_f64().unwrap();
+    assert!((0.8..1.2).contains(&(under_way / 3.0)), "{cell}");
+    assert!(cell["response"]["p99"]["value"].as_f64().unwrap() > 0.0, "{cell}");
+}
+
+/// Two of them, which cannot be told when to begin: each is begun at the same instant.
+#[test]
+fn memaslap_makes_the_load_and_is_read() {
+    if !is_installed("memcaslap") {
+        return;
+    }
+    let spec = SPEC
+        .replace(
+            "program = \"load\"\nflags = [\"$workload\", \"--connections\", \"$connections\"]",
+            "count = 2\ncommand = [\"memcaslap\", \"-s\", \"{host}:{port}\", \"-T\", \"1\", \"-t\", \"{seconds}s\", \"-S\", \"1s\"]\n\
+             flags = [\"$workload\", \"-c\", \"$connections\"]",
+        )
+        .replace("\"--ratio\", \"0:1\"", "\"-o\", \"0.9\"")
+        .replace("{ name = \"write\", words = [\"--ratio\", \"1:0\"] }", "")
+        .replace("repetitions = { min = 2 }", "repetitions = { min = 1 }")
+        .replace("gates = [\"errors == 0\", \"misses == 0\"]", "gates = [\"errors == 0\"]")
+        .replace("warm_up = \"50ms\", measure = \"100ms\"", "warm_up = \"0s\", measure = \"1s\"")
+        .replace("levels = [1, 3]", "levels = [4]")
+        .replace("[populate]\n", "");
+    let (spec, out) = place("experiment-memaslap", &spec);
+    run(&spec, &out);
+    let results = results(&out);
+    let cell = &results["cells"][0];
+    assert!(cell["completed"].as_u64().unwrap() > 0 && cell["hit_ratio"].as_f64().unwrap() > 0.5, "{cell}");
+    assert!(cell["response"]["mean"]["value"].as_f64().unwrap() > 0.0);
+    let trial = fs::read_to_string(out.join("trials/workload=read,connections=4/0/trial.json")).unwrap();
+    let waits = trial.lines().filter(|line| line.contains(" at ") && line.contains("memcaslap")).count();
+    assert_eq!(waits, 2, "{trial}");
+}
+
+/// Everything that makes an experiment more than a sweep, in one: stations counted by a factor, clients that begin together, a cool-down, the
+/// middleware's own configuration, an anchor, a design of two levels and a model that predicts what it has not seen.
+#[test]
+fn a_design_with_an_anchor_and_a_model_is_reported_whole() {
+    let spec = r#"
+title = "servers and workers"
+repetitions = { min = 2 }
+phases = { warm_up = 0, measure = "200ms", cool_down = "100ms" }
+anchor = { levels = { servers = 1, workers = 4 }, within = 0.9 }
+data = ["--keys", "200"]
+population = "connections"
+[[factor]]
+name = "servers"
+levels = [1, 2]
+[[factor]]
+name = "workers"
+levels = [1, 4]
+[[factor]]
+name = "connections"
+levels = [3]
+[predictions]
+cells = 3
+[populate]
+[stations.servers]
+program = "cache"
+count = "$servers"
+[stations.middleware]
+program = "proxy"
+config = """
+distribution = "consistent"
+workers = $workers
+"""
+[stations.clients]
+program = "load"
+count = 2
+flags = ["--connections", "$connections"]
+"#;
+    let (spec, out) = place("experiment-whole", spec);
+    let ended = begin(&spec, &out).ended_within(LONG);
+    assert!(ended.success, "{ended:?}");
+    let inside = |name: &str| out.join("trials/servers=2,workers=4,connections=3").join(name);
+    let configured = fs::read_to_string(inside("0/middleware/1.conf")).unwrap();
+    assert!(configured.contains("workers = 4"), "{configured}");
+    let manifest = fs::read_to_string(inside("0/trial.json")).unwrap();
+    assert_eq!(manifest.matches("krarup cache").count(), 2, "{manifest}");
+    let loads = [1, 2].map(|client| {
+        let text = fs::read_to_string(inside(&format!("0/clients/{client}.json"))).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()
+    });
+    let instants = manifest.split("--start-at ").skip(1).map(|rest| &rest[..19]);
+    assert_eq!(
+        instants.collect::<std::collections::BTreeSet<_>>().len(),
+        1,
+        "one instant for both: {manifest}"
+    );
+    // What is measured ends before the cool-down does.
+    assert!(loads.iter().all(|load| (load["seconds"].as_f64().unwrap() - 0.2).abs() < 0.05), "{loads:?}");
+    let results: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap();
+    assert_eq!(results["anchor"]["runs"].as_array().unwrap().len(), 2 * 2);
+    let studies = results["studies"].as_array().unwrap();
+    assert!(!studies.is_empty(), "servers and workers are a design of two levels");
+    let predictions = results["predictions"].as_array().unwrap();
+    assert_eq!(predictions.len(), 2, "a family for each number of servers");
+    assert!(ended.output.contains("model of 1: No prediction: 2 cells"), "{}", ended.output);
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    for heading in ["What a model says", "Whether the machine stayed the same"] {
+        assert!(page.contains(heading), "{heading}");
+    }
+}
+
+/// Two copies of each key on three memcached: one is killed and comes back empty, then another stands still for a while. Where the level says
+/// so, nothing happens.
+#[test]
+fn stations_are_killed_restarted_frozen_and_thawed_while_a_trial_is_measured() {
+    let fault = |station: &str, at: &str, action: &str| {
+        format!(
+            "[[fault]]\nstation = \"{station}\"\nat = \"{at}\"\ndo = \"{action}\"\nwhen = {{ loss = \"some\" }}\n"
+        )
+    };
+    let faults = [
+        fault("server 2", "1s", "kill"),
+        fault("server 2", "2s", "restart"),
+        fault("server 1", "6s", "freeze"),
+        fault("server 1", "7s", "thaw"),
+    ];
+    let spec = format!(
+        r#"
+title = "faults"
+seed = 7
+repetitions = {{ min = 1 }}
+phases = {{ warm_up = "50ms", measure = "9s" }}
+data = ["--keys", "300"]
+[[factor]]
+name = "loss"
+levels = ["none", "some"]
+[populate]
+[stations.servers]
+program = "memcached"
+count = 3
+[stations.middleware]
+program = "proxy"
+config = """
+distribution = "rendezvous"
+replicas = 2
+"""
+[stations.clients]
+program = "load"
+flags = ["--ratio", "0:1", "--connections", "2"]
+{}"#,
+        faults.concat()
+    );
+    let (spec, out) = place("experiment-faults", &spec);
+    let shown = Program::begin(&["plan", spec.to_str().unwrap()]).ended();
+    assert!(shown.output.contains("fault: kill server 2 at 1.00 s, with loss some\n"), "{shown:?}");
+    let ended = run(&spec, &out);
+    assert!(ended.output.contains("restart server 2"), "{ended:?}");
+    let happened = support::experiment::json(&out.join("trials/loss=some/0/faults.json"));
+    let told: Vec<(&str, &str)> = happened
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["do"].as_str().unwrap(), one["station"].as_str().unwrap()))
+        .collect();
+    let done = [("kill", "server 2"), ("restart", "server 2"), ("freeze", "server 1"), ("thaw", "server 1")];
+    assert_eq!(told, done);
+    assert!(!out.join("trials/loss=none/0/faults.json").exists());
+    let results = support::experiment::json(&out.join("results.json"));
+    let cells = results["cells"].as_array().unwrap();
+    assert!(
+        cells[0]["course"].is_null() && cells[0]["hit_ratio"] == 1.0 && cells[0]["errors"] == 0,
+        "{}",
+        cells[0]
+    );
+    let course = cells[1]["course"].as_array().unwrap();
+    let gets = |place: usize| &course[place]["operations"][0];
+    assert_eq!((course.len(), course[2]["after"].as_str()), (5, Some("restart server 2")), "{course:?}");
+    // Whoever has the other copy answers; the one that comes back has nothing, and is asked for its share again.
+    let missed = |place: usize| gets(place)["misses"].as_u64().unwrap();
+    assert!(missed(0) == 0 && missed(1) < missed(2) && gets(2)["hits"].as_u64() > Some(0), "{course:?}");
+    // Two clients, and a server that says nothing: sooner or later both wait for it.
+    let answered = |place: usize| gets(place)["completed"].as_u64().unwrap_or(0);
+    assert!(answered(3) < answered(2) && answered(4) > 0, "{course:?}");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Before and after each fault") && page.contains("freeze server 1"));
+}
+
+/// On another machine the agent that started a station does to it what it is told, and says when that is done.
+#[test]
+fn an_agent_freezes_thaws_and_kills_what_it_has_started() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::Stdio;
+
+    let folder = fresh("experiment-agent");
+    let words = ["agent", "run", "--run", folder.to_str().unwrap(), "--", "sleep", "600"];
+    let mut agent = Command::new(env!("CARGO_BIN_EXE_krarup"))
+        .args(words)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(agent.stderr.take().unwrap()).lines();
+    let mut says = |text: &str| {
+        let line = told.by_ref().map(Result::unwrap).find(|line| line.contains(text)).unwrap();
+        line.rsplit_once(' ').unwrap().1.to_owned()
+    };
+    let station = says("started ");
+    let state = || {
+        let stat = fs::read_to_string(format!("/proc/{station}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.chars().next()
+    };
+    let mut stdin = agent.stdin.take().unwrap();
+    let mut tell = |word: &str| stdin.write_all(word.as_bytes()).unwrap();
+    tell("do freeze 1\n");
+    says("done 1");
+    support::until("it stands still", || state() == Some('T'));
+    tell("do thaw 2\n");
+    says("done 2");
+    support::until("it goes on", || state() == Some('S'));
+    tell("do kill 3\n");
+    says("done 3");
+    assert_eq!(agent.wait().unwrap().code(), Some(128 + 9));
+}

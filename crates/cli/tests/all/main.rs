@@ -1,0 +1,39 @@
+//! The whole program from outside: one binary, so that it is linked once. A file is about one thing; `cargo test -p krarup --test all reload::` runs one file.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod analyze;
+mod bad_days;
+mod broker;
+mod cache;
+mod calibrate;
+mod clients;
+mod demo;
+mod documents;
+mod doors;
+mod durable;
+mod edge;
+mod experiment;
+mod faults;
+mod hosts;
+mod large;
+mod load;
+mod loops;
+mod measured;
+mod memory;
+mod model;
+mod monitoring;
+mod moving;
+mod output;
+mod passes;
+mod pools;
+mod proxy;
+mod queues;
+mod reference;
+mod reload;
+mod rules;
+mod scripts;
+mod ssh;
+mod support;
+mod threads;
+mod wire;

@@ -1,0 +1,215 @@
+//! What happens while `memory` is used up: each request is answered, small ones at once, and what stands still gives way.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use crate::support::conversation::memcached;
+use crate::support::peer::{Peer, asked};
+use crate::support::process::Program;
+use crate::support::{file, until};
+
+const LENGTH: usize = 200_000;
+
+/// A proxy with little memory, and the address that monitoring asks.
+fn proxy(name: &str, server: &Program, config: &str) -> (Program, SocketAddr) {
+    let config = file(name, &format!("admin = \"127.0.0.1:0\"\n{config}"));
+    let server = server.address().to_string();
+    let mut proxy =
+        Program::begin(&["proxy", "--listen", "127.0.0.1:0", "--servers", &server, "--config", &config]);
+    let admin = proxy
+        .says(|line| line.strip_prefix("metrics on http://")?.trim().strip_suffix("/metrics")?.parse().ok());
+    (proxy.listening(), admin)
+}
+
+fn ready(admin: SocketAddr) -> bool {
+    asked(admin, "GET", "/ready").starts_with("HTTP/1.1 200")
+}
+
+fn set(client: &mut Peer, name: usize) {
+    client.send(format!("set k{name} 0 0 {LENGTH}\r\n").as_bytes()).unwrap();
+    client.send(&vec![b'v'; LENGTH]).unwrap();
+    client.send(b"\r\n").unwrap();
+}
+
+/// A client that begins a request and does not go on.
+fn half(proxy: &Program) -> Peer {
+    let mut client = proxy.connect();
+    client.send(format!("set half 0 0 {LENGTH}\r\n").as_bytes()).unwrap();
+    client.send(&[b'v'; 60_000]).unwrap();
+    client
+}
+
+fn is_served(client: &mut Peer) {
+    client.send(b"get nothing\r\n").unwrap();
+    client.expect(b"END\r\n").unwrap();
+}
+
+fn set_all(config: &str, name: &str) {
+    let server = memcached();
+    let (proxy, _) = proxy(name, &server, config);
+    let address = proxy.address();
+    thread::scope(|scope| {
+        let clients = (0..60).map(|number| {
+            scope.spawn(move || {
+                let mut client = Peer::connect(address);
+                for _ in 0..4 {
+                    set(&mut client, number);
+                    client.expect(b"STORED\r\n").unwrap();
+                }
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        let mut bystander = proxy.connect();
+        while !clients.iter().all(thread::ScopedJoinHandle::is_finished) {
+            is_served(&mut bystander);
+        }
+    });
+    let ended = proxy.stop();
+    assert!(ended.success && !ended.errors.contains("disconnected, which"), "{ended:?}");
+}
+
+#[test]
+fn many_large_values_at_once_are_all_stored_in_little_memory() {
+    set_all("[edge]\nmemory = \"1MiB\"\n", "memory-sets");
+}
+
+#[test]
+fn the_same_with_several_loops() {
+    set_all("threads = 2\n[edge]\nmemory = \"2MiB\"\n", "memory-sets-2");
+}
+
+/// Requests that are not gone on with hold up no small ones, and not for long those that are.
+fn halves(config: &str, name: &str) {
+    let server = memcached();
+    let (mut proxy, admin) = proxy(name, &server, config);
+    let mut bystander = proxy.connect();
+    let mut held = Vec::new();
+    until("it is not ready while clients wait for memory", || {
+        held.push(half(&proxy));
+        is_served(&mut bystander);
+        !ready(admin)
+    });
+    assert!(asked(admin, "GET", "/health").starts_with("HTTP/1.1 200"));
+    let mut honest = proxy.connect();
+    set(&mut honest, 1);
+    // What a client says last is heard although it waits: it is whole.
+    let mut parting = proxy.connect();
+    set(&mut parting, 2);
+    parting.finish();
+    for _ in 0..20 {
+        held.push(half(&proxy));
+        is_served(&mut bystander);
+        is_served(&mut proxy.connect());
+        bystander.stats("");
+    }
+    honest.expect(b"STORED\r\n").unwrap();
+    parting.expect(b"STORED\r\n").unwrap();
+    proxy.says_text("the memory is used up");
+    drop(held);
+    until("it is ready again", || ready(admin));
+    let ended = proxy.stop();
+    assert!(ended.success, "{ended:?}");
+    let lines = |text: &str| ended.errors.matches(text).count();
+    let told = lines("no client waits for memory any more");
+    assert!(told > 0 && lines("clients wait for memory") == told, "{ended:?}");
+}
+
+#[test]
+fn half_requests_hold_up_nobody() {
+    halves("[edge]\nmemory = \"1MiB\"\n", "memory-half");
+}
+
+#[test]
+fn half_requests_hold_up_nobody_in_several_loops() {
+    halves("threads = 2\n[edge]\nmemory = \"2MiB\"\n", "memory-half-2");
+}
+
+#[test]
+fn a_client_that_waits_for_memory_and_hangs_up_is_gone() {
+    let server = memcached();
+    let (proxy, admin) = proxy("memory-gone", &server, "[edge]\nmemory = \"1MiB\"\n");
+    let mut bystander = proxy.connect();
+    let mut held = Vec::new();
+    until("clients wait", || {
+        held.extend((0..10).map(|_| half(&proxy)));
+        !ready(admin)
+    });
+    drop(held);
+    until("they are gone", || bystander.stats("")["curr_connections"] == "1");
+}
+
+#[test]
+fn clients_that_ask_for_much_and_read_nothing_hold_up_nobody() {
+    let server = memcached();
+    let (proxy, _) = proxy("memory-reads", &server, "[edge]\nmemory = \"4MiB\"\n");
+    let mut bystander = proxy.connect();
+    set(&mut bystander, 1);
+    bystander.expect(b"STORED\r\n").unwrap();
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        let mut client = proxy.connect();
+        client.send(&b"get k1\r\n".repeat(1_000)).unwrap();
+        held.push(client);
+        is_served(&mut bystander);
+    }
+    // One that reads gets all it asked for meanwhile.
+    let mut reader = proxy.connect();
+    reader.send(&b"get k1\r\n".repeat(20)).unwrap();
+    let value = [format!("VALUE k1 0 {LENGTH}\r\n").as_bytes(), &vec![b'v'; LENGTH], b"\r\nEND\r\n"].concat();
+    for _ in 0..20 {
+        reader.expect(&value).unwrap();
+        is_served(&mut bystander);
+    }
+}
+
+/// What the process holds is what `memory` says: with large values that are set and nothing else, and then with requests, half requests, replies
+/// and replies that nobody reads.
+#[test]
+fn the_process_holds_little_more_than_its_memory() {
+    const MEMORY: u64 = 64 << 10;
+    let value = vec![b'v'; 1_000_000];
+    let large = [b"set large 0 0 1000000\r\n", value.as_slice(), b"\r\n"].concat();
+    let server = memcached();
+    let (proxy, _) = proxy("memory-held", &server, &format!("[edge]\nmemory = {}\n", MEMORY << 10));
+    let mut bystander = proxy.connect();
+    bystander.send(&large).unwrap();
+    bystander.expect(b"STORED\r\n").unwrap();
+    let (address, idle) = (proxy.address(), proxy.resident());
+    let mut held = |reads: bool| {
+        let mut most = 0;
+        thread::scope(|scope| {
+            let clients = (0..60).map(|number| {
+                let (large, value) = (&large, &value);
+                scope.spawn(move || {
+                    let mut client = Peer::connect(address);
+                    for _ in 0..4 {
+                        if !reads || number % 2 == 0 {
+                            client.send(large).unwrap();
+                            client.expect(b"STORED\r\n").unwrap();
+                        } else {
+                            client.send(b"get large\r\n").unwrap();
+                            client.expect(b"VALUE large 0 1000000\r\n").unwrap();
+                            client.expect(value).unwrap();
+                            client.expect(b"\r\nEND\r\n").unwrap();
+                        }
+                    }
+                })
+            });
+            let clients: Vec<_> = clients.collect();
+            while !clients.iter().all(thread::ScopedJoinHandle::is_finished) {
+                is_served(&mut bystander);
+                most = proxy.resident().max(most);
+            }
+        });
+        most.saturating_sub(idle)
+    };
+    let sets = held(false);
+    let mut unread: Vec<Peer> = (0..20).map(|_| proxy.connect()).collect();
+    unread.iter_mut().for_each(|client| client.send(&b"get large\r\n".repeat(200)).unwrap());
+    let halves: Vec<Peer> = (0..20).map(|_| half(&proxy)).collect();
+    let all = held(true);
+    drop((unread, halves));
+    for (what, grown) in [("sets alone", sets), ("all together", all)] {
+        assert!(grown * 100 <= MEMORY * 115, "{what}: {grown} kB more than when idle, of {MEMORY} kB");
+    }
+}

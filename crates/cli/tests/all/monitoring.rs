@@ -1,0 +1,78 @@
+//! What monitoring is told of a running proxy is what happened.
+
+use std::net::SocketAddr;
+
+use crate::support::peer::{Peer, asked};
+use crate::support::process::Program;
+use crate::support::until;
+
+/// The status and the body of an answer over HTTP.
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let told = asked(address, "GET", path);
+    let (head, body) = told.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// The value of one metric with its labels.
+fn value(metrics: &str, series: &str) -> f64 {
+    let found = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
+    found.unwrap_or_else(|| panic!("no {series} in {metrics}"))
+}
+
+#[test]
+fn metrics_count_what_clients_did_and_ready_is_who_has_a_server() {
+    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let name = server.address().to_string();
+    let mut proxy = Program::begin(&[
+        "proxy",
+        "--listen",
+        "127.0.0.1:0",
+        "--servers",
+        &name,
+        "--admin",
+        "127.0.0.1:0",
+        "-t",
+        "4",
+    ]);
+    let admin = proxy
+        .says(|line| line.trim().strip_prefix("metrics on http://")?.strip_suffix("/metrics")?.parse().ok());
+    let address = proxy.says(|line| line.strip_prefix("listening on ")?.trim().parse().ok());
+
+    let mut client = Peer::connect(address);
+    client.send(b"set a 0 0 3\r\nabc\r\nget a\r\nget b\r\nget a b\r\n").unwrap();
+    client.expect(b"STORED\r\nVALUE a 0 3\r\nabc\r\nEND\r\nEND\r\nVALUE a 0 3\r\nabc\r\nEND\r\n").unwrap();
+    let metrics = || {
+        let (status, body) = get(admin, "/metrics");
+        assert_eq!(status, 200, "{body}");
+        body
+    };
+    // A request is counted once its reply has left, which its client may see first.
+    until("all four requests are counted", || {
+        metrics().contains("krarup_requests_total{operation=\"multiget\"} 1")
+    });
+    let told = metrics();
+    for (series, expected) in [
+        ("krarup_requests_total{operation=\"set\"}", 1.0),
+        ("krarup_requests_total{operation=\"get\"}", 2.0),
+        ("krarup_keys_total{operation=\"multiget\"}", 2.0),
+        ("krarup_hits_total{operation=\"get\"}", 1.0),
+        ("krarup_misses_total{operation=\"get\"}", 1.0),
+        ("krarup_response_time_seconds_count{operation=\"get\"}", 2.0),
+        ("krarup_response_time_seconds_bucket{operation=\"get\",le=\"+Inf\"}", 2.0),
+        ("krarup_client_connections", 1.0),
+        ("krarup_workers", 4.0),
+        ("krarup_pool_servers_up{pool=\"main\"}", 1.0),
+        (&format!("krarup_server_up{{server=\"{name}\"}}"), 1.0),
+        (&format!("krarup_server_requests_total{{server=\"{name}\"}}"), 4.0),
+    ] {
+        assert_eq!(value(&told, series), expected, "{series}");
+    }
+    assert!(value(&told, "process_resident_memory_bytes") > 1e6);
+
+    assert_eq!(get(admin, "/ready"), (200, "ready\n".into()));
+    assert_eq!(get(admin, "/nothing").0, 404);
+    server.kill();
+    until("the proxy is not ready any more", || get(admin, "/ready").0 == 503);
+    assert_eq!(get(admin, "/health"), (200, "ok\n".into()));
+    assert!(proxy.stop().success);
+}

@@ -1,0 +1,94 @@
+//! The engine with real threads: the same replies and the same books, from the textbook's design.
+
+use crate::support;
+use std::thread;
+
+use crate::support::conversation::memcached;
+use crate::support::peer::{listen, talk};
+use crate::support::process::Program;
+use crate::support::{file, until};
+
+#[test]
+fn many_clients_share_few_threads_and_every_request_is_in_the_books() {
+    for config in ["workers = 3", "readers = 2"] {
+        let servers = [memcached(), memcached(), memcached()];
+        let addresses: Vec<_> = servers.iter().map(Program::address).collect();
+        let config = file("threads", &format!("engine = \"threads\"\n{config}\n"));
+        let proxy = Program::proxy(&addresses, &["--config", &config, "--json"]);
+        thread::scope(|scope| {
+            for name in 0..8 {
+                let address = proxy.address();
+                scope.spawn(move || talk(address, name, 25));
+            }
+        });
+        let mut client = proxy.connect();
+        assert_eq!(client.count("cmd_set"), 200);
+        client.send(b"quit\r\n").unwrap();
+        assert!(client.rest().is_empty());
+        let ended = proxy.stop();
+        assert!(ended.success, "{ended:?}");
+        let summary = ended.json();
+        let count = |operation: &str| {
+            let line =
+                summary["operations"].as_array().unwrap().iter().find(|line| line["operation"] == operation);
+            line.unwrap_or_else(|| panic!("no {operation} in {summary}"))["count"].as_u64().unwrap()
+        };
+        assert_eq!([count("set"), count("get"), count("multiget")], [200; 3]);
+        assert_eq!(summary["all"]["errors"], 0);
+        assert_eq!(summary["disordered"], 0);
+        for server in summary["servers"].as_array().unwrap() {
+            // Every copy is written, and reads are shared.
+            assert!(server["requests"].as_u64().unwrap() >= 200, "{server}");
+            assert!(server["version"].as_str().is_some_and(|version| version.starts_with('1')), "{server}");
+        }
+    }
+}
+
+#[test]
+fn a_request_waits_in_the_queue_while_the_only_worker_waits_for_the_server() {
+    let listener = listen();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        // The worker connects first, and asks its first question when it has been greeted.
+        let mut worker = support::peer::greet(&listener).unwrap();
+        worker.expect(b"get a\r\n").unwrap();
+        (listener, worker)
+    });
+    let config = file("threads-one", "engine = \"threads\"\nworkers = 1\n");
+    let proxy = Program::proxy(&[address], &["--config", &config, "--json"]);
+    let mut first = proxy.connect();
+    first.send(b"get a\r\n").unwrap();
+    let (_listener, mut worker) = server.join().unwrap();
+    let mut second = proxy.connect();
+    second.send(b"get b\r\n").unwrap();
+    // Statistics need no worker: this one was read after the request before it.
+    let mut third = proxy.connect();
+    third.count("cmd_get");
+    worker.send(b"END\r\n").unwrap();
+    first.expect(b"END\r\n").unwrap();
+    worker.expect(b"get b\r\n").unwrap();
+    worker.send(b"END\r\n").unwrap();
+    second.expect(b"END\r\n").unwrap();
+    let summary = proxy.stop().json();
+    assert_eq!(summary["queue_length_max"], 1);
+    assert!(summary["all"]["queue"]["mean"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_server_that_is_lost_is_an_error_and_is_asked_again_later() {
+    let port = support::process::Port::new();
+    let cache = Program::cache_at(&port);
+    let config = file("threads-lost", "engine = \"threads\"\nworkers = 1\nreconnect_at_most = \"20ms\"\n");
+    let proxy = Program::proxy(&[port.address()], &["--config", &config]);
+    talk(proxy.address(), 0, 2);
+    cache.kill();
+    let mut client = proxy.connect();
+    client.send(b"get a\r\n").unwrap();
+    let line = String::from_utf8(client.line().unwrap()).unwrap();
+    assert!(line.starts_with("SERVER_ERROR 127.0.0.1:"), "{line}");
+    let _again = Program::cache_at(&port);
+    until("the server is back", || {
+        client.send(b"get a\r\n").unwrap();
+        client.line().unwrap() == b"END\r\n"
+    });
+}

@@ -1,0 +1,259 @@
+//! The page as text: golden files, well-formedness, downloads, what it must not contain.
+//!
+//! `UPDATE=1 cargo test -p krarup-report` rewrites the golden files and the generated part of the reference page.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use krarup_analysis::Trial;
+use krarup_analysis::trial::{
+    ClientSide, ClientWindow, Histogram, Levels, MiddlewareSide, ProcessCpu, Station, Times,
+};
+use krarup_report::document::{Block, Table};
+use krarup_report::{Page, csv, definitions, html, markdown, sweep, text};
+use proptest::prelude::*;
+use sha2::{Digest, Sha256};
+
+use crate::{fixture, kinds};
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Compares with a golden file, or rewrites it where `UPDATE=1`.
+fn golden(path: &str, actual: &str) {
+    let path = here(path);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, actual).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    if let Some((line, (expected, actual))) =
+        expected.lines().zip(actual.lines()).enumerate().find(|(_, (expected, actual))| expected != actual)
+    {
+        panic!("{}, line {}:\nexpected {expected}\n     got {actual}", path.display(), line + 1);
+    }
+    assert_eq!(expected.lines().count(), actual.lines().count(), "{}", path.display());
+}
+
+#[test]
+fn every_kind_of_block_and_figure_reads_as_before() {
+    golden("tests/golden/kinds.html", &html::body(&kinds::document()));
+    golden("tests/golden/kinds.md", &markdown::document(&kinds::document()));
+}
+
+#[test]
+fn the_report_of_a_sweep_reads_as_before() {
+    let results = fixture::results(3);
+    golden("tests/golden/sweep.md", &markdown::document(&sweep::document(&results, "Krarup")));
+    golden("tests/golden/sweep.txt", &text::table(&sweep::table(&results)));
+}
+
+#[test]
+fn the_same_results_give_the_same_bytes() {
+    let page = || Page::of(&sweep::document(&fixture::results(3), "Krarup"));
+    assert_eq!(page(), page());
+}
+
+#[test]
+fn the_page_is_well_formed_and_its_links_lead_somewhere() {
+    for document in [kinds::document(), sweep::document(&fixture::results(3), "Krarup")] {
+        let body = html::body(&document);
+        let parsed = roxmltree::Document::parse(&body).unwrap();
+        let mut ids = HashSet::new();
+        for id in parsed.descendants().filter_map(|node| node.attribute("id")) {
+            assert!(ids.insert(id), "two elements are called {id}");
+        }
+        for target in parsed.descendants().filter_map(|node| node.attribute("href")) {
+            let known = target.strip_prefix('#').is_some_and(|id| ids.contains(id));
+            assert!(known || target.starts_with("data:text/csv"), "{target}");
+        }
+        for table in parsed.descendants().filter(|node| node.has_tag_name("tr")) {
+            let columns = table.parent().unwrap().parent().unwrap().descendants();
+            let headings = columns.filter(|node| node.has_tag_name("th")).count();
+            assert_eq!(table.children().filter(roxmltree::Node::is_element).count(), headings);
+        }
+    }
+}
+
+#[test]
+fn a_download_in_the_page_is_the_file_beside_it() {
+    let document = kinds::document();
+    let body = html::body(&document);
+    let parsed = roxmltree::Document::parse(&body).unwrap();
+    let page = Page::of(&document);
+    let mut links = 0;
+    for link in parsed.descendants().filter(|node| node.attribute("download").is_some()) {
+        let data = link.attribute("href").unwrap().strip_prefix("data:text/csv;charset=utf-8,").unwrap();
+        let file =
+            page.csv.iter().find(|(name, _)| Some(name.as_str()) == link.attribute("download")).unwrap();
+        assert_eq!(percent_decoded(data), file.1);
+        links += 1;
+    }
+    assert_eq!(links, page.csv.len());
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits: String = rest.by_ref().take(2).map(char::from).collect();
+            bytes.push(u8::from_str_radix(&digits, 16).unwrap());
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn the_data_of_a_chart_cannot_end_its_script() {
+    let body = html::body(&kinds::document());
+    let parsed = roxmltree::Document::parse(&body).unwrap();
+    let mut names = Vec::new();
+    for script in parsed.descendants().filter(|node| node.has_tag_name("script")) {
+        let chart: serde_json::Value = serde_json::from_str(script.text().unwrap()).unwrap();
+        for panel in chart["panels"].as_array().unwrap() {
+            for series in panel["series"].as_array().unwrap() {
+                assert_eq!(series["values"].as_array().unwrap().len(), panel["xs"].as_array().unwrap().len());
+                names.push(series["name"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    assert!(names.contains(&kinds::AWKWARD.to_owned()), "the name is the same after reading");
+    assert_eq!(body.matches("</script>").count(), 5, "one for each figure and no more");
+}
+
+#[test]
+fn the_page_needs_no_network_and_little_room() {
+    let page = Page::of(&sweep::document(&fixture::results(3), "Krarup")).html;
+    for outside in ["src=", "@import", "url(", "fetch(", "XMLHttpRequest", "href=\"http", "//cdn"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("default-src 'none'"));
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
+}
+
+#[test]
+fn the_vendored_files_are_what_their_readme_says() {
+    let readme = std::fs::read_to_string(here("assets/vendor/uplot/README.md")).unwrap();
+    for name in ["uPlot.iife.min.js", "uPlot.min.css", "LICENSE"] {
+        let bytes = std::fs::read(here("assets/vendor/uplot").join(name)).unwrap();
+        let hash =
+            Sha256::digest(&bytes).iter().fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
+        assert!(readme.contains(&format!("| {name} | {hash} |")), "{name} has SHA-256 {hash}");
+    }
+}
+
+fn any_trial() -> impl Strategy<Value = Trial> {
+    let times =
+        || (0.0..2.0_f64).prop_map(|mean| Times { mean, p50: mean, p90: mean * 2.0, p99: mean * 3.0 });
+    let histogram = || {
+        prop::collection::btree_map(0..3_000_000_u64, 0..9_u64, 0..20)
+            .prop_map(|counts| Histogram { width: 1e-4, counts: counts.into_iter().collect() })
+    };
+    let client = (0..2_000_u64, 0..3_u64, 0..9_u64, times(), histogram()).prop_map(
+        |(completed, errors, hits, response, histogram)| ClientSide {
+            completed,
+            errors,
+            hits,
+            misses: errors,
+            response,
+            histogram,
+            windows: (0..completed % 4)
+                .map(|k| ClientWindow { start: k as f64, length: 1.0, completed: k, response: None })
+                .collect(),
+            ..ClientSide::default()
+        },
+    );
+    let middleware = (0..2_000_u64, times(), histogram(), prop::option::of(0..3_u32)).prop_map(
+        |(requests, response, histogram, workers)| MiddlewareSide {
+            requests,
+            response,
+            server: response,
+            workers,
+            queue_length: workers.map(f64::from),
+            histogram,
+            ..MiddlewareSide::default()
+        },
+    );
+    let levels = ("[a-z<&\"|]{0,3}", 0..5_u32).prop_map(|(workload, clients)| Levels { workload, clients });
+    let process = (0..3_u32).prop_map(|cores| ProcessCpu {
+        station: Station::Server,
+        name: "a<b".into(),
+        busy: 1.0,
+        cores: f64::from(cores),
+    });
+    (levels, client, prop::option::of(middleware), prop::collection::vec(process, 0..3)).prop_map(
+        |(levels, client, middleware, cpu)| Trial {
+            levels,
+            repetition: 0,
+            length: 2.0,
+            think: 0.0,
+            client,
+            middleware,
+            servers: Vec::new(),
+            cpu,
+            links: Vec::new(),
+            ways: Vec::new(),
+            factors: Vec::new(),
+            machine: None,
+            machines: Vec::new(),
+            course: Vec::new(),
+            disturbed: None,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Empty cells, lone cells, sides that say nothing: whatever a run brings, there is a page.
+    #[test]
+    fn any_trials_have_a_page(trials in prop::collection::vec(any_trial(), 1..6)) {
+        let environment = krarup_analysis::Environment { cores: 2, ..Default::default() };
+        let results = krarup_analysis::summarise("any", environment, &trials).unwrap();
+        let document = sweep::document(&results, "Krarup");
+        let body = html::body(&document);
+        prop_assert!(roxmltree::Document::parse(&body).is_ok());
+        prop_assert!(!body.contains("NaN") && !body.contains(">inf"), "{}", markdown::document(&document));
+        prop_assert!(!text::table(&sweep::table(&results)).is_empty());
+    }
+}
+
+/// The reference page lists what each table and figure shows, its columns, and all definitions.
+#[test]
+fn the_reference_page_is_up_to_date() {
+    let path = here("../../docs/reference/report.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let marker = "<!-- from here on generated: UPDATE=1 cargo test -p krarup-report -->\n";
+    let (written, _) = page.split_once(marker).expect("the page has its marker");
+    golden("../../docs/reference/report.md", &format!("{written}{marker}{}", reference()));
+}
+
+fn reference() -> String {
+    let document = sweep::document(&fixture::results(3), "Krarup");
+    let mut out = String::from("\n## Tables and figures of a sweep\n\n");
+    let columns = |table: &Table| {
+        let line = csv::table(table).lines().next().unwrap_or_default().replace(',', "`, `");
+        format!("`{}.csv`: `{line}`", table.name)
+    };
+    for block in document.sections.iter().flat_map(|section| &section.blocks) {
+        let (title, caption, data) = match block {
+            Block::Table(table) => (&table.title, &table.caption, columns(table)),
+            Block::Figure(figure) if figure.name == "one-run" => {
+                (&"One run, window by window".to_owned(), &figure.caption, columns(&figure.data()))
+            }
+            Block::Figure(figure) => (&figure.title, &figure.caption, columns(&figure.data())),
+            _ => continue,
+        };
+        let _ = write!(out, "### {title}\n\n{caption}\n\n{data}\n\n");
+    }
+    out.push_str("## What the words mean\n\n| word | meaning |\n|---|---|\n");
+    for definition in definitions::all() {
+        let _ = writeln!(out, "| {} | {} |", definition.term, definition.meaning);
+    }
+    out
+}
