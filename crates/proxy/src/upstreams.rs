@@ -8,6 +8,7 @@ use krarup_memcache::{Class, Reply};
 use krarup_units::{Nanos, Outbox, Stamp};
 
 use crate::ids::{ClientId, Identifier};
+use crate::large::LARGE_REQUEST;
 
 mod connection;
 mod server;
@@ -31,11 +32,11 @@ const ASIDE_BYTES: usize = 1 << 20;
 /// Answers a server may owe before nothing is sent to it on the side.
 const ASIDE_REQUESTS: usize = 10_000;
 
-/// A reply to a client that has been given none yet counts as so long, where its server had long values of late: 16 of them go at once, whatever
+/// A reply to a client that has been given none yet counts as so long, where its server had no long values of late: 16 of them go at once, whatever
 /// else is under way.
 const UNKNOWN: usize = 256 << 10;
-/// The same before so many answers of a server, by which nothing is known of its values.
-const FIRST: u64 = 100;
+/// Where it had, it counts as long as these were, up to this.
+const UNKNOWN_BESIDE_LONG: usize = 1 << 20;
 /// Of late.
 const OF_LATE: Nanos = Nanos::from_secs(60);
 
@@ -500,13 +501,13 @@ impl Upstreams {
         Some(pending)
     }
 
-    /// The server has answered the next of what was asked on a connection, with a `long` reply or another: that is owed no more, and the server is
+    /// The server has answered the next of what was asked on a connection, with a reply of so many bytes: that is owed no more, and the server is
     /// well. Returns its number.
     #[inline]
-    pub(crate) fn answered(&mut self, connection: usize, long: bool, now: Stamp) -> usize {
+    pub(crate) fn answered(&mut self, connection: usize, bytes: usize, now: Stamp) -> usize {
         self.in_flight -= 1;
         let link = self.at_mut(connection);
-        link.pop();
+        link.answered(bytes, now);
         link.failures = 0;
         let server = link.server;
         let known = &mut self.servers[server];
@@ -516,15 +517,15 @@ impl Upstreams {
         }
         known.answered_since_up += 1;
         known.ejected = false;
-        if long {
-            known.had_long = Some(now);
+        if bytes >= LARGE_REQUEST {
+            known.had_long(bytes, now);
         }
         server
     }
 
-    /// A long request has been sent to a server.
-    pub(crate) fn had_long(&mut self, server: usize, now: Stamp) {
-        self.servers[server].had_long = Some(now);
+    /// A long request, of so many bytes, has been sent to a server.
+    pub(crate) fn had_long(&mut self, server: usize, bytes: usize, now: Stamp) {
+        self.servers[server].had_long(bytes, now);
     }
 
     /// Answers that servers owe to requests.
@@ -602,20 +603,18 @@ impl Upstreams {
             return None;
         }
         let under_way = link.under_way(length);
-        let full = under_way > 0
-            && bytes > 0
-            && (!fits(self.settings.window, under_way, bytes) || link.window.has_waiting(length));
+        let window = link.window.size(self.settings.window);
+        let full = under_way > 0 && (!fits(window, under_way, bytes) || link.window.has_waiting(length));
         Some(if full { Err((connection, bytes)) } else { Ok(()) })
     }
 
-    /// How long a reply counts: not at all where its length is not known and those of this connection are short.
+    /// How long a reply counts.
     fn length(&self, connection: usize, length: Length, long: usize, now: Stamp) -> usize {
         if length == Length::Known {
             return long;
         }
-        let server = &self.servers[self.server_of(connection)];
-        let of_late = |had: Stamp| now.0.saturating_sub(had.0) < OF_LATE.0;
-        if server.answered_since_up < FIRST || server.had_long.is_some_and(of_late) { UNKNOWN } else { 0 }
+        let of_late = self.servers[self.server_of(connection)].long_of_late(OF_LATE, now);
+        of_late.map_or(UNKNOWN, |bytes| bytes.clamp(UNKNOWN, UNKNOWN_BESIDE_LONG))
     }
 
     /// A client's next request waits for room on a connection.
@@ -629,16 +628,37 @@ impl Upstreams {
         self.at_mut(connection).expect_long(length, bytes);
     }
 
-    /// The client whose turn it is on a connection, if there is room for its next request, and how much that takes.
+    /// The client whose turn it is on a connection.
     #[inline]
-    pub(crate) fn admit_next(&mut self, connection: usize, length: Length) -> Option<(ClientId, usize)> {
-        if !self.at(connection).window.has_waiting(length) {
+    pub(crate) fn next_waiting(&self, connection: usize, length: Length) -> Option<ClientId> {
+        self.at(connection).window.next(length).map(|(client, _)| client)
+    }
+
+    /// The client whose turn it was among those of which nothing is known is given long replies, of so many bytes: it waits among its like.
+    pub(crate) fn next_is_known(&mut self, connection: usize, bytes: usize) {
+        self.at_mut(connection).window.next_is_known(bytes);
+    }
+
+    /// How much the next request takes of the client whose turn it is on a connection, if there is room for it; then it has that. What takes few bytes, as
+    /// is `known` by now, has room always.
+    pub(crate) fn admit_next(
+        &mut self,
+        connection: usize,
+        length: Length,
+        known: Option<usize>,
+    ) -> Option<usize> {
+        let link = self.at(connection);
+        let (_, bytes) = link.window.next(length)?;
+        // Replies may have turned out to be longer than one thought when this client came.
+        let bytes =
+            known.unwrap_or_else(|| self.length(connection, length, bytes, link.window.last_answered()));
+        let window = link.window.size(self.settings.window);
+        let room = fits(window, link.under_way(length), bytes) || link.health != Health::Up;
+        if known.is_none() && !room {
             return None;
         }
-        let window = self.settings.window;
-        let link = self.at_mut(connection);
-        let (under_way, down) = (link.under_way(length), link.health != Health::Up);
-        link.window.admit_next(length, |_, bytes| fits(window, under_way, bytes) || down)
+        self.at_mut(connection).window.admit_next(length, bytes);
+        Some(bytes)
     }
 
     /// A client waits no more for room on a connection, or needs it no more.

@@ -11,7 +11,7 @@ use super::asked::Asked;
 use crate::dispatch::Waiting;
 use crate::exchange::{Copies, Stage, outcome_of};
 use crate::ids::RequestId;
-use crate::large::{LARGE_REQUEST, Memory, Source};
+use crate::large::{Memory, Source};
 use crate::meta;
 use crate::upstreams::{Lost, Pending, Recipient};
 
@@ -162,7 +162,7 @@ impl Core {
             }
             return;
         }
-        let server = self.upstreams.answered(connection, reply.bytes.len() >= LARGE_REQUEST, now);
+        let server = self.upstreams.answered(connection, reply.bytes.len(), now);
         let Recipient::Request(number) = pending.recipient else { return };
         let exchange = &mut self.requests[number];
         let sent = pending.sent.expect("only what was sent is answered");

@@ -315,7 +315,7 @@ impl Core {
         let pending = Pending::of(number, part, follows, expect);
         let length = self.upstreams.send(connection, pending, |out| request(out));
         if length >= LARGE_REQUEST {
-            self.upstreams.had_long(server, exchange.visit.taken);
+            self.upstreams.had_long(server, length, exchange.visit.taken);
         }
         self.expect_reply(connection, number);
     }

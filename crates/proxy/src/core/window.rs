@@ -75,7 +75,17 @@ impl Core {
     #[inline]
     pub(super) fn admit_waiting(&mut self, connection: usize) {
         for length in [Length::Unknown, Length::Known] {
-            while let Some((id, bytes)) = self.upstreams.admit_next(connection, length) {
+            while let Some(id) = self.upstreams.next_waiting(connection, length) {
+                // Of one that came when nothing was known of its replies the first may have come meanwhile.
+                let known = length == Length::Unknown && self.clients.is_known(id);
+                let known = known.then(|| self.clients.typical_reply(id));
+                if let Some(bytes) = known.filter(|&bytes| bytes >= LARGE_REQUEST) {
+                    self.upstreams.next_is_known(connection, bytes);
+                    let wait = WindowWait { connection, length: Length::Known, bytes, admitted: false };
+                    self.clients.wait_for_window(id, wait);
+                    continue;
+                }
+                let Some(bytes) = self.upstreams.admit_next(connection, length, known) else { break };
                 self.clients.wait_for_window(id, WindowWait { connection, length, bytes, admitted: true });
                 self.clients.run_again(id);
             }

@@ -175,6 +175,15 @@ impl Connection {
         }
     }
 
+    /// The next answer has come at `now`, of so many bytes.
+    #[inline]
+    pub(super) fn answered(&mut self, reply: usize, now: Stamp) {
+        let Some(&Pending { start, sent, .. }) = self.pending.front() else { return };
+        self.pop();
+        let end = self.pending.front().map_or_else(|| self.out.end(), |next| next.start);
+        self.window.keep_pace(reply.max((end - start) as usize), sent, now);
+    }
+
     /// Whether an answer is to come that is none to the greeting.
     pub(super) fn owes_any(&self) -> bool {
         self.pending.iter().any(|pending| pending.recipient != Recipient::Greeting)

@@ -1,6 +1,6 @@
 //! A server: how it is and what it did, whichever connection leads to it.
 
-use krarup_units::Stamp;
+use krarup_units::{Nanos, Stamp};
 
 /// A server, as one event loop sees it.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub(crate) struct Server {
     pub(super) owed_elsewhere: usize,
     /// Lanes that clients share.
     pub(super) lanes: Vec<usize>,
-    /// When a long value last went this way.
-    pub(super) had_long: Option<Stamp>,
+    /// When a long value last went this way, and how long they were of late.
+    had_long: Option<(Stamp, usize)>,
 }
 
 impl Server {
@@ -50,6 +50,17 @@ impl Server {
             lanes: Vec::new(),
             had_long: None,
         }
+    }
+
+    /// A long value of so many bytes went this way.
+    pub(super) fn had_long(&mut self, bytes: usize, now: Stamp) {
+        let before = self.had_long.map_or(0, |(_, before)| before - before / 8);
+        self.had_long = Some((now, before.max(bytes)));
+    }
+
+    /// How long values were that went this way within `of_late`, where any was long.
+    pub(super) fn long_of_late(&self, of_late: Nanos, now: Stamp) -> Option<usize> {
+        self.had_long.filter(|(had, _)| now.0.saturating_sub(had.0) < of_late.0).map(|(_, bytes)| bytes)
     }
 
     /// It has told its version.

@@ -10,10 +10,17 @@
 
 use std::collections::VecDeque;
 
+use krarup_units::{Nanos, Stamp};
+
 use crate::ids::ClientId;
+use crate::large::LARGE_REQUEST;
 
 /// So many bytes may be under way on a connection before what is long waits. A server at the speed of 10 Gbit/s and three milliseconds away has less under way.
 pub(crate) const WINDOW: usize = 4 << 20;
+/// Where that would take longer than this, less may be, so that what is short does not wait for more than that behind it.
+const PATIENCE: Nanos = Nanos::from_millis(10);
+/// But not less than this: one long value can be asked for while another is on its way.
+const LEAST: usize = 2 << 20;
 
 /// What is known of how long a request or its reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +52,10 @@ pub(super) struct Window {
     waiting: [VecDeque<(ClientId, usize)>; 2],
     /// How much those take that have room and have not sent their request yet.
     admitted: [usize; 2],
+    /// When the last answer came.
+    answered: Stamp,
+    /// Nanoseconds for a mebibyte of what is long, from the answer before to its own: a moving mean. Zero: none was answered yet.
+    pace: u64,
 }
 
 /// Whether so many bytes more may go where there are `under_way`. What is longer than half of the window goes where no more than the other half is
@@ -57,6 +68,28 @@ impl Window {
     /// The same without what was under way; those who have room keep it.
     pub(super) fn reopened(&self) -> Self {
         Self { admitted: self.admitted, ..Self::default() }
+    }
+
+    /// An answer has come at `now` to what was `sent`; with its request it has so many bytes: how fast what is long gets on here.
+    #[inline]
+    pub(super) fn keep_pace(&mut self, bytes: usize, sent: Option<Stamp>, now: Stamp) {
+        let before = std::mem::replace(&mut self.answered, now);
+        if bytes >= LARGE_REQUEST {
+            let begun = sent.map_or(before, |sent| sent.max(before));
+            let took = now.0.saturating_sub(begun.0).saturating_mul(1 << 20) / bytes as u64;
+            self.pace = if self.pace == 0 { took } else { self.pace - self.pace / 4 + took / 4 };
+        }
+    }
+
+    /// When the last answer came.
+    pub(super) fn last_answered(&self) -> Stamp {
+        self.answered
+    }
+
+    /// How many bytes may be under way: as many as get on in a short while, and no more than `most`.
+    pub(super) fn size(&self, most: usize) -> usize {
+        let soon = PATIENCE.0.saturating_mul(1 << 20).checked_div(self.pace);
+        soon.map_or(most, |soon| most.min((soon as usize).max(LEAST)))
     }
 
     /// Bytes of long replies that are likely to come, and of what has room.
@@ -91,20 +124,22 @@ impl Window {
         self.waiting[length as usize].push_back((client, bytes));
     }
 
-    /// The client whose turn it is, if `fits` says that there is room for so many bytes; then it has that.
-    #[inline]
-    pub(super) fn admit_next(
-        &mut self,
-        length: Length,
-        fits: impl Fn(&Self, usize) -> bool,
-    ) -> Option<(ClientId, usize)> {
-        let &(client, bytes) = self.waiting[length as usize].front()?;
-        if !fits(self, bytes) {
-            return None;
+    /// The client whose turn it is, and how many bytes its request was thought to take when it came.
+    pub(super) fn next(&self, length: Length) -> Option<(ClientId, usize)> {
+        self.waiting[length as usize].front().copied()
+    }
+
+    /// The client whose turn it was is known to be given long replies by now, of so many bytes: it waits among those.
+    pub(super) fn next_is_known(&mut self, bytes: usize) {
+        if let Some((client, _)) = self.waiting[Length::Unknown as usize].pop_front() {
+            self.wait(Length::Known, client, bytes);
         }
+    }
+
+    /// The client whose turn it is has room for so many bytes.
+    pub(super) fn admit_next(&mut self, length: Length, bytes: usize) {
         self.waiting[length as usize].pop_front();
         self.admitted[length as usize] += bytes;
-        Some((client, bytes))
     }
 
     /// The client waits no more, or needs its room no more.
