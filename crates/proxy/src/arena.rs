@@ -1,41 +1,39 @@
 //! Places that are used again: what is put away keeps its memory for the next user.
 
-use std::marker::PhantomData;
-
 use crate::ids::Identifier;
 
 /// Numbered places. A place that was given back is handed out again as it was left, so that buffers
 /// inside it are allocated once.
 #[derive(Debug)]
 pub(crate) struct Arena<Id, T> {
+    /// The first is not used: an identifier is one more than its number.
     places: Vec<T>,
-    free: Vec<u32>,
-    ids: PhantomData<Id>,
+    free: Vec<Id>,
 }
 
 impl<Id: Identifier, T: Default> Arena<Id, T> {
     pub(crate) fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new(), ids: PhantomData }
+        Self { places: vec![T::default()], free: Vec::new() }
     }
 
     /// A place to use; whoever takes it sets what matters.
     pub(crate) fn take(&mut self) -> Id {
         if let Some(place) = self.free.pop() {
-            return Id::new(place);
+            return place;
         }
-        let place = u32::try_from(self.places.len()).expect("fewer than four billion places");
+        let number = u32::try_from(self.places.len() - 1).expect("fewer than four billion places");
         self.places.push(T::default());
-        Id::new(place)
+        Id::new(number)
     }
 
     /// Gives a place back; its number may be handed out again at once.
     pub(crate) fn give_back(&mut self, place: Id) {
-        self.free.push(place.number());
+        self.free.push(place);
     }
 
     /// How many places are in use.
     pub(crate) fn used(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.places.len() - 1 - self.free.len()
     }
 }
 
@@ -44,14 +42,14 @@ impl<Id: Identifier, T> std::ops::Index<Id> for Arena<Id, T> {
 
     #[inline]
     fn index(&self, place: Id) -> &T {
-        &self.places[place.number() as usize]
+        &self.places[place.place()]
     }
 }
 
 impl<Id: Identifier, T> std::ops::IndexMut<Id> for Arena<Id, T> {
     #[inline]
     fn index_mut(&mut self, place: Id) -> &mut T {
-        &mut self.places[place.number() as usize]
+        &mut self.places[place.place()]
     }
 }
 

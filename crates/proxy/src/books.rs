@@ -9,6 +9,7 @@ use krarup_record::recorder::TOGETHER;
 use krarup_record::{Recorder, ServerVisit, Visit};
 use krarup_units::Stamp;
 
+use crate::ids::PoolId;
 use crate::pool::Counts;
 use crate::slow::Slowest;
 
@@ -121,13 +122,13 @@ impl Books {
 
     /// A request is finished. `pool` is that of its first key, `key` the hash of this.
     #[inline]
-    pub(crate) fn finish(&mut self, visit: &Visit, servers: &[ServerVisit], pool: usize, key: u64) {
+    pub(crate) fn finish(&mut self, visit: &Visit, servers: &[ServerVisit], pool: PoolId, key: u64) {
         if let [server] = *servers {
             self.finished.push((*visit, server));
         } else {
             self.recorder.record(visit, servers);
         }
-        self.slowest.offer(visit, servers, pool, key);
+        self.slowest.offer(visit, servers, pool.index(), key);
         self.write_row(visit, servers);
         if self.finished.len() == TOGETHER {
             self.settle();

@@ -7,7 +7,7 @@ use krarup_units::{Outbox, Stamp};
 
 use crate::arena::Arena;
 use crate::books::Books;
-use crate::ids::{ClientId, Identifier, RequestId};
+use crate::ids::{ClientId, Identifier, PoolId, RequestId};
 use crate::requests::Requests;
 use crate::upstreams::WindowWait;
 
@@ -34,7 +34,7 @@ pub(crate) struct Clients {
 #[derive(Debug, Default)]
 struct Client {
     /// The pool its keys belong to unless a route says otherwise.
-    entry: usize,
+    entry: PoolId,
     /// Replies on their way out.
     out: Outbox,
     /// The oldest request not yet replied to; requests are linked from old to young.
@@ -103,7 +103,7 @@ impl Clients {
     // ---- coming and going -----------------------------------------------------------------------------------
 
     /// A client has connected where keys belong to the pool `entry`. As long as nothing is known of it, its replies count as so long.
-    pub(crate) fn open(&mut self, entry: usize, typical_reply: usize) -> ClientId {
+    pub(crate) fn open(&mut self, entry: PoolId, typical_reply: usize) -> ClientId {
         let id = self.all.take();
         let out = std::mem::take(&mut self.all[id].out);
         self.all[id] = Client { out, entry, typical_reply, ..Client::default() };
@@ -155,7 +155,7 @@ impl Clients {
 
     /// The pool its keys belong to unless a route says otherwise.
     #[inline]
-    pub(crate) fn entry(&self, id: ClientId) -> usize {
+    pub(crate) fn entry(&self, id: ClientId) -> PoolId {
         self.all[id].entry
     }
 

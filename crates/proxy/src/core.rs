@@ -26,7 +26,7 @@ use crate::clients::{Clients, Refused};
 use crate::dispatch::{Dispatch, Workers};
 use crate::edge::Dangerous;
 use crate::exchange::Stage;
-use crate::ids::{ClientId, Identifier, RequestId};
+use crate::ids::{ClientId, Identifier, PoolId, RequestId};
 use crate::large::{LARGE, Source};
 use crate::merge::How;
 use crate::pool::{Counts, Pool};
@@ -53,9 +53,9 @@ mod window;
 
 pub use crate::books::{Events, RowSink};
 pub use crate::dispatch::Seen;
+pub use crate::ids::LANES;
 pub use crate::large::LARGE_REQUEST;
 pub use crate::settings::Settings;
-pub use crate::upstreams::LANES;
 pub use answer::Distrust;
 pub use inquiry::Inquiry;
 pub use reload::Reconfigured;
@@ -106,8 +106,9 @@ impl Core {
         let routing = Routing::new(topology.pools, topology.routes, unix, ramp);
         let upstreams = Upstreams::new(topology.servers, settings.upstreams());
         let mut dispatch = Dispatch::new(settings.workers, settings.queue);
-        for (number, pool) in routing.pools().iter().enumerate() {
-            dispatch.readers_mut().set(number, &pool.spec().servers, pool.spec().readers);
+        for number in routing.ids() {
+            let pool = &routing[number];
+            dispatch.readers_mut().set(number, pool.servers(), pool.spec().readers);
         }
         Self::of(settings, routing, upstreams, dispatch, books)
     }
@@ -156,7 +157,7 @@ impl Core {
         debug_assert!(entry < self.routing.pools().len(), "an address belongs to a pool");
         self.books.count(|events| &mut events.clients_accepted);
         // As long as nothing is known of it, its replies may be long.
-        self.clients.open(entry, LARGE.min(self.settings.limits.value)).number()
+        self.clients.open(PoolId::new(entry), LARGE.min(self.settings.limits.value)).number()
     }
 
     /// Something is said to the client that no request of its own asked for, or none that may be carried out: `length` bytes of what
@@ -600,7 +601,7 @@ impl Core {
 
     /// What the pool of this number did since the start.
     pub(crate) fn counts_since_start(&self, pool: usize) -> Counts {
-        let mut all = *self.routing[pool].counts();
+        let mut all = *self.routing.pools()[pool].counts();
         if let Some(before) = self.books.counts_before_reset(pool) {
             all.absorb(before);
         }
@@ -617,6 +618,10 @@ impl Core {
 
     pub(crate) fn pools(&self) -> &[Pool] {
         self.routing.pools()
+    }
+
+    pub(crate) fn routing(&self) -> &Routing {
+        &self.routing
     }
 
     pub(crate) fn routes(&self) -> &Routes {

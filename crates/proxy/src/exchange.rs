@@ -7,7 +7,7 @@ use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::{Lent, Stamp};
 use smallvec::SmallVec;
 
-use crate::ids::{ClientId, RequestId};
+use crate::ids::{ClientId, PoolId, RequestId, ServerId};
 use crate::keys::KeyList;
 use crate::merge::{How, Merge};
 use crate::spares::{KEEP, Spares};
@@ -53,9 +53,9 @@ pub(crate) enum Copies {
 /// A part of a retrieval: the keys that one server was asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    pub(crate) server: usize,
+    pub(crate) server: ServerId,
     /// The pool its keys belong to.
-    pub(crate) pool: usize,
+    pub(crate) pool: PoolId,
     /// The part whose keys these were before they had to be looked for elsewhere.
     pub(crate) before: Option<u16>,
     /// Servers that owe an answer for it: two where it was hedged.
@@ -65,7 +65,7 @@ pub(crate) struct Part {
     /// Whether its keys were not found there, so that what is found elsewhere may be stored there.
     pub(crate) missed: bool,
     /// Whether it was sent to a second holder, which one.
-    pub(crate) hedged: Option<usize>,
+    pub(crate) hedged: Option<ServerId>,
     /// Whether it has one of its server's readers, until its answer has come.
     pub(crate) holds_reader: bool,
     /// Whether its servers are asked for the value's flags although the client was not: what they find is to be stored elsewhere.
@@ -89,12 +89,12 @@ pub(crate) struct Exchange {
     /// One more with each request that uses this place.
     pub(crate) generation: u32,
     /// The pool of the address its client connected to.
-    pub(crate) entry: usize,
+    pub(crate) entry: PoolId,
     /// The pool of its first key, and that key's hash.
-    pub(crate) home: usize,
+    pub(crate) home: PoolId,
     pub(crate) key: u64,
     /// The pool whose bounds it counts for, while it does.
-    pub(crate) counted_in: Option<usize>,
+    pub(crate) counted_in: Option<PoolId>,
     /// Whether it is written as `mg` or `me`: the words of it stand in `request`.
     pub(crate) as_meta: bool,
     /// Whether the first holder decides, and the others follow.
@@ -136,7 +136,7 @@ pub(crate) struct Needs {
     pub(crate) keys: KeyList,
     pub(crate) parts: Vec<Part>,
     /// The servers that get copies once the first has stored.
-    pub(crate) others: Vec<usize>,
+    pub(crate) others: Vec<ServerId>,
     /// Requests for the same key that wait for this one's answer.
     pub(crate) followers: Vec<RequestId>,
     /// The request's bytes, where they are needed later: it waits in the queue, is a `cas`, or may be asked again elsewhere.
@@ -225,8 +225,8 @@ impl Default for Exchange {
             waiting: 0,
             owed: 0,
             generation: 0,
-            entry: 0,
-            home: 0,
+            entry: PoolId::default(),
+            home: PoolId::default(),
             key: 0,
             counted_in: None,
             as_meta: false,
@@ -244,7 +244,7 @@ impl Default for Exchange {
 }
 
 impl Part {
-    pub(crate) fn of(server: usize, pool: usize, before: Option<u16>) -> Self {
+    pub(crate) fn of(server: ServerId, pool: PoolId, before: Option<u16>) -> Self {
         Self {
             server,
             pool,
@@ -259,14 +259,14 @@ impl Part {
     }
 
     /// Whether its keys have been asked for at `server`.
-    pub(crate) fn was_asked(&self, server: usize) -> bool {
+    pub(crate) fn was_asked(&self, server: ServerId) -> bool {
         self.server == server || self.hedged == Some(server)
     }
 }
 
 impl Exchange {
     /// Begins with a new request of `client`, whose last byte came at `received`.
-    pub(crate) fn begin(&mut self, client: ClientId, entry: usize, operation: Operation, received: Stamp) {
+    pub(crate) fn begin(&mut self, client: ClientId, entry: PoolId, operation: Operation, received: Stamp) {
         debug_assert!(
             self.owed == 0 && self.rest.used().is_none_or(|rest| rest.followers.is_empty()),
             "a place is free when nobody refers to it"

@@ -2,6 +2,8 @@
 
 use krarup_memcache::request::Keys;
 
+use crate::ids::PoolId;
+
 /// Keys in the client's order, in one piece of memory that serves one request after another.
 #[derive(Debug, Default)]
 pub(crate) struct KeyList {
@@ -13,7 +15,7 @@ pub(crate) struct KeyList {
 struct Span {
     asked: (u32, u32),
     sent: (u32, u32),
-    pool: u16,
+    pool: PoolId,
     part: u16,
 }
 
@@ -25,7 +27,7 @@ pub(crate) struct Key<'a> {
     /// As its server sees it.
     pub(crate) sent: &'a [u8],
     /// The pool it belongs to.
-    pub(crate) pool: usize,
+    pub(crate) pool: PoolId,
     /// The part of the request that looks for it.
     pub(crate) part: u16,
 }
@@ -87,7 +89,7 @@ impl KeyList {
     }
 
     /// Appends a key; `add` goes before it, `strip` bytes of it are taken off, before a server sees it.
-    pub(crate) fn push(&mut self, key: &[u8], pool: usize, strip: usize, add: &[u8]) {
+    pub(crate) fn push(&mut self, key: &[u8], pool: PoolId, strip: usize, add: &[u8]) {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(key);
         let asked = (start, self.bytes.len() as u32);
@@ -98,11 +100,11 @@ impl KeyList {
             self.bytes.extend_from_slice(&key[strip..]);
             (asked.1, self.bytes.len() as u32)
         };
-        self.spans.push(Span { asked, sent, pool: pool as u16, part: NO_PART });
+        self.spans.push(Span { asked, sent, pool, part: NO_PART });
     }
 
     /// Takes keys that servers see as the client wrote them, and that the first part looks for. There are no others in the list.
-    pub(crate) fn take(&mut self, keys: &Keys<'_>, pool: usize) {
+    pub(crate) fn take(&mut self, keys: &Keys<'_>, pool: PoolId) {
         debug_assert!(self.spans.is_empty(), "they stand in it one behind the other");
         match keys.plain() {
             Some(text) => self.bytes.extend_from_slice(text),
@@ -115,7 +117,7 @@ impl KeyList {
         self.spans.extend(keys.iter().map(|key| {
             let at = (end + 1, end + 1 + key.len() as u32);
             end = at.1;
-            Span { asked: at, sent: at, pool: pool as u16, part: 0 }
+            Span { asked: at, sent: at, pool, part: 0 }
         }));
     }
 
@@ -134,7 +136,7 @@ impl KeyList {
     }
 
     fn of_span(&self, span: &Span) -> Key<'_> {
-        let (pool, part) = (usize::from(span.pool), span.part);
+        let (pool, part) = (span.pool, span.part);
         Key { asked: self.cut(span.asked), sent: self.cut(span.sent), pool, part }
     }
 
@@ -170,11 +172,11 @@ mod tests {
     #[test]
     fn a_key_is_known_by_both_its_names() {
         let mut keys = KeyList::default();
-        keys.push(b"user:1", 0, 0, b"");
-        keys.push(b"user:2", 1, 5, b"");
-        keys.push(b"user:3", 2, 5, b"u/");
+        keys.push(b"user:1", PoolId::new(0), 0, b"");
+        keys.push(b"user:2", PoolId::new(1), 5, b"");
+        keys.push(b"user:3", PoolId::new(2), 5, b"u/");
         let names: Vec<_> =
-            keys.iter().map(|key| (key.asked.to_vec(), key.sent.to_vec(), key.pool)).collect();
+            keys.iter().map(|key| (key.asked.to_vec(), key.sent.to_vec(), key.pool.index())).collect();
         assert_eq!(names[0], (b"user:1".to_vec(), b"user:1".to_vec(), 0));
         assert_eq!(names[1], (b"user:2".to_vec(), b"2".to_vec(), 1));
         assert_eq!(names[2], (b"user:3".to_vec(), b"u/3".to_vec(), 2));
@@ -192,9 +194,9 @@ mod tests {
                 panic!("{line}")
             };
             let mut keys = KeyList::default();
-            keys.take(&retrieve.keys, 3);
+            keys.take(&retrieve.keys, PoolId::new(3));
             let taken: Vec<_> = keys.iter().map(|key| (key.asked, key.sent, key.pool, key.part)).collect();
-            assert_eq!(taken, [&b"a"[..], b"bc", b"def"].map(|key| (key, key, 3, 0)), "{line}");
+            assert_eq!(taken, [&b"a"[..], b"bc", b"def"].map(|key| (key, key, PoolId::new(3), 0)), "{line}");
             assert_eq!(
                 (keys.run(0..2), keys.run(1..3), keys.run(2..3)),
                 (&b" a bc"[..], &b" bc def"[..], &b" def"[..])
@@ -206,7 +208,7 @@ mod tests {
     fn a_line_begins_with_the_next_key_or_says_nothing() {
         let mut keys = KeyList::default();
         for (part, key) in ["a", "ab", "c", "d"].into_iter().enumerate() {
-            keys.push(key.as_bytes(), 0, 0, b"");
+            keys.push(key.as_bytes(), PoolId::new(0), 0, b"");
             keys.assign(part, u16::from(key == "c"));
         }
         let mut spoken = keys.of(0);

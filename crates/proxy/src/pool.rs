@@ -8,20 +8,21 @@ use krarup_record::Distribution;
 use krarup_units::{Nanos, Stamp};
 use smallvec::SmallVec;
 
-use crate::ids::RequestId;
+use crate::ids::{PoolId, RequestId, ServerId};
 use crate::topology::{Hedge, PoolSpec, Reads, WhenDown, Writes};
 
 /// A pool at work: what it was told to be, and what it has given to whom.
 #[derive(Debug)]
 pub(crate) struct Pool {
     spec: PoolSpec,
-    /// Its servers, where they are so many that a request had better not copy their numbers.
-    many: Option<Arc<[usize]>>,
+    servers: Vec<ServerId>,
+    /// The same, where they are so many that a request had better not copy their numbers.
+    many: Option<Arc<[ServerId]>>,
     members: Vec<Member>,
     /// Room for an order of the members.
     order: Vec<usize>,
     /// How the keys of a request were divided last.
-    runs: Vec<(usize, usize)>,
+    runs: Vec<(ServerId, usize)>,
     turn: usize,
     random: u64,
     /// Requests of this pool under way.
@@ -42,19 +43,19 @@ pub(crate) struct Pool {
 /// The servers that hold a key, the primary first.
 #[derive(Clone, Debug)]
 pub(crate) enum Holders {
-    Few(SmallVec<[usize; FEW]>),
+    Few(SmallVec<[ServerId; FEW]>),
     /// Every server of a pool that has many.
-    Every(Arc<[usize]>),
+    Every(Arc<[ServerId]>),
 }
 
 /// So many holders are copied rather than shared.
 const FEW: usize = 8;
 
 impl Deref for Holders {
-    type Target = [usize];
+    type Target = [ServerId];
 
     #[inline]
-    fn deref(&self) -> &[usize] {
+    fn deref(&self) -> &[ServerId] {
         match self {
             Self::Few(few) => few,
             Self::Every(every) => every,
@@ -63,7 +64,7 @@ impl Deref for Holders {
 }
 
 /// The numbers of a pool's servers, shared where they are many.
-fn shared(servers: &[usize]) -> Option<Arc<[usize]>> {
+fn shared(servers: &[ServerId]) -> Option<Arc<[ServerId]>> {
     (servers.len() > FEW).then(|| servers.into())
 }
 
@@ -188,8 +189,9 @@ impl Counts {
 
 impl Pool {
     pub(crate) fn new(spec: PoolSpec) -> Self {
+        let servers: Vec<ServerId> = spec.servers.iter().copied().map(ServerId::new).collect();
         Self {
-            many: shared(&spec.servers),
+            many: shared(&servers),
             members: spec.servers.iter().map(|_| Member::default()).collect(),
             order: Vec::new(),
             runs: Vec::new(),
@@ -204,12 +206,18 @@ impl Pool {
             leaders: HashMap::new(),
             meta_leaders: HashMap::new(),
             retired: false,
+            servers,
             spec,
         }
     }
 
     pub(crate) fn spec(&self) -> &PoolSpec {
         &self.spec
+    }
+
+    /// Its servers, by number.
+    pub(crate) fn servers(&self) -> &[ServerId] {
+        &self.servers
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -254,7 +262,7 @@ impl Pool {
 
     /// A server can be asked again. It starts level with the least loaded of the others: what it missed while it was
     /// away would otherwise come over it all at once. After an ejection its share grows `gradually`.
-    pub(crate) fn came_up(&mut self, server: usize, now: Stamp, gradually: bool) {
+    pub(crate) fn came_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
         let level = self.members.iter().filter(|member| member.up).map(|member| member.given).min();
         if let Some(place) = self.place_of(server) {
             let member = &mut self.members[place];
@@ -269,13 +277,15 @@ impl Pool {
 
     /// Becomes what another configuration says, and keeps what it knows of servers that stay.
     pub(crate) fn become_spec(&mut self, spec: PoolSpec) {
-        let mut before: Vec<(usize, Member)> =
-            self.spec.servers.iter().copied().zip(std::mem::take(&mut self.members)).collect();
-        for &server in &spec.servers {
+        let servers: Vec<ServerId> = spec.servers.iter().copied().map(ServerId::new).collect();
+        let members = std::mem::take(&mut self.members);
+        let mut before: Vec<(ServerId, Member)> = self.servers.iter().copied().zip(members).collect();
+        for &server in &servers {
             let known = before.iter().position(|&(other, _)| other == server);
             self.members.push(known.map_or_else(Member::default, |known| before.swap_remove(known).1));
         }
-        self.many = shared(&spec.servers);
+        self.many = shared(&servers);
+        self.servers = servers;
         let old = std::mem::replace(&mut self.spec, spec);
         if old.rate != self.spec.rate {
             self.tokens = Tokens::new(self.spec.rate);
@@ -294,21 +304,21 @@ impl Pool {
     }
 
     /// A server that is up may be new to this pool.
-    pub(crate) fn is_there(&mut self, server: usize, now: Stamp) {
+    pub(crate) fn is_there(&mut self, server: ServerId, now: Stamp) {
         if self.place_of(server).is_some_and(|place| !self.members[place].up) {
             self.came_up(server, now, false);
         }
     }
 
     /// A server cannot be asked.
-    pub(crate) fn went_down(&mut self, server: usize) {
+    pub(crate) fn went_down(&mut self, server: ServerId) {
         if let Some(place) = self.place_of(server) {
             self.members[place].up = false;
         }
     }
 
-    fn place_of(&self, server: usize) -> Option<usize> {
-        self.spec.servers.iter().position(|&one| one == server)
+    fn place_of(&self, server: ServerId) -> Option<usize> {
+        self.servers.iter().position(|&one| one == server)
     }
 
     /// Whether every server of the pool holds every key.
@@ -335,15 +345,15 @@ impl Pool {
         match &self.spec.placement {
             None => match &self.many {
                 Some(many) => Holders::Every(Arc::clone(many)),
-                None => Holders::Few(SmallVec::from_slice(&self.spec.servers)),
+                None => Holders::Few(self.servers.iter().copied().collect()),
             },
             Some(placement) if self.spec.copies == 1 && self.spec.when_down != WhenDown::Next => {
                 let mut primary = SmallVec::new();
-                primary.push(self.spec.servers[placement.primary(key)]);
+                primary.push(self.servers[placement.primary(key)]);
                 Holders::Few(primary)
             }
             Some(placement) => {
-                let (servers, order) = (self.spec.servers.len(), &mut self.order);
+                let (servers, order) = (self.servers.len(), &mut self.order);
                 placement.replicas(key, self.spec.copies, order);
                 let next = self.spec.when_down == WhenDown::Next;
                 if next && order.iter().any(|&place| !self.members[place].up) {
@@ -354,7 +364,7 @@ impl Pool {
                     }
                     order.truncate(self.spec.copies);
                 }
-                Holders::Few(order.iter().map(|&place| self.spec.servers[place]).collect())
+                Holders::Few(order.iter().map(|&place| self.servers[place]).collect())
             }
         }
     }
@@ -375,11 +385,11 @@ impl Pool {
     }
 
     /// Whether any of these servers is up.
-    pub(crate) fn any_up(&self, holders: &[usize]) -> bool {
+    pub(crate) fn any_up(&self, holders: &[ServerId]) -> bool {
         holders.iter().any(|&server| self.is_up(server))
     }
 
-    fn is_up(&self, server: usize) -> bool {
+    fn is_up(&self, server: ServerId) -> bool {
         self.place_of(server).is_some_and(|place| self.members[place].up)
     }
 
@@ -387,34 +397,33 @@ impl Pool {
     /// `load` says how many answers a server owes.
     pub(crate) fn read(
         &mut self,
-        holders: &[usize],
-        tried: impl Fn(usize) -> bool,
+        holders: &[ServerId],
+        tried: impl Fn(ServerId) -> bool,
         keys: usize,
         now: Stamp,
         ramp: Nanos,
-        load: impl Fn(usize) -> usize,
-    ) -> Option<usize> {
+        load: impl Fn(ServerId) -> usize,
+    ) -> Option<ServerId> {
         if let &[only] = holders {
             let place = self.place_of(only).filter(|&place| self.members[place].up && !tried(only))?;
             self.members[place].given += keys as u64;
             return Some(only);
         }
-        let Self { spec, members, order, turn, random, .. } = self;
-        let place_of = |server: usize| spec.servers.iter().position(|&one| one == server);
+        let Self { spec, servers, members, order, turn, random, .. } = self;
+        let place_of = |server: ServerId| servers.iter().position(|&one| one == server);
         order.clear();
         if holders.len() == members.len() {
             // Every member, in whatever order: no search for its place.
-            order
-                .extend((0..members.len()).filter(|&place| members[place].up && !tried(spec.servers[place])));
+            order.extend((0..members.len()).filter(|&place| members[place].up && !tried(servers[place])));
             if spec.reads == Reads::Primary && spec.placement.is_some() {
-                order.sort_by_key(|&place| holders.iter().position(|&server| server == spec.servers[place]));
+                order.sort_by_key(|&place| holders.iter().position(|&server| server == servers[place]));
             }
         } else {
             let untried = holders.iter().filter(|&&server| !tried(server));
             order.extend(untried.filter_map(|&server| place_of(server)).filter(|&place| members[place].up));
         }
         loop {
-            let owed = |place: usize| load(spec.servers[place]);
+            let owed = |place: usize| load(servers[place]);
             let place = match spec.reads {
                 _ if order.len() < 2 => *order.first()?,
                 Reads::Primary => order[0],
@@ -438,14 +447,14 @@ impl Pool {
                 order.retain(|&other| other != place);
                 continue;
             }
-            return Some(spec.servers[place]);
+            return Some(servers[place]);
         }
     }
 
     /// Divides `keys` keys evenly over the servers that are up, in runs that differ by at most one key; the longer
     /// runs go to those with the least work. Fewer keys than servers ask fewer servers. [`Self::runs`] has them then.
     pub(crate) fn divide(&mut self, keys: usize) {
-        let Self { spec, members, order, runs, .. } = self;
+        let Self { servers, members, order, runs, .. } = self;
         order.clear();
         order.extend((0..members.len()).filter(|&place| members[place].up));
         order.sort_by_key(|&place| members[place].given);
@@ -456,13 +465,13 @@ impl Pool {
             for (turn, &place) in order.iter().enumerate() {
                 let length = short + usize::from(turn < longer);
                 members[place].given += length as u64;
-                runs.push((spec.servers[place], length));
+                runs.push((servers[place], length));
             }
         }
     }
 
     /// The runs of keys that were divided last, in the order of the keys: each server and its number of keys.
-    pub(crate) fn runs(&self) -> &[(usize, usize)] {
+    pub(crate) fn runs(&self) -> &[(ServerId, usize)] {
         &self.runs
     }
 
@@ -566,14 +575,14 @@ impl Pool {
     }
 
     /// Whether the next request is one of those that the shadow pool gets.
-    pub(crate) fn shadows_next(&mut self) -> Option<usize> {
+    pub(crate) fn shadows_next(&mut self) -> Option<PoolId> {
         let shadow = self.spec.shadow?;
         self.shadowed += shadow.share;
         if self.shadowed < 1.0 {
             return None;
         }
         self.shadowed -= 1.0;
-        Some(shadow.pool)
+        Some(PoolId::new(shadow.pool))
     }
 
     /// A read was answered after `time`.

@@ -8,7 +8,7 @@ use krarup_units::Stamp;
 
 use crate::arena::Arena;
 use crate::exchange::{Exchange, Stage};
-use crate::ids::{ClientId, RequestId};
+use crate::ids::{ClientId, PoolId, RequestId};
 use crate::large::{self, Memory, Source};
 use crate::spares::Spares;
 
@@ -31,7 +31,7 @@ impl Requests {
     pub(crate) fn begin(
         &mut self,
         client: ClientId,
-        entry: usize,
+        entry: PoolId,
         operation: Operation,
         received: Stamp,
     ) -> RequestId {

@@ -2,6 +2,7 @@
 
 use krarup_units::{Nanos, Stamp};
 
+use crate::ids::{PoolId, ServerId};
 use crate::pool::{Counts, Holders, Lifetimes, Pool};
 use crate::route::Routes;
 use crate::topology::{PoolSpec, Route, StandIn};
@@ -9,9 +10,9 @@ use crate::topology::{PoolSpec, Route, StandIn};
 /// Where a key is kept.
 pub(crate) struct Place {
     /// The pool it belongs to.
-    pub(crate) home: usize,
+    pub(crate) home: PoolId,
     /// The pool that is asked: the gutter where all holders at home are down.
-    pub(crate) pool: usize,
+    pub(crate) pool: PoolId,
     /// The servers that hold it, the primary first.
     pub(crate) holders: Holders,
     /// The key as its servers see it, where that is not as the client wrote it.
@@ -37,7 +38,7 @@ pub(crate) struct Routing {
     pools: Vec<Pool>,
     routes: Routes,
     /// The pool of clients whose own is no more.
-    first_pool: usize,
+    first_pool: PoolId,
     /// The time of day at the clock's zero, in seconds since 1970.
     unix: u64,
     /// Over which time a server that is back is given its full share of reads again.
@@ -48,7 +49,7 @@ impl Routing {
     /// `unix` is the time of day at the clock's zero, in seconds since 1970; a server that was ejected is back at its full share of reads after `ramp`.
     pub(crate) fn new(pools: Vec<PoolSpec>, routes: Vec<Route>, unix: u64, ramp: Nanos) -> Self {
         let pools = pools.into_iter().map(Pool::new).collect();
-        Self { pools, routes: Routes::new(routes), first_pool: 0, unix, ramp }
+        Self { pools, routes: Routes::new(routes), first_pool: PoolId::new(0), unix, ramp }
     }
 
     // ---- reading --------------------------------------------------------------------------------------------
@@ -57,14 +58,19 @@ impl Routing {
         &self.pools
     }
 
+    /// The numbers of all pools.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = PoolId> + use<> {
+        (0..self.pools.len()).map(PoolId::new)
+    }
+
     pub(crate) fn routes(&self) -> &Routes {
         &self.routes
     }
 
     /// The pool of a client or a request whose own pool may be no more.
     #[inline]
-    pub(crate) fn living(&self, entry: usize) -> usize {
-        if self.pools[entry].is_retired() { self.first_pool } else { entry }
+    pub(crate) fn living(&self, entry: PoolId) -> PoolId {
+        if self.pools[entry.index()].is_retired() { self.first_pool } else { entry }
     }
 
     /// Over how many servers a request that is copied may be spread.
@@ -81,9 +87,9 @@ impl Routing {
     // ---- a key ----------------------------------------------------------------------------------------------
 
     /// Where `key` is kept, for a client that connected where `entry` is the pool.
-    pub(crate) fn locate(&mut self, entry: usize, key: &[u8], now: Stamp) -> Place {
+    pub(crate) fn locate(&mut self, entry: PoolId, key: &[u8], now: Stamp) -> Place {
         let route = self.routes.find(key);
-        let home = route.map_or(entry, |route| route.pool);
+        let home = route.map_or(entry, |route| PoolId::new(route.pool));
         let rewritten = route
             .filter(|route| route.rewrites())
             .map(|route| [&route.add[..], &key[route.stripped()..]].concat());
@@ -94,52 +100,53 @@ impl Routing {
     }
 
     /// The holders of a key in its pool, and that; where all of them are down, those in its gutter.
-    pub(crate) fn holders_or_gutter(&mut self, home: usize, sent: &[u8]) -> (usize, Holders) {
-        let pool = &mut self.pools[home];
+    pub(crate) fn holders_or_gutter(&mut self, home: PoolId, sent: &[u8]) -> (PoolId, Holders) {
+        let pool = &mut self.pools[home.index()];
         let holders = pool.holders(sent);
         match pool.spec().gutter {
             Some(StandIn { pool: gutter, .. }) if !pool.any_up(&holders) => {
                 pool.count(|counts| &mut counts.guttered);
-                (gutter, self.pools[gutter].holders(sent))
+                let gutter = PoolId::new(gutter);
+                (gutter, self.pools[gutter.index()].holders(sent))
             }
             _ => (home, holders),
         }
     }
 
     /// The servers that hold `key` in its own pool, whether they are up or not, for a client that connected where `entry` is the pool.
-    pub(crate) fn holders_at_home(&mut self, entry: usize, key: &[u8]) -> Holders {
+    pub(crate) fn holders_at_home(&mut self, entry: PoolId, key: &[u8]) -> Holders {
         let entry = self.living(entry);
         let route = self.routes.find(key);
-        let pool = route.map_or(entry, |route| route.pool);
+        let pool = route.map_or(entry, |route| PoolId::new(route.pool));
         let rewritten = route.map(|route| [&route.add[..], &key[route.stripped()..]].concat());
-        self.pools[pool].holders(rewritten.as_deref().unwrap_or(key))
+        self.pools[pool.index()].holders(rewritten.as_deref().unwrap_or(key))
     }
 
     /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where all are down. `load` says how many
     /// answers a server owes.
     pub(crate) fn choose(
         &mut self,
-        pool: usize,
+        pool: PoolId,
         key: &[u8],
-        holders: &[usize],
+        holders: &[ServerId],
         keys: usize,
         now: Stamp,
-        load: impl Fn(usize) -> usize,
-    ) -> Option<usize> {
-        let readable = self.pools[pool].readable(key, holders.len());
-        self.pools[pool].read(&holders[..readable], |_| false, keys, now, self.ramp, load)
+        load: impl Fn(ServerId) -> usize,
+    ) -> Option<ServerId> {
+        let readable = self.pools[pool.index()].readable(key, holders.len());
+        self.pools[pool.index()].read(&holders[..readable], |_| false, keys, now, self.ramp, load)
     }
 
     /// A holder of `key` that is read after others have been `tried`: one that stands in if there is no other.
     pub(crate) fn choose_next(
         &mut self,
-        pool: usize,
+        pool: PoolId,
         key: &[u8],
-        tried: impl Fn(usize) -> bool,
+        tried: impl Fn(ServerId) -> bool,
         now: Stamp,
-        load: impl Fn(usize) -> usize,
-    ) -> Option<usize> {
-        let pool = &mut self.pools[pool];
+        load: impl Fn(ServerId) -> usize,
+    ) -> Option<ServerId> {
+        let pool = &mut self.pools[pool.index()];
         let holders = pool.holders(key);
         let readable = pool.readable(key, holders.len());
         let found = pool.read(&holders[..readable], &tried, 1, now, self.ramp, &load);
@@ -147,9 +154,9 @@ impl Routing {
     }
 
     /// How long values may live whose keys belong to `home`, where the pool `asked` keeps them.
-    pub(crate) fn lifetimes(&self, home: usize, asked: usize, now: Stamp) -> Lifetimes {
-        let spec = self.pools[home].spec();
-        let gutter = spec.gutter.filter(|gutter| gutter.pool == asked && asked != home);
+    pub(crate) fn lifetimes(&self, home: PoolId, asked: PoolId, now: Stamp) -> Lifetimes {
+        let spec = self.pools[home.index()].spec();
+        let gutter = spec.gutter.filter(|gutter| gutter.pool == asked.index() && asked != home);
         let cap = spec.ttl_cap.into_iter().chain(gutter.map(|gutter| gutter.ttl)).min();
         Lifetimes { cap, unix: self.unix + now.0 / 1_000_000_000 }
     }
@@ -157,12 +164,12 @@ impl Routing {
     // ---- servers --------------------------------------------------------------------------------------------
 
     /// A server can be asked; after an ejection its share grows `gradually`.
-    pub(crate) fn came_up(&mut self, server: usize, now: Stamp, gradually: bool) {
+    pub(crate) fn came_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
         self.pools.iter_mut().for_each(|pool| pool.came_up(server, now, gradually));
     }
 
     /// A server cannot be asked.
-    pub(crate) fn went_down(&mut self, server: usize) {
+    pub(crate) fn went_down(&mut self, server: ServerId) {
         self.pools.iter_mut().for_each(|pool| pool.went_down(server));
     }
 
@@ -175,34 +182,34 @@ impl Routing {
         specs: Vec<PoolSpec>,
         mut routes: Vec<Route>,
         ramp: Nanos,
-        servers: &[usize],
-        up: &[usize],
+        servers: &[ServerId],
+        up: &[ServerId],
         now: Stamp,
-    ) -> Vec<usize> {
+    ) -> Vec<PoolId> {
         self.ramp = ramp;
-        let pools: Vec<usize> = specs.iter().map(|spec| self.number_of(spec)).collect();
+        let pools: Vec<PoolId> = specs.iter().map(|spec| self.number_of(spec)).collect();
         for (number, pool) in self.pools.iter_mut().enumerate() {
-            pool.retire(!pools.contains(&number));
+            pool.retire(!pools.contains(&PoolId::new(number)));
         }
         for (&number, mut spec) in pools.iter().zip(specs) {
             spec.renumber(servers, &pools);
-            self.pools[number].become_spec(spec);
-            up.iter().for_each(|&server| self.pools[number].is_there(server, now));
+            self.pools[number.index()].become_spec(spec);
+            up.iter().for_each(|&server| self.pools[number.index()].is_there(server, now));
         }
         for route in &mut routes {
-            route.pool = pools[route.pool];
+            route.pool = pools[route.pool].index();
         }
         self.routes = Routes::new(routes);
         self.first_pool = pools[0];
         pools
     }
 
-    fn number_of(&mut self, spec: &PoolSpec) -> usize {
+    fn number_of(&mut self, spec: &PoolSpec) -> PoolId {
         let known = self.pools.iter().position(|pool| pool.spec().name == spec.name);
-        known.unwrap_or_else(|| {
+        PoolId::new(known.unwrap_or_else(|| {
             self.pools.push(Pool::new(PoolSpec::of(&spec.name, Vec::new())));
             self.pools.len() - 1
-        })
+        }))
     }
 
     // ---- several loops --------------------------------------------------------------------------------------
@@ -228,33 +235,33 @@ impl Routing {
     }
 }
 
-impl std::ops::Index<usize> for Routing {
+impl std::ops::Index<PoolId> for Routing {
     type Output = Pool;
 
     #[inline]
-    fn index(&self, pool: usize) -> &Pool {
-        &self.pools[pool]
+    fn index(&self, pool: PoolId) -> &Pool {
+        &self.pools[pool.index()]
     }
 }
 
-impl std::ops::IndexMut<usize> for Routing {
+impl std::ops::IndexMut<PoolId> for Routing {
     #[inline]
-    fn index_mut(&mut self, pool: usize) -> &mut Pool {
-        &mut self.pools[pool]
+    fn index_mut(&mut self, pool: PoolId) -> &mut Pool {
+        &mut self.pools[pool.index()]
     }
 }
 
 impl PoolSpec {
     /// Places in a topology become the numbers that servers and pools have here.
-    fn renumber(&mut self, servers: &[usize], pools: &[usize]) {
+    fn renumber(&mut self, servers: &[ServerId], pools: &[PoolId]) {
         for server in &mut self.servers {
-            *server = servers[*server];
+            *server = servers[*server].index();
         }
         for stand_in in self.gutter.iter_mut().chain(&mut self.warm) {
-            stand_in.pool = pools[stand_in.pool];
+            stand_in.pool = pools[stand_in.pool].index();
         }
         if let Some(shadow) = &mut self.shadow {
-            shadow.pool = pools[shadow.pool];
+            shadow.pool = pools[shadow.pool].index();
         }
     }
 }

@@ -7,6 +7,7 @@ use krarup_units::{Nanos, Stamp};
 use crate::core::Core;
 use crate::dispatch::Workers;
 use crate::edge::Dangerous;
+use crate::ids::ServerId;
 
 /// The answer to `stats argument`.
 pub fn answer(core: &Core, argument: &[u8], now: Stamp) -> (Class, Vec<u8>) {
@@ -126,15 +127,16 @@ fn servers(core: &Core, out: &mut Vec<u8>) {
         stat("version", &server.version().unwrap_or("unknown"));
         stat("requests", &totals.map_or(0, |totals| totals.requests));
         stat("errors", &totals.map_or(0, |totals| totals.errors));
-        stat("outstanding", &core.upstreams().outstanding(number));
+        stat("outstanding", &core.upstreams().outstanding(ServerId::new(number)));
         stat("answered_since_up", &server.answered_since_up());
         stat("losses", &server.losses());
         let mean = totals.and_then(|totals| totals.time.mean()).map_or(0.0, |mean| mean * 1e6);
         stat("time_us_mean", &format!("{mean:.1}"));
         let p99 = totals.and_then(|totals| totals.time.quantile(0.99)).unwrap_or(Nanos::ZERO);
         stat("time_us_p99", &(p99.0 / 1_000));
-        for pool in 0..core.pools().len() {
-            if let Some((busy, waiting, longest)) = core.dispatch().readers().of(pool, number) {
+        for pool in core.routing().ids() {
+            if let Some((busy, waiting, longest)) = core.dispatch().readers().of(pool, ServerId::new(number))
+            {
                 stat("readers_busy", &busy);
                 stat("read_queue_length", &waiting);
                 stat("read_queue_length_max", &longest);
@@ -150,7 +152,7 @@ fn pools(core: &Core, out: &mut Vec<u8>) {
         let mut stat = |name: &str, value: &dyn ToString| {
             write::stat(out, &format!("{}:{name}", spec.name), &value.to_string());
         };
-        let up = spec.servers.iter().filter(|&&server| core.upstreams().is_up(server)).count();
+        let up = pool.servers().iter().filter(|&&server| core.upstreams().is_up(server)).count();
         stat("servers", &spec.servers.len());
         stat("servers_up", &up);
         stat("replicas", &spec.copies);

@@ -7,7 +7,7 @@
 use krarup_memcache::{Class, Reply};
 use krarup_units::{Nanos, Outbox, Stamp};
 
-use crate::ids::{ClientId, Identifier};
+use crate::ids::{ClientId, ConnectionId, Identifier, ServerId};
 use crate::large::LARGE_REQUEST;
 
 mod connection;
@@ -20,9 +20,6 @@ use window::fits;
 pub(crate) use connection::{Pending, Recipient};
 pub(crate) use server::Server;
 pub(crate) use window::{Length, WINDOW, WindowWait};
-
-/// Numbers of lanes begin here; the first connection to a server has the server's number. There are at most a thousand of these.
-pub const LANES: usize = 1 << 12;
 
 /// Memory kept for the requests to a server that has taken them all, in bytes.
 const KEEP: usize = 256 << 10;
@@ -64,7 +61,7 @@ pub(crate) struct UpstreamSettings {
 /// What the loss of a connection means.
 pub(crate) struct Lost {
     /// The server that it led to.
-    pub(crate) server: usize,
+    pub(crate) server: ServerId,
     /// Whether it was one of its lanes; then the server may be up all the same.
     pub(crate) by_lane: bool,
     /// Whether the server is ejected from now on.
@@ -84,15 +81,28 @@ pub(crate) struct Upstreams {
     first: Vec<Connection>,
     lanes: Vec<Connection>,
     /// Lanes that are closed, whose numbers may be used again.
-    free_lanes: Vec<usize>,
+    free_lanes: Vec<ConnectionId>,
     /// Lanes that the driver has not been told of.
-    new_lanes: Vec<usize>,
+    new_lanes: Vec<ConnectionId>,
     /// The clients' own lanes, each with its server, by the client's number.
-    own_lanes: Vec<Vec<(usize, usize)>>,
-    /// Connections that have something to write.
+    own_lanes: Vec<Vec<(ServerId, ConnectionId)>>,
+    /// The numbers of connections that have something to write.
     dirty: Vec<usize>,
     /// Answers that are owed, those to greetings aside.
     in_flight: usize,
+}
+
+/// One of all connections.
+#[inline]
+fn of_all<'a>(
+    first: &'a mut [Connection],
+    lanes: &'a mut [Connection],
+    connection: ConnectionId,
+) -> &'a mut Connection {
+    match connection.place() {
+        Ok(server) => &mut first[server],
+        Err(lane) => &mut lanes[lane],
+    }
 }
 
 impl Upstreams {
@@ -121,13 +131,16 @@ impl Upstreams {
     }
 
     #[inline]
-    fn at(&self, connection: usize) -> &Connection {
-        if connection < LANES { &self.first[connection] } else { &self.lanes[connection - LANES] }
+    fn at(&self, connection: ConnectionId) -> &Connection {
+        match connection.place() {
+            Ok(first) => &self.first[first],
+            Err(lane) => &self.lanes[lane],
+        }
     }
 
     #[inline]
-    fn at_mut(&mut self, connection: usize) -> &mut Connection {
-        if connection < LANES { &mut self.first[connection] } else { &mut self.lanes[connection - LANES] }
+    fn at_mut(&mut self, connection: ConnectionId) -> &mut Connection {
+        of_all(&mut self.first, &mut self.lanes, connection)
     }
 
     // ---- servers --------------------------------------------------------------------------------------------
@@ -136,30 +149,40 @@ impl Upstreams {
         &self.servers
     }
 
-    /// Whether a server takes requests.
-    #[inline]
-    pub(crate) fn is_up(&self, server: usize) -> bool {
-        self.servers[server].up
+    /// The numbers of all servers.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ServerId> + use<> {
+        (0..self.servers.len()).map(ServerId::new)
     }
 
-    pub(crate) fn name(&self, server: usize) -> &str {
-        &self.servers[server].name
+    /// Whether no pool has a server any more, or yet.
+    pub(crate) fn is_retired(&self, server: ServerId) -> bool {
+        self.servers[server.index()].retired
+    }
+
+    /// Whether a server takes requests.
+    #[inline]
+    pub(crate) fn is_up(&self, server: ServerId) -> bool {
+        self.servers[server.index()].up
+    }
+
+    pub(crate) fn name(&self, server: ServerId) -> &str {
+        &self.servers[server.index()].name
     }
 
     /// What a part is answered whose server is down.
-    pub(crate) fn down_text(&self, server: usize) -> String {
-        format!("SERVER_ERROR {} is down\r\n", self.servers[server].name)
+    pub(crate) fn down_text(&self, server: ServerId) -> String {
+        format!("SERVER_ERROR {} is down\r\n", self.servers[server.index()].name)
     }
 
     /// Whether a server takes meta commands, as far as is known.
-    pub(crate) fn knows_meta(&self, server: usize) -> bool {
-        self.servers[server].knows_meta
+    pub(crate) fn knows_meta(&self, server: ServerId) -> bool {
+        self.servers[server.index()].knows_meta
     }
 
     /// Answers that a server owes.
     #[inline]
-    pub(crate) fn outstanding(&self, server: usize) -> usize {
-        self.first[server].outstanding() + self.servers[server].owed_elsewhere
+    pub(crate) fn outstanding(&self, server: ServerId) -> usize {
+        self.first[server.index()].outstanding() + self.servers[server.index()].owed_elsewhere
     }
 
     /// The version that `version` and `stats` tell alike: the oldest of the servers', because that is what clients can count on. None until a server has told its own.
@@ -171,8 +194,8 @@ impl Upstreams {
     }
 
     /// Another loop's, or thread's, connection to a server stands, or why it does not.
-    pub(crate) fn enter(&mut self, server: usize, state: Result<Option<&str>, &str>) {
-        let server = &mut self.servers[server];
+    pub(crate) fn enter(&mut self, server: ServerId, state: Result<Option<&str>, &str>) {
+        let server = &mut self.servers[server.index()];
         match state {
             Ok(None) => {}
             Ok(Some(version)) => server.version = Some(version.to_owned()),
@@ -183,14 +206,14 @@ impl Upstreams {
         }
     }
 
-    fn add(&mut self, name: String) -> usize {
-        let server = self.servers.len();
+    fn add(&mut self, name: String) -> ServerId {
+        let server = ServerId::new(self.servers.len());
         self.servers.push(Server::new(name));
         self.first.push(Connection::to(server));
         if !self.settings.dedicated {
             for _ in 1..self.settings.connections {
                 let lane = self.open_lane(server);
-                self.servers[server].lanes.push(lane);
+                self.servers[server.index()].lanes.push(lane);
             }
         }
         server
@@ -204,61 +227,63 @@ impl Upstreams {
     }
 
     /// Goes on with other settings and the servers of these names; others are retired. Returns the numbers of these.
-    pub(crate) fn reconfigure(&mut self, names: Vec<String>, settings: UpstreamSettings) -> Vec<usize> {
+    pub(crate) fn reconfigure(&mut self, names: Vec<String>, settings: UpstreamSettings) -> Vec<ServerId> {
         self.settings = settings;
-        let numbers: Vec<usize> = names.into_iter().map(|name| self.number_of(name)).collect();
+        let numbers: Vec<ServerId> = names.into_iter().map(|name| self.number_of(name)).collect();
         for (number, server) in self.servers.iter_mut().enumerate() {
-            server.retired = !numbers.contains(&number);
+            server.retired = !numbers.contains(&ServerId::new(number));
             server.announced = false;
         }
         numbers
     }
 
     /// The servers of these names, and no others, will be wanted soon. Returns their numbers.
-    pub(crate) fn announce(&mut self, names: Vec<String>) -> Vec<usize> {
+    pub(crate) fn announce(&mut self, names: Vec<String>) -> Vec<ServerId> {
         for server in &mut self.servers {
             server.announced = false;
         }
         let before = self.servers.len();
-        let numbers: Vec<usize> = names.into_iter().map(|name| self.number_of(name)).collect();
+        let numbers: Vec<ServerId> = names.into_iter().map(|name| self.number_of(name)).collect();
         for &number in &numbers {
-            self.servers[number].announced = true;
-            self.servers[number].retired |= number >= before;
+            self.servers[number.index()].announced = true;
+            self.servers[number.index()].retired |= number.index() >= before;
         }
         numbers
     }
 
-    fn number_of(&mut self, name: String) -> usize {
+    fn number_of(&mut self, name: String) -> ServerId {
         let known = self.servers.iter().position(|server| server.name == name);
-        known.unwrap_or_else(|| self.add(name))
+        known.map_or_else(|| self.add(name), ServerId::new)
     }
 
     /// Whether a server is in a pool, or will be.
-    pub(crate) fn is_wanted(&self, server: usize) -> bool {
-        let server = &self.servers[server];
+    pub(crate) fn is_wanted(&self, server: ServerId) -> bool {
+        let server = &self.servers[server.index()];
         !server.retired || server.announced
     }
 
     /// Whether a server is in no pool any more and owes no answer.
-    pub(crate) fn can_go(&self, server: usize) -> bool {
-        self.servers[server].retired && self.outstanding(server) == 0 && self.first[server].out.is_empty()
+    pub(crate) fn can_go(&self, server: ServerId) -> bool {
+        self.servers[server.index()].retired
+            && self.outstanding(server) == 0
+            && self.first[server.index()].out.is_empty()
     }
 
     /// The connection to a server that is in no pool any more has been closed.
-    pub(crate) fn let_go(&mut self, server: usize) {
-        self.first[server].health = Health::Down;
-        self.servers[server].up = false;
+    pub(crate) fn let_go(&mut self, server: ServerId) {
+        self.first[server.index()].health = Health::Down;
+        self.servers[server.index()].up = false;
     }
 
     // ---- lanes ----------------------------------------------------------------------------------------------
 
     /// The server that a connection leads to.
     #[inline]
-    pub(crate) fn server_of(&self, connection: usize) -> usize {
-        if connection < LANES { connection } else { self.at(connection).server }
+    pub(crate) fn server_of(&self, connection: ConnectionId) -> ServerId {
+        self.at(connection).server
     }
 
-    fn open_lane(&mut self, server: usize) -> usize {
+    fn open_lane(&mut self, server: ServerId) -> ConnectionId {
         let lane = match self.free_lanes.pop() {
             Some(lane) => {
                 *self.at_mut(lane) = Connection::to(server);
@@ -266,7 +291,7 @@ impl Upstreams {
             }
             None => {
                 self.lanes.push(Connection::to(server));
-                LANES + self.lanes.len() - 1
+                ConnectionId::lane(self.lanes.len() - 1)
             }
         };
         self.new_lanes.push(lane);
@@ -275,15 +300,15 @@ impl Upstreams {
 
     /// The connection by which a request of `client` goes to a server that is up. It belongs to no client where that is gone.
     #[inline]
-    pub(crate) fn connection(&mut self, server: usize, client: Option<ClientId>) -> usize {
+    pub(crate) fn connection(&mut self, server: ServerId, client: Option<ClientId>) -> ConnectionId {
         if self.settings.connections == 1 && !self.settings.dedicated {
-            return server;
+            return server.into();
         }
         self.lane(server, client)
     }
 
-    fn lane(&mut self, server: usize, client: Option<ClientId>) -> usize {
-        let Some(client) = client else { return server };
+    fn lane(&mut self, server: ServerId, client: Option<ClientId>) -> ConnectionId {
+        let Some(client) = client else { return server.into() };
         if self.settings.dedicated {
             let own = self.own_lanes.get(client.number() as usize);
             let own = own.and_then(|own| own.iter().find(|&&(other, _)| other == server));
@@ -293,18 +318,18 @@ impl Upstreams {
             };
         }
         match (client.number() % self.settings.connections) as usize {
-            0 => server,
+            0 => server.into(),
             turn => {
-                let lane = self.servers[server].lanes[turn - 1];
-                if self.at(lane).health == Health::Up { lane } else { server }
+                let lane = self.servers[server.index()].lanes[turn - 1];
+                if self.at(lane).health == Health::Up { lane } else { server.into() }
             }
         }
     }
 
     /// A client's own connection to a server. Requests may be appended at once; they leave when it stands.
-    fn open_own(&mut self, server: usize, client: ClientId) -> usize {
+    fn open_own(&mut self, server: ServerId, client: ClientId) -> ConnectionId {
         let lane = self.open_lane(server);
-        let link = &mut self.lanes[lane - LANES];
+        let link = of_all(&mut self.first, &mut self.lanes, lane);
         (link.owner, link.dedicated) = (Some(client), true);
         link.greet(self.login.as_deref());
         let client = client.number() as usize;
@@ -324,14 +349,14 @@ impl Upstreams {
     }
 
     /// A lane is lost. A client's own one is not made again before the client asks for something.
-    fn lane_lost(&mut self, lane: usize) {
+    fn lane_lost(&mut self, lane: ConnectionId) {
         if let Some(owner) = self.at_mut(lane).owner.take() {
             self.own_lanes[owner.number() as usize].retain(|&(_, other)| other != lane);
         }
     }
 
     /// Takes the lanes that are to be connected, each with its server.
-    pub(crate) fn take_new_lanes(&mut self) -> Vec<(usize, usize)> {
+    pub(crate) fn take_new_lanes(&mut self) -> Vec<(ConnectionId, ServerId)> {
         let new = std::mem::take(&mut self.new_lanes);
         new.into_iter().map(|lane| (lane, self.server_of(lane))).collect()
     }
@@ -341,24 +366,24 @@ impl Upstreams {
     }
 
     /// Whether a lane is still to be used.
-    pub(crate) fn lane_is_wanted(&self, lane: usize) -> bool {
+    pub(crate) fn lane_is_wanted(&self, lane: ConnectionId) -> bool {
         let link = self.at(lane);
         self.is_wanted(link.server) && (!link.dedicated || link.owner.is_some())
     }
 
     /// Whether a lane that is not wanted any more owes nothing.
-    pub(crate) fn lane_can_go(&self, lane: usize) -> bool {
+    pub(crate) fn lane_can_go(&self, lane: ConnectionId) -> bool {
         !self.at(lane).owes_any()
     }
 
     /// A lane has been closed; those who wait for room there are to be admitted before [`Self::reopen_lane`].
-    pub(crate) fn lane_closed(&mut self, lane: usize) {
+    pub(crate) fn lane_closed(&mut self, lane: ConnectionId) {
         self.lane_lost(lane);
         self.at_mut(lane).health = Health::Down;
     }
 
     /// The lane can be connected again, or its number be another's where it was a client's own.
-    pub(crate) fn reopen_lane(&mut self, lane: usize) {
+    pub(crate) fn reopen_lane(&mut self, lane: ConnectionId) {
         let link = self.at_mut(lane);
         let dedicated = link.dedicated;
         *link = link.reopened();
@@ -370,47 +395,51 @@ impl Upstreams {
     // ---- a connection's life --------------------------------------------------------------------------------
 
     /// A connection stands: the server is asked for its version, and is up when it has told.
-    pub(crate) fn connected(&mut self, connection: usize) {
+    pub(crate) fn connected(&mut self, connection: ConnectionId) {
         let login = self.login.as_deref();
-        if connection < LANES {
-            self.first[connection].greet(login);
-        } else if let link = &mut self.lanes[connection - LANES]
-            && !link.dedicated
-        {
-            link.greet(login);
+        match connection.place() {
+            Ok(first) => self.first[first].greet(login),
+            // A client's own was greeted before its first request.
+            Err(lane) if self.lanes[lane].dedicated => {}
+            Err(lane) => self.lanes[lane].greet(login),
         }
         self.touch(connection);
     }
 
     /// A server has answered a part of the greeting, which is owed no more. Returns the server that is up from now on, and whether its share shall grow gradually.
-    pub(crate) fn greeted(&mut self, connection: usize, reply: &Reply<'_>) -> Option<(usize, bool)> {
+    pub(crate) fn greeted(
+        &mut self,
+        connection: ConnectionId,
+        reply: &Reply<'_>,
+    ) -> Option<(ServerId, bool)> {
         self.at_mut(connection).pop();
         if reply.class == Class::Stored {
             // The login is accepted; the version is still to come.
             return None;
         }
         self.at_mut(connection).health = Health::Up;
-        if connection >= LANES {
+        if connection.is_lane() {
             return None;
         }
-        let server = &mut self.servers[connection];
+        let id = self.server_of(connection);
+        let server = &mut self.servers[id.index()];
         server.up = true;
         if reply.class == Class::Version {
             let line = String::from_utf8_lossy(reply.line());
             server.told_version(line.trim_start_matches("VERSION "));
         }
-        Some((connection, server.ejected))
+        Some((id, server.ejected))
     }
 
     /// Whether a connection carries requests.
-    pub(crate) fn carries(&self, connection: usize) -> bool {
+    pub(crate) fn carries(&self, connection: ConnectionId) -> bool {
         self.at(connection).health == Health::Up
     }
 
     /// A connection is lost, or could not be made. What it owes is to be taken with [`Self::pop`].
-    pub(crate) fn lost(&mut self, connection: usize, why: &str) -> Lost {
+    pub(crate) fn lost(&mut self, connection: ConnectionId, why: &str) -> Lost {
         let link = self.at_mut(connection);
-        let (server, by_lane) = (link.server, connection >= LANES);
+        let (server, by_lane) = (link.server, connection.is_lane());
         link.health = Health::Down;
         link.out.clear();
         link.failures += 1;
@@ -420,7 +449,7 @@ impl Upstreams {
             // The others may stand as they stood.
             self.lane_lost(connection);
         }
-        let known = &mut self.servers[server];
+        let known = &mut self.servers[server.index()];
         if !by_lane {
             known.up = false;
             let ejected = self.settings.eject_after.is_some_and(|most| failures >= most);
@@ -437,18 +466,18 @@ impl Upstreams {
     }
 
     /// When the oldest answer on a connection is overdue.
-    pub(crate) fn deadline(&self, connection: usize) -> Option<Stamp> {
+    pub(crate) fn deadline(&self, connection: ConnectionId) -> Option<Stamp> {
         self.at(connection).oldest_sent().map(|sent| sent + self.settings.timeout)
     }
 
     /// How long to wait before a lost connection is made again: longer with each failure in a row, and longer still where
     /// the server has been ejected.
-    pub(crate) fn reconnect_delay(&self, connection: usize) -> Nanos {
+    pub(crate) fn reconnect_delay(&self, connection: ConnectionId) -> Nanos {
         let link = self.at(connection);
         let doubled =
             self.settings.reconnect_after.0.saturating_mul(1 << link.failures.saturating_sub(1).min(32));
         let delay = Nanos(doubled).min(self.settings.reconnect_at_most);
-        let ejected = connection < LANES && self.servers[connection].ejected;
+        let ejected = !connection.is_lane() && self.servers[link.server.index()].ejected;
         if ejected { delay.max(self.settings.eject_for) } else { delay }
     }
 
@@ -458,43 +487,43 @@ impl Upstreams {
     #[inline]
     pub(crate) fn send(
         &mut self,
-        connection: usize,
+        connection: ConnectionId,
         pending: Pending,
         request: impl FnOnce(&mut Outbox),
     ) -> usize {
         self.in_flight += 1;
         let Self { first, lanes, servers, dirty, .. } = self;
-        let link = if connection < LANES { &mut first[connection] } else { &mut lanes[connection - LANES] };
+        let link = of_all(first, lanes, connection);
         link.expect(pending);
         let start = link.out.end();
         request(&mut link.out);
         let length = (link.out.end() - start) as usize;
-        if connection >= LANES {
+        if connection.is_lane() {
             // What a server owes by its lanes counts as its own.
-            servers[link.server].owed_elsewhere += 1;
+            servers[link.server.index()].owed_elsewhere += 1;
         }
         if !link.dirty {
             link.dirty = true;
-            dirty.push(connection);
+            dirty.push(connection.number());
         }
         length
     }
 
     /// What the next answer on a connection belongs to.
     #[inline]
-    pub(crate) fn front(&self, connection: usize) -> Option<&Pending> {
+    pub(crate) fn front(&self, connection: ConnectionId) -> Option<&Pending> {
         self.at(connection).front()
     }
 
     /// The next answer on a connection that is lost will never come: what it belongs to.
-    pub(crate) fn pop(&mut self, connection: usize) -> Option<Pending> {
+    pub(crate) fn pop(&mut self, connection: ConnectionId) -> Option<Pending> {
         let link = self.at_mut(connection);
         let pending = link.front().copied()?;
         link.pop();
         if pending.recipient != Recipient::Greeting {
-            if connection >= LANES {
+            if connection.is_lane() {
                 let server = link.server;
-                self.servers[server].owed_elsewhere -= 1;
+                self.servers[server.index()].owed_elsewhere -= 1;
             }
             self.in_flight -= 1;
         }
@@ -504,16 +533,16 @@ impl Upstreams {
     /// The server has answered the next of what was asked on a connection, with a reply of so many bytes: that is owed no more, and the server is
     /// well. Returns its number.
     #[inline]
-    pub(crate) fn answered(&mut self, connection: usize, bytes: usize, now: Stamp) -> usize {
+    pub(crate) fn answered(&mut self, connection: ConnectionId, bytes: usize, now: Stamp) -> ServerId {
         self.in_flight -= 1;
         let link = self.at_mut(connection);
         link.answered(bytes, now);
         link.failures = 0;
         let server = link.server;
-        let known = &mut self.servers[server];
-        if connection >= LANES {
+        let known = &mut self.servers[server.index()];
+        if connection.is_lane() {
             known.owed_elsewhere -= 1;
-            self.first[server].failures = 0;
+            self.first[server.index()].failures = 0;
         }
         known.answered_since_up += 1;
         known.ejected = false;
@@ -524,8 +553,8 @@ impl Upstreams {
     }
 
     /// A long request, of so many bytes, has been sent to a server.
-    pub(crate) fn had_long(&mut self, server: usize, bytes: usize, now: Stamp) {
-        self.servers[server].had_long(bytes, now);
+    pub(crate) fn had_long(&mut self, server: ServerId, bytes: usize, now: Stamp) {
+        self.servers[server.index()].had_long(bytes, now);
     }
 
     /// Answers that servers owe to requests.
@@ -535,20 +564,20 @@ impl Upstreams {
     }
 
     /// Whether a server is up and has not too much before it for what no request waits for.
-    pub(crate) fn takes_aside(&self, server: usize) -> bool {
+    pub(crate) fn takes_aside(&self, server: ServerId) -> bool {
         self.is_up(server)
-            && self.first[server].out.len() <= ASIDE_BYTES
+            && self.first[server.index()].out.len() <= ASIDE_BYTES
             && self.outstanding(server) <= ASIDE_REQUESTS
     }
 
     // ---- written to -----------------------------------------------------------------------------------------
 
     #[inline]
-    fn touch(&mut self, connection: usize) {
+    fn touch(&mut self, connection: ConnectionId) {
         let link = self.at_mut(connection);
         if !link.dirty {
             link.dirty = true;
-            self.dirty.push(connection);
+            self.dirty.push(connection.number());
         }
     }
 
@@ -561,18 +590,18 @@ impl Upstreams {
         into.clear();
         std::mem::swap(&mut self.dirty, into);
         for &connection in &*into {
-            self.at_mut(connection).dirty = false;
+            self.at_mut(ConnectionId::new(connection)).dirty = false;
         }
     }
 
     /// Requests on their way out on a connection.
     #[inline]
-    pub(crate) fn outbox(&self, connection: usize) -> &Outbox {
+    pub(crate) fn outbox(&self, connection: ConnectionId) -> &Outbox {
         &self.at(connection).out
     }
 
     /// So many bytes have left in a write begun at `before`.
-    pub(crate) fn written(&mut self, connection: usize, count: usize, before: Stamp) {
+    pub(crate) fn written(&mut self, connection: ConnectionId, count: usize, before: Stamp) {
         let link = self.at_mut(connection);
         link.written(count, before);
         link.out.shrink(KEEP);
@@ -590,12 +619,12 @@ impl Upstreams {
     /// None if the connection is down.
     pub(crate) fn full(
         &mut self,
-        server: usize,
+        server: ServerId,
         client: ClientId,
         length: Length,
         long: usize,
         now: Stamp,
-    ) -> Option<Result<(), (usize, usize)>> {
+    ) -> Option<Result<(), (ConnectionId, usize)>> {
         let connection = self.lane(server, Some(client));
         let bytes = self.length(connection, length, long, now);
         let link = self.at(connection);
@@ -609,11 +638,11 @@ impl Upstreams {
     }
 
     /// How long a reply counts.
-    fn length(&self, connection: usize, length: Length, long: usize, now: Stamp) -> usize {
+    fn length(&self, connection: ConnectionId, length: Length, long: usize, now: Stamp) -> usize {
         if length == Length::Known {
             return long;
         }
-        let of_late = self.servers[self.server_of(connection)].long_of_late(OF_LATE, now);
+        let of_late = self.servers[self.server_of(connection).index()].long_of_late(OF_LATE, now);
         of_late.map_or(UNKNOWN, |bytes| bytes.clamp(UNKNOWN, UNKNOWN_BESIDE_LONG))
     }
 
@@ -623,19 +652,19 @@ impl Upstreams {
     }
 
     /// The reply to what was sent last on a connection is likely to be `long`.
-    pub(crate) fn expect_long(&mut self, connection: usize, length: Length, long: usize, now: Stamp) {
+    pub(crate) fn expect_long(&mut self, connection: ConnectionId, length: Length, long: usize, now: Stamp) {
         let bytes = self.length(connection, length, long, now);
         self.at_mut(connection).expect_long(length, bytes);
     }
 
     /// The client whose turn it is on a connection.
     #[inline]
-    pub(crate) fn next_waiting(&self, connection: usize, length: Length) -> Option<ClientId> {
+    pub(crate) fn next_waiting(&self, connection: ConnectionId, length: Length) -> Option<ClientId> {
         self.at(connection).window.next(length).map(|(client, _)| client)
     }
 
     /// The client whose turn it was among those of which nothing is known is given long replies, of so many bytes: it waits among its like.
-    pub(crate) fn next_is_known(&mut self, connection: usize, bytes: usize) {
+    pub(crate) fn next_is_known(&mut self, connection: ConnectionId, bytes: usize) {
         self.at_mut(connection).window.next_is_known(bytes);
     }
 
@@ -643,7 +672,7 @@ impl Upstreams {
     /// is `known` by now, has room always.
     pub(crate) fn admit_next(
         &mut self,
-        connection: usize,
+        connection: ConnectionId,
         length: Length,
         known: Option<usize>,
     ) -> Option<usize> {
@@ -672,13 +701,13 @@ impl Upstreams {
     pub(crate) fn copy(&self) -> Self {
         let mut copy = Self::empty(self.settings);
         for (number, server) in self.servers.iter().enumerate() {
-            copy.push_copy(server, self.outstanding(number));
+            copy.push_copy(server, self.outstanding(ServerId::new(number)));
         }
         copy
     }
 
     fn push_copy(&mut self, server: &Server, outstanding: usize) {
-        self.first.push(Connection::to(self.servers.len()));
+        self.first.push(Connection::to(ServerId::new(self.servers.len())));
         self.servers.push(server.copy(outstanding));
     }
 
@@ -686,7 +715,7 @@ impl Upstreams {
     pub(crate) fn absorb(&mut self, other: &Self) {
         // A configuration reaches all, one after the other: what one does not have yet is at the end.
         for (number, theirs) in other.servers.iter().enumerate() {
-            let outstanding = other.outstanding(number);
+            let outstanding = other.outstanding(ServerId::new(number));
             match self.servers.get_mut(number) {
                 Some(ours) => ours.absorb(theirs, outstanding),
                 None => self.push_copy(theirs, outstanding),

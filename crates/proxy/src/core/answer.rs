@@ -10,7 +10,7 @@ use super::Core;
 use super::asked::Asked;
 use crate::dispatch::Waiting;
 use crate::exchange::{Copies, Stage, outcome_of};
-use crate::ids::RequestId;
+use crate::ids::{ConnectionId, RequestId, ServerId};
 use crate::large::{Memory, Source};
 use crate::meta;
 use crate::upstreams::{Lost, Pending, Recipient};
@@ -37,12 +37,12 @@ impl Core {
     /// Why the connection must not be trusted any more. Then it is closed and [`Self::server_lost`] called: failing closed is
     /// what keeps one client's data from another when requests and answers are out of step.
     pub fn server_bytes(&mut self, server: usize, bytes: &[u8], now: Stamp) -> Result<usize, Distrust> {
-        self.read_server(server, Source { bytes, memory: None }, now)
+        self.read_server(ConnectionId::new(server), Source { bytes, memory: None }, now)
     }
 
     pub(super) fn read_server(
         &mut self,
-        server: usize,
+        server: ConnectionId,
         source: Source<'_>,
         now: Stamp,
     ) -> Result<usize, Distrust> {
@@ -107,6 +107,7 @@ impl Core {
     /// The connection to a server is lost, or could not be made. Everything asked of it is answered with an error that says `why`.
     pub fn server_lost(&mut self, connection: usize, why: &str, outcome: Outcome, now: Stamp) {
         self.books.count(|events| &mut events.server_losses);
+        let connection = ConnectionId::new(connection);
         let Lost { server, by_lane, ejected, text } = self.upstreams.lost(connection, why);
         self.books.count_if(ejected, |events| &mut events.ejections);
         if !by_lane {
@@ -116,8 +117,12 @@ impl Core {
             let Recipient::Request(number) = pending.recipient else { continue };
             let exchange = &mut self.requests[number];
             exchange.owed -= 1;
-            let visit =
-                pending.sent.map(|sent| ServerVisit { server: server as u16, outcome, sent, answered: now });
+            let visit = pending.sent.map(|sent| ServerVisit {
+                server: server.number(),
+                outcome,
+                sent,
+                answered: now,
+            });
             if exchange.stage != Stage::Asked {
                 if let Some(visit) = visit {
                     self.books.late(&visit);
@@ -140,7 +145,7 @@ impl Core {
             self.complete_if_answered(number, now);
         }
         self.admit_waiting(connection);
-        for pool in (0..self.routing.pools().len()).filter(|_| !by_lane) {
+        for pool in self.routing.ids().filter(|_| !by_lane) {
             for Waiting { exchange, part } in self.dispatch.readers_mut().take_all(pool, server) {
                 self.part_failed(exchange, part, &text, outcome, now);
             }
@@ -150,7 +155,7 @@ impl Core {
 
     fn answered(
         &mut self,
-        connection: usize,
+        connection: ConnectionId,
         pending: &Pending,
         reply: &Reply<'_>,
         memory: Memory<'_>,
@@ -167,7 +172,7 @@ impl Core {
         let exchange = &mut self.requests[number];
         let sent = pending.sent.expect("only what was sent is answered");
         let outcome = outcome_of(reply.class);
-        let visit = ServerVisit { server: server as u16, outcome, sent, answered: now };
+        let visit = ServerVisit { server: server.number(), outcome, sent, answered: now };
         exchange.owed -= 1;
         let shown = exchange.rest.used().and_then(|rest| rest.shown.as_ref());
         let renamed = shown.map(|name| meta::with_key(reply, name, exchange.key));
@@ -246,7 +251,7 @@ impl Core {
     /// A server has answered for some of the keys of a retrieval.
     fn part_answered(
         &mut self,
-        server: usize,
+        server: ServerId,
         number: RequestId,
         part: u16,
         reply: &Reply<'_>,

@@ -12,7 +12,7 @@ use krarup_units::{Lent, Outbox, Stamp};
 use super::Core;
 use crate::dispatch::{Taken, Waiting};
 use crate::exchange::{Copies, Part, Stage};
-use crate::ids::RequestId;
+use crate::ids::{PoolId, RequestId, ServerId};
 use crate::large::{self, LARGE_REQUEST, Source};
 use crate::merge::How;
 use crate::meta::{self, Role};
@@ -103,18 +103,18 @@ impl Core {
     /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where all are down.
     pub(super) fn choose(
         &mut self,
-        pool: usize,
+        pool: PoolId,
         key: &[u8],
-        holders: &[usize],
+        holders: &[ServerId],
         keys: usize,
         now: Stamp,
-    ) -> Option<usize> {
+    ) -> Option<ServerId> {
         let upstreams = &self.upstreams;
         self.routing.choose(pool, key, holders, keys, now, |server| upstreams.outstanding(server))
     }
 
     /// Counts the request for the pool of its key; where a bound of that is reached, or the key does not fit, it is refused.
-    pub(super) fn admit(&mut self, number: RequestId, pool: usize, sent: &[u8], now: Stamp) -> bool {
+    pub(super) fn admit(&mut self, number: RequestId, pool: PoolId, sent: &[u8], now: Stamp) -> bool {
         if !fits(sent) {
             self.requests[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
             return false;
@@ -286,9 +286,9 @@ impl Core {
 
     fn ask_everyone(&mut self, number: RequestId, request: &mut dyn FnMut(&mut Outbox)) {
         self.requests[number].rest.merge.begin(How::Worst);
-        for server in 0..self.upstreams.servers().len() {
-            if !self.upstreams.servers()[server].is_retired() {
-                self.ask(server, number, server as u16, false, Expect::Ok, request);
+        for server in self.upstreams.ids() {
+            if !self.upstreams.is_retired(server) {
+                self.ask(server, number, server.number(), false, Expect::Ok, request);
             }
         }
     }
@@ -296,7 +296,7 @@ impl Core {
     /// Puts a part of a request on its way to a server; where that is down, the part has failed already.
     pub(super) fn ask(
         &mut self,
-        server: usize,
+        server: ServerId,
         number: RequestId,
         part: u16,
         follows: bool,
@@ -320,7 +320,7 @@ impl Core {
         self.expect_reply(connection, number);
     }
 
-    pub(super) fn nobody_is_up(&mut self, number: RequestId, part: u16, holders: &[usize]) {
+    pub(super) fn nobody_is_up(&mut self, number: RequestId, part: u16, holders: &[ServerId]) {
         let exchange = &mut self.requests[number];
         exchange.failure = Some(Outcome::ServerLost);
         let names = holders.iter().map(|&server| self.upstreams.name(server)).collect::<Vec<_>>();
@@ -370,7 +370,7 @@ impl Core {
     }
 
     /// An even share of the keys for every server of a pool that holds them all.
-    fn retrieve_sharded(&mut self, number: RequestId, pool: usize, count: usize) {
+    fn retrieve_sharded(&mut self, number: RequestId, pool: PoolId, count: usize) {
         self.requests[number].rest.merge.begin(How::InOrder);
         self.routing[pool].divide(count);
         let runs = self.routing[pool].runs().len();
@@ -388,7 +388,7 @@ impl Core {
         }
         self.requests[number].rest.keys = keys;
         if runs == 0 {
-            let holders = self.routing[pool].spec().servers.clone();
+            let holders = self.routing[pool].servers().to_vec();
             self.nobody_is_up(number, 0, &holders);
         }
     }
@@ -403,7 +403,9 @@ impl Core {
         exchange.rest.keys.clear(usize::MAX);
         for key in retrieve.keys.iter() {
             match self.routing.routes().find(key) {
-                Some(route) => exchange.rest.keys.push(key, route.pool, route.stripped(), &route.add),
+                Some(route) => {
+                    exchange.rest.keys.push(key, PoolId::new(route.pool), route.stripped(), &route.add);
+                }
                 None => exchange.rest.keys.push(key, entry, 0, b""),
             }
         }
@@ -505,7 +507,7 @@ impl Core {
     }
 
     /// A reader has taken a part: where it is the first of its request, the request was taken now.
-    fn read_begins(&mut self, number: RequestId, pool: usize, server: usize, was_idle: bool, now: Stamp) {
+    fn read_begins(&mut self, number: RequestId, pool: PoolId, server: ServerId, was_idle: bool, now: Stamp) {
         let exchange = &mut self.requests[number];
         let first = exchange.rest.parts.iter().all(|part| !part.answered) && exchange.owed == 0;
         if first && let Some((busy, waiting, _)) = self.dispatch.readers().of(pool, server) {
@@ -548,7 +550,7 @@ impl Core {
     }
 
     /// Asks a server for a part's keys: its own, or a second one while that has not answered.
-    pub(super) fn ask_part_at(&mut self, number: RequestId, part: u16, server: usize, now: Stamp) {
+    pub(super) fn ask_part_at(&mut self, number: RequestId, part: u16, server: ServerId, now: Stamp) {
         let lifetimes = if self.requests[number].rest.retrieval.0.touches() {
             self.lifetimes_of(number, part, now)
         } else {

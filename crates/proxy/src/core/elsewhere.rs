@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::Core;
 use crate::exchange::{Part, Stage};
-use crate::ids::RequestId;
+use crate::ids::{PoolId, RequestId, ServerId};
 use crate::meta;
 use crate::upstreams::Pending;
 
@@ -18,8 +18,8 @@ use crate::upstreams::Pending;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Move {
     pub(super) place: usize,
-    pub(super) pool: usize,
-    pub(super) server: usize,
+    pub(super) pool: PoolId,
+    pub(super) server: ServerId,
 }
 
 type Moves = SmallVec<[Move; 4]>;
@@ -89,9 +89,10 @@ impl Core {
             if let Some(server) = next {
                 moves.push(Move { place, pool, server });
             } else if let Some(warm) = warm
-                && let Some(server) = self.next_holder(number, part, place, warm.pool, now)
+                && let pool = PoolId::new(warm.pool)
+                && let Some(server) = self.next_holder(number, part, place, pool, now)
             {
-                moves.push(Move { place, pool: warm.pool, server });
+                moves.push(Move { place, pool, server });
             }
         }
         let any = !moves.is_empty();
@@ -109,13 +110,13 @@ impl Core {
         number: RequestId,
         part: u16,
         place: usize,
-        pool: usize,
+        pool: PoolId,
         now: Stamp,
-    ) -> Option<usize> {
+    ) -> Option<ServerId> {
         let exchange = &self.requests[number];
         let key = exchange.rest.keys.get(place);
-        let tried = |server: usize| exchange.lineage(part).any(|part| part.was_asked(server));
-        let load = |server: usize| self.upstreams.outstanding(server);
+        let tried = |server: ServerId| exchange.lineage(part).any(|part| part.was_asked(server));
+        let load = |server: ServerId| self.upstreams.outstanding(server);
         self.routing.choose_next(pool, key.sent, tried, now, load)
     }
 
@@ -171,7 +172,7 @@ impl Core {
             let spec = &self.routing[part.pool].spec();
             let ttl = if part.pool == found_in { spec.refill } else { spec.warm.map(|warm| warm.ttl) };
             let Some(ttl) = ttl else { continue };
-            let mut found_at = SmallVec::<[usize; 1]>::new();
+            let mut found_at = SmallVec::<[ServerId; 1]>::new();
             let holders;
             let servers = if part.pool == found_in {
                 found_at.push(part.server);
@@ -233,13 +234,13 @@ impl Core {
     /// Asks a server for something that nobody waits for, unless it has too much before it.
     pub(super) fn ask_aside(
         &mut self,
-        pool: usize,
-        server: usize,
+        pool: PoolId,
+        server: ServerId,
         expect: Expect,
         request: &mut dyn FnMut(&mut Outbox),
     ) {
         if self.upstreams.takes_aside(server) {
-            self.upstreams.send(server, Pending::detached(expect), |out| request(out));
+            self.upstreams.send(server.into(), Pending::detached(expect), |out| request(out));
         } else {
             self.routing[pool].count(|counts| &mut counts.dropped);
         }
@@ -248,7 +249,7 @@ impl Core {
     /// The pool's shadow gets the same write, if it is its turn.
     pub(super) fn shadow(
         &mut self,
-        pool: usize,
+        pool: PoolId,
         key: &[u8],
         expect: Expect,
         request: &mut dyn FnMut(&mut Outbox),
@@ -284,7 +285,7 @@ impl Core {
     // ---- one answer for many --------------------------------------------------------------------------------
 
     /// Whether a get for the same key is under way; then this one waits for its answer. If not, others may wait for this one's.
-    pub(super) fn join_leader(&mut self, number: RequestId, pool: usize, key: &[u8]) -> bool {
+    pub(super) fn join_leader(&mut self, number: RequestId, pool: PoolId, key: &[u8]) -> bool {
         let leader = if self.requests[number].as_meta {
             self.meta_leader(number, pool, key)
         } else {

@@ -7,7 +7,7 @@ use krarup_memcache::{Expect, Limits, Parsed, request, response};
 use krarup_units::Stamp;
 
 use super::{Core, Distrust};
-use crate::ids::{ClientId, Identifier};
+use crate::ids::{ClientId, ConnectionId, Identifier};
 use crate::large::{LARGE, LARGE_REQUEST, Source};
 
 impl Core {
@@ -38,7 +38,7 @@ impl Core {
 
     /// Whether a large answer of a server stands at the front of its bytes, whole.
     pub fn answers_large(&self, server: usize, bytes: &[u8]) -> bool {
-        let front = self.upstreams.front(server).map(|front| front.expect);
+        let front = self.upstreams.front(ConnectionId::new(server)).map(|front| front.expect);
         bytes.len() >= LARGE
             && matches!(front, Some(Expect::Values { .. } | Expect::Meta { .. }))
             && front.is_some_and(|expect| {
@@ -57,6 +57,10 @@ impl Core {
         unread: Range<usize>,
         now: Stamp,
     ) -> Result<usize, Distrust> {
-        self.read_server(server, Source { bytes: &memory[unread], memory: Some(memory) }, now)
+        self.read_server(
+            ConnectionId::new(server),
+            Source { bytes: &memory[unread], memory: Some(memory) },
+            now,
+        )
     }
 }

@@ -73,8 +73,9 @@ impl Core {
     pub fn books(&mut self) -> Self {
         let mut dispatch = Dispatch::new(self.settings.workers, self.settings.queue);
         dispatch.absorb(&self.dispatch);
-        for (number, pool) in self.routing.pools().iter().enumerate() {
-            dispatch.readers_mut().set(number, &pool.spec().servers, pool.spec().readers);
+        for number in self.routing.ids() {
+            let pool = &self.routing[number];
+            dispatch.readers_mut().set(number, pool.servers(), pool.spec().readers);
         }
         let at_work = self.at_work();
         let books = self.books.copy(at_work);

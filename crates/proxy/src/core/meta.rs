@@ -9,7 +9,7 @@ use super::ask::DOES_NOT_FIT;
 use super::asked::trace;
 use super::elsewhere::Move;
 use crate::exchange::{Copies, Part};
-use crate::ids::RequestId;
+use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::large::{self, Memory, Source};
 use crate::meta::{self, Role, Rule};
 use crate::pool::Lifetimes;
@@ -29,9 +29,8 @@ impl Core {
             self.requests[number].rest.shown = tells.then(|| key.to_vec());
         }
         // A server that does not know the command takes its value for the next one, and is out of step then.
-        let home = route.map_or(self.requests[number].entry, |route| route.pool);
-        let known =
-            || self.routing[home].spec().servers.iter().all(|&server| self.upstreams.knows_meta(server));
+        let home = route.map_or(self.requests[number].entry, |route| PoolId::new(route.pool));
+        let known = || self.routing[home].servers().iter().all(|&server| self.upstreams.knows_meta(server));
         if request.command == MetaCommand::Set && !known() {
             return self.requests[number].rest.merge.local(Class::Error, b"ERROR\r\n");
         }
@@ -131,7 +130,9 @@ impl Core {
         write::meta(&mut exchange.rest.request, request);
         exchange.rest.keys.clear(usize::MAX);
         match self.routing.routes().find(name) {
-            Some(route) => exchange.rest.keys.push(name, route.pool, route.stripped(), &route.add),
+            Some(route) => {
+                exchange.rest.keys.push(name, PoolId::new(route.pool), route.stripped(), &route.add);
+            }
             None => exchange.rest.keys.push(name, exchange.entry, 0, b""),
         }
         let keys = std::mem::take(&mut self.requests[number].rest.keys);
@@ -188,7 +189,7 @@ impl Core {
         &mut self,
         number: RequestId,
         part: u16,
-        connection: usize,
+        connection: ConnectionId,
         lifetimes: Lifetimes,
     ) {
         let exchange = &mut self.requests[number];
@@ -221,7 +222,7 @@ impl Core {
         &mut self,
         number: RequestId,
         part: u16,
-        server: usize,
+        server: ServerId,
         now: Stamp,
     ) -> bool {
         let exchange = &self.requests[number];
@@ -267,7 +268,7 @@ impl Core {
     }
 
     /// The shadow gets the same read.
-    pub(super) fn shadow_meta(&mut self, number: RequestId, pool: usize, shadow: usize) {
+    pub(super) fn shadow_meta(&mut self, number: RequestId, pool: PoolId, shadow: PoolId) {
         let words = std::mem::take(&mut self.requests[number].rest.request);
         let asked = own(&words);
         let sent = self.requests[number].rest.keys.get(0).sent.to_vec();
@@ -280,7 +281,7 @@ impl Core {
     }
 
     /// The request that fetches a key in the very words of this one.
-    pub(super) fn meta_leader(&self, number: RequestId, pool: usize, key: &[u8]) -> Option<RequestId> {
+    pub(super) fn meta_leader(&self, number: RequestId, pool: PoolId, key: &[u8]) -> Option<RequestId> {
         let words = &self.requests[number].rest.request;
         let leaders = self.routing[pool].meta_leaders(key);
         leaders.iter().copied().find(|&leader| self.requests[leader].rest.request == *words)

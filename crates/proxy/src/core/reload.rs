@@ -7,6 +7,7 @@ use krarup_units::Stamp;
 
 use super::{Core, Settings};
 use crate::dispatch::Waiting;
+use crate::ids::{PoolId, ServerId};
 use crate::topology::Topology;
 
 /// What the engine does after [`Core::reconfigure`].
@@ -28,8 +29,7 @@ impl Core {
         // The clock goes on.
         self.settings = Settings { unix: self.settings.unix, ..settings };
         let servers = self.upstreams.reconfigure(topology.servers, self.settings.upstreams());
-        let up: Vec<usize> =
-            (0..self.server_count()).filter(|&server| self.upstreams.is_up(server)).collect();
+        let up: Vec<ServerId> = self.upstreams.ids().filter(|&server| self.upstreams.is_up(server)).collect();
         let ramp = self.settings.return_over;
         let pools = self.routing.reconfigure(topology.pools, topology.routes, ramp, &servers, &up, now);
         // They have waited long enough for a reader that there may be no more.
@@ -44,18 +44,21 @@ impl Core {
         }
         self.dispatch.readers_mut().release_all();
         self.pump(now);
-        Reconfigured { servers, pools }
+        Reconfigured {
+            servers: servers.into_iter().map(ServerId::index).collect(),
+            pools: pools.into_iter().map(PoolId::index).collect(),
+        }
     }
 
     /// The servers of pools have so many readers as their specification says, those of pools that are no more none. `pools` are the others. Returns
     /// the parts of reads whose queue is no more.
-    fn limit_readers(&mut self, pools: &[usize]) -> Vec<Waiting> {
-        let (all, readers) = (self.routing.pools(), self.dispatch.readers_mut());
-        let retired = (0..all.len()).filter(|&number| all[number].is_retired());
+    fn limit_readers(&mut self, pools: &[PoolId]) -> Vec<Waiting> {
+        let (all, readers) = (&self.routing, self.dispatch.readers_mut());
+        let retired = all.ids().filter(|&number| all[number].is_retired());
         let mut stranded: Vec<Waiting> = retired.flat_map(|number| readers.empty(number)).collect();
         for &number in pools {
-            let spec = all[number].spec();
-            stranded.append(&mut readers.set(number, &spec.servers, spec.readers));
+            let pool = &all[number];
+            stranded.append(&mut readers.set(number, pool.servers(), pool.spec().readers));
         }
         stranded
     }

@@ -6,6 +6,7 @@ use krarup_units::Stamp;
 
 use super::{Core, Events};
 use crate::dispatch::Seen;
+use crate::ids::{PoolId, ServerId};
 
 /// What a request wants of the server that is its key's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ impl Core {
 
     /// Enters that another core's connection to a server stands, or why it does not.
     pub fn enter_server(&mut self, server: usize, state: Result<Option<&str>, &str>) {
-        self.upstreams.enter(server, state);
+        self.upstreams.enter(ServerId::new(server), state);
     }
 
     /// Enters how long a queue was that this core does not see.
@@ -66,8 +67,8 @@ impl Core {
             | Request::Quit => return Errand::Any,
         };
         let Some(key) = key else { return Errand::Any };
-        let place = self.routing.locate(entry, key, now);
-        let first = place.holders.first().copied();
+        let place = self.routing.locate(PoolId::new(entry), key, now);
+        let first = place.holders.first().map(|server| server.index());
         match first {
             None => Errand::Any,
             Some(server) if writes => Errand::Write(server),

@@ -5,7 +5,7 @@ use krarup_memcache::request::LONGEST_NAME;
 use krarup_units::Stamp;
 
 use super::Core;
-use crate::ids::{ClientId, RequestId};
+use crate::ids::{ClientId, ConnectionId, RequestId};
 use crate::large::LARGE_REQUEST;
 use crate::route;
 use crate::upstreams::{Length, WindowWait};
@@ -62,7 +62,7 @@ impl Core {
 
     /// A retrieval was sent on a connection: its reply counts there, where it is likely to be long.
     #[inline]
-    pub(super) fn expect_reply(&mut self, connection: usize, number: RequestId) {
+    pub(super) fn expect_reply(&mut self, connection: ConnectionId, number: RequestId) {
         let exchange = &self.requests[number];
         let (long, taken) = (exchange.expected as usize, exchange.visit.taken);
         if long >= LARGE_REQUEST {
@@ -73,7 +73,7 @@ impl Core {
 
     /// A connection has got on: clients whose turn it is are listened to again.
     #[inline]
-    pub(super) fn admit_waiting(&mut self, connection: usize) {
+    pub(super) fn admit_waiting(&mut self, connection: ConnectionId) {
         for length in [Length::Unknown, Length::Known] {
             while let Some(id) = self.upstreams.next_waiting(connection, length) {
                 // Of one that came when nothing was known of its replies the first may have come meanwhile.

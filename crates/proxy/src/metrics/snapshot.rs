@@ -5,6 +5,7 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::core::{Core, Events};
 use crate::dispatch::Workers;
+use crate::ids::ServerId;
 use crate::pool::{Counts, Pool};
 
 /// Servers up to which each has its buckets: counting them takes the loop some microseconds a server.
@@ -60,10 +61,10 @@ impl Snapshot {
     /// The numbers now.
     pub fn of(core: &Core, now: Stamp, stopping: bool) -> Self {
         let recorder = core.counted().recorder_since_start();
-        let up = |server: &usize| core.upstreams().is_up(*server);
+        let up = |server: &ServerId| core.upstreams().is_up(*server);
         let pool = |(number, pool): (usize, &Pool)| OfPool {
             name: pool.spec().name.clone(),
-            servers_up: pool.spec().servers.iter().filter(|&server| up(server)).count(),
+            servers_up: pool.servers().iter().filter(|&server| up(server)).count(),
             in_progress: pool.busy(),
             counts: core.counts_since_start(number),
         };
@@ -75,8 +76,10 @@ impl Snapshot {
             totals[number] = Some(one);
         }
         let readers = |number| {
-            let of_pools =
-                (0..core.pools().len()).filter_map(|pool| core.dispatch().readers().of(pool, number));
+            let of_pools = core
+                .routing()
+                .ids()
+                .filter_map(|pool| core.dispatch().readers().of(pool, ServerId::new(number)));
             of_pools.fold((0, 0), |(busy, waiting), one| (busy + u64::from(one.0), waiting + one.1 as u64))
         };
         let known = core
@@ -92,7 +95,7 @@ impl Snapshot {
             ejected: server.is_ejected(),
             requests: totals.map_or(0, |totals| totals.requests),
             errors: totals.map_or(0, |totals| totals.errors),
-            outstanding: core.upstreams().outstanding(number),
+            outstanding: core.upstreams().outstanding(ServerId::new(number)),
             losses: server.losses(),
             readers: readers(number),
             times: totals.map_or_else(Times::default, |totals| Times::of(&totals.time, buckets)),

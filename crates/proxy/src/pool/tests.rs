@@ -8,7 +8,7 @@ const RAMP: Nanos = Nanos::from_secs(10);
 fn pool(spec: PoolSpec) -> Pool {
     let servers = spec.servers.len();
     let mut pool = Pool::new(spec);
-    (0..servers).for_each(|server| pool.came_up(server, NOW, false));
+    (0..servers).for_each(|server| pool.came_up(ServerId::new(server), NOW, false));
     pool
 }
 
@@ -17,27 +17,31 @@ fn all_up(servers: usize) -> Pool {
 }
 
 fn one(pool: &mut Pool, keys: usize) -> Option<usize> {
-    let holders: Vec<_> = pool.spec.servers.clone();
-    pool.read(&holders, |_| false, keys, NOW, RAMP, |_| 0)
+    let holders = pool.servers.clone();
+    pool.read(&holders, |_| false, keys, NOW, RAMP, |_| 0).map(ServerId::index)
+}
+
+fn runs(pool: &Pool) -> Vec<(usize, usize)> {
+    pool.runs().iter().map(|&(server, keys)| (server.index(), keys)).collect()
 }
 
 #[test]
 fn seven_keys_over_three_servers_are_three_two_and_two() {
     let mut pool = all_up(3);
     pool.divide(7);
-    assert_eq!(pool.runs(), [(0, 3), (1, 2), (2, 2)]);
+    assert_eq!(runs(&pool), [(0, 3), (1, 2), (2, 2)]);
     pool.divide(2);
-    assert_eq!(pool.runs(), [(1, 1), (2, 1)]);
+    assert_eq!(runs(&pool), [(1, 1), (2, 1)]);
 }
 
 #[test]
 fn a_server_that_returns_is_not_made_to_catch_up() {
     let mut pool = all_up(2);
-    pool.went_down(0);
+    pool.went_down(ServerId::new(0));
     for _ in 0..1_000 {
         assert_eq!(one(&mut pool, 1), Some(1));
     }
-    pool.came_up(0, NOW, false);
+    pool.came_up(ServerId::new(0), NOW, false);
     let to_the_first = (0..100).filter(|_| one(&mut pool, 1) == Some(0)).count();
     assert_eq!(to_the_first, 50);
 }
@@ -53,12 +57,12 @@ fn with_no_server_up_nobody_is_asked() {
 #[test]
 fn an_ejected_server_gets_its_share_back_little_by_little() {
     let mut pool = all_up(2);
-    pool.went_down(0);
-    pool.came_up(0, NOW, true);
+    pool.went_down(ServerId::new(0));
+    pool.came_up(ServerId::new(0), NOW, true);
     let mut share = |from: u64| {
         let reads = (0..1_000).map(|read| Stamp(from + read * 1_000_000));
-        let mut read = |now| pool.read(&[0, 1], |_| false, 1, now, RAMP, |_| 0);
-        reads.filter(|&now| read(now) == Some(0)).count()
+        let mut read = |now| pool.read(&[0, 1].map(ServerId::new), |_| false, 1, now, RAMP, |_| 0);
+        reads.filter(|&now| read(now) == Some(ServerId::new(0))).count()
     };
     // In the first, the middle and the last tenth of the ten seconds, and after them.
     let shares = [share(0), share(5_000_000_000), share(9_000_000_000), share(10_000_000_000)];
@@ -69,12 +73,13 @@ fn an_ejected_server_gets_its_share_back_little_by_little() {
 #[test]
 fn each_way_of_reading_chooses_as_it_says() {
     let spec = |reads| PoolSpec { reads, ..PoolSpec::of("main", vec![0, 1, 2]) };
-    let owed = |server: usize| [5, 1, 3][server];
+    let owed = |server: ServerId| [5, 1, 3][server.index()];
     let read = |reads: Reads, times: usize| {
         let mut pool = pool(spec(reads));
         let mut counts = [0; 3];
         for _ in 0..times {
-            counts[pool.read(&[0, 1, 2], |_| false, 1, NOW, RAMP, owed).unwrap()] += 1;
+            let all = [0, 1, 2].map(ServerId::new);
+            counts[pool.read(&all, |_| false, 1, NOW, RAMP, owed).unwrap().index()] += 1;
         }
         counts
     };

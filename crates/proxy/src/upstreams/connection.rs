@@ -15,7 +15,7 @@ use krarup_memcache::Expect;
 use krarup_units::{Outbox, Stamp};
 
 use super::window::{Length, Window};
-use crate::ids::{ClientId, RequestId};
+use crate::ids::{ClientId, RequestId, ServerId};
 
 /// Where the connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Pending {
 #[derive(Debug)]
 pub(super) struct Connection {
     /// The server that it leads to.
-    pub(super) server: usize,
+    pub(super) server: ServerId,
     pub(super) health: Health,
     /// Losses in a row, with no request answered between.
     pub(super) failures: u32,
@@ -93,7 +93,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn to(server: usize) -> Self {
+    pub(super) fn to(server: ServerId) -> Self {
         Self {
             server,
             health: Health::Down,
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_request_is_stamped_with_the_write_that_carried_its_first_byte() {
-        let mut connection = Connection::to(0);
+        let mut connection = Connection::to(ServerId::new(0));
         for text in [&b"get a\r\n"[..], b"get b\r\n", b"get c\r\n"] {
             connection.expect(Pending::of(
                 RequestId::new(1),
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn stamps_stay_with_their_requests_when_answers_come_between_writes() {
-        let mut connection = Connection::to(0);
+        let mut connection = Connection::to(ServerId::new(0));
         for round in 0..5 {
             connection.expect(Pending::of(RequestId::new(round), 0, false, Expect::Stored));
             connection.out.tail().push(b'x');

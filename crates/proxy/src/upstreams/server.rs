@@ -2,6 +2,8 @@
 
 use krarup_units::{Nanos, Stamp};
 
+use crate::ids::ConnectionId;
+
 /// A server, as one event loop sees it.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -28,7 +30,7 @@ pub(crate) struct Server {
     /// Answers it owes by its lanes, or to other loops that are summed up here.
     pub(super) owed_elsewhere: usize,
     /// Lanes that clients share.
-    pub(super) lanes: Vec<usize>,
+    pub(super) lanes: Vec<ConnectionId>,
     /// When a long value last went this way, and how long they were of late.
     had_long: Option<(Stamp, usize)>,
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use krarup_units::{Nanos, Stamp};
 
-use crate::ids::ClientId;
+use crate::ids::{ClientId, ConnectionId};
 use crate::large::LARGE_REQUEST;
 
 /// So many bytes may be under way on a connection before what is long waits. A server at the speed of 10 Gbit/s and three milliseconds away has less under way.
@@ -34,7 +34,7 @@ pub(crate) enum Length {
 /// A client's request that waits for room on a connection, or has been given it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowWait {
-    pub(crate) connection: usize,
+    pub(crate) connection: ConnectionId,
     pub(crate) length: Length,
     pub(crate) bytes: usize,
     /// Whether there is room for it by now.

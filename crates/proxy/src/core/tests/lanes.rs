@@ -40,7 +40,11 @@ fn clients_share_the_connections_in_turn() {
     let both = |number: usize| format!("get k{number}\r\nset k{number} 0 0 1\r\nx\r\n");
     assert_eq!(world.asked(0), both(0) + &both(3));
     assert_eq!((sent(&mut world, lanes[0]), sent(&mut world, lanes[1])), (both(1), both(2)));
-    assert_eq!(world.core.upstreams.outstanding(0), 8, "what lanes owe the server owes");
+    assert_eq!(
+        world.core.upstreams.outstanding(crate::ids::ServerId::new(0)),
+        8,
+        "what lanes owe the server owes"
+    );
     // One that is lost takes only its own clients' requests along.
     world.core.server_lost(lanes[1], "gone", Outcome::ServerLost, world.now);
     assert_eq!(world.replied(clients[2]), "SERVER_ERROR server-0:1: gone\r\n".repeat(2));
@@ -55,7 +59,7 @@ fn clients_share_the_connections_in_turn() {
         world.replied(client);
     }
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
-    assert_eq!(world.core.upstreams.outstanding(0), 0);
+    assert_eq!(world.core.upstreams.outstanding(crate::ids::ServerId::new(0)), 0);
     let (visit, servers) = world.row(1);
     assert_eq!((visit.outcome, servers[0].server), (Outcome::ServerLost, 0));
 }
@@ -93,5 +97,5 @@ fn a_client_of_its_own_connection_waits_for_nobody() {
     world.core.server_bytes(lanes[0], b"VERSION 1\r\nEND\r\n", world.now).unwrap();
     assert_eq!(world.replied(other), "END\r\n");
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
-    assert_eq!(world.core.upstreams.outstanding(0), 0);
+    assert_eq!(world.core.upstreams.outstanding(crate::ids::ServerId::new(0)), 0);
 }

@@ -1,6 +1,7 @@
 //! Pools: who holds a key, who is asked, what is asked besides.
 
 use super::*;
+use crate::ids::{PoolId, ServerId};
 use crate::placement::{Distribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 
@@ -24,9 +25,10 @@ fn one_pool(spec: PoolSpec) -> World {
 /// The first key, of those that are counted up, whose holders are these.
 fn key_at(world: &mut World, holders: &[usize]) -> String {
     let routing = &mut world.core.routing;
+    let holders: Vec<ServerId> = holders.iter().copied().map(ServerId::new).collect();
     (0..1_000)
         .map(|number| format!("k{number}"))
-        .find(|key| *routing[0].holders(key.as_bytes()) == *holders)
+        .find(|key| *routing[PoolId::new(0)].holders(key.as_bytes()) == *holders)
         .expect("there is one among so many")
 }
 
