@@ -11,8 +11,8 @@ use krarup_units::{Lent, Outbox, Stamp};
 
 use super::Core;
 use crate::dispatch::{Taken, Waiting};
-use crate::exchange::{Copies, Part, Stage};
-use crate::ids::{PoolId, RequestId, ServerId};
+use crate::exchange::{Copies, Needs, Part, Stage};
+use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::large::{self, LARGE_REQUEST, Source};
 use crate::merge::How;
 use crate::meta::{self, Role};
@@ -115,10 +115,23 @@ impl Core {
 
     /// Counts the request for the pool of its key; where a bound of that is reached, or the key does not fit, it is refused.
     pub(super) fn admit(&mut self, number: RequestId, pool: PoolId, sent: &[u8], now: Stamp) -> bool {
-        if !fits(sent) {
+        self.admit_hashed(number, pool, fits(sent).then(|| KeyHash::Xxh3.number(sent)), now)
+    }
+
+    /// The same for the keys that are listed: the first of them counts, and all must fit.
+    pub(super) fn admit_listed(&mut self, number: RequestId, now: Stamp) -> bool {
+        let keys = &self.requests[number].rest.keys;
+        let first = keys.get(0);
+        let fit = keys.iter().all(|key| fits(key.sent));
+        let hash = fit.then(|| KeyHash::Xxh3.number(first.sent));
+        self.admit_hashed(number, first.pool, hash, now)
+    }
+
+    fn admit_hashed(&mut self, number: RequestId, pool: PoolId, hash: Option<u64>, now: Stamp) -> bool {
+        let Some(hash) = hash else {
             self.requests[number].rest.merge.local(Class::ClientError, DOES_NOT_FIT);
             return false;
-        }
+        };
         if let Err(why) = self.routing[pool].admits(now) {
             self.requests[number]
                 .rest
@@ -128,7 +141,7 @@ impl Core {
         }
         let exchange = &mut self.requests[number];
         exchange.home = pool;
-        exchange.key = KeyHash::Xxh3.number(sent);
+        exchange.key = hash;
         exchange.counted_in = Some(pool);
         self.routing[pool].begin();
         true
@@ -303,19 +316,43 @@ impl Core {
         expect: Expect,
         request: &mut dyn FnMut(&mut Outbox),
     ) {
+        let Some(connection) = self.open_part(server, number, part) else { return };
+        let pending = Pending::of(number, part, follows, expect);
+        let length = self.upstreams.send(connection, pending, |out| request(out));
+        self.part_sent(server, connection, number, length);
+    }
+
+    /// The connection by which a part of a request goes to a server; where that is down, the part has failed already.
+    #[inline]
+    pub(super) fn open_part(
+        &mut self,
+        server: ServerId,
+        number: RequestId,
+        part: u16,
+    ) -> Option<ConnectionId> {
         let exchange = &mut self.requests[number];
         if !self.upstreams.is_up(server) {
             exchange.failure = Some(Outcome::ServerLost);
             let text = self.upstreams.down_text(server);
-            return exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
+            exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
+            return None;
         }
         exchange.waiting += 1;
         exchange.owed += 1;
-        let connection = self.upstreams.connection(server, exchange.client);
-        let pending = Pending::of(number, part, follows, expect);
-        let length = self.upstreams.send(connection, pending, |out| request(out));
+        Some(self.upstreams.connection(server, exchange.client))
+    }
+
+    /// A part of so many bytes was put on its way.
+    #[inline]
+    pub(super) fn part_sent(
+        &mut self,
+        server: ServerId,
+        connection: ConnectionId,
+        number: RequestId,
+        length: usize,
+    ) {
         if length >= LARGE_REQUEST {
-            self.upstreams.had_long(server, length, exchange.visit.taken);
+            self.upstreams.had_long(server, length, self.requests[number].visit.taken);
         }
         self.expect_reply(connection, number);
     }
@@ -374,19 +411,21 @@ impl Core {
         self.requests[number].rest.merge.begin(How::InOrder);
         self.routing[pool].divide(count);
         let runs = self.routing[pool].runs().len();
-        let mut keys = std::mem::take(&mut self.requests[number].rest.keys);
         let mut before = 0;
         for part in 0..runs {
             let (server, length) = self.routing[pool].runs()[part];
-            let run = before..before + length;
-            run.clone().for_each(|place| keys.assign(place, part as u16));
+            let (run, part) = (before..before + length, part as u16);
+            let keys = &mut self.requests[number].rest.keys;
+            run.clone().for_each(|place| keys.assign(place, part));
             before += length;
+            let Some(connection) = self.open_part(server, number, part) else { continue };
             let expect = Expect::Values { keys: length as u32, unique: false };
-            self.ask(server, number, part as u16, false, expect, &mut |out| {
-                write::get_plain(out.tail(), keys.run(run.clone()));
+            let keys = &self.requests[number].rest.keys;
+            let length = self.upstreams.send(connection, Pending::of(number, part, false, expect), |out| {
+                write::get_plain(out.tail(), keys.run(run));
             });
+            self.part_sent(server, connection, number, length);
         }
-        self.requests[number].rest.keys = keys;
         if runs == 0 {
             let holders = self.routing[pool].servers().to_vec();
             self.nobody_is_up(number, 0, &holders);
@@ -409,23 +448,13 @@ impl Core {
                 None => exchange.rest.keys.push(key, entry, 0, b""),
             }
         }
-        let keys = std::mem::take(&mut self.requests[number].rest.keys);
-        let refused = keys.iter().any(|key| !fits(key.sent));
-        let first = keys.get(0);
-        let admitted = self.admit(number, first.pool, if refused { b"" } else { first.sent }, now);
-        if admitted
-            && command == Retrieval::Get
-            && keys.len() == 1
-            && self.routing[first.pool].spec().coalesce
-        {
-            let waits = self.join_leader(number, first.pool, first.sent);
-            if waits {
-                self.requests[number].rest.keys = keys;
-                return;
-            }
+        if !self.admit_listed(number, now) {
+            return;
         }
-        self.requests[number].rest.keys = keys;
-        if !admitted {
+        let keys = &self.requests[number].rest.keys;
+        let shares =
+            command == Retrieval::Get && keys.len() == 1 && self.routing[keys.get(0).pool].spec().coalesce;
+        if shares && self.join_leader(number) {
             return;
         }
         self.assign_keys(number, command, now);
@@ -440,18 +469,16 @@ impl Core {
 
     /// Finds for each key the server that is asked for it.
     fn assign_keys(&mut self, number: RequestId, command: Retrieval, now: Stamp) {
-        let mut keys = std::mem::take(&mut self.requests[number].rest.keys);
-        for place in 0..keys.len() {
+        let count = self.requests[number].rest.keys.len();
+        for place in 0..count {
+            let Needs { keys, parts, .. } = &mut *self.requests[number].rest;
             let key = keys.get(place);
             let pool = key.pool;
-            let count = keys.len();
             let replicated = self.routing[pool].is_replicated();
             // Where everybody holds everything, the keys of one request stay together.
             let whole = self.routing[pool].spec().multi_get == MultiGet::Whole;
             let together = replicated && (whole || command.touches());
-            if together
-                && let Some(part) = self.requests[number].rest.parts.iter().position(|part| part.pool == pool)
-            {
+            if together && let Some(part) = parts.iter().position(|part| part.pool == pool) {
                 keys.assign(place, part as u16);
                 continue;
             }
@@ -471,15 +498,14 @@ impl Core {
             } else {
                 self.routing[pool].reads_one();
                 let weight = if together { count } else { 1 };
-                self.choose(pool, key.sent, &holders, weight, now)
+                let load = |server: ServerId| self.upstreams.outstanding(server);
+                self.routing.choose(pool, key.sent, &holders, weight, now, load)
             };
             let Some(server) = server else {
                 let asked = if command.with_unique() { &holders[..1] } else { &holders[..] };
-                let asked = asked.to_vec();
-                self.nobody_is_up(number, place as u16, &asked);
+                self.nobody_is_up(number, place as u16, asked);
                 continue;
             };
-            let parts = &mut self.requests[number].rest.parts;
             let part = parts.iter().position(|part| part.server == server && part.pool == pool);
             let part = part.unwrap_or_else(|| {
                 parts.push(Part::of(server, pool, None));
@@ -487,7 +513,6 @@ impl Core {
             });
             keys.assign(place, part as u16);
         }
-        self.requests[number].rest.keys = keys;
     }
 
     /// Asks a part's server for the part's keys, as soon as one of its readers is free.
@@ -586,19 +611,21 @@ impl Core {
 
     /// `gat` reads at one holder; the others set the expiry time, and only their errors count.
     fn touch_other_holders(&mut self, number: RequestId, exptime: i32, now: Stamp) {
-        let keys = std::mem::take(&mut self.requests[number].rest.keys);
-        for (place, key) in keys.iter().enumerate() {
-            let Some(part) = self.requests[number].rest.parts.get(usize::from(key.part)).copied() else {
-                continue;
-            };
+        for place in 0..self.requests[number].rest.keys.len() {
+            let rest = &self.requests[number].rest;
+            let key = rest.keys.get(place);
+            let Some(part) = rest.parts.get(usize::from(key.part)).copied() else { continue };
             let lifetimes = self.routing.lifetimes(key.pool, part.pool, now);
             let holders = self.routing[part.pool].holders(key.sent);
             for &server in holders.iter().filter(|&&server| server != part.server) {
-                self.ask(server, number, place as u16, true, Expect::Touched, &mut |out| {
+                let Some(connection) = self.open_part(server, number, place as u16) else { continue };
+                let pending = Pending::of(number, place as u16, true, Expect::Touched);
+                let key = self.requests[number].rest.keys.get(place);
+                let length = self.upstreams.send(connection, pending, |out| {
                     write::touch(out.tail(), key.sent, lifetimes.of(exptime));
                 });
+                self.part_sent(server, connection, number, length);
             }
         }
-        self.requests[number].rest.keys = keys;
     }
 }

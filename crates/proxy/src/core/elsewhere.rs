@@ -12,7 +12,8 @@ use super::Core;
 use crate::exchange::{Part, Stage};
 use crate::ids::{PoolId, RequestId, ServerId};
 use crate::meta;
-use crate::upstreams::Pending;
+use crate::pool::Pool;
+use crate::upstreams::{Pending, Upstreams};
 
 /// A key, by its place in its request, goes on to that server of that pool.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,24 @@ pub(super) struct Move {
 }
 
 type Moves = SmallVec<[Move; 4]>;
+
+/// Servers of pools that had not what was found elsewhere, and for how many seconds they store it.
+type Missed = SmallVec<[(PoolId, ServerId, i32); 4]>;
+
+/// Sends to a server what no request waits for, unless it has too much before it; then `pool` counts that.
+pub(super) fn send_aside(
+    upstreams: &mut Upstreams,
+    pool: &mut Pool,
+    server: ServerId,
+    expect: Expect,
+    request: impl FnOnce(&mut Outbox),
+) {
+    if upstreams.takes_aside(server) {
+        upstreams.send(server.into(), Pending::detached(expect), request);
+    } else {
+        pool.count(|counts| &mut counts.dropped);
+    }
+}
 
 impl Core {
     // ---- the next holder ------------------------------------------------------------------------------------
@@ -151,41 +170,31 @@ impl Core {
         }
         for value in reply.values() {
             // `add`: what somebody has stored since is newer.
-            self.store_where_missed(number, part, value.key, Expect::Stored, &mut |out, ttl| {
-                write::storage(out.tail(), Storage::Add, value.key, value.flags, ttl, 0, value.data);
-            });
+            for (pool, server, ttl) in self.where_missed(number, part, Some(value.key)) {
+                self.routing[pool].count(|counts| &mut counts.refills);
+                self.ask_aside(pool, server, Expect::Stored, &mut |out| {
+                    write::storage(out.tail(), Storage::Add, value.key, value.flags, ttl, 0, value.data);
+                });
+            }
         }
     }
 
-    /// What a part has found under a key goes to those that did not have it, for as long as their pool says.
-    pub(super) fn store_where_missed(
-        &mut self,
-        number: RequestId,
-        part: u16,
-        key: &[u8],
-        expect: Expect,
-        request: &mut dyn FnMut(&mut Outbox, i32),
-    ) {
-        let found_in = self.requests[number].rest.parts[usize::from(part)].pool;
-        let missed: Vec<Part> = self.requests[number].lineage(part).filter(|part| part.missed).collect();
-        for part in missed {
-            let spec = &self.routing[part.pool].spec();
-            let ttl = if part.pool == found_in { spec.refill } else { spec.warm.map(|warm| warm.ttl) };
-            let Some(ttl) = ttl else { continue };
-            let mut found_at = SmallVec::<[ServerId; 1]>::new();
-            let holders;
-            let servers = if part.pool == found_in {
-                found_at.push(part.server);
-                &found_at[..]
-            } else {
-                holders = self.routing[part.pool].holders(key);
-                &holders[..]
-            };
-            for &server in servers {
-                self.routing[part.pool].count(|counts| &mut counts.refills);
-                self.ask_aside(part.pool, server, expect, &mut |out| request(out, ttl));
+    /// The servers that did not have a key that a part has found, each with its pool and for how many seconds that stores what is found elsewhere.
+    pub(super) fn where_missed(&mut self, number: RequestId, part: u16, key: Option<&[u8]>) -> Missed {
+        let exchange = &self.requests[number];
+        let key = key.unwrap_or_else(|| exchange.rest.keys.get(0).sent);
+        let found_in = exchange.rest.parts[usize::from(part)].pool;
+        let mut missed = Missed::new();
+        for part in exchange.lineage(part).filter(|part| part.missed) {
+            let pool = &mut self.routing[part.pool];
+            let spec = pool.spec();
+            if part.pool == found_in {
+                missed.extend(spec.refill.map(|ttl| (part.pool, part.server, ttl)));
+            } else if let Some(ttl) = spec.warm.map(|warm| warm.ttl) {
+                missed.extend(pool.holders(key).iter().map(|&server| (part.pool, server, ttl)));
             }
         }
+        missed
     }
 
     // ---- the second holder ----------------------------------------------------------------------------------
@@ -239,11 +248,7 @@ impl Core {
         expect: Expect,
         request: &mut dyn FnMut(&mut Outbox),
     ) {
-        if self.upstreams.takes_aside(server) {
-            self.upstreams.send(server.into(), Pending::detached(expect), |out| request(out));
-        } else {
-            self.routing[pool].count(|counts| &mut counts.dropped);
-        }
+        send_aside(&mut self.upstreams, &mut self.routing[pool], server, expect, |out| request(out));
     }
 
     /// The pool's shadow gets the same write, if it is its turn.
@@ -270,39 +275,39 @@ impl Core {
         if self.requests[number].as_meta {
             return self.shadow_meta(number, pool, shadow);
         }
-        let keys = std::mem::take(&mut self.requests[number].rest.keys);
-        let exptime = self.requests[number].rest.retrieval.1;
-        for key in keys.iter() {
+        let rest = &self.requests[number].rest;
+        let exptime = rest.retrieval.1;
+        for key in rest.keys.iter() {
             let holders = self.routing[shadow].holders(key.sent);
             let expect = Expect::Values { keys: 1, unique: command.with_unique() };
-            self.ask_aside(pool, holders[0], expect, &mut |out| {
+            send_aside(&mut self.upstreams, &mut self.routing[pool], holders[0], expect, |out| {
                 write::retrieve(out.tail(), command, exptime, [key.sent]);
             });
         }
-        self.requests[number].rest.keys = keys;
     }
 
     // ---- one answer for many --------------------------------------------------------------------------------
 
     /// Whether a get for the same key is under way; then this one waits for its answer. If not, others may wait for this one's.
-    pub(super) fn join_leader(&mut self, number: RequestId, pool: PoolId, key: &[u8]) -> bool {
-        let leader = if self.requests[number].as_meta {
-            self.meta_leader(number, pool, key)
-        } else {
-            self.routing[pool].leader(key)
+    pub(super) fn join_leader(&mut self, number: RequestId) -> bool {
+        let exchange = &self.requests[number];
+        let (key, as_meta) = (exchange.rest.keys.get(0), exchange.as_meta);
+        let pool = &mut self.routing[key.pool];
+        // Of `mg` those that ask in the very words of this one.
+        let words = |leader: &RequestId| self.requests[*leader].rest.request == exchange.rest.request;
+        let leader = match as_meta {
+            true => pool.meta_leaders(key.sent).iter().copied().find(words),
+            false => pool.leader(key.sent),
         };
-        if let Some(leader) = leader {
-            self.routing[pool].count(|counts| &mut counts.coalesced);
-            self.requests[leader].rest.followers.push(number);
-            let exchange = &mut self.requests[number];
-            exchange.waiting = 1;
-            return true;
-        }
-        let exchange = &mut self.requests[number];
-        exchange.leads = true;
-        let as_meta = exchange.as_meta;
-        self.routing[pool].lead(key, number, as_meta);
-        false
+        let Some(leader) = leader else {
+            pool.lead(key.sent, number, as_meta);
+            self.requests[number].leads = true;
+            return false;
+        };
+        pool.count(|counts| &mut counts.coalesced);
+        self.requests[leader].rest.followers.push(number);
+        self.requests[number].waiting = 1;
+        true
     }
 
     /// A get that others wait for has its answer: they have it too.

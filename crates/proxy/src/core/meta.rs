@@ -7,7 +7,7 @@ use krarup_units::{Outbox, Stamp};
 use super::Core;
 use super::ask::DOES_NOT_FIT;
 use super::asked::trace;
-use super::elsewhere::Move;
+use super::elsewhere::{Move, send_aside};
 use crate::exchange::{Copies, Part};
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::large::{self, Memory, Source};
@@ -99,16 +99,18 @@ impl Core {
         if !won || !self.upstreams.is_up(first) {
             return false;
         }
-        let raw = std::mem::take(&mut self.requests[number].rest.request);
-        let asked = own(&raw);
         let mut buffer = [0; LONGEST_NAME];
-        let name = asked.name(&mut buffer);
-        let place = self.routing.locate(self.requests[number].entry, name, now);
-        let sent = place.key(name);
-        self.ask(first, number, 0, false, asked.expect(), &mut |out| {
+        let exchange = &self.requests[number];
+        let name = own(&exchange.rest.request).name(&mut buffer);
+        let place = self.routing.locate(exchange.entry, name, now);
+        let Some(connection) = self.open_part(first, number, 0) else { return true };
+        let asked = own(&self.requests[number].rest.request);
+        let sent = place.key(asked.name(&mut buffer));
+        let pending = Pending::of(number, 0, false, asked.expect());
+        let length = self.upstreams.send(connection, pending, |out| {
             meta::write(out.tail(), &asked, sent, Role::Answers, place.lifetimes);
         });
-        self.requests[number].rest.request = raw;
+        self.part_sent(first, connection, number, length);
         true
     }
 
@@ -135,13 +137,12 @@ impl Core {
             }
             None => exchange.rest.keys.push(name, exchange.entry, 0, b""),
         }
-        let keys = std::mem::take(&mut self.requests[number].rest.keys);
-        let key = keys.get(0);
-        let admitted = self.admit(number, key.pool, key.sent, now);
-        let shares = admitted && kind == Retrieval::Get && self.routing[key.pool].spec().coalesce;
-        let waits = shares && self.join_leader(number, key.pool, key.sent);
-        self.requests[number].rest.keys = keys;
-        if admitted && !waits {
+        if !self.admit_listed(number, now) {
+            return;
+        }
+        let pool = self.requests[number].rest.keys.get(0).pool;
+        let shares = kind == Retrieval::Get && self.routing[pool].spec().coalesce;
+        if !(shares && self.join_leader(number)) {
             self.ask_meta(number, now);
             self.shadow_read(number, kind);
         }
@@ -149,38 +150,41 @@ impl Core {
 
     /// Asks the holder that is to be read, and tells the others where they are to be told.
     pub(super) fn ask_meta(&mut self, number: RequestId, now: Stamp) {
-        let mut keys = std::mem::take(&mut self.requests[number].rest.keys);
-        let key = keys.get(0);
-        let (pool, holders) = self.routing.holders_or_gutter(key.pool, key.sent);
-        let kind = self.requests[number].rest.retrieval.0;
+        let rest = &mut *self.requests[number].rest;
+        rest.keys.assign(0, 0);
+        let (key, kind) = (rest.keys.get(0), rest.retrieval.0);
+        let home = key.pool;
+        let (pool, holders) = self.routing.holders_or_gutter(home, key.sent);
         self.routing[pool].reads_one();
         let (server, asked) = match kind {
-            Retrieval::Get => (self.choose(pool, key.sent, &holders, 1, now), &holders[..]),
+            Retrieval::Get => {
+                let load = |server: ServerId| self.upstreams.outstanding(server);
+                (self.routing.choose(pool, key.sent, &holders, 1, now, load), &holders[..])
+            }
             _ => {
                 let first = holders[0];
                 (Some(first).filter(|&first| self.upstreams.is_up(first)), &holders[..1])
             }
         };
         match server {
-            Some(server) => self.requests[number].rest.parts.push(Part::of(server, pool, None)),
+            Some(server) => {
+                rest.parts.push(Part::of(server, pool, None));
+                self.ask_part(number, 0, now);
+            }
             None => self.nobody_is_up(number, 0, asked),
         }
-        keys.assign(0, 0);
-        self.requests[number].rest.keys = keys;
-        if server.is_some() {
-            self.ask_part(number, 0, now);
-        }
-        if kind.touches() && holders.len() > 1 {
-            let lifetimes = self.routing.lifetimes(self.requests[number].rest.keys.get(0).pool, pool, now);
-            let words = std::mem::take(&mut self.requests[number].rest.request);
-            let asked = own(&words);
-            let sent = self.requests[number].rest.keys.get(0).sent.to_vec();
+        if kind.touches() {
+            let lifetimes = self.routing.lifetimes(home, pool, now);
             for (part, &other) in holders.iter().enumerate().skip(1) {
-                self.ask(other, number, part as u16, true, asked.expect(), &mut |out| {
-                    meta::write(out.tail(), &asked, &sent, Role::Told, lifetimes);
+                let Some(connection) = self.open_part(other, number, part as u16) else { continue };
+                let rest = &self.requests[number].rest;
+                let (asked, sent) = (own(&rest.request), rest.keys.get(0).sent);
+                let pending = Pending::of(number, part as u16, true, asked.expect());
+                let length = self.upstreams.send(connection, pending, |out| {
+                    meta::write(out.tail(), &asked, sent, Role::Told, lifetimes);
                 });
+                self.part_sent(other, connection, number, length);
             }
-            self.requests[number].rest.request = words;
         }
     }
 
@@ -250,41 +254,33 @@ impl Core {
         if meta::is_stale(reply) {
             return;
         }
-        let words = std::mem::take(&mut self.requests[number].rest.request);
-        let asked = own(&words);
-        let sent = self.requests[number].rest.keys.get(0).sent.to_vec();
-        let expect = match asked.base64 {
-            true => Expect::Meta { command: MetaCommand::Set, value: false },
-            false => Expect::Stored,
-        };
-        self.store_where_missed(number, part, &sent, expect, &mut |out, ttl| {
-            if asked.base64 {
-                write::meta_add(out.tail(), &meta::wire(&asked, &sent), flags, ttl, data);
-            } else {
-                write::storage(out.tail(), Storage::Add, &sent, flags, ttl, 0, data);
-            }
-        });
-        self.requests[number].rest.request = words;
+        for (pool, server, ttl) in self.where_missed(number, part, None) {
+            let rest = &self.requests[number].rest;
+            let (asked, sent) = (own(&rest.request), rest.keys.get(0).sent);
+            let expect = match asked.base64 {
+                true => Expect::Meta { command: MetaCommand::Set, value: false },
+                false => Expect::Stored,
+            };
+            self.routing[pool].count(|counts| &mut counts.refills);
+            send_aside(&mut self.upstreams, &mut self.routing[pool], server, expect, |out| {
+                if asked.base64 {
+                    write::meta_add(out.tail(), &meta::wire(&asked, sent), flags, ttl, data);
+                } else {
+                    write::storage(out.tail(), Storage::Add, sent, flags, ttl, 0, data);
+                }
+            });
+        }
     }
 
     /// The shadow gets the same read.
     pub(super) fn shadow_meta(&mut self, number: RequestId, pool: PoolId, shadow: PoolId) {
-        let words = std::mem::take(&mut self.requests[number].rest.request);
-        let asked = own(&words);
-        let sent = self.requests[number].rest.keys.get(0).sent.to_vec();
-        let holders = self.routing[shadow].holders(&sent);
+        let rest = &self.requests[number].rest;
+        let (asked, sent) = (own(&rest.request), rest.keys.get(0).sent);
+        let holders = self.routing[shadow].holders(sent);
         let lifetimes = Lifetimes { cap: None, unix: 0 };
-        self.ask_aside(pool, holders[0], asked.expect(), &mut |out| {
-            meta::write(out.tail(), &asked, &sent, Role::Answers, lifetimes);
+        send_aside(&mut self.upstreams, &mut self.routing[pool], holders[0], asked.expect(), |out| {
+            meta::write(out.tail(), &asked, sent, Role::Answers, lifetimes);
         });
-        self.requests[number].rest.request = words;
-    }
-
-    /// The request that fetches a key in the very words of this one.
-    pub(super) fn meta_leader(&self, number: RequestId, pool: PoolId, key: &[u8]) -> Option<RequestId> {
-        let words = &self.requests[number].rest.request;
-        let leaders = self.routing[pool].meta_leaders(key);
-        leaders.iter().copied().find(|&leader| self.requests[leader].rest.request == *words)
     }
 }
 
