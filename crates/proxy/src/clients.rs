@@ -25,7 +25,7 @@ pub(crate) struct Clients {
     /// Those who were held back and are to be offered their bytes again.
     runnable: VecDeque<ClientId>,
     /// Those who wait for room in the queue, first come first served.
-    starving: VecDeque<ClientId>,
+    waiting_for_room: VecDeque<ClientId>,
     /// What their buffers hold, and whether clients wait because that is too much. The driver counts it.
     memory: (usize, bool),
 }
@@ -60,11 +60,11 @@ struct Client {
     /// For what its next request waits, or has waited.
     wait: Option<WindowWait>,
     /// Bytes of a refused value that are still to come.
-    swallow: u64,
+    to_discard: u64,
     /// What to do when they have come.
     refused: Option<Box<Refused>>,
-    /// Whether it is among the starving, the dirty, the runnable.
-    starving: bool,
+    /// Whether it is among the waiting_for_room, the dirty, the runnable.
+    waiting_for_room: bool,
     dirty: bool,
     runnable: bool,
     /// Whether it holds back requests that the driver has offered.
@@ -90,7 +90,7 @@ impl Clients {
             all: Arena::new(),
             dirty: Vec::new(),
             runnable: VecDeque::new(),
-            starving: VecDeque::new(),
+            waiting_for_room: VecDeque::new(),
             memory: (0, false),
         }
     }
@@ -126,15 +126,15 @@ impl Clients {
         let client = &mut self.all[id];
         client.out.clear();
         client.out.shrink(0);
-        let (dirty, runnable, starving) = (client.dirty, client.runnable, client.starving);
+        let (dirty, runnable, waiting_for_room) = (client.dirty, client.runnable, client.waiting_for_room);
         if dirty {
             self.dirty.retain(|&other| other != id.number());
         }
         if runnable {
             self.runnable.retain(|&other| other != id);
         }
-        if starving {
-            self.starving.retain(|&other| other != id);
+        if waiting_for_room {
+            self.waiting_for_room.retain(|&other| other != id);
         }
         self.all.give_back(id);
     }
@@ -148,7 +148,7 @@ impl Clients {
     /// Whether nothing of it is under way.
     pub(crate) fn is_idle(&self, id: ClientId) -> bool {
         let client = &self.all[id];
-        client.outstanding == 0 && client.out.is_empty() && client.swallow == 0
+        client.outstanding == 0 && client.out.is_empty() && client.to_discard == 0
     }
 
     // ---- requests -------------------------------------------------------------------------------------------
@@ -215,25 +215,25 @@ impl Clients {
     }
 
     /// It is sending a value that is not taken, of which so many bytes are still to come.
-    pub(crate) fn refuse(&mut self, id: ClientId, swallow: u64, refused: Refused) {
+    pub(crate) fn refuse(&mut self, id: ClientId, to_discard: u64, refused: Refused) {
         let client = &mut self.all[id];
-        client.swallow = swallow;
+        client.to_discard = to_discard;
         client.refused = Some(Box::new(refused));
     }
 
     /// Whether it is sending a value that is not taken.
     #[inline]
-    pub(crate) fn is_refused(&self, id: ClientId) -> bool {
-        self.all[id].swallow > 0
+    pub(crate) fn discards(&self, id: ClientId) -> bool {
+        self.all[id].to_discard > 0
     }
 
     /// It has sent `count` bytes while it is sending a value that is not taken: how many of them belong to that, and what is to be done
     /// if it is over.
-    pub(crate) fn swallow(&mut self, id: ClientId, count: usize) -> (usize, Option<Box<Refused>>) {
+    pub(crate) fn discard(&mut self, id: ClientId, count: usize) -> (usize, Option<Box<Refused>>) {
         let client = &mut self.all[id];
-        let gone = client.swallow.min(count as u64);
-        client.swallow -= gone;
-        let over = client.swallow == 0;
+        let gone = client.to_discard.min(count as u64);
+        client.to_discard -= gone;
+        let over = client.to_discard == 0;
         (gone as usize, if over { client.refused.take() } else { None })
     }
 
@@ -255,9 +255,9 @@ impl Clients {
             && client.barrier.is_none()
             && client.outstanding < pipeline
             && client.out.len() < reply_buffer;
-        if own && !room && !client.starving {
-            client.starving = true;
-            self.starving.push_back(id);
+        if own && !room && !client.waiting_for_room {
+            client.waiting_for_room = true;
+            self.waiting_for_room.push_back(id);
         }
         let listens = own && room;
         books.count_if(!listens && !client.held_back && !client.closing, |events| &mut events.held_back);
@@ -287,21 +287,21 @@ impl Clients {
     #[inline]
     pub(crate) fn resume(&mut self, id: ClientId) {
         let client = &self.all[id];
-        if client.held_back && !client.starving {
+        if client.held_back && !client.waiting_for_room {
             self.run_again(id);
         }
     }
 
     /// Whether any client waits for room in the queue.
     #[inline]
-    pub(crate) fn any_starving(&self) -> bool {
-        !self.starving.is_empty()
+    pub(crate) fn any_waiting_for_room(&self) -> bool {
+        !self.waiting_for_room.is_empty()
     }
 
     /// There is room in the queue for one.
-    pub(crate) fn feed_one(&mut self) {
-        if let Some(id) = self.starving.pop_front() {
-            self.all[id].starving = false;
+    pub(crate) fn admit_one(&mut self) {
+        if let Some(id) = self.waiting_for_room.pop_front() {
+            self.all[id].waiting_for_room = false;
             self.run_again(id);
         }
     }

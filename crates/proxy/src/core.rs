@@ -12,9 +12,6 @@
 //! The engine around it moves the bytes. Whatever it does, in whatever order it does it, every request that was
 //! accepted is answered exactly once, in the order of its client.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
 use krarup_record::{Operation, Recorder};
@@ -23,6 +20,7 @@ use krarup_units::Stamp;
 
 use crate::books::Books;
 use crate::clients::{Clients, Refused};
+use crate::deadlines::Deadlines;
 use crate::dispatch::{Dispatch, Workers};
 use crate::edge::Dangerous;
 use crate::exchange::Stage;
@@ -38,10 +36,13 @@ use crate::topology::Topology;
 use crate::upstreams::Upstreams;
 
 mod answer;
-mod ask;
-mod asked;
+mod coalesce;
 mod connections;
-mod elsewhere;
+mod detached;
+mod expected;
+mod fallback;
+mod forward;
+mod hedging;
 mod inquiry;
 mod large;
 mod loops;
@@ -83,8 +84,7 @@ pub struct Core {
     requests: Requests,
     dispatch: Dispatch,
     routing: Routing,
-    /// Reads that are sent to a second holder at this instant, unless they have been answered.
-    hedges: BinaryHeap<Reverse<(Stamp, RequestId, u32)>>,
+    deadlines: Deadlines,
     books: Books,
     /// Whether it is one of several, so that statistics are not its own alone; and what clients have asked of all.
     one_of_several: bool,
@@ -128,7 +128,7 @@ impl Core {
             requests: Requests::new(),
             dispatch,
             routing,
-            hedges: BinaryHeap::new(),
+            deadlines: Deadlines::default(),
             books,
             one_of_several: false,
             inquiries: Vec::new(),
@@ -197,7 +197,7 @@ impl Core {
     /// Whether the client is sending a value that was refused, and whose bytes are not kept.
     pub fn client_swallows(&self, id: u32) -> bool {
         let id = ClientId::new(id);
-        self.clients.is_refused(id)
+        self.clients.discards(id)
     }
 
     /// Bytes of requests that wait in the queue.
@@ -226,8 +226,8 @@ impl Core {
         let mut turn = A_TURN;
         loop {
             let rest = &bytes[used..];
-            if self.clients.is_refused(id) {
-                let (gone, refused) = self.clients.swallow(id, rest.len());
+            if self.clients.discards(id) {
+                let (gone, refused) = self.clients.discard(id, rest.len());
                 used += gone;
                 let Some(refused) = refused else { break };
                 self.refuse_large(id, *refused, now);
@@ -380,7 +380,7 @@ impl Core {
             let exchange = &self.requests[next];
             let limited =
                 exchange.counted_in.is_some_and(|pool| self.routing[pool].spec().concurrency.is_some());
-            exchange.stage == Stage::Asked && !limited
+            exchange.stage == Stage::Sent && !limited
         })
     }
 
@@ -532,7 +532,7 @@ impl Core {
         let exchange = &mut self.requests[number];
         exchange.noreply = noreply;
         exchange.visit.keys = 1;
-        exchange.stage = Stage::Asked;
+        exchange.stage = Stage::Sent;
         self.remove_quietly(number, &key, base64, now);
         self.requests[number].rest.merge.begin(How::Fixed(TOO_LARGE));
         self.complete_if_answered(number, now);
@@ -630,7 +630,7 @@ impl Core {
 
     /// When the core wants to be told the time, whatever else happens: [`Self::tick`].
     pub fn due(&self) -> Option<Stamp> {
-        self.hedges.peek().map(|&Reverse((due, ..))| due)
+        self.deadlines.next()
     }
 
     pub(crate) fn dispatch(&self) -> &Dispatch {

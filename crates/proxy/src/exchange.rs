@@ -27,7 +27,7 @@ pub(crate) enum Stage {
     /// It waits for a worker.
     Queued,
     /// Servers have been asked.
-    Asked,
+    Sent,
     /// All answers are there; older requests of the client are not yet replied to.
     Done,
     /// The reply stands in the client's outbox and ends at this position.
@@ -259,7 +259,7 @@ impl Part {
     }
 
     /// Whether its keys have been asked for at `server`.
-    pub(crate) fn was_asked(&self, server: ServerId) -> bool {
+    pub(crate) fn was_sent_to(&self, server: ServerId) -> bool {
         self.server == server || self.hedged == Some(server)
     }
 }

@@ -34,13 +34,13 @@ pub(crate) struct Key<'a> {
 
 /// The keys of a part, one after the other.
 #[derive(Debug)]
-pub(crate) struct Spoken<'a> {
+pub(crate) struct KeysOfPart<'a> {
     list: &'a KeyList,
     at: usize,
     part: u16,
 }
 
-impl<'a> Iterator for Spoken<'a> {
+impl<'a> Iterator for KeysOfPart<'a> {
     type Item = &'a [u8];
 
     #[inline]
@@ -51,7 +51,7 @@ impl<'a> Iterator for Spoken<'a> {
     }
 }
 
-impl<'a> Spoken<'a> {
+impl<'a> KeysOfPart<'a> {
     /// The next key, which stays the next.
     #[inline]
     fn peek(&mut self) -> Option<&'a [u8]> {
@@ -154,8 +154,8 @@ impl KeyList {
     }
 
     /// The keys of one part, as its server sees them.
-    pub(crate) fn of(&self, part: u16) -> Spoken<'_> {
-        Spoken { list: self, at: 0, part }
+    pub(crate) fn of(&self, part: u16) -> KeysOfPart<'_> {
+        KeysOfPart { list: self, at: 0, part }
     }
 
     pub(crate) fn assign(&mut self, place: usize, part: u16) {

@@ -13,7 +13,8 @@
 //! | `pool` | who of a key's holders is asked |
 //! | `ids` | identifiers, each a type |
 //! | `keys` | the keys of one retrieval and who was asked for each |
-//! | `dispatch` | one queue, W workers |
+//! | `dispatch` | one queue, W workers; readers before a server |
+//! | `deadlines` | what is due when |
 //! | `large` | values that are lent instead of copied |
 //! | `merge` | how the answers of several servers become one |
 //! | `requests` `exchange` `arena` | requests on their way; one of them; places that are used again |
@@ -34,6 +35,7 @@ mod books;
 mod clients;
 pub mod config;
 pub mod core;
+mod deadlines;
 pub mod dispatch;
 pub mod edge;
 pub mod engine;

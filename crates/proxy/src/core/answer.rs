@@ -7,7 +7,7 @@ use krarup_record::{Operation, Outcome, ServerVisit};
 use krarup_units::Stamp;
 
 use super::Core;
-use super::asked::Asked;
+use super::expected::Expected;
 use crate::dispatch::Waiting;
 use crate::exchange::{Copies, Stage, outcome_of};
 use crate::ids::{ConnectionId, RequestId, ServerId};
@@ -63,13 +63,13 @@ impl Core {
                 self.books.count(|events| &mut events.desynchronised);
                 return distrust("an answer before its question");
             }
-            let mut asked = self.asked_of(&pending);
-            match response::parse_asked(rest, pending.expect, &mut asked) {
+            let mut expected = self.expected_of(&pending);
+            match response::parse_asked(rest, pending.expect, &mut expected) {
                 Parsed::Complete { message, used: length } => {
                     if pending.recipient == Recipient::Greeting && message.class == Class::ClientError {
                         return distrust("it wants a login, which `edge.server_login` names");
                     }
-                    if !asked.is_answered_by(&message) {
+                    if !expected.is_answered_by(&message) {
                         self.books.count(|events| &mut events.desynchronised);
                         self.pump(now);
                         return distrust("an answer about something that was not asked for");
@@ -97,10 +97,10 @@ impl Core {
     }
 
     /// What the next answer of a connection must be about.
-    fn asked_of(&self, pending: &Pending) -> Asked<'_> {
+    fn expected_of(&self, pending: &Pending) -> Expected<'_> {
         match pending.recipient {
-            Recipient::Request(number) => Asked::by(&self.requests[number], pending),
-            Recipient::Greeting | Recipient::Detached => Asked::Anything,
+            Recipient::Request(number) => Expected::by(&self.requests[number], pending),
+            Recipient::Greeting | Recipient::Detached => Expected::Anything,
         }
     }
 
@@ -123,7 +123,7 @@ impl Core {
                 sent,
                 answered: now,
             });
-            if exchange.stage != Stage::Asked {
+            if exchange.stage != Stage::Sent {
                 if let Some(visit) = visit {
                     self.books.late(&visit);
                 }
@@ -153,6 +153,8 @@ impl Core {
         self.pump(now);
     }
 
+    // Every answer comes this way, from one place.
+    #[inline(always)]
     fn answered(
         &mut self,
         connection: ConnectionId,
@@ -177,7 +179,7 @@ impl Core {
         let shown = exchange.rest.used().and_then(|rest| rest.shown.as_ref());
         let renamed = shown.map(|name| meta::with_key(reply, name, exchange.key));
         let reply = &renamed.as_ref().map_or(*reply, |bytes| Reply { bytes, ..*reply });
-        if exchange.stage != Stage::Asked {
+        if exchange.stage != Stage::Sent {
             // Enough others had answered: nobody waits for this one.
             self.books.late(&visit);
             return self.requests.free_if_left(number);
@@ -189,7 +191,7 @@ impl Core {
         exchange.waiting -= 1;
         if exchange.copies == Copies::Winner {
             exchange.copies = Copies::None;
-            if self.asks_the_first(number, reply, now) {
+            if self.asks_primary(number, reply, now) {
                 return;
             }
         }
@@ -266,7 +268,7 @@ impl Core {
             return;
         }
         let (pool, won) = (this.pool, this.hedged == Some(server));
-        if meta::wins(reply) && self.is_for_the_first(number, part, server, now) {
+        if meta::wins(reply) && self.defers_to_primary(number, part, server, now) {
             return;
         }
         self.reader_is_done(number, part);
@@ -283,7 +285,7 @@ impl Core {
         let as_meta = self.requests[number].as_meta;
         if reply.class == Class::Values || as_meta {
             self.refill(number, part, reply);
-            let looks = self.look_elsewhere(number, part, reply, now);
+            let looks = self.fall_back_on_miss(number, part, reply, now);
             if looks && as_meta {
                 // The only key is on its way again.
                 return;

@@ -51,7 +51,7 @@ impl Core {
     fn inquire(&mut self, id: ClientId, argument: &[u8], arrival: Arrival) {
         let number = self.begin(id, Operation::Other, arrival);
         let exchange = &mut self.requests[number];
-        exchange.stage = Stage::Asked;
+        exchange.stage = Stage::Sent;
         exchange.waiting = 1;
         self.inquiries.push(Inquiry { number: number.number(), argument: argument.to_vec() });
     }

@@ -5,9 +5,9 @@ use krarup_memcache::{Class, Expect, Meta, MetaCommand, Reply, Request, Retrieva
 use krarup_units::{Outbox, Stamp};
 
 use super::Core;
-use super::ask::DOES_NOT_FIT;
-use super::asked::trace;
-use super::elsewhere::{Move, send_aside};
+use super::expected::trace;
+use super::forward::DOES_NOT_FIT;
+use super::{detached::send_detached_to, fallback::Move};
 use crate::exchange::{Copies, Part};
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::large::{self, Memory, Source};
@@ -69,7 +69,7 @@ impl Core {
             _ => Some(first),
         };
         let Some(server) = server else {
-            self.nobody_is_up(number, 0, &place.holders);
+            self.fail_without_server(number, 0, &place.holders);
             return;
         };
         if server != first {
@@ -83,17 +83,17 @@ impl Core {
         }
         let asked =
             |role| move |out: &mut Outbox| meta::write(out.tail(), request, sent, role, place.lifetimes);
-        self.ask(server, number, 0, false, request.expect(), &mut asked(Role::Answers));
+        self.send_to(server, number, 0, false, request.expect(), &mut asked(Role::Answers));
         if rule == Rule::FirstAndTold {
             for (part, &other) in place.holders.iter().enumerate().skip(1) {
-                self.ask(other, number, part as u16, true, request.expect(), &mut asked(Role::Told));
+                self.send_to(other, number, part as u16, true, request.expect(), &mut asked(Role::Told));
             }
         }
     }
 
     /// A holder that is not the first has answered a read. If it says that the client has won, the first one is asked, who
     /// gives that out once; whether it is.
-    pub(super) fn asks_the_first(&mut self, number: RequestId, reply: &Reply<'_>, now: Stamp) -> bool {
+    pub(super) fn asks_primary(&mut self, number: RequestId, reply: &Reply<'_>, now: Stamp) -> bool {
         let first = self.requests[number].rest.others[0];
         let won = reply.meta_flags().any(|(letter, _)| letter == b'W');
         if !won || !self.upstreams.is_up(first) {
@@ -143,13 +143,13 @@ impl Core {
         let pool = self.requests[number].rest.keys.get(0).pool;
         let shares = kind == Retrieval::Get && self.routing[pool].spec().coalesce;
         if !(shares && self.join_leader(number)) {
-            self.ask_meta(number, now);
+            self.send_meta(number, now);
             self.shadow_read(number, kind);
         }
     }
 
     /// Asks the holder that is to be read, and tells the others where they are to be told.
-    pub(super) fn ask_meta(&mut self, number: RequestId, now: Stamp) {
+    pub(super) fn send_meta(&mut self, number: RequestId, now: Stamp) {
         let rest = &mut *self.requests[number].rest;
         rest.keys.assign(0, 0);
         let (key, kind) = (rest.keys.get(0), rest.retrieval.0);
@@ -169,9 +169,9 @@ impl Core {
         match server {
             Some(server) => {
                 rest.parts.push(Part::of(server, pool, None));
-                self.ask_part(number, 0, now);
+                self.send_part(number, 0, now);
             }
-            None => self.nobody_is_up(number, 0, asked),
+            None => self.fail_without_server(number, 0, asked),
         }
         if kind.touches() {
             let lifetimes = self.routing.lifetimes(home, pool, now);
@@ -222,7 +222,7 @@ impl Core {
 
     /// A server says that the client has won. Unless it is the key's first holder, that one gives this out, once; whether it has yet
     /// to speak.
-    pub(super) fn is_for_the_first(
+    pub(super) fn defers_to_primary(
         &mut self,
         number: RequestId,
         part: u16,
@@ -236,9 +236,9 @@ impl Core {
         if first == server || !self.upstreams.is_up(first) || exchange.rest.retrieval.0 != Retrieval::Get {
             return false;
         }
-        if exchange.lineage(part).any(|part| part.was_asked(first)) {
+        if exchange.lineage(part).any(|part| part.was_sent_to(first)) {
             // Asked at the same time, it will say; asked before, it has nothing to say.
-            return this.open > 0 && this.was_asked(first);
+            return this.open > 0 && this.was_sent_to(first);
         }
         self.reader_is_done(number, part);
         let exchange = &mut self.requests[number];
@@ -262,7 +262,7 @@ impl Core {
                 false => Expect::Stored,
             };
             self.routing[pool].count(|counts| &mut counts.refills);
-            send_aside(&mut self.upstreams, &mut self.routing[pool], server, expect, |out| {
+            send_detached_to(&mut self.upstreams, &mut self.routing[pool], server, expect, |out| {
                 if asked.base64 {
                     write::meta_add(out.tail(), &meta::wire(&asked, sent), flags, ttl, data);
                 } else {
@@ -278,7 +278,7 @@ impl Core {
         let (asked, sent) = (own(&rest.request), rest.keys.get(0).sent);
         let holders = self.routing[shadow].holders(sent);
         let lifetimes = Lifetimes { cap: None, unix: 0 };
-        send_aside(&mut self.upstreams, &mut self.routing[pool], holders[0], asked.expect(), |out| {
+        send_detached_to(&mut self.upstreams, &mut self.routing[pool], holders[0], asked.expect(), |out| {
             meta::write(out.tail(), &asked, sent, Role::Answers, lifetimes);
         });
     }

@@ -36,7 +36,7 @@ impl Core {
         for Waiting { exchange, part } in self.limit_readers(&pools) {
             let server = self.requests[exchange].rest.parts[usize::from(part)].server;
             if self.upstreams.is_up(server) {
-                self.ask_part_at(exchange, part, server, now);
+                self.send_part_to(exchange, part, server, now);
             } else {
                 let text = self.upstreams.down_text(server);
                 self.part_failed(exchange, part, &text, krarup_record::Outcome::ServerLost, now);

@@ -82,12 +82,12 @@ impl Core {
             }
         }
         // One place in the queue wakes one client; the next place, the next. Who is woken in vain would lose its turn.
-        while self.clients.any_starving()
+        while self.clients.any_waiting_for_room()
             && self.has_room()
             && self.clients.runnable() + self.dispatch.waiting() + self.dispatch.readers().waiting()
                 < self.settings.queue.max(1)
         {
-            self.clients.feed_one();
+            self.clients.admit_one();
         }
     }
 }

@@ -178,8 +178,9 @@ impl Connection {
     /// The next answer has come at `now`, of so many bytes.
     #[inline]
     pub(super) fn answered(&mut self, reply: usize, now: Stamp) {
-        let Some(&Pending { start, sent, .. }) = self.pending.front() else { return };
-        self.pop();
+        let Some(Pending { start, sent, .. }) = self.pending.pop_front() else { return };
+        self.stamped = self.stamped.saturating_sub(1);
+        self.window.answered(start);
         let end = self.pending.front().map_or_else(|| self.out.end(), |next| next.start);
         self.window.keep_pace(reply.max((end - start) as usize), sent, now);
     }

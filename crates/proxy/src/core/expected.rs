@@ -6,18 +6,18 @@
 use krarup_memcache::{Class, Expect, Reply, response};
 
 use crate::exchange::{Exchange, Stage};
-use crate::keys::Spoken;
+use crate::keys::KeysOfPart;
 use crate::placement::KeyHash;
 use crate::upstreams::Pending;
 
 /// What may be spoken of.
-pub(super) enum Asked<'a> {
+pub(super) enum Expected<'a> {
     /// Nobody will look at the answer, or it names nothing.
     Anything,
     /// The one key with this hash.
     One(u64),
     /// These keys in this order, of which some may be missing.
-    InOrder(Spoken<'a>),
+    InOrder(KeysOfPart<'a>),
     /// A meta request for the key with this hash, which told the opaque word with that one.
     Meta(u64, Option<u64>),
 }
@@ -27,11 +27,11 @@ pub(super) fn trace(word: &[u8]) -> u64 {
     KeyHash::Xxh3.number(word)
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Expected<'a> {
     pub(super) fn by(exchange: &'a Exchange, pending: &Pending) -> Self {
         let rest = exchange.rest.used();
         let part = rest.and_then(|rest| rest.parts.get(usize::from(pending.part)));
-        if exchange.stage != Stage::Asked || part.is_some_and(|part| part.answered) || pending.follows {
+        if exchange.stage != Stage::Sent || part.is_some_and(|part| part.answered) || pending.follows {
             return Self::Anything;
         }
         match pending.expect {
@@ -59,7 +59,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl response::Asked for Asked<'_> {
+impl response::Asked for Expected<'_> {
     #[inline]
     fn is_next(&mut self, key: &[u8]) -> bool {
         match self {

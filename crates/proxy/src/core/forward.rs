@@ -59,7 +59,7 @@ impl Core {
         let entry = self.routing.living(self.requests[number].entry);
         let exchange = &mut self.requests[number];
         exchange.entry = entry;
-        exchange.stage = Stage::Asked;
+        exchange.stage = Stage::Sent;
         exchange.holds_worker = true;
         exchange.visit.taken = now;
         exchange.visit.busy_workers = taken.busy;
@@ -85,10 +85,10 @@ impl Core {
                 });
             }
             Request::FlushAll { delay, .. } => {
-                self.ask_everyone(number, &mut |out| write::flush_all(out.tail(), *delay));
+                self.send_to_all(number, &mut |out| write::flush_all(out.tail(), *delay));
             }
             Request::Verbosity { level, .. } => {
-                self.ask_everyone(number, &mut |out| write::verbosity(out.tail(), *level));
+                self.send_to_all(number, &mut |out| write::verbosity(out.tail(), *level));
             }
             Request::Meta(meta) => self.meta(number, meta, source, now),
             Request::NoOp | Request::Stats { .. } | Request::Version | Request::Quit => {
@@ -189,7 +189,7 @@ impl Core {
             if exchange.rest.request.is_empty() {
                 self.requests.keep(number, source);
             }
-            self.ask(place.holders[0], number, 0, false, expect, &mut request);
+            self.send_to(place.holders[0], number, 0, false, expect, &mut request);
         } else {
             exchange.rest.answered_by(match (place.holders.len(), writes) {
                 (1, _) => How::One,
@@ -197,7 +197,7 @@ impl Core {
                 (holders, _) => How::Enough(self.routing[place.pool].quorum(holders) as u16),
             });
             for (part, &server) in place.holders.iter().enumerate() {
-                self.ask(server, number, part as u16, false, expect, &mut request);
+                self.send_to(server, number, part as u16, false, expect, &mut request);
             }
         }
     }
@@ -219,7 +219,7 @@ impl Core {
         };
         if fits(&sent) {
             for (part, &server) in place.holders.iter().enumerate() {
-                self.ask(server, number, part as u16, true, expect, &mut |out| match base64 {
+                self.send_to(server, number, part as u16, true, expect, &mut |out| match base64 {
                     true => write::meta_delete(out.tail(), &sent, true),
                     false => write::delete(out.tail(), &sent),
                 });
@@ -288,26 +288,26 @@ impl Core {
         for (place, &server) in others.iter().enumerate() {
             match copies {
                 Copies::Awaited => {
-                    self.ask(server, number, place as u16 + 1, follows, expect, &mut request);
+                    self.send_to(server, number, place as u16 + 1, follows, expect, &mut request);
                 }
-                _ => self.ask_aside(home, server, expect, &mut request),
+                _ => self.send_detached(home, server, expect, &mut request),
             }
         }
         self.requests[number].rest.request = raw;
         self.requests[number].rest.others = others;
     }
 
-    fn ask_everyone(&mut self, number: RequestId, request: &mut dyn FnMut(&mut Outbox)) {
+    fn send_to_all(&mut self, number: RequestId, request: &mut dyn FnMut(&mut Outbox)) {
         self.requests[number].rest.merge.begin(How::Worst);
         for server in self.upstreams.ids() {
             if !self.upstreams.is_retired(server) {
-                self.ask(server, number, server.number(), false, Expect::Ok, request);
+                self.send_to(server, number, server.number(), false, Expect::Ok, request);
             }
         }
     }
 
     /// Puts a part of a request on its way to a server; where that is down, the part has failed already.
-    pub(super) fn ask(
+    pub(super) fn send_to(
         &mut self,
         server: ServerId,
         number: RequestId,
@@ -330,16 +330,22 @@ impl Core {
         number: RequestId,
         part: u16,
     ) -> Option<ConnectionId> {
-        let exchange = &mut self.requests[number];
         if !self.upstreams.is_up(server) {
-            exchange.failure = Some(Outcome::ServerLost);
-            let text = self.upstreams.down_text(server);
-            exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
+            self.fail_part(server, number, part);
             return None;
         }
+        let exchange = &mut self.requests[number];
         exchange.waiting += 1;
         exchange.owed += 1;
         Some(self.upstreams.connection(server, exchange.client))
+    }
+
+    #[cold]
+    fn fail_part(&mut self, server: ServerId, number: RequestId, part: u16) {
+        let text = self.upstreams.down_text(server);
+        let exchange = &mut self.requests[number];
+        exchange.failure = Some(Outcome::ServerLost);
+        exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
     }
 
     /// A part of so many bytes was put on its way.
@@ -357,7 +363,7 @@ impl Core {
         self.expect_reply(connection, number);
     }
 
-    pub(super) fn nobody_is_up(&mut self, number: RequestId, part: u16, holders: &[ServerId]) {
+    pub(super) fn fail_without_server(&mut self, number: RequestId, part: u16, holders: &[ServerId]) {
         let exchange = &mut self.requests[number];
         exchange.failure = Some(Outcome::ServerLost);
         let names = holders.iter().map(|&server| self.upstreams.name(server)).collect::<Vec<_>>();
@@ -395,10 +401,10 @@ impl Core {
         }
         let holders = self.routing[entry].holders(key);
         match self.choose(entry, key, &holders, count, now) {
-            None => self.nobody_is_up(number, 0, &holders),
+            None => self.fail_without_server(number, 0, &holders),
             Some(server) => {
                 let expect = Expect::Values { keys: count as u32, unique: false };
-                self.ask(server, number, 0, false, expect, &mut |out| match retrieve.keys.plain() {
+                self.send_to(server, number, 0, false, expect, &mut |out| match retrieve.keys.plain() {
                     Some(keys) => write::get_plain(out.tail(), keys),
                     None => write::retrieve(out.tail(), Retrieval::Get, 0, retrieve.keys.iter()),
                 });
@@ -428,7 +434,7 @@ impl Core {
         }
         if runs == 0 {
             let holders = self.routing[pool].servers().to_vec();
-            self.nobody_is_up(number, 0, &holders);
+            self.fail_without_server(number, 0, &holders);
         }
     }
 
@@ -460,7 +466,7 @@ impl Core {
         self.assign_keys(number, command, now);
         self.shadow_read(number, command);
         for part in 0..self.requests[number].rest.parts.len() {
-            self.ask_part(number, part as u16, now);
+            self.send_part(number, part as u16, now);
         }
         if command.touches() {
             self.touch_other_holders(number, retrieve.exptime, now);
@@ -503,7 +509,7 @@ impl Core {
             };
             let Some(server) = server else {
                 let asked = if command.with_unique() { &holders[..1] } else { &holders[..] };
-                self.nobody_is_up(number, place as u16, asked);
+                self.fail_without_server(number, place as u16, asked);
                 continue;
             };
             let part = parts.iter().position(|part| part.server == server && part.pool == pool);
@@ -516,7 +522,7 @@ impl Core {
     }
 
     /// Asks a part's server for the part's keys, as soon as one of its readers is free.
-    pub(super) fn ask_part(&mut self, number: RequestId, part: u16, now: Stamp) {
+    pub(super) fn send_part(&mut self, number: RequestId, part: u16, now: Stamp) {
         let exchange = &mut self.requests[number];
         exchange.waiting += 1;
         let this = &mut exchange.rest.parts[usize::from(part)];
@@ -528,7 +534,7 @@ impl Core {
             this.holds_reader = true;
             self.read_begins(number, pool, server, true, now);
         }
-        self.ask_part_at(number, part, server, now);
+        self.send_part_to(number, part, server, now);
     }
 
     /// A reader has taken a part: where it is the first of its request, the request was taken now.
@@ -559,7 +565,7 @@ impl Core {
                 let this = &mut self.requests[exchange].rest.parts[usize::from(part)];
                 this.holds_reader = true;
                 self.read_begins(exchange, pool, server, false, now);
-                self.ask_part_at(exchange, part, server, now);
+                self.send_part_to(exchange, part, server, now);
             }
         }
     }
@@ -575,7 +581,7 @@ impl Core {
     }
 
     /// Asks a server for a part's keys: its own, or a second one while that has not answered.
-    pub(super) fn ask_part_at(&mut self, number: RequestId, part: u16, server: ServerId, now: Stamp) {
+    pub(super) fn send_part_to(&mut self, number: RequestId, part: u16, server: ServerId, now: Stamp) {
         let lifetimes = if self.requests[number].rest.retrieval.0.touches() {
             self.lifetimes_of(number, part, now)
         } else {
@@ -605,7 +611,7 @@ impl Core {
             && command == Retrieval::Get
             && let Some(after) = self.routing[pool].hedge_after()
         {
-            self.hedges.push(std::cmp::Reverse((now + after, number, generation)));
+            self.deadlines.hedge(now + after, number, generation);
         }
     }
 

@@ -1,0 +1,175 @@
+//! Reads that are tried again: at the next holder after an error or a miss, then in the pool that is warm; what is found there is stored where it was missed.
+
+use krarup_memcache::{Class, Expect, Reply, Retrieval, Storage, write};
+use krarup_units::Stamp;
+use smallvec::SmallVec;
+
+use super::Core;
+use crate::exchange::Part;
+use crate::ids::{PoolId, RequestId, ServerId};
+
+/// A key, by its place in its request, goes on to that server of that pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Move {
+    pub(super) place: usize,
+    pub(super) pool: PoolId,
+    pub(super) server: ServerId,
+}
+
+type Moves = SmallVec<[Move; 4]>;
+
+/// Servers of pools that had not what was found elsewhere, and for how many seconds they store it.
+type Missed = SmallVec<[(PoolId, ServerId, i32); 4]>;
+
+impl Core {
+    /// Whether a part that failed is tried again at other holders of its keys; if so, it is on its way.
+    pub(super) fn fall_back(&mut self, number: RequestId, part: u16, now: Stamp) -> bool {
+        let exchange = &self.requests[number];
+        let pool = exchange.rest.parts[usize::from(part)].pool;
+        if exchange.rest.retrieval.0 != Retrieval::Get || !self.routing[pool].spec().fall_back_on_error {
+            return false;
+        }
+        let mut moves = Moves::new();
+        let places = 0..exchange.rest.keys.len();
+        let mine = |&place: &usize| self.requests[number].rest.keys.get(place).part == part;
+        let all: Vec<usize> = places.filter(mine).collect();
+        let found = all.iter().all(|&place| match self.next_holder(number, part, place, pool, now) {
+            Some(server) => {
+                moves.push(Move { place, pool, server });
+                true
+            }
+            None => false,
+        });
+        let moved = found && self.routing[pool].may_retry();
+        if moved {
+            self.routing[pool].count(|counts| &mut counts.retries);
+            let exchange = &mut self.requests[number];
+            exchange.rest.parts[usize::from(part)].answered = true;
+            exchange.waiting -= 1;
+            self.move_keys(number, part, &moves, now);
+        }
+        moved
+    }
+
+    /// Keys that a part's server does not have are looked for at the next holder, then in the pool that is warm. Whether there are
+    /// any.
+    pub(super) fn fall_back_on_miss(
+        &mut self,
+        number: RequestId,
+        part: u16,
+        reply: &Reply<'_>,
+        now: Stamp,
+    ) -> bool {
+        let exchange = &self.requests[number];
+        let pool = exchange.rest.parts[usize::from(part)].pool;
+        let spec = &self.routing[pool].spec();
+        if exchange.rest.retrieval.0 != Retrieval::Get || !(spec.fall_back_on_miss || spec.warm.is_some()) {
+            return false;
+        }
+        if exchange.as_meta && reply.class != Class::MetaMiss {
+            return false;
+        }
+        let (on_miss, warm) = (spec.fall_back_on_miss, spec.warm);
+        let mut values = reply.values().peekable();
+        let mut missing = Vec::new();
+        for place in 0..exchange.rest.keys.len() {
+            let key = exchange.rest.keys.get(place);
+            if key.part == part && values.next_if(|value| value.key == key.sent).is_none() {
+                missing.push(place);
+            }
+        }
+        let mut moves = Moves::new();
+        for place in missing {
+            let next = on_miss.then(|| self.next_holder(number, part, place, pool, now)).flatten();
+            if let Some(server) = next {
+                moves.push(Move { place, pool, server });
+            } else if let Some(warm) = warm
+                && let pool = PoolId::new(warm.pool)
+                && let Some(server) = self.next_holder(number, part, place, pool, now)
+            {
+                moves.push(Move { place, pool, server });
+            }
+        }
+        let any = !moves.is_empty();
+        if any {
+            self.routing[pool].count(|counts| &mut counts.miss_retries);
+            self.requests[number].rest.parts[usize::from(part)].missed = true;
+            self.move_keys(number, part, &moves, now);
+        }
+        any
+    }
+
+    /// A holder of the key in `pool` that has not been asked for it.
+    pub(super) fn next_holder(
+        &mut self,
+        number: RequestId,
+        part: u16,
+        place: usize,
+        pool: PoolId,
+        now: Stamp,
+    ) -> Option<ServerId> {
+        let exchange = &self.requests[number];
+        let key = exchange.rest.keys.get(place);
+        let tried = |server: ServerId| exchange.lineage(part).any(|part| part.was_sent_to(server));
+        let load = |server: ServerId| self.upstreams.outstanding(server);
+        self.routing.choose_next(pool, key.sent, tried, now, load)
+    }
+
+    /// Keys of a part are asked for elsewhere, those that go to one server together.
+    pub(super) fn move_keys(&mut self, number: RequestId, from: u16, moves: &[Move], now: Stamp) {
+        let exchange = &mut self.requests[number];
+        let old = exchange.rest.parts.len();
+        for &Move { place, pool, server } in moves {
+            let parts = &mut exchange.rest.parts;
+            let same = |part: &Part| part.server == server && part.pool == pool;
+            let part = match parts[old..].iter().position(same) {
+                Some(found) => old + found,
+                None => {
+                    parts.push(Part::of(server, pool, Some(from)));
+                    parts.len() - 1
+                }
+            };
+            exchange.rest.keys.assign(place, part as u16);
+        }
+        for part in old..self.requests[number].rest.parts.len() {
+            self.send_part(number, part as u16, now);
+        }
+    }
+
+    /// What a part found is stored where it had been missed before.
+    pub(super) fn refill(&mut self, number: RequestId, part: u16, reply: &Reply<'_>) {
+        if self.requests[number].rest.parts[usize::from(part)].before.is_none() {
+            return;
+        }
+        if self.requests[number].as_meta {
+            return self.refill_meta(number, part, reply);
+        }
+        for value in reply.values() {
+            // `add`: what somebody has stored since is newer.
+            for (pool, server, ttl) in self.where_missed(number, part, Some(value.key)) {
+                self.routing[pool].count(|counts| &mut counts.refills);
+                self.send_detached(pool, server, Expect::Stored, &mut |out| {
+                    write::storage(out.tail(), Storage::Add, value.key, value.flags, ttl, 0, value.data);
+                });
+            }
+        }
+    }
+
+    /// The servers that did not have a key that a part has found, each with its pool and for how many seconds that stores what is found elsewhere.
+    pub(super) fn where_missed(&mut self, number: RequestId, part: u16, key: Option<&[u8]>) -> Missed {
+        let exchange = &self.requests[number];
+        let key = key.unwrap_or_else(|| exchange.rest.keys.get(0).sent);
+        let found_in = exchange.rest.parts[usize::from(part)].pool;
+        let mut missed = Missed::new();
+        for part in exchange.lineage(part).filter(|part| part.missed) {
+            let pool = &mut self.routing[part.pool];
+            let spec = pool.spec();
+            if part.pool == found_in {
+                missed.extend(spec.refill.map(|ttl| (part.pool, part.server, ttl)));
+            } else if let Some(ttl) = spec.warm.map(|warm| warm.ttl) {
+                missed.extend(pool.holders(key).iter().map(|&server| (part.pool, server, ttl)));
+            }
+        }
+        missed
+    }
+}

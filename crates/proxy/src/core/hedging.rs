@@ -1,0 +1,45 @@
+//! Hedged reads: while the first holder has not answered, a second one is asked.
+
+use krarup_units::Stamp;
+
+use super::Core;
+use crate::exchange::Stage;
+use crate::ids::RequestId;
+
+impl Core {
+    /// Does what is due at `now`: reads that have taken long are sent to a second holder.
+    pub fn tick(&mut self, now: Stamp) {
+        self.tidy(now);
+        while let Some((number, generation)) = self.deadlines.take_due(now) {
+            let exchange = &self.requests[number];
+            if exchange.generation == generation && exchange.stage == Stage::Sent {
+                for part in 0..exchange.rest.parts.len() {
+                    self.hedge(number, part as u16, now);
+                }
+            }
+        }
+    }
+
+    /// Gives back memory that was not needed for a while.
+    pub fn tidy(&mut self, now: Stamp) {
+        self.requests.tidy(now);
+    }
+
+    fn hedge(&mut self, number: RequestId, part: u16, now: Stamp) {
+        let exchange = &self.requests[number];
+        let this = exchange.rest.parts[usize::from(part)];
+        let first = (0..exchange.rest.keys.len()).find(|&place| exchange.rest.keys.get(place).part == part);
+        let single = exchange.rest.keys.count_of(part) == 1 || self.routing[this.pool].is_replicated();
+        let Some(place) = first else { return };
+        if this.answered || this.hedged.is_some() || this.open != 1 || !single {
+            return;
+        }
+        let Some(server) = self.next_holder(number, part, place, this.pool, now) else { return };
+        if !self.routing[this.pool].may_hedge() {
+            return;
+        }
+        self.routing[this.pool].count(|counts| &mut counts.hedges);
+        self.requests[number].rest.parts[usize::from(part)].hedged = Some(server);
+        self.send_part_to(number, part, server, now);
+    }
+}
