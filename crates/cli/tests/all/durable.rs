@@ -13,8 +13,8 @@ use cluster::Cluster;
 use storm::Storm;
 
 use crate::support::peer::Peer;
-use crate::support::process::{Program, skipped};
-use crate::support::{file, fresh, until};
+use crate::support::process::{Program, python, skipped};
+use crate::support::{file, fresh, shown, until};
 use rustix::process::Signal;
 
 mod cluster;
@@ -900,6 +900,36 @@ fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster, mode: &str) {
     what_applications_lay_down_keeps_its_bytes(cluster, &name, &mut peer);
     assert!(broker.stop().success);
     what_applications_lay_down_is_as_large_as_the_broker_takes(cluster, &name, mode);
+}
+
+/// The lines as they stand in the guide.
+#[test]
+fn the_guides_outbox_in_python_puts_a_message() {
+    let Some(python) = python("psycopg") else {
+        return skipped("no Python has psycopg; CLIENTS_PYTHON names one");
+    };
+    let guide = include_str!("../../../../docs/guide/broker.md");
+    let (_, after) = guide.split_once("With psycopg").unwrap();
+    let (_, code) = after.split_once("```python\n").unwrap();
+    let (code, _) = code.split_once("```").unwrap();
+    assert!(code.contains("\"dbname=shop\"") && code.contains("krarup.put"));
+    let Some(cluster) = Cluster::start("outbox") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let store = cluster.database("shop");
+    let broker = broker(&store, "owned");
+    cluster.sql("shop", "CREATE TABLE orders (id int, state text)");
+    let here = format!("{store:?}");
+    let script = format!("import json, psycopg\n{}", code.replace("\"dbname=shop\"", &here));
+    said(&Command::new(python).args(["-c", &script]).output().unwrap());
+    let mut peer = broker.connect();
+    say(&mut peer, "watch bills\r\n", "WATCHING 2\r\n");
+    peer.send(b"reserve-with-timeout 15\r\n").unwrap();
+    let head = peer.line().unwrap();
+    assert!(head.starts_with(b"RESERVED ") && head.ends_with(b" 13\r\n"), "{}", shown(&head));
+    assert_eq!(shown(&peer.line().unwrap()), shown(b"{\"order\": 42}\r\n"));
+    assert_eq!(cluster.sql("shop", "SELECT state FROM orders WHERE id = 42"), "paid");
+    assert!(broker.stop().success);
 }
 
 /// Whatever type it has, and however its parameter is declared.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::process::{Program, skipped};
+use crate::support::process::{Program, python, skipped};
 
 /// A broker, and where its queues are reached by memcached's protocol.
 fn broker() -> (Program, SocketAddr) {
@@ -25,17 +25,6 @@ fn is_well(command: &mut Command) {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(said, "all is well\n");
-}
-
-/// A Python that has this module.
-fn python(module: &str) -> Option<String> {
-    let own = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python-clients/bin/python");
-    let named = std::env::var("CLIENTS_PYTHON").unwrap_or_default();
-    let has_it = |python: &&str| {
-        let tried = Command::new(python).args(["-c", &format!("import {module}")]).output();
-        tried.is_ok_and(|tried| tried.status.success())
-    };
-    [named.as_str(), own.to_str().unwrap(), "python3"].into_iter().find(has_it).map(str::to_owned)
 }
 
 #[test]

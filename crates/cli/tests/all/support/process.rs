@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -306,4 +307,15 @@ pub(crate) fn unread(words: &[&str]) -> Option<i32> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
     command.args(words).stdin(Stdio::null()).stdout(writer.try_clone().expect("another end")).stderr(writer);
     command.status().expect("krarup runs").code()
+}
+
+/// A Python that has this module.
+pub(crate) fn python(module: &str) -> Option<String> {
+    let own = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python-clients/bin/python");
+    let named = std::env::var("CLIENTS_PYTHON").unwrap_or_default();
+    let has_it = |python: &&str| {
+        let tried = Command::new(python).args(["-c", &format!("import {module}")]).output();
+        tried.is_ok_and(|tried| tried.status.success())
+    };
+    [named.as_str(), own.to_str().unwrap(), "python3"].into_iter().find(has_it).map(str::to_owned)
 }
