@@ -2,6 +2,8 @@
 //!
 //! The requests are made up: a SET replicated to three servers every 50 µs, every tenth a GET of one of them.
 
+#![allow(clippy::disallowed_methods, reason = "it measures")]
+
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;

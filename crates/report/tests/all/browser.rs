@@ -2,6 +2,8 @@
 //!
 //! Needs Chromium (`KRARUP_CHROMIUM`, or one of the usual names in PATH); without it the test says so and passes.
 
+#![allow(clippy::disallowed_methods, reason = "a page is looked at by a browser, which is a process")]
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
