@@ -263,10 +263,6 @@ fn find_max(args: &LoadArgs, mut load: Load, limit: Limit, conductor: &mut Condu
     }
 }
 
-fn unwritten(path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::run(format!("{} cannot be written: {why}", path.display()))
-}
-
 fn failure(error: &LoadError) -> Failure {
     let failure = Failure::run(error.to_string());
     match error {
@@ -324,7 +320,7 @@ fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> R
     } else {
         File::create(path).map(BufWriter::new).and_then(|mut out| write(&mut out).and_then(|()| out.flush()))
     };
-    written.map_err(|error| unwritten(path, &error))
+    written.map_err(|error| files::unwritten(path, &error))
 }
 
 /// Whether the run was what was asked for.

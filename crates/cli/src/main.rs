@@ -36,6 +36,7 @@ mod trials;
 mod written;
 
 use failure::Failure;
+use stations::StationJob;
 
 /// The middleware that knows its queues.
 #[derive(Parser)]
@@ -47,10 +48,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Job {
-    Proxy(proxy::ProxyArgs),
-    Broker(broker::BrokerArgs),
-    Cache(cache::CacheArgs),
-    Load(Box<load::LoadArgs>),
+    #[command(flatten)]
+    Station(StationJob),
     Memtier(memtier::MemtierArgs),
     Model(model::ModelArgs),
     Top(top::TopArgs),
@@ -97,10 +96,10 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.job {
-        Job::Proxy(args) => proxy::run(args),
-        Job::Broker(args) => broker::run(args),
-        Job::Cache(args) => cache::run(args),
-        Job::Load(args) => load::run(args),
+        Job::Station(StationJob::Proxy(args)) => proxy::run(args),
+        Job::Station(StationJob::Broker(args)) => broker::run(args),
+        Job::Station(StationJob::Cache(args)) => cache::run(args),
+        Job::Station(StationJob::Load(args)) => load::run(args),
         Job::Memtier(args) => memtier::run(args),
         Job::Model(args) => model::run(args),
         Job::Top(args) => top::run(args),
@@ -112,9 +111,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Compare(args) => compare::run(args),
         Job::At(args) => at::run(args),
         Job::Agent(_) => Ok(()),
-        Job::Man(args) => pages::man(args),
+        Job::Man(args) => pages::man(args, Cli::command()),
         Job::Completions(args) => {
-            pages::completions(args);
+            pages::completions(args, &mut Cli::command());
             Ok(())
         }
     }

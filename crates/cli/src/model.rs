@@ -1,16 +1,14 @@
 //! `krarup model`: networks solved, bounded, simulated, changed; rows made a model, and set beside it.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use krarup_model::form;
-use krarup_model::solve::Method;
-use krarup_model::table::Table;
-use krarup_report::figures::Figure;
 use krarup_report::{Page, csv, text};
 
+use self::args::{BoundsArgs, CalibrateArgs, CompareArgs, PredictArgs, SolveArgs, WhatifArgs};
 use crate::failure::Failure;
 
+mod answer;
+mod args;
 mod figures;
 mod files;
 mod jobs;
@@ -52,169 +50,6 @@ enum Job {
     Whatif(WhatifArgs),
     /// Set a network's solution or a calibrated model beside measured rows
     Compare(CompareArgs),
-}
-
-#[derive(Args)]
-struct Output {
-    /// Print JSON with full precision instead of tables
-    #[arg(long, conflicts_with = "csv")]
-    json: bool,
-    /// Print CSV with full precision instead of tables
-    #[arg(long)]
-    csv: bool,
-    /// Also write a page with figures into this directory
-    #[arg(long, value_name = "DIR")]
-    html: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum MethodArg {
-    Auto,
-    Exact,
-    Linearizer,
-    Schweitzer,
-}
-
-impl From<MethodArg> for Method {
-    fn from(method: MethodArg) -> Self {
-        match method {
-            MethodArg::Auto => Self::Auto,
-            MethodArg::Exact => Self::Exact,
-            MethodArg::Linearizer => Self::Linearizer,
-            MethodArg::Schweitzer => Self::Schweitzer,
-        }
-    }
-}
-
-#[derive(Args)]
-struct SolveArgs {
-    /// The network, TOML or JSON
-    #[arg(value_name = "FILE")]
-    network: PathBuf,
-    /// How several closed classes are solved
-    #[arg(long, value_enum, default_value = "auto")]
-    method: MethodArg,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Args)]
-struct BoundsArgs {
-    /// The network, TOML or JSON
-    #[arg(value_name = "FILE")]
-    network: PathBuf,
-    /// Populations to bound [default: some up to the network's own]
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    population: Vec<u64>,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum UnitArg {
-    S,
-    Ms,
-    Us,
-}
-
-impl UnitArg {
-    fn seconds(self) -> f64 {
-        match self {
-            Self::S => 1.0,
-            Self::Ms => 1e-3,
-            Self::Us => 1e-6,
-        }
-    }
-}
-
-/// How the times and the workers of a CSV file are meant.
-#[derive(Args)]
-struct CsvArgs {
-    /// Unit of times whose column does not name one
-    #[arg(long, value_enum, default_value = "s")]
-    unit: UnitArg,
-    /// Middlewares, where a column `wt` counts the workers of one
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    middlewares: u64,
-}
-
-#[derive(Args)]
-struct CalibrateArgs {
-    /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or folders of runs: load.json (krarup
-    /// load --json) and what krarup proxy --stats-dir wrote, or of many such
-    #[arg(value_name = "ROWS", required = true)]
-    rows: Vec<PathBuf>,
-    #[command(flatten)]
-    csv: CsvArgs,
-    /// Cores of a middleware [default: what its records say, or the column `cores` of the CSV]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
-    cores: Option<u32>,
-    /// Also tell what a link of this bandwidth carries of the recorded requests, such as 101Mbit/s
-    #[arg(long, value_name = "BANDWIDTH", value_parser = form::parse_bandwidth)]
-    link: Option<f64>,
-    /// Seed of the prediction intervals
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Where to write the model
-    #[arg(long, value_name = "FILE", default_value = "model.json")]
-    out: PathBuf,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Args)]
-struct PredictArgs {
-    /// A model that `calibrate` wrote
-    #[arg(value_name = "FILE")]
-    model: PathBuf,
-    /// Numbers of clients
-    #[arg(long, value_name = "N,…", value_delimiter = ',', required = true)]
-    population: Vec<usize>,
-    /// Numbers of workers, all middlewares together
-    #[arg(long, value_name = "M,…", value_delimiter = ',', required = true)]
-    workers: Vec<usize>,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Args)]
-struct WhatifArgs {
-    /// The network, TOML or JSON
-    #[arg(value_name = "FILE")]
-    network: PathBuf,
-    /// memcached.servers=4, .speed=2, .replicas=3; workers.size=128; get.population=300, .think=1ms, .rate=5000, .mix=9:1
-    #[arg(long, value_name = "NAME.KEY=VALUE", required = true)]
-    change: Vec<String>,
-    /// How several closed classes are solved
-    #[arg(long, value_enum, default_value = "auto")]
-    method: MethodArg,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Args)]
-struct CompareArgs {
-    /// A network (TOML or JSON), or a model that `calibrate` wrote
-    #[arg(value_name = "FILE")]
-    model: PathBuf,
-    /// Measured rows: as for calibrate; beside a network, CSV with population, throughput and response suffices
-    #[arg(value_name = "ROWS", required = true)]
-    rows: Vec<PathBuf>,
-    #[command(flatten)]
-    csv: CsvArgs,
-    #[command(flatten)]
-    output: Output,
-}
-
-/// Everything a job has to say: tables for people, a value for programs, figures for the page.
-struct Answer {
-    title: String,
-    notes: Vec<String>,
-    tables: Vec<Table>,
-    /// Tables with every row, where `tables` shows a selection.
-    full: Option<Vec<Table>>,
-    figures: Vec<Figure>,
-    value: serde_json::Value,
 }
 
 pub(crate) fn run(args: &ModelArgs) -> Result<(), Failure> {

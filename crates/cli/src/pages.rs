@@ -4,10 +4,9 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::Cli;
 use crate::failure::Failure;
 
 /// Write the man pages, one for each subcommand, into a directory.
@@ -27,10 +26,10 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// Writes the man pages.
-pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
+pub(crate) fn man(args: &ManArgs, krarup: Command) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::run(format!("{}: {error}", args.directory.display()));
     fs::create_dir_all(&args.directory).map_err(failed)?;
-    clap_mangen::generate_to(Cli::command(), &args.directory).map_err(failed)?;
+    clap_mangen::generate_to(krarup, &args.directory).map_err(failed)?;
     eprintln!(
         "man pages in {}; read one with: man -l {}/krarup-proxy.1",
         args.directory.display(),
@@ -40,8 +39,8 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
 }
 
 /// Prints the completions.
-pub(crate) fn completions(args: &CompletionsArgs) {
+pub(crate) fn completions(args: &CompletionsArgs, krarup: &mut Command) {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "krarup", &mut text);
+    clap_complete::generate(args.shell, krarup, "krarup", &mut text);
     print!("{}", String::from_utf8_lossy(&text));
 }

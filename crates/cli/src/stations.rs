@@ -5,14 +5,31 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
 use krarup_lab::plan::{Cell, Plan};
 use krarup_lab::spec::{Program, Spec, Station, Testbed};
 use krarup_lab::testbed::probe::memcached;
 
 use crate::failure::Failure;
-use crate::{Cli, Job, load};
+use crate::{broker, cache, load, proxy};
+
+/// The programs of ours that a spec may start.
+#[derive(Subcommand)]
+pub(crate) enum StationJob {
+    Proxy(proxy::ProxyArgs),
+    Broker(Box<broker::BrokerArgs>),
+    Cache(cache::CacheArgs),
+    Load(Box<load::LoadArgs>),
+}
+
+/// The line that starts one of them.
+#[derive(Parser)]
+#[command(name = "krarup")]
+struct Line {
+    #[command(subcommand)]
+    job: StationJob,
+}
 
 /// Every program must be there. Other machines have programs of their own.
 pub(crate) fn programs(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
@@ -98,8 +115,8 @@ fn taken(job: &str, words: Vec<String>, seen: &mut BTreeSet<Vec<String>>) -> Res
     if !seen.insert(line.clone()) {
         return Ok(());
     }
-    match Cli::try_parse_from(line) {
-        Ok(Cli { job: Job::Load(args) }) => load::check(&args),
+    match Line::try_parse_from(line) {
+        Ok(Line { job: StationJob::Load(args) }) => load::check(&args),
         Ok(_) => Ok(()),
         // What a trial adds is not among these words.
         Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => Ok(()),

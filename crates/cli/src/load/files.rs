@@ -12,7 +12,6 @@ use krarup_record::file::{self, Run};
 use krarup_record::{Operation, Tally, WindowRow};
 use krarup_units::{Nanos, Stamp};
 
-use super::unwritten;
 use crate::failure::Failure;
 
 /// All files of a run.
@@ -122,4 +121,8 @@ impl Files {
         file::save(path, |out| file::windows::write(out, rows))
             .map_err(|error| Failure::run(error.to_string()))
     }
+}
+
+pub(super) fn unwritten(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::run(format!("{} cannot be written: {why}", path.display()))
 }

@@ -10,13 +10,14 @@ use krarup_report::figures::{LineSeries, Mark, Point, Tint};
 use krarup_report::{document, quantity};
 use serde_json::json;
 
+use super::answer::Answer;
+use super::args::{BoundsArgs, CalibrateArgs, CompareArgs, PredictArgs, SolveArgs, WhatifArgs};
 use super::figures::{
     before_and_after_figure, calibration_figure, classes_figure, lines, residual_figures, stations_figure,
 };
 use super::files::{failed, name, parse_network, read, read_calibration, read_network};
 use super::records;
 use super::shown::{selection, thinned};
-use super::{Answer, BoundsArgs, CalibrateArgs, CompareArgs, PredictArgs, SolveArgs, WhatifArgs};
 use crate::failure::Failure;
 
 pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {

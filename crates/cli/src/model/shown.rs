@@ -4,7 +4,7 @@ use krarup_model::table::{Cell, Table, Unit};
 use krarup_report::document::{self, Block, Document, Note, Section};
 use krarup_report::quantity;
 
-use super::Answer;
+use super::answer::Answer;
 
 /// 1, 2, 5, 10, … and the last.
 pub(super) fn selection(most: u64) -> Vec<u64> {

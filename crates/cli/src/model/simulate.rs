@@ -20,8 +20,10 @@ use krarup_units::text::{count, duration, parse_duration};
 use krarup_units::{Nanos, Seconds};
 use serde_json::json;
 
+use super::answer::Answer;
+use super::args::Output;
+use super::figures;
 use super::files::{failed, name, read_network};
-use super::{Answer, Output, figures};
 use crate::failure::Failure;
 use crate::load::Progress;
 

@@ -1,0 +1,159 @@
+//! The flags of what `krarup model` does.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use krarup_model::form;
+use krarup_model::solve::Method;
+
+#[derive(Args)]
+pub(super) struct Output {
+    /// Print JSON with full precision instead of tables
+    #[arg(long, conflicts_with = "csv")]
+    pub(super) json: bool,
+    /// Print CSV with full precision instead of tables
+    #[arg(long)]
+    pub(super) csv: bool,
+    /// Also write a page with figures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) html: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum MethodArg {
+    Auto,
+    Exact,
+    Linearizer,
+    Schweitzer,
+}
+
+impl From<MethodArg> for Method {
+    fn from(method: MethodArg) -> Self {
+        match method {
+            MethodArg::Auto => Self::Auto,
+            MethodArg::Exact => Self::Exact,
+            MethodArg::Linearizer => Self::Linearizer,
+            MethodArg::Schweitzer => Self::Schweitzer,
+        }
+    }
+}
+
+#[derive(Args)]
+pub(super) struct SolveArgs {
+    /// The network, TOML or JSON
+    #[arg(value_name = "FILE")]
+    pub(super) network: PathBuf,
+    /// How several closed classes are solved
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(super) method: MethodArg,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+#[derive(Args)]
+pub(super) struct BoundsArgs {
+    /// The network, TOML or JSON
+    #[arg(value_name = "FILE")]
+    pub(super) network: PathBuf,
+    /// Populations to bound [default: some up to the network's own]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub(super) population: Vec<u64>,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum UnitArg {
+    S,
+    Ms,
+    Us,
+}
+
+impl UnitArg {
+    pub(super) fn seconds(self) -> f64 {
+        match self {
+            Self::S => 1.0,
+            Self::Ms => 1e-3,
+            Self::Us => 1e-6,
+        }
+    }
+}
+
+/// How the times and the workers of a CSV file are meant.
+#[derive(Args)]
+pub(super) struct CsvArgs {
+    /// Unit of times whose column does not name one
+    #[arg(long, value_enum, default_value = "s")]
+    pub(super) unit: UnitArg,
+    /// Middlewares, where a column `wt` counts the workers of one
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    pub(super) middlewares: u64,
+}
+
+#[derive(Args)]
+pub(super) struct CalibrateArgs {
+    /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or folders of runs: load.json (krarup
+    /// load --json) and what krarup proxy --stats-dir wrote, or of many such
+    #[arg(value_name = "ROWS", required = true)]
+    pub(super) rows: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) csv: CsvArgs,
+    /// Cores of a middleware [default: what its records say, or the column `cores` of the CSV]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) cores: Option<u32>,
+    /// Also tell what a link of this bandwidth carries of the recorded requests, such as 101Mbit/s
+    #[arg(long, value_name = "BANDWIDTH", value_parser = form::parse_bandwidth)]
+    pub(super) link: Option<f64>,
+    /// Seed of the prediction intervals
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Where to write the model
+    #[arg(long, value_name = "FILE", default_value = "model.json")]
+    pub(super) out: PathBuf,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+#[derive(Args)]
+pub(super) struct PredictArgs {
+    /// A model that `calibrate` wrote
+    #[arg(value_name = "FILE")]
+    pub(super) model: PathBuf,
+    /// Numbers of clients
+    #[arg(long, value_name = "N,…", value_delimiter = ',', required = true)]
+    pub(super) population: Vec<usize>,
+    /// Numbers of workers, all middlewares together
+    #[arg(long, value_name = "M,…", value_delimiter = ',', required = true)]
+    pub(super) workers: Vec<usize>,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+#[derive(Args)]
+pub(super) struct WhatifArgs {
+    /// The network, TOML or JSON
+    #[arg(value_name = "FILE")]
+    pub(super) network: PathBuf,
+    /// memcached.servers=4, .speed=2, .replicas=3; workers.size=128; get.population=300, .think=1ms, .rate=5000, .mix=9:1
+    #[arg(long, value_name = "NAME.KEY=VALUE", required = true)]
+    pub(super) change: Vec<String>,
+    /// How several closed classes are solved
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(super) method: MethodArg,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+#[derive(Args)]
+pub(super) struct CompareArgs {
+    /// A network (TOML or JSON), or a model that `calibrate` wrote
+    #[arg(value_name = "FILE")]
+    pub(super) model: PathBuf,
+    /// Measured rows: as for calibrate; beside a network, CSV with population, throughput and response suffices
+    #[arg(value_name = "ROWS", required = true)]
+    pub(super) rows: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) csv: CsvArgs,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
