@@ -11,6 +11,8 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use krarup_units::Seconds;
 use serde::de::DeserializeOwned;
@@ -19,6 +21,10 @@ use serde::{Deserialize, Serialize};
 use crate::identity::Written;
 use crate::ledger::Ledger;
 use crate::plan::{Cell, run_name};
+
+/// How long the lock of a runner that was killed is waited for, and how often it is looked.
+const LEFT_BEHIND: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What a trial was, kept with its records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,14 +81,21 @@ impl Store {
         named(directory, fs::create_dir_all(directory))?;
         let path = directory.join(".lock");
         let lock = named(&path, File::create(&path))?;
-        match lock.try_lock() {
-            Ok(()) => store._lock = Some(lock),
-            Err(TryLockError::WouldBlock) => {
-                let busy = io::Error::new(io::ErrorKind::ResourceBusy, "another krarup runs its trials here");
-                return named(directory, Err(busy));
+        let begun = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                // A runner that was killed while it started a process has left its lock to that one, until it has become another program.
+                Err(TryLockError::WouldBlock) if begun.elapsed() < LEFT_BEHIND => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => {
+                    let busy =
+                        io::Error::new(io::ErrorKind::ResourceBusy, "another krarup runs its trials here");
+                    return named(directory, Err(busy));
+                }
+                Err(TryLockError::Error(error)) => return named(&path, Err(error)),
             }
-            Err(TryLockError::Error(error)) => return named(&path, Err(error)),
         }
+        store._lock = Some(lock);
         store.ledger().settle();
         let unfinished = store.unfinished();
         if unfinished.exists() {
