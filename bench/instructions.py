@@ -31,7 +31,7 @@ def instructions(binary, flags, seconds, folder):
     port = free_port()
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", binary, "proxy"]
     command += ["--listen", f"127.0.0.1:{port}", "--servers", f"127.0.0.1:{server.port}"]
-    proxy = Station(command, port)
+    proxy = Station(command, port, 60)
     try:
         load(binary, port, flags, ["--populate-only"])
         result = json.loads(load(binary, port, flags, ["--seconds", f"{seconds}s", "--json", "-"]))

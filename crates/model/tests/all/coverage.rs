@@ -261,7 +261,7 @@ fn study_of_all_cases() {
         uneven_service(0.7, 0.02, 300),
         two_in_line(0.02, 1_000),
         closed(0.02, 1_000),
-        one_server(0.5, 0.01, 300),
+        one_server(0.5, 0.01, 1_200),
         one_server(0.9, 0.02, 300),
     ];
     println!("{HEAD}");
