@@ -907,34 +907,96 @@ fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster, mode: &str) {
     what_applications_lay_down_is_as_large_as_the_broker_takes(cluster, &name, mode);
 }
 
-/// The lines as they stand in the guide.
+/// Runs the lines of the guide behind `title`, made a whole program by `program`, and expects their message and their row.
+fn an_outbox_of_the_guide_puts_a_message(
+    title: &str,
+    language: &str,
+    body: &str,
+    program: impl Fn(&Cluster, &str) -> Command,
+) {
+    let guide = include_str!("../../../../docs/guide/broker.md");
+    let (_, after) = guide.split_once(title).unwrap();
+    let (_, code) = after.split_once(&format!("```{language}\n")).unwrap();
+    let (code, _) = code.split_once("```").unwrap();
+    assert!(code.contains("krarup.put"));
+    let Some(cluster) = Cluster::start(&format!("outbox-{language}")) else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let store = cluster.database("shop");
+    let broker = broker(&store, "owned");
+    cluster.sql("shop", "CREATE TABLE orders (id int PRIMARY KEY, state text)");
+    said(&program(&cluster, code).output().unwrap());
+    let mut peer = broker.connect();
+    say(&mut peer, "watch bills\r\n", "WATCHING 2\r\n");
+    peer.send(b"reserve-with-timeout 15\r\n").unwrap();
+    let head = peer.line().unwrap();
+    let length = format!(" {}\r\n", body.len());
+    assert!(head.starts_with(b"RESERVED ") && head.ends_with(length.as_bytes()), "{}", shown(&head));
+    assert_eq!(shown(&peer.line().unwrap()), shown(format!("{body}\r\n").as_bytes()));
+    assert_eq!(cluster.sql("shop", "SELECT state FROM orders WHERE id = 42"), "paid");
+    assert!(broker.stop().success);
+}
+
 #[test]
 fn the_guides_outbox_in_python_puts_a_message() {
     let Some(python) = python("psycopg") else {
         return skipped("no Python has psycopg; CLIENTS_PYTHON names one");
     };
-    let guide = include_str!("../../../../docs/guide/broker.md");
-    let (_, after) = guide.split_once("With psycopg").unwrap();
-    let (_, code) = after.split_once("```python\n").unwrap();
-    let (code, _) = code.split_once("```").unwrap();
-    assert!(code.contains("\"dbname=shop\"") && code.contains("krarup.put"));
-    let Some(cluster) = Cluster::start("outbox") else {
-        return skipped("PostgreSQL is not installed: apt-get install postgresql");
-    };
-    let store = cluster.database("shop");
-    let broker = broker(&store, "owned");
-    cluster.sql("shop", "CREATE TABLE orders (id int, state text)");
-    let here = format!("{store:?}");
-    let script = format!("import json, psycopg\n{}", code.replace("\"dbname=shop\"", &here));
-    said(&Command::new(python).args(["-c", &script]).output().unwrap());
-    let mut peer = broker.connect();
-    say(&mut peer, "watch bills\r\n", "WATCHING 2\r\n");
-    peer.send(b"reserve-with-timeout 15\r\n").unwrap();
-    let head = peer.line().unwrap();
-    assert!(head.starts_with(b"RESERVED ") && head.ends_with(b" 13\r\n"), "{}", shown(&head));
-    assert_eq!(shown(&peer.line().unwrap()), shown(b"{\"order\": 42}\r\n"));
-    assert_eq!(cluster.sql("shop", "SELECT state FROM orders WHERE id = 42"), "paid");
-    assert!(broker.stop().success);
+    an_outbox_of_the_guide_puts_a_message("With psycopg", "python", "{\"order\": 42}", |cluster, code| {
+        assert!(code.contains("\"dbname=shop\""));
+        let here = format!("{:?}", cluster.at("shop"));
+        let mut command = Command::new(&python);
+        command.arg("-c").arg(format!("import json, psycopg\n{}", code.replace("\"dbname=shop\"", &here)));
+        command
+    });
+}
+
+#[test]
+fn the_guides_outbox_in_java_puts_a_message() {
+    let driver = Path::new("/usr/share/java/postgresql.jar");
+    let java = Command::new("javac").arg("-version").output();
+    if !driver.exists() || !java.is_ok_and(|java| java.status.success()) {
+        return skipped("apt-get install default-jdk-headless libpostgresql-jdbc-java");
+    }
+    an_outbox_of_the_guide_puts_a_message("With JDBC", "java", "{\"order\": 42}", |cluster, code| {
+        cluster.sql("shop", "INSERT INTO orders VALUES (42, 'open')");
+        let port = cluster.over_tcp();
+        let update = "try (var order = connection.createStatement()) { \
+                      order.executeUpdate(\"UPDATE orders SET state = 'paid' WHERE id = 42\"); }";
+        let program = format!(
+            "public class Outbox {{ public static void main(String[] arguments) throws Exception {{\n\
+             var where = \"jdbc:postgresql://127.0.0.1:{port}/shop?user=krarup&sslmode=disable\";\n\
+             try (var connection = java.sql.DriverManager.getConnection(where)) {{\n{}\n}} }} }}",
+            code.replacen("setAutoCommit(false);", &format!("setAutoCommit(false);\n{update}"), 1)
+        );
+        let file = cluster.folder().join("Outbox.java");
+        fs::write(&file, program).unwrap();
+        let mut command = Command::new("java");
+        command.arg("-cp").arg(driver).arg(file);
+        command
+    });
+}
+
+#[test]
+fn the_guides_outbox_in_ruby_puts_a_message() {
+    let has_it = Command::new("ruby").args(["-e", "require 'active_record'; require 'pg'"]).output();
+    if !has_it.is_ok_and(|ruby| ruby.status.success()) {
+        return skipped("apt-get install ruby-activerecord ruby-pg");
+    }
+    an_outbox_of_the_guide_puts_a_message("With ActiveRecord", "ruby", "{\"order\":42}", |cluster, code| {
+        cluster.sql("shop", "INSERT INTO orders VALUES (42, 'open')");
+        let program = format!(
+            "require 'active_record'\n\
+             ActiveRecord::Base.establish_connection(adapter: 'postgresql', host: {:?}, username: 'krarup', \
+             database: 'shop')\n\
+             class Order < ActiveRecord::Base; end\n\
+             order = Order.find(42)\n{code}",
+            cluster.folder()
+        );
+        let mut command = Command::new("ruby");
+        command.arg("-e").arg(program);
+        command
+    });
 }
 
 /// Whatever type it has, and however its parameter is declared.

@@ -1,8 +1,10 @@
 //! A PostgreSQL for one test, that can be made to crash.
 
-use std::fs;
-use std::path::PathBuf;
+use std::net::{Shutdown, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::{fs, io, thread};
 
 use crate::durable::{program_of, said};
 use crate::support::process::Program;
@@ -42,6 +44,28 @@ impl Cluster {
         );
         cluster.up();
         Some(cluster)
+    }
+
+    /// Where its socket and its data lie.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A port of this machine behind which it is, for one client.
+    pub(crate) fn over_tcp(&self) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let socket = self.folder.join(".s.PGSQL.5432");
+        thread::spawn(move || -> io::Result<u64> {
+            let (mut client, _) = listener.accept()?;
+            let mut server = UnixStream::connect(socket)?;
+            let (mut from_server, mut to_client) = (server.try_clone()?, client.try_clone()?);
+            thread::spawn(move || io::copy(&mut from_server, &mut to_client));
+            let sent = io::copy(&mut client, &mut server)?;
+            server.shutdown(Shutdown::Write)?;
+            Ok(sent)
+        });
+        port
     }
 
     fn data(&self) -> String {
