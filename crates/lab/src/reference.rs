@@ -194,7 +194,7 @@ const SECTIONS: &[Section] = &[
                 "inventory",
                 "file",
                 "none",
-                "an Ansible inventory, INI or YAML, or what `ansible-inventory --list` writes; relative to the spec",
+                "an Ansible inventory, which `ansible-inventory` reads, or what its `--list` has written; relative to the spec",
             ],
             ["user", "text", "as ssh has it", "as whom"],
             ["port", "number", "as ssh has it", "at which port"],

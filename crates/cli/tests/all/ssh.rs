@@ -189,19 +189,25 @@ impl Machines {
         Some(Self { folder, all, network })
     }
 
-    /// An inventory in which the first machine is the clients', the second the middleware's, and all others are the servers'.
+    /// An inventory, as Ansible's tool writes it, in which the first machine is the clients', the second the middleware's, and all others are the servers'.
     fn inventory(&self) -> String {
-        let host = |(number, machine): (usize, &Machine)| {
+        let variables = self.all.iter().enumerate().map(|(number, machine)| {
             let address = machine.address;
-            format!("h{number} ansible_host={} ansible_port={}\n", address.ip(), address.port())
-        };
-        let hosts: Vec<String> = self.all.iter().enumerate().map(host).collect();
-        format!("[clients]\n{}[middleware]\n{}[servers]\n{}", hosts[0], hosts[1], hosts[2..].concat())
+            let variables = serde_json::json!({"ansible_host": address.ip(), "ansible_port": address.port()});
+            (format!("h{number}"), variables)
+        });
+        let variables: serde_json::Map<_, _> = variables.collect();
+        let servers: Vec<String> = (2..self.all.len()).map(|number| format!("h{number}")).collect();
+        serde_json::json!({
+            "_meta": {"hostvars": variables},
+            "clients": {"hosts": ["h0"]}, "middleware": {"hosts": ["h1"]}, "servers": {"hosts": servers},
+        })
+        .to_string()
     }
 
     /// A spec, beside its inventory, and where its results go.
     fn spec(&self, spec: &str) -> (PathBuf, PathBuf) {
-        fs::write(self.folder.join("hosts.ini"), self.inventory()).unwrap();
+        fs::write(self.folder.join("hosts.json"), self.inventory()).unwrap();
         let path = self.folder.join("far.toml");
         fs::write(&path, spec.replace("CACHE", self.folder.join("cache").to_str().unwrap())).unwrap();
         (path, self.folder.join("results"))
@@ -235,7 +241,7 @@ data = ["--keys", "200", "--verify"]
 population = "connections"
 
 [ssh]
-inventory = "hosts.ini"
+inventory = "hosts.json"
 config = "ssh.conf"
 cache = "CACHE"
 
@@ -397,7 +403,7 @@ fn a_machine_that_cannot_be_used_is_refused_with_what_to_do() {
     .unwrap();
     let errors = refused(&SPEC.replace("ssh.conf", "strange.conf"));
     assert!(errors.contains("host key") && errors.contains("by hand"), "{errors}");
-    let errors = refused(&SPEC.replace("hosts.ini", "nowhere.ini"));
+    let errors = refused(&SPEC.replace("hosts.json", "nowhere.ini"));
     assert!(errors.contains("nowhere.ini") && errors.contains("No such file"), "{errors}");
     let errors = refused(&SPEC.replace("config =", "user = \"nobody-here\"\nconfig ="));
     assert!(
@@ -419,7 +425,9 @@ fn a_machine_that_cannot_be_used_is_refused_with_what_to_do() {
         assert_eq!(ended.code, Some(2), "{ended:?}");
         ended.errors
     };
-    assert!(plan(&SPEC.replace("inventory = \"hosts.ini\"\n", "")).contains("stations.servers has no hosts"));
+    assert!(
+        plan(&SPEC.replace("inventory = \"hosts.json\"\n", "")).contains("stations.servers has no hosts")
+    );
     assert!(plan(&SPEC.replace("testbed = \"ssh\"\n", "")).contains("ssh speaks of other machines"));
     assert!(
         plan(&SPEC.replace("count = 2\n[stations.m", "link = \"1Mbit/s\"\n[stations.m"))
@@ -494,7 +502,7 @@ fn an_experiment_goes_over_a_network_to_hosts_that_see_only_each_other() {
     }
 }
 
-/// The playbook and the inventory beside it are what Ansible takes, and what we take.
+/// The playbook and the inventory beside it are what Ansible takes.
 #[test]
 fn the_playbook_is_one() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/ansible");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ssh {
-    /// An Ansible inventory, INI or YAML; a relative path is relative to the spec.
+    /// An Ansible inventory in any form, read by `ansible-inventory`; a relative path is relative to the spec.
     pub inventory: Option<String>,
     /// As whom.
     pub user: Option<String>,
@@ -110,6 +110,20 @@ impl Machine {
     /// Where something stands there that cannot be told to ssh.
     pub fn of(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let of = |names: &[&str]| names.iter().find_map(|name| variable(name));
+        let used = [
+            "ansible_host",
+            "ansible_user",
+            "ansible_port",
+            "ansible_ssh_private_key_file",
+            "krarup_address",
+        ];
+        if let Some(template) =
+            used.iter().find(|name| variable(name).is_some_and(|value| value.contains("{{")))
+        {
+            return Err(format!(
+                "host `{name}`: `{template}` is a template, which only a playbook works out: write its value"
+            ));
+        }
         let port = of(&["ansible_port", "ansible_ssh_port"]);
         let machine = Self {
             host: of(&["ansible_host", "ansible_ssh_host"]).unwrap_or_else(|| name.to_owned()),

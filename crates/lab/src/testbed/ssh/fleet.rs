@@ -1,7 +1,6 @@
 //! All machines of an experiment, and which station runs on which.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -99,9 +98,8 @@ impl Fleet {
         let ssh = spec.ssh.clone().unwrap_or_default();
         let inventory = ssh.inventory.as_ref().map(|file| {
             let path = base.join(file);
-            let text = fs::read_to_string(&path).map_err(|error| error.to_string());
-            let read = text.and_then(|text| Inventory::read(&text));
-            read.map_err(|why| wrong(&format!("inventory {}", path.display()), why))
+            Inventory::read(&path)
+                .map_err(|why| wrong(&format!("inventory {}", path.display()), why.to_string()))
         });
         let inventory = inventory.transpose()?;
         let sockets =
@@ -194,8 +192,9 @@ mod tests {
 
     #[test]
     fn stations_find_their_machines_in_the_spec_or_the_inventory() {
-        let inventory =
-            Inventory::read("[servers]\na ansible_user=x\nb\n[other]\nc ansible_port=7\n").unwrap();
+        let inventory = br#"{"_meta": {"hostvars": {"a": {"ansible_user": "x"}, "c": {"ansible_port": 7}}},
+            "servers": {"hosts": ["a", "b"]}, "other": {"hosts": ["c"]}}"#;
+        let inventory = Inventory::parse(inventory).unwrap();
         let named = |host: &str| Machine { host: host.into(), user: Some("me".into()), ..Machine::default() };
         let names = |station: &str, named: &[Machine], inventory: Option<&Inventory>| {
             machines(station, named, inventory)
