@@ -125,6 +125,8 @@ struct Dialog {
     ended: bool,
     /// Requests of it are there that had to wait.
     stuck: bool,
+    /// Whether it is named among those to be listened to again.
+    runnable: bool,
     /// The first of them waits for messages that are only in the store.
     lacking: bool,
 }
@@ -154,7 +156,7 @@ pub struct Broker {
     held: BTreeMap<u64, Vec<ClientId>>,
     unanswered: u64,
     dirty: Vec<ClientId>,
-    runnable: Vec<ClientId>,
+    runnable: VecDeque<ClientId>,
     answers: Vec<(ClientId, Answer)>,
     scratch: Vec<u8>,
     /// How the answer in the scratch is told.
@@ -182,7 +184,7 @@ impl Broker {
             held: BTreeMap::new(),
             unanswered: 0,
             dirty: Vec::new(),
-            runnable: Vec::new(),
+            runnable: VecDeque::new(),
             answers: Vec::new(),
             scratch: Vec::new(),
             told: Told::AsItIs,
@@ -284,6 +286,9 @@ impl Broker {
     /// He is gone, whatever he was owed.
     pub fn client_gone(&mut self, id: ClientId, now: Stamp) {
         let dialog = self.dialogs[id as usize].take().expect("he was connected");
+        if dialog.runnable {
+            self.runnable.retain(|&other| other != id);
+        }
         self.unanswered -= dialog.slots.len() as u64;
         for slot in dialog.slots {
             let mut visit = slot.visit;
@@ -318,6 +323,11 @@ impl Broker {
         self.dialogs[id as usize].as_mut().expect("he is connected")
     }
 
+    /// What may leave to the client, which is connected.
+    pub fn client_outbox(&self, id: ClientId) -> &Outbox {
+        &self.dialogs[id as usize].as_ref().expect("it is connected").outbox
+    }
+
     /// What shall be written to a client.
     pub fn client_output(&self, id: ClientId) -> &[u8] {
         self.dialogs[id as usize].as_ref().map_or(&[], |dialog| dialog.outbox.unsent())
@@ -336,8 +346,9 @@ impl Broker {
             keep(&mut self.recorder, &mut self.rows, &row.visit, row.server.as_slice());
         }
         dialog.outbox.shrink(KEEP);
-        if dialog.stuck && dialog.outbox.len() < MOST_UNSENT {
-            self.runnable.push(id);
+        if dialog.stuck && dialog.outbox.len() < MOST_UNSENT && !std::mem::replace(&mut dialog.runnable, true)
+        {
+            self.runnable.push_back(id);
         }
     }
 
@@ -398,14 +409,21 @@ impl Broker {
         std::mem::swap(&mut self.dirty, into);
         into.sort_unstable();
         into.dedup();
+        into.retain(|&id| self.dialogs[id as usize].is_some());
     }
 
-    /// Clients whose bytes were left over and may now be offered again.
-    pub fn take_runnable(&mut self, into: &mut Vec<ClientId>) {
-        into.clear();
-        std::mem::swap(&mut self.runnable, into);
-        into.sort_unstable();
-        into.dedup();
+    /// How many clients there are whose bytes were left over and may now be offered again.
+    pub fn runnable(&self) -> usize {
+        self.runnable.len()
+    }
+
+    /// Takes the first of them.
+    pub fn next_runnable(&mut self) -> Option<ClientId> {
+        let id = self.runnable.pop_front()?;
+        if let Some(dialog) = &mut self.dialogs[id as usize] {
+            dialog.runnable = false;
+        }
+        Some(id)
     }
 
     // ---- requests ---------------------------------------------------------------------------------------
@@ -510,7 +528,9 @@ impl Broker {
         for id in std::mem::take(&mut self.lacking) {
             if let Some(dialog) = self.dialogs[id as usize].as_mut().filter(|dialog| dialog.lacking) {
                 dialog.lacking = false;
-                self.runnable.push(id);
+                if !std::mem::replace(&mut dialog.runnable, true) {
+                    self.runnable.push_back(id);
+                }
             }
         }
         self.spread(now);
@@ -677,8 +697,8 @@ impl Broker {
             if let Some(batch) = after {
                 self.held.entry(batch).or_default().push(id);
             }
-            if dialog.stuck {
-                self.runnable.push(id);
+            if dialog.stuck && !std::mem::replace(&mut dialog.runnable, true) {
+                self.runnable.push_back(id);
             }
             self.let_leave(id);
         }
@@ -770,8 +790,8 @@ impl Broker {
             dialog.tell(&slot.told, &slot.bytes, slot.visit, slot.server);
         }
         self.dirty.push(id);
-        if dialog.stuck {
-            self.runnable.push(id);
+        if dialog.stuck && !std::mem::replace(&mut dialog.runnable, true) {
+            self.runnable.push_back(id);
         }
     }
 

@@ -1,5 +1,7 @@
 //! All clients of one cache: the service that a driver moves the bytes of.
 
+use std::collections::VecDeque;
+
 use krarup_service::{ClientId, Service};
 use krarup_units::{Nanos, Outbox, Stamp};
 
@@ -31,14 +33,14 @@ pub struct Cache {
     clients: Vec<Option<Client>>,
     free: Vec<ClientId>,
     dirty: Vec<ClientId>,
-    runnable: Vec<ClientId>,
+    runnable: VecDeque<ClientId>,
 }
 
 impl Cache {
     /// An empty one. Its stamps count from [`About::started`].
     pub fn new(bounds: Bounds, about: About) -> Self {
         let state = State { store: Store::new(bounds), traffic: Traffic::default(), about, verbosity: 0 };
-        Self { state, clients: Vec::new(), free: Vec::new(), dirty: Vec::new(), runnable: Vec::new() }
+        Self { state, clients: Vec::new(), free: Vec::new(), dirty: Vec::new(), runnable: VecDeque::new() }
     }
 
     /// What was done to the items.
@@ -121,8 +123,9 @@ impl Service for Cache {
         self.dirty.push(id);
     }
 
-    fn dismissed(&mut self, _id: ClientId, _now: Stamp) {
+    fn dismissed(&mut self, id: ClientId, now: Stamp) {
         // What has arrived is answered; nobody waits here for anything else.
+        self.ended(id, now);
     }
 
     fn gone(&mut self, id: ClientId, _now: Stamp) {
@@ -133,8 +136,8 @@ impl Service for Cache {
         self.state.traffic.curr_connections -= 1;
     }
 
-    fn output(&self, id: ClientId) -> &[u8] {
-        self.client(id).outbox.unsent()
+    fn output(&self, id: ClientId) -> &Outbox {
+        &self.client(id).outbox
     }
 
     fn written(&mut self, id: ClientId, count: usize, _now: Stamp) {
@@ -143,7 +146,7 @@ impl Service for Cache {
         client.outbox.advance(count);
         client.outbox.shrink(KEEP);
         if count > 0 && client.progress == Progress::Full && client.outbox.len() < MOST_UNSENT {
-            self.runnable.push(id);
+            self.runnable.push_back(id);
         }
     }
 
@@ -163,16 +166,23 @@ impl Service for Cache {
 
     fn tick(&mut self, _now: Stamp) {}
 
-    fn take_runnable(&mut self, into: &mut Vec<ClientId>) {
-        into.clear();
-        std::mem::swap(&mut self.runnable, into);
-        into.dedup();
+    fn runnable(&self) -> usize {
+        self.runnable.len()
+    }
+
+    fn next_runnable(&mut self) -> Option<ClientId> {
+        self.runnable.pop_front()
     }
 
     fn take_dirty(&mut self, into: &mut Vec<ClientId>) {
         into.clear();
         std::mem::swap(&mut self.dirty, into);
         into.dedup();
+    }
+
+    fn told(&mut self, id: ClientId, reply: &[u8], _length: usize, _received: Stamp, _now: Stamp) {
+        self.client_mut(id).outbox.tail().extend_from_slice(reply);
+        self.dirty.push(id);
     }
 }
 
@@ -207,14 +217,12 @@ mod tests {
         assert!(used < asked.len() && cache.paused(slow) && !cache.paused(other));
         cache.ended(slow, NOW);
         let mut answered = 0;
-        let mut runnable = Vec::new();
         while !cache.finished(slow) {
             let count = cache.output(slow).len();
             assert!((1..=MOST_UNSENT + 100_100).contains(&count));
             answered += count;
             cache.written(slow, count, NOW);
-            cache.take_runnable(&mut runnable);
-            if runnable == [slow] {
+            if cache.next_runnable() == Some(slow) {
                 used += cache.read(slow, &asked[used..], NOW, NOW);
             }
         }

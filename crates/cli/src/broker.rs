@@ -23,6 +23,7 @@ use self::records::Records;
 use self::signals::{Follows, Signals};
 use self::waiting::Reached;
 use crate::failure::Failure;
+use crate::limits::LimitArgs;
 use crate::tls::TlsArgs;
 
 mod embedded;
@@ -94,6 +95,8 @@ pub(crate) struct BrokerArgs {
     secret: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// The permissions of a unix socket that is listened on, as chmod takes them
     #[arg(long, value_name = "MODE", value_parser = socket_mode)]
     socket_mode: Option<u32>,
@@ -271,6 +274,7 @@ fn serve(
         socket_mode: args.socket_mode,
         admin: args.admin.clone(),
         connections: args.connections as usize,
+        clients: args.limits.into(),
         patience: Nanos::from_seconds(args.patience),
         inherited: base.inherited()?,
         ending,

@@ -7,6 +7,7 @@ use krarup_units::Address;
 use krarup_units::{Bytes, Nanos, text};
 
 use crate::failure::Failure;
+use crate::limits::LimitArgs;
 use crate::tls::TlsArgs;
 
 /// Store values as memcached does: text protocol, expiry, the least recently used leaving when memory is full.
@@ -38,6 +39,8 @@ pub(crate) struct CacheArgs {
     patience: f64,
     #[command(flatten)]
     tls: TlsArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 fn memory(text: &str) -> Result<Bytes, String> {
@@ -46,8 +49,17 @@ fn memory(text: &str) -> Result<Bytes, String> {
 }
 
 pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
-    let &CacheArgs { ref listen, ref host, port, memory, max_item_size, connections, patience, ref tls } =
-        args;
+    let &CacheArgs {
+        ref listen,
+        ref host,
+        port,
+        memory,
+        max_item_size,
+        connections,
+        patience,
+        ref tls,
+        limits,
+    } = args;
     let smallest = max_item_size.0 + krarup_cache::store::ITEM_OVERHEAD;
     if memory.0 < smallest {
         return Err(Failure::usage(format!("--memory {memory} cannot hold one item of {max_item_size}"))
@@ -58,6 +70,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         tls: tls.acceptor()?,
         bounds: Bounds { memory: memory.0, item: max_item_size.0 },
         connections: connections as usize,
+        clients: limits.into(),
         patience: Nanos::from_seconds(patience),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };

@@ -23,6 +23,7 @@ mod export;
 mod failure;
 mod folders;
 mod form;
+mod limits;
 mod load;
 mod memtier;
 mod model;

@@ -8,10 +8,9 @@ use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, listen};
-use krarup_service::Service;
 use krarup_units::{Address, Nanos, Stamp};
 
-use crate::driver::{self, Driver};
+use crate::driver::{self, ClientLimits, Driver};
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
@@ -30,6 +29,8 @@ pub struct Settings {
     pub bounds: Bounds,
     /// How many clients may be connected at once; who comes then is told so and turned away.
     pub connections: usize,
+    /// What clients may take.
+    pub clients: ClientLimits,
     /// How long a stop waits for clients to take the answers they are owed.
     pub patience: Nanos,
     /// What to answer to `version`.
@@ -91,10 +92,14 @@ impl Server {
             port: address.port,
             connections: settings.connections as u64,
         };
-        let clients =
-            driver::Settings { connections: settings.connections, tls: settings.tls, keep_alive: KEEP_ALIVE };
-        let mut driver = Driver::new(clients, poll, clock);
-        driver.listen_at(listener).map_err(system)?;
+        let clients = driver::Settings {
+            connections: settings.connections,
+            tls: settings.tls,
+            keep_alive: KEEP_ALIVE,
+            ..settings.clients.into()
+        };
+        let mut driver = Driver::new(clients, poll, clock).map_err(system)?;
+        driver.listen(address.clone(), 0, listener);
         let cache = Cache::new(settings.bounds, about);
         Ok(Self { driver, cache, clock, address, signals: None, waker, patience: settings.patience })
     }
@@ -127,8 +132,9 @@ impl Server {
         let mut events = Events::with_capacity(1_024);
         // Once stopping: until when.
         let mut deadline: Option<Stamp> = None;
-        while deadline.is_none() || self.cache.clients() > 0 {
-            self.driver.wait(&mut events, deadline)?;
+        self.driver.open();
+        while deadline.is_none() || !self.driver.is_over(&self.cache) {
+            self.driver.wait_for(&self.cache, &mut events, deadline)?;
             let mut stops = 0;
             for event in &events {
                 match event.token() {
@@ -148,7 +154,8 @@ impl Server {
                     deadline = Some(now);
                 }
             }
-            self.driver.flush(&mut self.cache);
+            self.driver.flush_clients(&mut self.cache);
+            self.driver.notices.clear();
             if deadline.is_some_and(|deadline| deadline <= now) {
                 break;
             }

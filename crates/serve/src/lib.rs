@@ -17,3 +17,5 @@ pub mod cache;
 mod driver;
 pub mod proxy;
 mod slice;
+
+pub use driver::ClientLimits;

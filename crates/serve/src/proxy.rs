@@ -6,18 +6,12 @@
 //! | [`threads`] | a thread for each worker: the textbook design |
 //! | [`outlook`] | the configuration's file and the addresses behind names, as they change |
 //! | [`credentials`] | what the files named under `[edge]` hold |
-//! | `gate` | who may come in |
-//! | `patience` | which clients take too long |
-//! | `memory` | what buffers hold, and who must wait for room |
 //! | `hold` | when a busy loop listens to the servers alone |
 
 pub mod credentials;
 pub mod events;
-mod gate;
 mod hold;
-mod memory;
 pub mod outlook;
-mod patience;
 pub mod threads;
 
 /// The system's words for an error, without its number.

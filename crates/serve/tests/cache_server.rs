@@ -7,6 +7,8 @@ use std::net::{Shutdown, TcpStream};
 use std::thread::{self, JoinHandle};
 
 use krarup_cache::Bounds;
+use krarup_net::tls::{Acceptor, Identity};
+use krarup_serve::ClientLimits;
 use krarup_serve::cache::{Outcome, Server, Settings, Stopper};
 use krarup_units::Address;
 use krarup_units::Nanos;
@@ -26,6 +28,7 @@ impl Running {
             bounds: Bounds::default(),
             connections,
             // Only a second stop ends the patience of a test.
+            clients: ClientLimits::default(),
             patience: Nanos::from_secs(3_600),
             version: "0.1.0".to_owned(),
         };
@@ -183,6 +186,7 @@ fn a_port_in_use_is_refused_by_name() {
         tls: None,
         bounds: Bounds::default(),
         connections: 1,
+        clients: ClientLimits::default(),
         patience: Nanos::ZERO,
         version: String::new(),
     };
@@ -200,4 +204,27 @@ fn lines_that_never_end_and_browsers_are_cut_off() {
         assert_eq!(client.0.read(&mut [0; 10]).unwrap_or(0), 0);
     }
     assert_eq!(server.stop().traffic.total_connections, 2);
+}
+
+/// A handshake that never ends holds its place no longer than the limit: the end comes by the server, not by the client.
+#[test]
+fn a_tls_handshake_that_does_not_end_is_ended() {
+    let file = |name: &str| format!("{}/../cli/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR")).into();
+    let identity = Identity { certificate: file("proxy.pem"), key: file("proxy.key") };
+    let settings = Settings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        tls: Some(Acceptor::new(&identity, None).unwrap()),
+        bounds: Bounds::default(),
+        connections: 1,
+        clients: ClientLimits { handshake: Nanos::from_millis(50), ..ClientLimits::default() },
+        patience: Nanos::from_secs(3_600),
+        version: "0.1.0".to_owned(),
+    };
+    let server = Server::bind(settings).unwrap();
+    let (address, stopper) = (server.address().clone(), server.stopper());
+    let server = Running { address, stopper, thread: thread::spawn(|| server.run()) };
+    for _ in 0..2 {
+        assert_eq!(server.connect().rest(), b"", "the place is there for the next");
+    }
+    assert_eq!(server.stop().traffic.rejected_connections, 0);
 }

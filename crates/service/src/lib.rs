@@ -12,36 +12,39 @@
 
 #![forbid(unsafe_code)]
 
-use krarup_units::Stamp;
+use std::ops::Range;
+use std::sync::Arc;
+
+use krarup_units::{Outbox, Stamp};
 
 /// One client's connection, as long as it lasts; afterwards the number may be another's.
 pub type ClientId = u32;
 
+/// Why the driver disconnects a client that has not ended by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disconnect {
+    /// It was idle for too long, or its request took too long to arrive.
+    TimeLimit,
+    /// It held memory without getting on while that was short.
+    Memory,
+    /// It did not authenticate, or complete its TLS handshake, in time; or too many others had connected meanwhile.
+    Unauthenticated,
+}
+
 /// Requests of clients come in as bytes, and replies leave as bytes.
 ///
 /// A call does not block and takes time in proportion to what it is given. Every request that was accepted is answered exactly once, in the order of
-/// its client, or its client is gone.
+/// its client, or its client is gone. Methods with a body are for services that need more than the others.
 pub trait Service {
     /// A client has connected at the `listener` of that number.
     fn connected(&mut self, listener: usize, now: Stamp) -> ClientId;
 
-    /// A client that tried to connect is turned away, because there are as many as may be; what is said to it, if anything.
-    fn turned_away(&mut self) -> &'static [u8] {
-        b""
-    }
-
-    /// The system gives no more sockets for now; those who want to connect wait.
-    fn out_of_sockets(&mut self) {}
-
     /// Bytes that `client` has sent and that were not used so far; the last of them came at `received`. Returns how many are used up. The rest is
-    /// offered again with more behind it, or when [`Self::take_runnable`] names the client.
+    /// offered again with more behind it, or when [`Self::next_runnable`] names the client.
     fn read(&mut self, client: ClientId, bytes: &[u8], received: Stamp, now: Stamp) -> usize;
 
     /// How many bytes the request has at least of which `client` has sent a part, as far as that is known; zero if it is not.
-    fn needed(&self, client: ClientId) -> usize {
-        let _ = client;
-        0
-    }
+    fn needed(&self, client: ClientId) -> usize;
 
     /// Whether no more is to be read from `client` for now.
     fn paused(&self, client: ClientId) -> bool;
@@ -49,20 +52,19 @@ pub trait Service {
     /// `client` will send no more. What it has asked is still answered.
     fn ended(&mut self, client: ClientId, now: Stamp);
 
-    /// The service stops: `client` is to hear what it is owed, and then the end.
+    /// The service stops: `client` is to receive the replies it is owed, and then the end.
     fn dismissed(&mut self, client: ClientId, now: Stamp);
 
     /// `client` is no more. What it asked has nowhere to go.
     fn gone(&mut self, client: ClientId, now: Stamp);
 
     /// What may leave to `client`.
-    fn output(&self, client: ClientId) -> &[u8];
+    fn output(&self, client: ClientId) -> &Outbox;
 
-    /// So many bytes at the front of `client`'s output have left. None have when there was nothing to send: then what was carried out without a
-    /// reply is over.
+    /// So many bytes at the front of `client`'s output have left by `now`.
     fn written(&mut self, client: ClientId, count: usize, now: Stamp);
 
-    /// Whether all is said to `client`, and its connection can be closed.
+    /// Whether all replies to `client` have left, and its connection can be closed.
     fn finished(&self, client: ClientId) -> bool;
 
     /// How many clients are connected.
@@ -74,9 +76,114 @@ pub trait Service {
     /// It is `now`: what is due is done.
     fn tick(&mut self, now: Stamp);
 
-    /// Takes the clients that were paused and are to be offered their bytes again; `into` is emptied first.
-    fn take_runnable(&mut self, into: &mut Vec<ClientId>);
+    /// How many clients were paused and are to be offered their bytes again.
+    fn runnable(&self) -> usize;
+
+    /// Takes the first of them.
+    fn next_runnable(&mut self) -> Option<ClientId>;
 
     /// Takes the clients to whom something may be written, or who are finished; `into` is emptied first.
     fn take_dirty(&mut self, into: &mut Vec<ClientId>);
+
+    // ---- connections ------------------------------------------------------------------------------------
+
+    /// A client that tried to connect is turned away, because there are as many as may be; what it is sent, if anything.
+    fn turned_away(&mut self) -> &'static [u8] {
+        b""
+    }
+
+    /// The system gives no more sockets for now; those who want to connect wait.
+    fn out_of_sockets(&mut self) {}
+
+    /// A client will be disconnected by the driver.
+    fn disconnected(&mut self, why: Disconnect) {
+        let _ = why;
+    }
+
+    /// A client has sent a wrong password.
+    fn authentication_failed(&mut self) {}
+
+    /// The driver answers `length` bytes that `client` has sent, or none, with `reply`, behind the replies that `client` is owed. Only services whose
+    /// clients have time limits, or authenticate, need it.
+    fn told(&mut self, client: ClientId, reply: &[u8], length: usize, received: Stamp, now: Stamp) {
+        let _ = (client, reply, length, received, now);
+    }
+
+    /// Whether `client` is paused by something that its end would make needless, as by waiting for a message: then its end is noticed although it is
+    /// paused.
+    fn heeds_end(&self, client: ClientId) -> bool {
+        let _ = client;
+        false
+    }
+
+    // ---- reading and writing ----------------------------------------------------------------------------
+
+    /// Whether `bytes` of a client begin with a whole request that is better lent than copied.
+    fn begins_large(&self, bytes: &[u8]) -> bool {
+        let _ = bytes;
+        false
+    }
+
+    /// The same as [`Self::read`] for the bytes `unread` of memory of which pieces may be kept.
+    fn read_lent(
+        &mut self,
+        client: ClientId,
+        memory: &Arc<Vec<u8>>,
+        unread: Range<usize>,
+        received: Stamp,
+        now: Stamp,
+    ) -> usize {
+        self.read(client, &memory[unread], received, now)
+    }
+
+    /// Whether `client` is in the middle of sending what is discarded: nothing of it is kept, and yet its request has begun.
+    fn discards(&self, client: ClientId) -> bool {
+        let _ = client;
+        false
+    }
+
+    /// Whether more for `client` will follow so soon that its first bytes may wait for it.
+    fn expects_more(&self, client: ClientId) -> bool {
+        let _ = client;
+        false
+    }
+
+    /// Whether requests of `client` that have no reply are carried out, and nothing that is to leave stands before them: then
+    /// [`Self::written`] is called with a count of zero.
+    fn has_silent_replies(&self, client: ClientId) -> bool {
+        let _ = client;
+        false
+    }
+
+    // ---- memory -----------------------------------------------------------------------------------------
+
+    /// Bytes of memory that replies to `client` hold.
+    fn held(&self, client: ClientId) -> usize {
+        self.output(client).len()
+    }
+
+    /// Bytes of memory that requests hold which wait, of all clients.
+    fn queued_bytes(&self) -> usize {
+        0
+    }
+
+    /// What a request of so many bytes will hold, until it is carried out.
+    fn memory_of(&self, request: usize) -> usize {
+        request
+    }
+
+    /// Whether nothing of `client` is under way.
+    fn is_idle(&self, client: ClientId) -> bool {
+        self.output(client).is_empty() && !self.paused(client)
+    }
+
+    /// `client` has been idle for a while: memory that is kept for it may be given back.
+    fn rests(&mut self, client: ClientId) {
+        let _ = client;
+    }
+
+    /// What the driver's buffers hold, and whether clients wait because that is too much.
+    fn note_memory(&mut self, used: usize, short: bool) {
+        let _ = (used, short);
+    }
 }

@@ -1,7 +1,7 @@
 //! The broker as the service that a driver moves the bytes of.
 
 use krarup_service::{ClientId, Service};
-use krarup_units::Stamp;
+use krarup_units::{Outbox, Stamp};
 
 use super::Broker;
 
@@ -21,6 +21,10 @@ impl Service for Broker {
         self.client_held_back(client)
     }
 
+    fn needed(&self, _client: ClientId) -> usize {
+        0
+    }
+
     fn ended(&mut self, client: ClientId, now: Stamp) {
         self.client_ended(client, now);
     }
@@ -33,14 +37,12 @@ impl Service for Broker {
         self.client_gone(client, now);
     }
 
-    fn output(&self, client: ClientId) -> &[u8] {
-        self.client_output(client)
+    fn output(&self, client: ClientId) -> &Outbox {
+        self.client_outbox(client)
     }
 
     fn written(&mut self, client: ClientId, count: usize, now: Stamp) {
-        if count > 0 || self.has_silent_answers(client) {
-            self.client_written(client, count, now);
-        }
+        self.client_written(client, count, now);
     }
 
     fn finished(&self, client: ClientId) -> bool {
@@ -59,11 +61,24 @@ impl Service for Broker {
         Self::tick(self, now);
     }
 
-    fn take_runnable(&mut self, into: &mut Vec<ClientId>) {
-        Self::take_runnable(self, into);
+    fn runnable(&self) -> usize {
+        Self::runnable(self)
+    }
+
+    fn next_runnable(&mut self) -> Option<ClientId> {
+        Self::next_runnable(self)
     }
 
     fn take_dirty(&mut self, into: &mut Vec<ClientId>) {
         Self::take_dirty(self, into);
+    }
+
+    fn has_silent_replies(&self, client: ClientId) -> bool {
+        self.has_silent_answers(client)
+    }
+
+    /// A client that waits for a message and vanishes must not be given one.
+    fn heeds_end(&self, _client: ClientId) -> bool {
+        true
     }
 }

@@ -104,8 +104,7 @@ fn who_waits_is_heard_again_when_he_is_answered() {
     assert!(broker.client_held_back(worker));
     assert_eq!(hear(&mut broker, worker), "");
     assert_eq!(say(&mut broker, producer, "put 0 0 1 1\r\nx\r\n"), "INSERTED 1\r\n");
-    let mut runnable = Vec::new();
-    broker.take_runnable(&mut runnable);
+    let runnable: Vec<_> = std::iter::from_fn(|| broker.next_runnable()).collect();
     assert_eq!(runnable, [worker]);
     assert_eq!(broker.client_bytes(worker, &said[used..], NOW, NOW), 6);
     assert_eq!(hear(&mut broker, worker), "RESERVED 1 1\r\nx\r\nPONG\r\n");
@@ -136,8 +135,7 @@ fn who_has_put_sees_what_he_has_put() {
     let used = broker.client_bytes(id, said, NOW, NOW);
     assert_eq!(used, 16, "the question waits for the commit");
     commit(&mut broker);
-    let mut runnable = Vec::new();
-    broker.take_runnable(&mut runnable);
+    let runnable: Vec<_> = std::iter::from_fn(|| broker.next_runnable()).collect();
     assert_eq!(runnable, [id]);
     broker.client_bytes(id, &said[used..], NOW, NOW);
     assert_eq!(hear(&mut broker, id), "INSERTED 1\r\nFOUND 1 1\r\na\r\n");

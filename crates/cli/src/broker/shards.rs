@@ -360,6 +360,7 @@ fn serve(
         socket_mode: None,
         admin: args.admin.as_ref().map(|address| behind(address, shard.number)).transpose()?,
         connections: usize::MAX,
+        clients: args.limits.into(),
         patience: Nanos::from_seconds(args.patience),
         inherited: Vec::new(),
         ending,

@@ -25,7 +25,7 @@ use crate::admin::{self, Desk};
 use crate::broker::journal::{Journal, News};
 use crate::broker::pool::{self, Pool};
 use crate::broker::postgres::{self, Laid, Owned, Sharing};
-use crate::driver::{self, Driver};
+use crate::driver::{self, ClientLimits, Driver};
 use krarup_beanstalk::Put;
 use krarup_broker::broker::{Broker, MEMCACHED};
 use krarup_broker::metrics::Snapshot;
@@ -68,6 +68,8 @@ pub struct Settings {
     pub admin: Option<Address>,
     /// How many clients may be connected at once.
     pub connections: usize,
+    /// What clients may take.
+    pub clients: ClientLimits,
     /// How long a stop waits for what is in flight.
     pub patience: Nanos,
     /// Listening sockets that this process was given, in the order of the two addresses; they stand in for the addresses above.
@@ -294,14 +296,15 @@ impl<N: FnMut(Notice)> Engine<N> {
             connections: settings.connections,
             tls: settings.tls.take(),
             keep_alive: KEEP_ALIVE,
+            ..settings.clients.into()
         };
-        let mut driver = Driver::new(clients, poll, clock);
-        for address in iter::once(&settings.listen).chain(&settings.memcached) {
+        let mut driver = Driver::new(clients, poll, clock).map_err(system)?;
+        for (number, address) in iter::once(&settings.listen).chain(&settings.memcached).enumerate() {
             let listener = match inherited.next() {
                 Some(listener) => listener,
                 None => listen::listen_with(address, options)?,
             };
-            driver.listen_at(listener).map_err(system)?;
+            driver.listen(address.clone(), number, listener);
         }
         // It is this engine's alone: there is no other waker.
         let _ = settings.ending.waker.set(Arc::clone(&waker));
@@ -315,9 +318,14 @@ impl<N: FnMut(Notice)> Engine<N> {
         };
         let advertised = match &settings.advertise {
             Some(address) => address.to_string(),
-            None => seen(&driver.listeners()[0]).map_err(system)?,
+            None => seen(&driver.entrances()[0].listener).map_err(system)?,
         };
-        let memcached = driver.listeners().get(MEMCACHED).map(seen).transpose().map_err(system)?;
+        let memcached = driver
+            .entrances()
+            .get(MEMCACHED)
+            .map(|entrance| seen(&entrance.listener))
+            .transpose()
+            .map_err(system)?;
         // A loop that cannot be woken hears the news at its next pass.
         let woken = Arc::clone(&waker);
         let wake = move || _ = woken.wake();
@@ -333,8 +341,9 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
             Some(Store::Shared(sharing, how)) => (None, Some(Pool::begin(sharing, how, clock, wake)?)),
         };
-        for (place, listener) in driver.listeners().iter().enumerate() {
-            let address = listener.address().map_err(system)?;
+        driver.open();
+        for (place, entrance) in driver.entrances().iter().enumerate() {
+            let address = entrance.listener.address().map_err(system)?;
             let protocol = if place == MEMCACHED { Protocol::Memcached } else { Protocol::Beanstalkd };
             notice(Notice::Listening(address.clone(), protocol));
             if !address.is_local() {
@@ -371,7 +380,8 @@ impl<N: FnMut(Notice)> Engine<N> {
             if self.finished() {
                 return Ok(());
             }
-            self.driver.wait(&mut events, self.due())?;
+            let due = self.due();
+            self.driver.wait_for(&self.broker, &mut events, due)?;
             // What is due by now comes before what comes now.
             self.broker.tick(self.clock.now());
             self.hear();
@@ -379,8 +389,11 @@ impl<N: FnMut(Notice)> Engine<N> {
                 return Ok(());
             }
             self.driver.serve(&mut self.broker, &events);
-            if let Some(error) = self.driver.take_refusal() {
-                (self.notice)(Notice::NotAccepting(error.to_string()));
+            for notice in self.driver.notices.drain(..) {
+                // Where it listens was told, and memory is told of by its metrics.
+                if let driver::Notice::NotAccepting(why) = notice {
+                    (self.notice)(Notice::NotAccepting(why));
+                }
             }
         }
     }
@@ -515,7 +528,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             (self.notice)(Notice::Takes);
         }
         self.feed();
-        self.driver.flush(&mut self.broker);
+        self.driver.flush_clients(&mut self.broker);
         // What those did who could go on.
         self.feed();
         if let Some((board, _)) = &self.admin {
@@ -568,7 +581,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Some(stop_by) = self.stop_by else { return false };
         let written = !self.broker.queues().has_batch()
             && self.journal.as_ref().is_none_or(|journal| journal.under_way() == 0);
-        if self.broker.clients() == 0 && written && self.broker.has_asked_nothing() {
+        if self.driver.is_over(&self.broker) && written && self.broker.has_asked_nothing() {
             return true;
         }
         if stop_by > self.clock.now() {

@@ -1,16 +1,17 @@
 //! What the files named under `[edge]` hold.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use krarup_net::tls::{Acceptor, Connector, Identity, outdated};
 use krarup_proxy::Edge;
 
-use crate::proxy::gate::Users;
+use crate::driver::Users;
 
 /// What they hold.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials {
-    pub(crate) users: Option<Users>,
+    pub(crate) users: Option<Arc<Users>>,
     pub(crate) login: Option<Vec<u8>>,
     pub(crate) acceptor: Option<Acceptor>,
     pub(crate) connector: Option<Connector>,
@@ -33,7 +34,7 @@ pub fn check_files(edge: &Edge) -> Result<Vec<String>, String> {
 pub(crate) fn credentials(edge: &Edge) -> Result<Credentials, String> {
     let mut found = Credentials::default();
     if let Some(file) = &edge.users {
-        found.users = Some(users(file)?);
+        found.users = Some(Arc::new(users(file)?));
     }
     if let Some(file) = &edge.server_login {
         found.login = Some(users(file)?.login().map_err(|why| format!("{}: {why}", file.display()))?);

@@ -21,6 +21,7 @@ use krarup_net::Stream;
 use krarup_net::mio::Waker;
 use krarup_units::Stamp;
 
+use crate::driver::EventLoops;
 use crate::proxy::credentials::Credentials;
 use crate::proxy::outlook::{Numbers, Resolved};
 use krarup_net::board::{Board, Boards};
@@ -207,19 +208,9 @@ impl Place {
         });
     }
 
-    /// Where a client that has come is to be served: it is given back if here.
-    pub(super) fn seat(&self, stream: Stream, pool: usize) -> Option<Stream> {
-        let number = self.crew.seat_one();
-        if number == self.number {
-            return Some(stream);
-        }
-        self.crew.order(number, Order::Guest(stream, pool));
-        None
-    }
-
-    /// A client of this loop is gone.
-    pub(super) fn one_left(&self) {
-        self.crew.seats[self.number].clients.fetch_sub(1, Ordering::Relaxed);
+    /// How clients are distributed over all loops.
+    pub(super) fn distribution(&self) -> Box<dyn EventLoops + Send> {
+        Box::new(Distribution { crew: Arc::clone(&self.crew), number: self.number })
     }
 
     /// A client wants to know what only all together know.
@@ -250,6 +241,31 @@ impl Place {
             self.crew.seats.iter().for_each(|seat| _ = seat.waker.wake());
         }
         self.crew.working.load(Ordering::Acquire) == 0
+    }
+}
+
+/// Clients go to the loop that has the fewest, as this one sees it.
+struct Distribution {
+    crew: Arc<Crew>,
+    number: usize,
+}
+
+impl EventLoops for Distribution {
+    fn clients(&self) -> usize {
+        self.crew.clients()
+    }
+
+    fn hand_over(&self, stream: Stream, pool: usize) -> Option<Stream> {
+        let number = self.crew.seat_one();
+        if number == self.number {
+            return Some(stream);
+        }
+        self.crew.order(number, Order::Guest(stream, pool));
+        None
+    }
+
+    fn one_gone(&self) {
+        self.crew.seats[self.number].clients.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

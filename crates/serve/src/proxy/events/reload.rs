@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use krarup_net::mio::Token;
 use krarup_units::Stamp;
 
 use super::crew::Order;
-use super::{Accepting, Coming, Engine, Entrance, LISTENERS, Link, Notice, SERVERS, ServerLink, listen_at};
+use super::servers::{Link, ServerLink};
+use super::{Coming, Engine, Notice, client_settings, listen_at, server_settings};
 use crate::proxy::credentials::{Credentials, credentials};
 use crate::proxy::hold::Hold;
-use crate::proxy::memory::of_one_loop;
 use crate::proxy::outlook::{News, Numbers, Resolved};
-use crate::proxy::patience::Patience;
 use krarup_proxy::topology::Topology;
 
 impl<N: FnMut(Notice)> Engine<N> {
@@ -40,7 +38,7 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     pub(super) fn renumber(&mut self, numbers: &Numbers) {
         self.settled_until = Stamp(0);
-        for link in self.servers.first.iter_mut().chain(&mut self.servers.lanes) {
+        for link in self.servers.links.first.iter_mut().chain(&mut self.servers.links.lanes) {
             if let Some(found) = numbers.get(&link.address) {
                 link.addresses.clone_from(found);
             }
@@ -66,7 +64,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let credentials = Arc::new(credentials(&config.edge)?);
         let mut opened = Vec::new();
         for (address, _) in &entrances {
-            if !self.entrances.iter().any(|entrance| entrance.address == *address) {
+            if !self.driver.entrances().iter().any(|entrance| entrance.address == *address) {
                 opened.push((address.clone(), listen_at(config, address)?));
             }
         }
@@ -94,13 +92,13 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Resolved { config, numbers } = resolved;
         let now = self.clock.now();
         for address in config.addresses() {
-            if !self.servers.first.iter().any(|link| link.address == address) {
-                self.servers.first.push(ServerLink::to(address, &numbers, now));
+            if !self.servers.links.first.iter().any(|link| link.address == address) {
+                self.servers.links.first.push(ServerLink::to(address, &numbers, now));
             }
         }
         let servers = self.core.announce(topology.servers.clone());
         for &server in &servers {
-            let link = &mut self.servers[server];
+            let link = &mut self.servers.links[server];
             link.tried = link.state == Link::Connected;
         }
         let until = now + config.connect_timeout;
@@ -112,7 +110,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     pub(super) fn await_coming(&mut self, now: Stamp) {
         let Some(coming) = &self.coming else { return };
         let late = coming.until <= now;
-        if !late && !coming.servers.iter().all(|&server| self.servers[server].tried) {
+        if !late && !coming.servers.iter().all(|&server| self.servers.links[server].tried) {
             return;
         }
         if let Some(place) = &self.crew {
@@ -137,32 +135,19 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// The servers of the configuration that comes have been tried: from here on it holds.
     pub(super) fn take_over(&mut self, coming: Coming, now: Stamp) {
         self.settled_until = Stamp(0);
-        let Coming { config, topology, entrances, mut opened, admin, credentials, hearer, .. } = coming;
+        let Coming { config, topology, entrances, opened, admin, credentials, hearer, .. } = coming;
         let told = self.core.reconfigure(config.settings(), topology, now);
         self.core.sign_in_with(credentials.login.clone());
-        let mut before = std::mem::take(&mut self.entrances);
-        for (address, pool) in entrances {
-            let pool = told.pools[pool];
-            if let Some(known) = before.iter().position(|entrance| entrance.address == address) {
-                self.entrances.push(Entrance { pool, ..before.swap_remove(known) });
-                continue;
-            }
-            let here = opened.iter().position(|(other, _)| *other == address);
-            let (_, listener) = opened.swap_remove(here.expect("it was not listened at before"));
-            let token = Token(LISTENERS + self.entrances_made % (SERVERS - LISTENERS));
-            self.entrances_made += 1;
-            self.entrances.push(Entrance { address, pool, listener, datagrams: None, token });
-            if self.accepting == Accepting::Yes {
-                self.open_entrance(self.entrances.len() - 1);
-            }
-        }
+        self.driver.configure(client_settings(&config, &credentials));
+        self.servers.settings = server_settings(&config, &credentials);
+        let entrances = entrances.into_iter().map(|(address, pool)| (address, told.pools[pool]));
+        self.driver.listen_only(entrances, opened);
+        self.tell();
         for warning in &credentials.warnings {
             (self.notice)(Notice::Warning(warning.clone()));
         }
         self.credentials = credentials;
-        self.patience = Patience::new(config.edge.idle_timeout, config.edge.request_timeout, now);
         self.hold = Hold::new(config.hold);
-        self.memory.resize(of_one_loop(config.edge.memory, config.threads));
         if admin.is_some() || config.admin.is_none() {
             // Where it was before nobody listens any more.
             self.admin = admin;

@@ -10,7 +10,7 @@ const LATE: &[u8] = b"CLIENT_ERROR the request took too long to arrive\r\n";
 
 /// How long clients may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct TimeLimits {
     idle: Nanos,
     request: Nanos,
     next: Stamp,
@@ -25,12 +25,12 @@ pub(crate) struct Waited {
     pub(crate) quiet_since: Option<Stamp>,
 }
 
-impl Patience {
+impl TimeLimits {
     /// Zero is without end.
     pub(crate) fn new(idle: Nanos, request: Nanos, now: Stamp) -> Self {
-        let mut patience = Self { idle, request, next: now };
-        patience.next = now + patience.step();
-        patience
+        let mut limits = Self { idle, request, next: now };
+        limits.next = now + limits.step();
+        limits
     }
 
     /// The time between two looks.
@@ -76,31 +76,31 @@ mod tests {
 
     #[test]
     fn a_client_goes_when_its_time_is_over_and_not_before() {
-        let patience = Patience::new(Nanos::from_secs(8), Nanos::from_secs(4), Stamp(0));
+        let limits = TimeLimits::new(Nanos::from_secs(8), Nanos::from_secs(4), Stamp(0));
         let quiet = Waited { begun: None, quiet_since: Some(Stamp(0)) };
         let slow = Waited { begun: Some(Stamp(0)), quiet_since: Some(Stamp(0)) };
         let busy = Waited { begun: None, quiet_since: None };
-        assert_eq!(patience.ends(&quiet, Stamp(8 * SECOND - 1)), None);
-        assert_eq!(patience.ends(&quiet, Stamp(8 * SECOND)), Some(&b""[..]));
-        assert_eq!(patience.ends(&slow, Stamp(4 * SECOND - 1)), None);
-        assert_eq!(patience.ends(&slow, Stamp(4 * SECOND)), Some(LATE));
-        assert_eq!(patience.ends(&busy, Stamp(1_000 * SECOND)), None);
+        assert_eq!(limits.ends(&quiet, Stamp(8 * SECOND - 1)), None);
+        assert_eq!(limits.ends(&quiet, Stamp(8 * SECOND)), Some(&b""[..]));
+        assert_eq!(limits.ends(&slow, Stamp(4 * SECOND - 1)), None);
+        assert_eq!(limits.ends(&slow, Stamp(4 * SECOND)), Some(LATE));
+        assert_eq!(limits.ends(&busy, Stamp(1_000 * SECOND)), None);
     }
 
     #[test]
     fn looks_are_a_quarter_of_the_shortest_limit_apart() {
-        let mut patience = Patience::new(Nanos::ZERO, Nanos::from_secs(4), Stamp(0));
-        assert!(!patience.is_due(Stamp(SECOND - 1)));
-        assert!(patience.is_due(Stamp(SECOND)));
-        assert_eq!(patience.due(), Some(Stamp(2 * SECOND)));
+        let mut limits = TimeLimits::new(Nanos::ZERO, Nanos::from_secs(4), Stamp(0));
+        assert!(!limits.is_due(Stamp(SECOND - 1)));
+        assert!(limits.is_due(Stamp(SECOND)));
+        assert_eq!(limits.due(), Some(Stamp(2 * SECOND)));
     }
 
     #[test]
     fn without_limits_nobody_is_ever_looked_at() {
-        let mut patience = Patience::new(Nanos::ZERO, Nanos::ZERO, Stamp(0));
-        assert_eq!(patience.due(), None);
-        assert!(!patience.is_due(Stamp(u64::MAX / 8)));
+        let mut limits = TimeLimits::new(Nanos::ZERO, Nanos::ZERO, Stamp(0));
+        assert_eq!(limits.due(), None);
+        assert!(!limits.is_due(Stamp(u64::MAX / 8)));
         let quiet = Waited { begun: Some(Stamp(0)), quiet_since: Some(Stamp(0)) };
-        assert_eq!(patience.ends(&quiet, Stamp(u64::MAX / 8)), None);
+        assert_eq!(limits.ends(&quiet, Stamp(u64::MAX / 8)), None);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// What a client has said so far, judged.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Knock {
+pub(crate) enum Login {
     /// More must come before it can be judged.
     Incomplete,
     /// It gets this reply, its first `used` bytes are done with, and it may come in or may try again.
@@ -23,7 +23,7 @@ const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 const BAD_ENDING: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
 
-impl Knock {
+impl Login {
     /// The answer to a wrong password.
     pub(crate) const FAILURE: &'static [u8] = b"CLIENT_ERROR authentication failure\r\n";
 }
@@ -76,24 +76,24 @@ impl Users {
     }
 
     /// Judges what a client has said.
-    pub(crate) fn judge(&self, bytes: &[u8]) -> Knock {
+    pub(crate) fn judge(&self, bytes: &[u8]) -> Login {
         let Some(newline) = bytes.iter().take(LONGEST_LINE).position(|&byte| byte == b'\n') else {
-            return if bytes.len() >= LONGEST_LINE { Knock::Close } else { Knock::Incomplete };
+            return if bytes.len() >= LONGEST_LINE { Login::Close } else { Login::Incomplete };
         };
         let line = bytes[..newline].strip_suffix(b"\r").unwrap_or(&bytes[..newline]);
         let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
-        let refused = |reply, used| Knock::Answered { reply, used, admitted: false };
+        let refused = |reply, used| Login::Answered { reply, used, admitted: false };
         let length = words.get(4).and_then(|word| std::str::from_utf8(word).ok()?.parse::<usize>().ok());
         let (Some(b"set"), Some(length)) = (words.first().copied(), length) else {
             return refused(UNAUTHENTICATED, newline + 1);
         };
         if length > LONGEST_VALUE {
             // Nobody's; and not worth waiting for.
-            return Knock::Close;
+            return Login::Close;
         }
         let value = newline + 1;
         let end = value + length;
-        let Some(ending) = bytes.get(end..end + 2) else { return Knock::Incomplete };
+        let Some(ending) = bytes.get(end..end + 2) else { return Login::Incomplete };
         if ending != b"\r\n" {
             return refused(BAD_ENDING, end + 2);
         }
@@ -102,9 +102,9 @@ impl Users {
             return refused(BAD_TOKEN, end + 2);
         };
         if self.admit(user, password) {
-            Knock::Answered { reply: b"STORED\r\n", used: end + 2, admitted: true }
+            Login::Answered { reply: b"STORED\r\n", used: end + 2, admitted: true }
         } else {
-            refused(Knock::FAILURE, end + 2)
+            refused(Login::FAILURE, end + 2)
         }
     }
 }
@@ -131,11 +131,11 @@ mod tests {
             ("get x\r\n", "CLIENT_ERROR unauthenticated\r\n", false),
             ("set x\r\n", "CLIENT_ERROR unauthenticated\r\n", false),
         ] {
-            let expected = Knock::Answered { reply: reply.as_bytes(), used: said.len(), admitted };
+            let expected = Login::Answered { reply: reply.as_bytes(), used: said.len(), admitted };
             assert_eq!(users().judge(said.as_bytes()), expected, "{said:?}");
         }
-        assert_eq!(users().judge(&[b'x'; LONGEST_LINE]), Knock::Close);
-        assert_eq!(users().judge(b"set x 0 0 1000000000\r\n"), Knock::Close);
+        assert_eq!(users().judge(&[b'x'; LONGEST_LINE]), Login::Close);
+        assert_eq!(users().judge(b"set x 0 0 1000000000\r\n"), Login::Close);
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         let login = Users::parse("anna:secret\n").unwrap().login().unwrap();
         assert_eq!(
             users().judge(&login),
-            Knock::Answered { reply: b"STORED\r\n", used: login.len(), admitted: true }
+            Login::Answered { reply: b"STORED\r\n", used: login.len(), admitted: true }
         );
         assert!(users().login().unwrap_err().contains("2 users"));
     }
@@ -159,7 +159,7 @@ mod tests {
         /// Nobody comes in who does not say a password, wherever the bytes are cut.
         #[test]
         fn whatever_is_said_only_the_password_opens(said in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let admitted = matches!(users().judge(&said), Knock::Answered { admitted: true, .. });
+            let admitted = matches!(users().judge(&said), Login::Answered { admitted: true, .. });
             let text = String::from_utf8_lossy(&said);
             prop_assert!(!admitted || text.contains("secret") || text.contains("a:b"));
         }
@@ -168,7 +168,7 @@ mod tests {
         fn every_cut_is_incomplete_until_the_last_byte(cut in 0_usize..29) {
             let said = b"set x 0 0 11\r\nanna secret\r\n";
             let judged = users().judge(&said[..cut.min(said.len() - 1)]);
-            prop_assert_eq!(judged, Knock::Incomplete);
+            prop_assert_eq!(judged, Login::Incomplete);
         }
     }
 }

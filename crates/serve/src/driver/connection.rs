@@ -1,0 +1,89 @@
+//! One client's socket, and what is known of it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use krarup_net::Conn;
+use krarup_service::ClientId;
+use krarup_units::{Inbox, Stamp};
+
+/// A client's connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) conn: Conn,
+    pub(super) inbox: Inbox,
+    /// When the last read brought something; before that, when it connected.
+    pub(super) received: Stamp,
+    /// Since when it is sending what is no whole request yet.
+    pub(super) begun: Option<Stamp>,
+    /// Whether its requests are carried out: it has authenticated, or need not.
+    pub(super) admitted: bool,
+    pub(super) login: Progress,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    /// The system has announced the end: reads go on until they find it.
+    pub(super) end_near: bool,
+    /// The client will send no more.
+    pub(super) ended: bool,
+    /// Whether the service knows that no more will come.
+    pub(super) concluded: bool,
+    /// Whether the service has not been told yet what was written last.
+    pub(super) unentered: bool,
+    /// When it last took something.
+    pub(super) wrote: Stamp,
+    /// How long the request may be, in bytes, for which memory is reserved; zero where none is.
+    pub(super) reserved: usize,
+    /// What that takes: the request may be copied several times.
+    pub(super) reserved_in_all: usize,
+    /// Whether it waits for memory.
+    pub(super) waits: bool,
+    /// Whether it stands among those that are to be read.
+    pub(super) listed: bool,
+    /// What it had sent of a long request when the progress was last looked at.
+    pub(super) had: usize,
+}
+
+/// How far a client is with its TLS handshake and its authentication.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    /// When it connected.
+    pub(super) since: Stamp,
+    /// Whether both are complete, where they are asked for.
+    pub(super) complete: bool,
+    /// Wrong passwords it has sent.
+    pub(super) failures: u32,
+    /// Whether the last one is not answered yet: until then it is not read.
+    pub(super) answer_due: bool,
+}
+
+impl Progress {
+    pub(super) fn begun(since: Stamp, complete: bool) -> Self {
+        Self { since, complete, failures: 0, answer_due: false }
+    }
+}
+
+/// Clients of which it is not known yet who they are. Numbers of clients are used again; with the instant of its accept each is itself.
+#[derive(Debug, Default)]
+pub(super) struct Logins {
+    /// In the order in which they came. Some may be known or gone by now.
+    pub(super) order: VecDeque<(ClientId, Stamp)>,
+    pub(super) count: usize,
+    /// Those that said a wrong password, and when they are told, in that order.
+    pub(super) refused: VecDeque<(Stamp, ClientId, Stamp)>,
+}
+
+/// One read from a client: where in the common read buffer it lies, and when it had come.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) id: ClientId,
+    pub(super) at: Range<usize>,
+    pub(super) received: Stamp,
+}
+
+/// One write to a client: how many bytes of its output have left, and when.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) id: ClientId,
+    pub(super) count: usize,
+    pub(super) after: Stamp,
+}

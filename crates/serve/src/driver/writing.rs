@@ -1,0 +1,163 @@
+//! What leaves to clients: one write for each that is answered, however many replies.
+
+use krarup_net::Moved;
+use krarup_service::{ClientId, Service};
+
+use super::clients::{Driver, Outbound};
+use super::connection::Written;
+
+/// Replies of so many bytes do not wait for those that follow: one write costs little beside them.
+const TOGETHER: usize = 16 << 10;
+
+/// Replies of so many bytes leave after shorter ones.
+const LONG: usize = 64 << 10;
+
+impl Driver {
+    /// Writes until nobody has anything to write that can be written: replies free workers, and these ask servers again. Where that takes
+    /// longer than a [`Slice`], the rest is for the next one.
+    pub(crate) fn flush<S: Service>(&mut self, service: &mut S, outbound: &mut impl Outbound<S>) {
+        self.slice.begin();
+        loop {
+            self.taken_in = 0;
+            let wrote = outbound.write(service, &mut self.slice);
+            let mut clients = std::mem::take(&mut self.some);
+            service.take_dirty(&mut clients);
+            let nothing = !wrote && clients.is_empty();
+            for id in clients.drain(..) {
+                if service.heeds_end(id)
+                    && !service.paused(id)
+                    && let Some(Some(link)) = self.clients.get(id as usize)
+                    && link.readable
+                {
+                    // What it sent while it waited is read now.
+                    self.read_again(id);
+                }
+                let length = service.output(id).len();
+                if length < TOGETHER && service.expects_more(id) {
+                    self.partly.push(id);
+                } else if length < LONG {
+                    self.send_to_client(service, id);
+                } else {
+                    self.unwritten.push_back(id);
+                }
+            }
+            self.some = clients;
+            self.write_long_replies(service);
+            self.enter_what_left(service);
+            let runnable = service.runnable();
+            let nothing = nothing && runnable == 0;
+            for _ in 0..runnable {
+                if self.slice.passes(self.clock.now()) {
+                    return;
+                }
+                let Some(id) = service.next_runnable() else { break };
+                self.resume(service, id);
+            }
+            if nothing || self.slice.is_spent() {
+                break;
+            }
+        }
+    }
+
+    /// Long replies leave after the short ones, and never hold these up for long.
+    fn write_long_replies(&mut self, service: &mut impl Service) {
+        while !self.slice.is_spent()
+            && let Some(id) = self.unwritten.pop_front()
+        {
+            self.send_to_client(service, id);
+        }
+    }
+
+    /// A client takes more again.
+    pub(super) fn write_in_turn(&mut self, service: &mut impl Service, id: ClientId) {
+        if self.slice.is_spent() {
+            self.unwritten.push_back(id);
+        } else {
+            self.write_client(service, id);
+        }
+    }
+
+    /// Takes the clients whose first replies wait for those that follow.
+    pub(crate) fn take_delayed(&mut self) -> Vec<ClientId> {
+        std::mem::take(&mut self.partly)
+    }
+
+    /// What these clients have waited with leaves now.
+    pub(crate) fn write_delayed(&mut self, service: &mut impl Service, mut clients: Vec<ClientId>) {
+        for id in clients.drain(..) {
+            self.send_to_client(service, id);
+        }
+        self.enter_what_left(service);
+        if self.partly.is_empty() {
+            // Its memory is kept for next time.
+            self.partly = clients;
+        }
+    }
+
+    /// Writes once to a client, if there is something and it takes any; how many bytes have left. Whom nothing can be written to any more is dropped.
+    fn write_once(&mut self, service: &mut impl Service, id: ClientId) -> Option<usize> {
+        let link = self.clients.get_mut(id as usize)?.as_mut()?;
+        let out = service.output(id);
+        if link.unentered || !link.writable || out.is_empty() {
+            return None;
+        }
+        let (length, moved) = link.conn.write_from(out);
+        match moved {
+            Moved::Some(count) => {
+                link.writable = count == length;
+                return Some(count);
+            }
+            Moved::None => link.writable = false,
+            Moved::Closed | Moved::Failed(_) => self.drop_client(service, id),
+        }
+        None
+    }
+
+    /// The same; what has left is entered with that of all others: see [`Self::read_clients`].
+    fn send_to_client(&mut self, service: &mut impl Service, id: ClientId) {
+        let Some(count) = self.write_once(service, id) else { return self.close_if_finished(service, id) };
+        let after = self.clock.now();
+        self.slice.passes(after);
+        if let Some(Some(link)) = self.clients.get_mut(id as usize) {
+            (link.unentered, link.wrote) = (true, after);
+            self.unentered.push(Written { id, count, after });
+        }
+    }
+
+    /// Tells the service what has left, and writes what could not leave at once.
+    fn enter_what_left(&mut self, service: &mut impl Service) {
+        let mut unentered = std::mem::take(&mut self.unentered);
+        for Written { id, count, after } in unentered.drain(..) {
+            let Some(Some(link)) = self.clients.get_mut(id as usize) else { continue };
+            link.unentered = false;
+            service.written(id, count, after);
+            self.write_client(service, id);
+        }
+        self.unentered = unentered;
+    }
+
+    pub(super) fn write_client(&mut self, service: &mut impl Service, id: ClientId) {
+        while let Some(count) = self.write_once(service, id) {
+            let now = self.clock.now();
+            if let Some(Some(link)) = self.clients.get_mut(id as usize) {
+                link.wrote = now;
+            }
+            service.written(id, count, now);
+            if self.slice.passes(now) && !service.output(id).is_empty() {
+                return self.unwritten.push_back(id);
+            }
+        }
+        self.close_if_finished(service, id);
+    }
+
+    /// The connection is closed once it has nothing more to say.
+    fn close_if_finished(&mut self, service: &mut impl Service, id: ClientId) {
+        let Some(Some(link)) = self.clients.get(id as usize) else { return };
+        if service.has_silent_replies(id) && !link.unentered {
+            service.written(id, 0, self.clock.now());
+        }
+        if service.finished(id) && !link.conn.is_waiting() {
+            self.close_client(service, id);
+        }
+    }
+}
