@@ -9,6 +9,7 @@
 
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
+use krarup_service::Upstreams as _;
 use std::fmt::Write as _;
 
 use krarup_proxy::{Config, Core};
@@ -93,8 +94,8 @@ fn drive(workload: &Workload, count: usize) -> usize {
     };
     for server in 0..workload.servers {
         core.server_connected(server);
-        core.server_written(server, core.server_output(server).len(), tick());
-        core.server_bytes(server, b"VERSION 1.6.18\r\n", tick()).expect("it is a version");
+        core.server_written(server, core.server_output(server).unsent().len(), tick());
+        core.server_read(server, b"VERSION 1.6.18\r\n", tick()).expect("it is a version");
     }
     let clients: Vec<u32> = (0..CLIENTS).map(|_| core.client_opened()).collect();
     // What servers answer to what they are asked is always the same, and made once.
@@ -117,11 +118,11 @@ fn drive(workload: &Workload, count: usize) -> usize {
             }
             core.take_dirty_servers(&mut dirty);
             for &server in &dirty {
-                let output = core.server_output(server);
+                let output = core.server_output(server).unsent();
                 let answer = answers[server]
                     .get_or_insert_with(|| (workload.answer)(&String::from_utf8_lossy(output)));
                 core.server_written(server, output.len(), tick());
-                assert_eq!(core.server_bytes(server, answer.as_bytes(), tick()), Ok(answer.len()));
+                assert_eq!(core.server_read(server, answer.as_bytes(), tick()), Ok(answer.len()));
             }
             core.take_dirty_clients(&mut ready);
             for &client in &ready {

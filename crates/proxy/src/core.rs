@@ -33,7 +33,7 @@ use crate::route::{self, Routes};
 use crate::routing::Routing;
 use crate::slow::Slowest;
 use crate::topology::Topology;
-use crate::upstreams::Upstreams;
+use crate::upstreams::Servers;
 
 mod answer;
 mod coalesce;
@@ -54,10 +54,8 @@ mod window;
 
 pub use crate::books::{Events, RowSink};
 pub use crate::dispatch::Seen;
-pub use crate::ids::LANES;
 pub use crate::large::LARGE_REQUEST;
 pub use crate::settings::Settings;
-pub use answer::Distrust;
 pub use inquiry::Inquiry;
 pub use reload::Reconfigured;
 pub use threads::Errand;
@@ -80,7 +78,7 @@ struct Arrival {
 pub struct Core {
     settings: Settings,
     clients: Clients,
-    upstreams: Upstreams,
+    upstreams: Servers,
     requests: Requests,
     dispatch: Dispatch,
     routing: Routing,
@@ -104,7 +102,7 @@ impl Core {
         let books = Books::new(recorder, settings.slow_requests, started);
         let (unix, ramp) = (settings.unix, settings.return_over);
         let routing = Routing::new(topology.pools, topology.routes, unix, ramp);
-        let upstreams = Upstreams::new(topology.servers, settings.upstreams());
+        let upstreams = Servers::new(topology.servers, settings.upstreams());
         let mut dispatch = Dispatch::new(settings.workers, settings.queue);
         for number in routing.ids() {
             let pool = &routing[number];
@@ -117,7 +115,7 @@ impl Core {
     fn of(
         settings: Settings,
         routing: Routing,
-        upstreams: Upstreams,
+        upstreams: Servers,
         dispatch: Dispatch,
         books: Books,
     ) -> Self {
@@ -608,7 +606,7 @@ impl Core {
         all
     }
 
-    pub(crate) fn upstreams(&self) -> &Upstreams {
+    pub(crate) fn upstreams(&self) -> &Servers {
         &self.upstreams
     }
 

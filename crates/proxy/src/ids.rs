@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use krarup_service::LANES;
+
 /// A number that names one thing of its kind, from zero up.
 pub(crate) trait Identifier: Copy {
     fn new(number: u32) -> Self;
@@ -78,9 +80,6 @@ impl PoolId {
         usize::from(self.0)
     }
 }
-
-/// Numbers of lanes begin here; the first connection to a server has the server's number. There are at most a thousand of these.
-pub const LANES: usize = 1 << 12;
 
 /// A connection to a server: the first one, or a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -72,7 +72,7 @@ pub(crate) struct Lost {
 
 /// The servers, and the connections to them by number.
 #[derive(Debug)]
-pub(crate) struct Upstreams {
+pub(crate) struct Servers {
     settings: UpstreamSettings,
     /// What is said to servers before anything else.
     login: Option<Vec<u8>>,
@@ -105,7 +105,7 @@ fn of_all<'a>(
     }
 }
 
-impl Upstreams {
+impl Servers {
     /// Servers none of which has a connection.
     pub(crate) fn new(names: Vec<String>, settings: UpstreamSettings) -> Self {
         let mut upstreams = Self::empty(settings);

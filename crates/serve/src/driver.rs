@@ -13,6 +13,9 @@
 //! | `clients` | the driver's state, and one pass of an event loop that has nothing but clients |
 //! | `connection` | one client's socket, and what is known of it |
 //! | `event_loops` | several loops of one service |
+//! | `upstreams` | the service's own connections to servers: made, read, written, made again |
+//! | `hold` | when only servers are listened to for a moment |
+//! | `readiness` | which connections are ready |
 //! | `accepting` | listeners, new connections, and connections that are closed |
 //! | `reading` | what clients have sent |
 //! | `writing` | what leaves to them |
@@ -30,15 +33,23 @@ mod bounds;
 mod clients;
 mod connection;
 mod event_loops;
+mod hold;
 mod logins;
 mod memory;
+mod readiness;
 mod reading;
 mod time_limits;
+mod upstreams;
 mod writing;
 
-pub(crate) use alarm::{ALARM, Alarm, uninterrupted};
+pub(crate) use alarm::{ALARM, uninterrupted};
 pub(crate) use authentication::Users;
 pub use clients::ClientLimits;
-pub(crate) use clients::{CLIENTS, Driver, Notice, Outbound, Settings, UPSTREAMS};
+pub(crate) use clients::{CLIENTS, Driver, Notice, Settings, UPSTREAMS};
 pub(crate) use event_loops::EventLoops;
+pub(crate) use hold::Hold;
 pub(crate) use memory::of_one_loop;
+pub(crate) use readiness::{Readiness, ServerPoll};
+pub(crate) use upstreams::{
+    ConnectionState, FEW_LANES, ServerConnection, ServerConnections, UpstreamSettings, plain,
+};

@@ -10,17 +10,5 @@
 
 pub mod credentials;
 pub mod events;
-mod hold;
 pub mod outlook;
 pub mod threads;
-
-/// The system's words for an error, without its number.
-pub(crate) fn plain(error: &std::io::Error) -> String {
-    use std::io::ErrorKind;
-    match error.kind() {
-        ErrorKind::ConnectionRefused => "connection refused".into(),
-        ErrorKind::ConnectionReset => "the server reset the connection".into(),
-        ErrorKind::BrokenPipe => "the server closed the connection".into(),
-        _ => error.to_string(),
-    }
-}

@@ -17,6 +17,10 @@ use std::sync::Arc;
 
 use krarup_units::{Outbox, Stamp};
 
+mod upstreams;
+
+pub use upstreams::{ConnectionId, LANES, Loss, ProtocolError, Upstreams};
+
 /// One client's connection, as long as it lasts; afterwards the number may be another's.
 pub type ClientId = u32;
 

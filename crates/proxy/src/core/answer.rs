@@ -1,9 +1,8 @@
 //! What servers say: each answer goes to the request it belongs to, or the connection is trusted no more.
 
-use std::fmt;
-
 use krarup_memcache::{Class, Parsed, Reply, response};
 use krarup_record::{Operation, Outcome, ServerVisit};
+use krarup_service::ProtocolError;
 use krarup_units::Stamp;
 
 use super::Core;
@@ -15,64 +14,40 @@ use crate::large::{Memory, Source};
 use crate::meta;
 use crate::upstreams::{Lost, Pending, Recipient};
 
-/// Why a connection to a server is not trusted any more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Distrust {
-    /// What is wrong with what came: for every client that waits on the connection.
-    pub why: &'static str,
-    /// The line that came. It may hold a key of any client, so that it is for the log alone.
-    line: String,
-}
-
-impl fmt::Display for Distrust {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: `{}`", self.why, self.line.escape_debug())
-    }
-}
-
 impl Core {
-    /// Offers the bytes a server has sent and that were not used so far; the last came at `now`. Returns how many are used up.
-    ///
-    /// # Errors
-    /// Why the connection must not be trusted any more. Then it is closed and [`Self::server_lost`] called: failing closed is
-    /// what keeps one client's data from another when requests and answers are out of step.
-    pub fn server_bytes(&mut self, server: usize, bytes: &[u8], now: Stamp) -> Result<usize, Distrust> {
-        self.read_server(ConnectionId::new(server), Source { bytes, memory: None }, now)
-    }
-
     pub(super) fn read_server(
         &mut self,
         server: ConnectionId,
         source: Source<'_>,
         now: Stamp,
-    ) -> Result<usize, Distrust> {
+    ) -> Result<usize, ProtocolError> {
         let Source { bytes, memory } = source;
         let mut used = 0;
         while used < bytes.len() {
             let rest = &bytes[used..];
-            let distrust = |why: &'static str| {
+            let untrusted = |why: &'static str| {
                 let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(rest);
                 let line = String::from_utf8_lossy(&line[..line.len().min(60)]).trim_end().to_owned();
-                Err(Distrust { why, line })
+                Err(ProtocolError { why, line })
             };
             let Some(&pending) = self.upstreams.front(server) else {
                 self.books.count(|events| &mut events.desynchronised);
-                return distrust("an answer to nothing");
+                return untrusted("an answer to nothing");
             };
             if pending.sent.is_none() {
                 self.books.count(|events| &mut events.desynchronised);
-                return distrust("an answer before its question");
+                return untrusted("an answer before its question");
             }
             let mut expected = self.expected_of(&pending);
             match response::parse_asked(rest, pending.expect, &mut expected) {
                 Parsed::Complete { message, used: length } => {
                     if pending.recipient == Recipient::Greeting && message.class == Class::ClientError {
-                        return distrust("it wants a login, which `edge.server_login` names");
+                        return untrusted("it wants a login, which `edge.server_login` names");
                     }
                     if !expected.is_answered_by(&message) {
                         self.books.count(|events| &mut events.desynchronised);
                         self.pump(now);
-                        return distrust("an answer about something that was not asked for");
+                        return untrusted("an answer about something that was not asked for");
                     }
                     let read_whole = pending.expect.read_whole(&message);
                     self.answered(server, &pending, &message, memory, now);
@@ -80,14 +55,14 @@ impl Core {
                     if !read_whole {
                         self.books.count(|events| &mut events.desynchronised);
                         self.pump(now);
-                        return distrust("fault found with a request that is well formed");
+                        return untrusted("fault found with a request that is well formed");
                     }
                 }
                 Parsed::Incomplete { .. } => break,
                 Parsed::Invalid(why) => {
                     self.books.count(|events| &mut events.desynchronised);
                     self.pump(now);
-                    return distrust(why);
+                    return untrusted(why);
                 }
             }
         }
@@ -104,10 +79,9 @@ impl Core {
         }
     }
 
-    /// The connection to a server is lost, or could not be made. Everything asked of it is answered with an error that says `why`.
-    pub fn server_lost(&mut self, connection: usize, why: &str, outcome: Outcome, now: Stamp) {
+    /// Everything asked on a connection that is lost is answered with an error that says `why`.
+    pub(super) fn lost(&mut self, connection: ConnectionId, why: &str, outcome: Outcome, now: Stamp) {
         self.books.count(|events| &mut events.server_losses);
-        let connection = ConnectionId::new(connection);
         let Lost { server, by_lane, ejected, text } = self.upstreams.lost(connection, why);
         self.books.count_if(ejected, |events| &mut events.ejections);
         if !by_lane {

@@ -6,11 +6,11 @@ use krarup_units::Outbox;
 use super::Core;
 use crate::ids::{PoolId, RequestId, ServerId};
 use crate::pool::Pool;
-use crate::upstreams::{Pending, Upstreams};
+use crate::upstreams::{Pending, Servers};
 
 /// Sends to a server what no request waits for, unless it has too much before it; then `pool` counts that.
 pub(super) fn send_detached_to(
-    upstreams: &mut Upstreams,
+    upstreams: &mut Servers,
     pool: &mut Pool,
     server: ServerId,
     expect: Expect,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use krarup_memcache::{Expect, Limits, Parsed, request, response};
 use krarup_units::Stamp;
 
-use super::{Core, Distrust};
+use super::Core;
 use crate::ids::{ClientId, ConnectionId, Identifier};
 use crate::large::{LARGE, LARGE_REQUEST, Source};
 
@@ -37,30 +37,12 @@ impl Core {
     }
 
     /// Whether a large answer of a server stands at the front of its bytes, whole.
-    pub fn answers_large(&self, server: usize, bytes: &[u8]) -> bool {
-        let front = self.upstreams.front(ConnectionId::new(server)).map(|front| front.expect);
+    pub(super) fn answers_large(&self, server: ConnectionId, bytes: &[u8]) -> bool {
+        let front = self.upstreams.front(server).map(|front| front.expect);
         bytes.len() >= LARGE
             && matches!(front, Some(Expect::Values { .. } | Expect::Meta { .. }))
             && front.is_some_and(|expect| {
                 matches!(response::parse(bytes, expect), Parsed::Complete { used, .. } if used >= LARGE)
             })
-    }
-
-    /// The same as [`Self::server_bytes`] for the bytes `unread` of memory of which pieces may be kept.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn server_bytes_lent(
-        &mut self,
-        server: usize,
-        memory: &Arc<Vec<u8>>,
-        unread: Range<usize>,
-        now: Stamp,
-    ) -> Result<usize, Distrust> {
-        self.read_server(
-            ConnectionId::new(server),
-            Source { bytes: &memory[unread], memory: Some(memory) },
-            now,
-        )
     }
 }

@@ -1,5 +1,6 @@
 //! The life of requests under a clock that the test turns by hand, with servers that answer when told to.
 
+use krarup_service::{Loss, Upstreams as _};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -133,7 +134,7 @@ impl World {
 
     fn write_servers(&mut self) -> &mut Self {
         for server in 0..self.received.len() {
-            let output = self.core.server_output(server).to_vec();
+            let output = self.core.server_output(server).unsent().to_vec();
             if !output.is_empty() {
                 self.core.server_written(server, output.len(), self.now);
                 self.received[server].extend_from_slice(&output);
@@ -144,7 +145,7 @@ impl World {
 
     fn answer(&mut self, server: usize, bytes: impl AsRef<[u8]>) -> &mut Self {
         let bytes = bytes.as_ref();
-        assert_eq!(self.core.server_bytes(server, bytes, self.now), Ok(bytes.len()));
+        assert_eq!(self.core.server_read(server, bytes, self.now), Ok(bytes.len()));
         self
     }
 
@@ -390,7 +391,7 @@ fn a_lost_server_answers_everything_it_owes_with_its_name() {
     }
     assert_eq!((world.asked(0), world.asked(1)), ("get a\r\nget a\r\n".into(), "get a\r\nget a\r\n".into()));
     world.answer(0, "END\r\n");
-    world.core.server_lost(1, "the server closed\r\nthe connection", Outcome::ServerLost, world.now);
+    world.core.server_lost(1, "the server closed\r\nthe connection", Loss::Broken, world.now);
     let replies: Vec<_> = clients.iter().map(|&client| world.replied(client)).collect();
     let lost = "SERVER_ERROR server-1:1: the server closed  the connection\r\n";
     assert_eq!(replies, ["END\r\n", lost, "", lost]);
@@ -401,7 +402,7 @@ fn a_lost_server_answers_everything_it_owes_with_its_name() {
     assert_eq!(world.asked(0), "get b\r\nset b 0 0 1\r\nx\r\n");
     world.answer(0, "END\r\nSTORED\r\n");
     assert_eq!(world.replied(clients[0]), "END\r\nSERVER_ERROR server-1:1 is down\r\n");
-    world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(0, "gone", Loss::Broken, world.now);
     world.send(clients[0], "get b\r\n");
     assert_eq!(world.replied(clients[0]), "SERVER_ERROR no server is up (server-0:1, server-1:1)\r\n");
     world.bring_up(1);
@@ -419,14 +420,14 @@ fn an_answer_of_the_wrong_kind_ends_the_trust_in_the_connection() {
         let mut world = World::new(1, settings());
         let client = world.client();
         world.send(client, "get a\r\n").write_servers();
-        let error = world.core.server_bytes(0, answer.as_bytes(), world.now).unwrap_err();
+        let error = world.core.server_read(0, answer.as_bytes(), world.now).unwrap_err();
         assert!(error.why.contains(why), "{error}");
         assert_eq!(world.core.events().desynchronised, 1);
     }
     let mut world = World::new(1, settings());
     let client = world.client();
     world.send(client, "set a 0 0 1\r\nx\r\n").write_servers();
-    world.core.server_bytes(0, b"CLIENT_ERROR bad data chunk\r\n", world.now).unwrap_err();
+    world.core.server_read(0, b"CLIENT_ERROR bad data chunk\r\n", world.now).unwrap_err();
     assert_eq!(world.replied(client), "CLIENT_ERROR bad data chunk\r\n");
 }
 
@@ -448,10 +449,10 @@ fn an_answer_about_something_else_ends_the_trust_in_the_connection() {
         let client = world.client();
         world.send(client, asked).write_servers();
         // The value itself need not have come.
-        let error = world.core.server_bytes(0, answer.as_bytes(), world.now).unwrap_err();
+        let error = world.core.server_read(0, answer.as_bytes(), world.now).unwrap_err();
         assert!(error.why.contains("that was not asked for"), "{asked}: {error}");
         assert_eq!((world.core.events().desynchronised, world.replied(client).as_str()), (1, ""), "{asked}");
-        world.core.server_lost(0, error.why, Outcome::ServerError, world.now);
+        world.core.server_lost(0, error.why, Loss::Untrusted, world.now);
         world.write_clients();
         assert_eq!(world.replied(client), format!("SERVER_ERROR server-0:1: {}\r\n", error.why), "{asked}");
     }
@@ -477,7 +478,7 @@ fn each_server_of_a_sharded_multi_get_is_held_to_its_own_keys() {
     world.send(client, "get a b c d\r\n").write_servers();
     let first = world.asked(0);
     let other = if first.contains(" a ") { "VALUE c 0 1" } else { "VALUE a 0 1" };
-    world.core.server_bytes(0, format!("{other}\r\nx\r\nEND\r\n").as_bytes(), world.now).unwrap_err();
+    world.core.server_read(0, format!("{other}\r\nx\r\nEND\r\n").as_bytes(), world.now).unwrap_err();
 }
 
 #[test]
@@ -489,8 +490,8 @@ fn a_server_that_wants_a_login_is_not_up_before_it_has_one() {
         Stamp(0),
     );
     core.server_connected(0);
-    core.server_written(0, core.server_output(0).len(), Stamp(1));
-    let error = core.server_bytes(0, b"CLIENT_ERROR unauthenticated\r\n", Stamp(2)).unwrap_err();
+    core.server_written(0, core.server_output(0).unsent().len(), Stamp(1));
+    let error = core.server_read(0, b"CLIENT_ERROR unauthenticated\r\n", Stamp(2)).unwrap_err();
     assert!(error.why.contains("edge.server_login"), "{error}");
     assert!(error.to_string().contains("unauthenticated"), "the log has the line: {error}");
     assert!(!core.server_is_up(0));
@@ -695,7 +696,7 @@ proptest! {
                     world.send(*id, sent);
                 }
                 1 => {
-                    let output = world.core.server_output(server);
+                    let output = world.core.server_output(server).unsent();
                     let cut = size.min(output.len());
                     world.received[server].extend_from_slice(&output[..cut]);
                     world.core.server_written(server, cut, Stamp(world.now.0));
@@ -707,7 +708,7 @@ proptest! {
                 }
                 2 => {
                     let cut = size.min(answers[server].len());
-                    let used = world.core.server_bytes(server, &answers[server][..cut], world.now);
+                    let used = world.core.server_read(server, &answers[server][..cut], world.now);
                     answers[server].drain(..used.unwrap());
                 }
                 _ => {
@@ -817,7 +818,7 @@ proptest! {
                 4 if world.core.server_is_up(server) => {
                     world.received[server].clear();
                     owed[server].clear();
-                    world.core.server_lost(server, "lost", Outcome::ServerLost, world.now);
+                    world.core.server_lost(server, "lost", Loss::Broken, world.now);
                     world.bring_up(server);
                 }
                 _ => {}
@@ -848,9 +849,9 @@ fn clients_on_a_connection_that_is_lost_are_told_why_and_nothing_of_each_other()
     let mut world = World::new(1, settings());
     let (one, other) = (world.client(), world.client());
     world.send(one, "get a\r\n").send(other, "get secret\r\n").write_servers();
-    let error = world.core.server_bytes(0, b"VALUE secret 0 1\r\nx\r\nEND\r\n", world.now).unwrap_err();
+    let error = world.core.server_read(0, b"VALUE secret 0 1\r\nx\r\nEND\r\n", world.now).unwrap_err();
     assert!(error.to_string().contains("secret"), "the log has the line: {error}");
-    world.core.server_lost(0, error.why, Outcome::ServerError, world.now);
+    world.core.server_lost(0, error.why, Loss::Untrusted, world.now);
     world.write_clients();
     for client in [one, other] {
         let told = world.replied(client);

@@ -2,6 +2,7 @@
 
 use krarup_proxy::{Config, Core};
 use krarup_record::{Recorder, recorder};
+use krarup_service::Upstreams as _;
 use krarup_units::Stamp;
 
 /// A core with its servers up, and a clock that only moves when it is told to.
@@ -20,8 +21,8 @@ impl World {
         let mut core = Core::new(config.settings(), config.topology().unwrap(), recorder, Stamp(0));
         for server in 0..servers {
             core.server_connected(server);
-            core.server_written(server, core.server_output(server).len(), Stamp(1));
-            core.server_bytes(server, b"VERSION 1.6.18\r\n", Stamp(2)).unwrap();
+            core.server_written(server, core.server_output(server).unsent().len(), Stamp(1));
+            core.server_read(server, b"VERSION 1.6.18\r\n", Stamp(2)).unwrap();
         }
         let client = core.client_opened();
         Self { core, now: 10, client, servers }
@@ -37,7 +38,7 @@ impl World {
         let now = self.tick();
         assert_eq!(self.core.client_bytes(self.client, request, now, now), request.len());
         for server in 0..self.servers {
-            let output = self.core.server_output(server);
+            let output = self.core.server_output(server).unsent();
             if output.is_empty() {
                 continue;
             }
@@ -45,7 +46,7 @@ impl World {
             let now = self.tick();
             self.core.server_written(server, length, now);
             let now = self.tick();
-            assert_eq!(self.core.server_bytes(server, answer, now), Ok(answer.len()));
+            assert_eq!(self.core.server_read(server, answer, now), Ok(answer.len()));
         }
         assert_eq!(self.core.client_output(self.client), reply);
         let now = self.tick();
@@ -57,7 +58,7 @@ impl World {
         let now = self.tick();
         self.core.client_bytes(self.client, b"get a a a a a a a a a\r\n", now, now);
         for server in 0..self.servers {
-            let output = self.core.server_output(server);
+            let output = self.core.server_output(server).unsent();
             if output.is_empty() {
                 continue;
             }
@@ -66,7 +67,7 @@ impl World {
             let now = self.tick();
             self.core.server_written(server, length, now);
             let now = self.tick();
-            assert_eq!(self.core.server_bytes(server, answer, now), Ok(answer.len()));
+            assert_eq!(self.core.server_read(server, answer, now), Ok(answer.len()));
         }
         let (mut written, now) = (0, self.tick());
         while !self.core.client_output(self.client).is_empty() {

@@ -1,6 +1,7 @@
 //! A large value on its way through is held once: in the memory it was read into, however many servers get it and whatever is done
 //! with it.
 
+use krarup_service::Upstreams as _;
 use std::sync::Arc;
 
 use allocation_counter::measure;
@@ -30,8 +31,8 @@ impl World {
         let mut core = Core::new(config.settings(), config.topology().unwrap(), recorder, Stamp(0));
         for server in 0..3 {
             core.server_connected(server);
-            core.server_written(server, core.server_output(server).len(), Stamp(1));
-            core.server_bytes(server, b"VERSION 1.6.18\r\n", Stamp(2)).unwrap();
+            core.server_written(server, core.server_output(server).unsent().len(), Stamp(1));
+            core.server_read(server, b"VERSION 1.6.18\r\n", Stamp(2)).unwrap();
         }
         let client = core.client_opened();
         Self { core, now: 10, client }
@@ -55,7 +56,7 @@ impl World {
         let mut count = 0;
         while !self.core.server_output(server).is_empty() {
             let now = self.tick();
-            let piece = self.core.server_output(server).len().min(100_000);
+            let piece = self.core.server_output(server).unsent().len().min(100_000);
             self.core.server_written(server, piece, now);
             count += piece;
         }
@@ -64,7 +65,7 @@ impl World {
 
     fn answer(&mut self, server: usize, words: &[u8]) {
         let now = self.tick();
-        assert_eq!(self.core.server_bytes(server, words, now), Ok(words.len()));
+        assert_eq!(self.core.server_read(server, words, now), Ok(words.len()));
     }
 
     /// The client takes its replies, in pieces; how many bytes these were and how they end.
@@ -176,7 +177,7 @@ fn a_large_answer_goes_to_its_client_without_being_copied() {
         world.core.client_bytes(world.client, asked.as_bytes(), now, now);
         let what = measure(|| {
             for server in 0..3 {
-                let output = world.core.server_output(server).to_vec();
+                let output = world.core.server_output(server).unsent().to_vec();
                 if output.is_empty() {
                     continue;
                 }
@@ -187,8 +188,8 @@ fn a_large_answer_goes_to_its_client_without_being_copied() {
                     world.answer(server, b"END\r\n");
                 } else {
                     let now = world.tick();
-                    assert!(world.core.answers_large(server, &memory));
-                    let used = world.core.server_bytes_lent(server, &memory, 0..memory.len(), now);
+                    assert!(world.core.server_begins_large(server, &memory));
+                    let used = world.core.server_read_lent(server, &memory, 0..memory.len(), now);
                     assert_eq!(used, Ok(memory.len()));
                 }
             }

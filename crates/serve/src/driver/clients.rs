@@ -107,6 +107,10 @@ pub(crate) enum Notice {
     MemoryShort,
     /// They do not any more; so many were disconnected meanwhile.
     MemoryEnough(u64),
+    /// A server takes requests.
+    ServerUp(Address),
+    /// A server does not take requests, and why. Reported when it changes, not at every attempt.
+    ServerDown(Address, String),
 }
 
 /// The connections that a service has itself, as far as reading from clients concerns them.

@@ -18,32 +18,31 @@ use krarup_memcache::request::NO_DATAGRAMS;
 use krarup_net::mio::{Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, Listener, http, listen};
+use krarup_service::{LANES, Upstreams};
 use krarup_units::{Address, Nanos, Stamp};
 
 use crate::admin::{self, Desk, Reload};
-use crate::driver::{self, ALARM, CLIENTS, Driver, UPSTREAMS, of_one_loop, uninterrupted};
+use crate::driver::{
+    self, ALARM, CLIENTS, ConnectionState, Driver, FEW_LANES, Hold, Readiness, ServerConnection,
+    ServerConnections, ServerPoll, UPSTREAMS, UpstreamSettings, of_one_loop, uninterrupted,
+};
 use crate::proxy::credentials::{Credentials, credentials};
-use crate::proxy::hold::Hold;
 use crate::proxy::outlook::{Hearer, Outlook, Resolved, Source};
 use krarup_net::board::{Board, Boards};
 use krarup_proxy::config::Config;
-use krarup_proxy::core::{Core, LANES};
+use krarup_proxy::core::Core;
 use krarup_proxy::dispatch::Common;
 use krarup_proxy::metrics::Snapshot;
 use krarup_proxy::topology::Topology;
 
 mod crew;
-mod looking;
 mod notice;
 mod reload;
-mod servers;
 
 pub use notice::Notice;
 
 use crew::{Books, Crew, Order, Place};
-use looking::{Answers, Looks};
 use notice::Together;
-use servers::{FEW_LANES, Link, ServerLink, ServerSettings, Servers};
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
@@ -149,7 +148,7 @@ struct Engine<N> {
     /// The connections of clients,
     driver: Driver,
     /// and those to servers.
-    servers: Servers,
+    servers: ServerConnections,
     signals: Option<Signals>,
     /// Its place among several.
     crew: Option<Place>,
@@ -202,10 +201,12 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Resolved { config, numbers } = resolved.clone();
         let now = clock.now();
         let addresses = config.addresses().into_iter();
-        let first = addresses.map(|address| ServerLink::to(address, &numbers, now)).collect();
+        let found = |address: &Address| numbers.get(address).cloned().unwrap_or_default();
+        let first = addresses.map(|address| ServerConnection::to(address.clone(), found(&address), now));
+        let first = first.collect();
         let registry = poll.registry().try_clone()?;
         let settings = server_settings(&config, &credentials);
-        let servers = Servers::new(settings, first, clock, registry, Answers::new()?);
+        let servers = ServerConnections::new(settings, first, clock, registry, ServerPoll::new()?);
         let mut driver = Driver::new(client_settings(&config, &credentials), poll, clock)?;
         driver.loops = crew.as_ref().map(Place::distribution);
         let mut core = core;
@@ -246,7 +247,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             self.driver.listen(address, pool, listener);
         }
         self.waker = Some(Arc::clone(waker));
-        // A loop that cannot be woken hears the news when it next looks what is due.
+        // A loop that cannot be woken hears the news when it next ready what is due.
         let wake = Arc::clone(waker);
         self.outlook = Some(Outlook::begin(source, move || _ = wake.wake()));
         if let Some(address) = self.config.admin.clone() {
@@ -292,7 +293,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        let mut looks = Looks::new();
+        let mut ready = Readiness::new();
         loop {
             let mut now = self.clock.now();
             let settled = self.is_settled(now);
@@ -305,23 +306,23 @@ impl<N: FnMut(Notice)> Engine<N> {
             } else if self.core.has_more_to_do() && !self.driver.slice().is_spent() {
                 self.flush();
             }
-            self.look(&mut looks, now)?;
+            self.wait(&mut ready, now)?;
             let mut accept = false;
             let mut reload = false;
             let mut woken = false;
             self.driver.slice().begin();
             for (server, end_near) in std::mem::take(&mut self.servers.ready) {
-                self.servers.server_ready(&mut self.core, self.driver.slice(), server, end_near);
+                self.servers.read_server(&mut self.core, self.driver.slice(), server, end_near);
                 self.note_read();
             }
-            for event in looks.answers.iter().chain(&looks.events) {
+            for event in ready.answers.iter().chain(&ready.events) {
                 if (UPSTREAMS..CLIENTS).contains(&event.token().0) {
-                    self.servers.hear_server(&mut self.core, self.driver.slice(), event);
+                    self.servers.note_server(&mut self.core, self.driver.slice(), event);
                     self.note_read();
                 }
             }
             self.driver.slice().begin();
-            for event in &looks.events {
+            for event in &ready.events {
                 match event.token() {
                     STOP => self.stop(),
                     RELOAD => reload = self.signals.as_mut().is_some_and(|signals| signals.reloads() > 0),
@@ -377,10 +378,7 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// Tells the operator what the two kinds of connections have to tell.
     fn tell(&mut self) {
-        for notice in self.servers.notices.drain(..) {
-            (self.notice)(notice);
-        }
-        for notice in self.driver.notices.drain(..) {
+        for notice in self.servers.notices.drain(..).chain(self.driver.notices.drain(..)) {
             let notice = match notice {
                 driver::Notice::Listening(address, open) => {
                     (self.notice)(Notice::Listening(address.clone()));
@@ -393,22 +391,24 @@ impl<N: FnMut(Notice)> Engine<N> {
                 driver::Notice::Cut(client, bytes) => Notice::Cut(client, bytes),
                 driver::Notice::MemoryShort => Notice::MemoryShort(self.config.edge.memory),
                 driver::Notice::MemoryEnough(cut) => Notice::MemoryEnough(cut),
+                driver::Notice::ServerUp(server) => Notice::ServerUp(server.to_string()),
+                driver::Notice::ServerDown(server, why) => Notice::ServerDown(server.to_string(), why),
             };
             (self.notice)(notice);
         }
     }
 
     /// Waits until somebody is ready or something is due.
-    fn look(&mut self, looks: &mut Looks, before: Stamp) -> io::Result<()> {
-        looks.answers.clear();
-        looks.events.clear();
+    fn wait(&mut self, ready: &mut Readiness, before: Stamp) -> io::Result<()> {
+        ready.answers.clear();
+        ready.events.clear();
         let due = self.next_due(before);
         let at_once = due == Some(before);
         let alarm = due.filter(|_| !at_once);
         let in_flight = self.core.in_flight();
         let hold = self.hold.begins(in_flight, before).filter(|_| !at_once);
         let Some(limit) = hold.filter(|_| self.servers.can_be_written_to()) else {
-            looks.skipped = false;
+            ready.skipped = false;
             let delayed = self.driver.take_delayed();
             self.driver.write_delayed(&mut self.core, delayed);
             let more = self.core.has_more_to_do();
@@ -416,21 +416,21 @@ impl<N: FnMut(Notice)> Engine<N> {
                 // Something may be due, or to be read, that was not before.
                 self.flush();
             }
-            return self.driver.wait(&mut looks.events, alarm, before, at_once || more);
+            return self.driver.wait(&mut ready.events, alarm, before, at_once || more);
         };
         let due = due.map_or(before + limit, |due| due.min(before + limit));
-        self.servers.answers.alarm.by(due, before)?;
-        uninterrupted(self.servers.answers.poll.poll(&mut looks.answers, None))?;
-        self.servers.answers.alarm.note(&looks.answers);
+        self.servers.poll.alarm.by(due, before)?;
+        uninterrupted(self.servers.poll.poll.poll(&mut ready.answers, None))?;
+        self.servers.poll.alarm.note(&ready.answers);
         let now = self.clock.now();
         // An alarm that was set in an earlier hold and rings early says nothing of the servers.
-        let answered = looks.answers.iter().any(|event| event.token() != ALARM);
+        let answered = ready.answers.iter().any(|event| event.token() != ALARM);
         if answered || now >= due {
             self.hold.ended(Nanos(now.0 - before.0), now);
         }
         // Where every client waits for its answer, none is likely to have asked again.
-        looks.skipped = !looks.skipped && in_flight >= self.core.clients() && answered;
-        if looks.skipped { Ok(()) } else { self.driver.wait(&mut looks.events, alarm, before, true) }
+        ready.skipped = !ready.skipped && in_flight >= self.core.clients() && answered;
+        if ready.skipped { Ok(()) } else { self.driver.wait(&mut ready.events, alarm, before, true) }
     }
 
     // ---- time -------------------------------------------------------------------------------------------
@@ -552,13 +552,13 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
         for (server, link) in self.servers.links.all().take_while(|&(server, _)| !many || server < LANES) {
             match link.state {
-                Link::Waiting(until) | Link::Connecting(until) => at(until),
-                Link::Connected => {
+                ConnectionState::Waiting(until) | ConnectionState::Connecting(until) => at(until),
+                ConnectionState::Connected => {
                     if let Some(deadline) = self.core.server_deadline(server) {
                         at(deadline);
                     }
                 }
-                Link::Retired => {}
+                ConnectionState::Retired => {}
             }
         }
         if self.driver.is_closed() && self.stop_by.is_none() {
@@ -652,9 +652,9 @@ fn client_settings(config: &Config, credentials: &Credentials) -> driver::Settin
 }
 
 /// The same for the connections to servers.
-fn server_settings(config: &Config, credentials: &Credentials) -> ServerSettings {
+fn server_settings(config: &Config, credentials: &Credentials) -> UpstreamSettings {
     let name = config.edge.server_tls.as_ref().and_then(|tls| tls.name.clone());
-    ServerSettings {
+    UpstreamSettings {
         connect_timeout: config.connect_timeout,
         keep_alive: config.edge.keep_alive,
         tls: credentials.connector.clone().map(|connector| (connector, name)),

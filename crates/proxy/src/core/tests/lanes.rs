@@ -1,6 +1,7 @@
 //! Several connections to a server: each client keeps to one, and what is owed by any of them is the server's.
 
 use super::*;
+use krarup_service::Loss;
 
 /// The first connection to the only server, and its lanes.
 struct Lanes {
@@ -18,13 +19,13 @@ fn world(server_connections: u32, dedicated: bool) -> Lanes {
     for &lane in &lanes {
         world.core.server_connected(lane);
         assert_eq!(sent(&mut world, lane), "version\r\n");
-        assert_eq!(world.core.server_bytes(lane, b"VERSION 1.6.18\r\n", world.now), Ok(16));
+        assert_eq!(world.core.server_read(lane, b"VERSION 1.6.18\r\n", world.now), Ok(16));
     }
     Lanes { world, lanes }
 }
 
 fn sent(world: &mut World, lane: usize) -> String {
-    let output = world.core.server_output(lane).to_vec();
+    let output = world.core.server_output(lane).unsent().to_vec();
     world.core.server_written(lane, output.len(), world.now);
     String::from_utf8(output).unwrap()
 }
@@ -46,9 +47,9 @@ fn clients_share_the_connections_in_turn() {
         "what lanes owe the server owes"
     );
     // One that is lost takes only its own clients' requests along.
-    world.core.server_lost(lanes[1], "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(lanes[1], "gone", Loss::Broken, world.now);
     assert_eq!(world.replied(clients[2]), "SERVER_ERROR server-0:1: gone\r\n".repeat(2));
-    world.core.server_bytes(lanes[0], b"END\r\nSTORED\r\n", world.now).unwrap();
+    world.core.server_read(lanes[0], b"END\r\nSTORED\r\n", world.now).unwrap();
     assert_eq!(world.replied(clients[1]), "END\r\nSTORED\r\n");
     // Until it is back they go by the first.
     world.asked(0);
@@ -77,24 +78,24 @@ fn a_client_of_its_own_connection_waits_for_nobody() {
     world.core.server_connected(lanes[1]);
     assert_eq!(sent(&mut world, lanes[0]), "version\r\nget a\r\nget c\r\n");
     assert_eq!(sent(&mut world, lanes[1]), "version\r\nget b\r\n");
-    world.core.server_bytes(lanes[1], b"VERSION 1\r\nEND\r\n", world.now).unwrap();
+    world.core.server_read(lanes[1], b"VERSION 1\r\nEND\r\n", world.now).unwrap();
     assert_eq!(world.replied(other), "END\r\n");
     // Who has gone takes its connection along, once it owes nothing.
     world.core.client_gone(one, world.now);
     world.replies.remove(&one);
-    assert!(!world.core.lane_is_wanted(lanes[0]) && !world.core.lane_can_go(lanes[0]));
-    world.core.server_bytes(lanes[0], b"VERSION 1\r\nEND\r\nEND\r\n", world.now).unwrap();
-    assert!(world.core.lane_can_go(lanes[0]));
-    world.core.lane_closed(lanes[0]);
+    assert!(!world.core.server_is_wanted(lanes[0]) && !world.core.server_can_go(lanes[0]));
+    world.core.server_read(lanes[0], b"VERSION 1\r\nEND\r\nEND\r\n", world.now).unwrap();
+    assert!(world.core.server_can_go(lanes[0]));
+    world.core.server_closed(lanes[0]);
     // One that is lost is made again when it is needed, and its number serves again.
-    world.core.server_lost(lanes[1], "gone", Outcome::ServerLost, world.now);
-    assert!(world.core.lane_can_go(lanes[1]) && !world.core.lane_is_wanted(lanes[1]));
+    world.core.server_lost(lanes[1], "gone", Loss::Broken, world.now);
+    assert!(world.core.server_can_go(lanes[1]) && !world.core.server_is_wanted(lanes[1]));
     world.send(other, "get d\r\n");
     assert_eq!(world.core.take_new_lanes(), [(lanes[0], 0)]);
-    assert!(world.core.lane_is_wanted(lanes[0]));
+    assert!(world.core.server_is_wanted(lanes[0]));
     world.core.server_connected(lanes[0]);
     assert_eq!(sent(&mut world, lanes[0]), "version\r\nget d\r\n");
-    world.core.server_bytes(lanes[0], b"VERSION 1\r\nEND\r\n", world.now).unwrap();
+    world.core.server_read(lanes[0], b"VERSION 1\r\nEND\r\n", world.now).unwrap();
     assert_eq!(world.replied(other), "END\r\n");
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
     assert_eq!(world.core.upstreams.outstanding(crate::ids::ServerId::new(0)), 0);

@@ -4,6 +4,7 @@ use super::*;
 use crate::ids::{PoolId, ServerId};
 use crate::placement::{Distribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
+use krarup_service::Loss;
 
 /// Keys are placed by their remainder: `a`, `d`, `g` at one server, and so on, which server only the placement knows.
 fn placed(name: &str, servers: Vec<usize>, copies: usize) -> PoolSpec {
@@ -98,7 +99,7 @@ fn a_quorum_is_enough_and_the_late_answer_belongs_to_nobody() {
     // Two that cannot make it impossible: the third need not be waited for.
     world.answer(0, "SERVER_ERROR busy\r\n").answer(1, "SERVER_ERROR full\r\n");
     assert_eq!(world.replied(client), "SERVER_ERROR busy\r\n");
-    world.core.server_lost(2, "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(2, "gone", Loss::Broken, world.now);
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
     let asked: Vec<_> = world.core.recorder().servers().map(|(_, totals)| totals.requests).collect();
     assert_eq!(asked, [2, 2, 2], "late answers are counted with their servers");
@@ -147,7 +148,7 @@ fn a_read_that_fails_is_tried_at_the_next_holder_within_a_budget() {
     world.send(client, "get a b\r\nget c\r\nset d 0 0 1\r\nx\r\n").write_servers();
     world.answer(0, "SERVER_ERROR busy\r\n");
     assert!(world.asked(1).ends_with("get a b\r\n"));
-    world.core.server_lost(0, "no answer within the time allowed", Outcome::Timeout, world.now);
+    world.core.server_lost(0, "no answer within the time allowed", Loss::TimedOut, world.now);
     assert_eq!(world.asked(1), "get c\r\n");
     world.answer(1, format!("STORED\r\n{}END\r\n{}END\r\n", value("b", "2"), value("c", "3")));
     let lost = "SERVER_ERROR server-0:1: no answer within the time allowed\r\n";
@@ -213,7 +214,7 @@ fn the_gutter_stands_in_where_all_holders_are_down() {
     let mut world = two_pools(main, PoolSpec::of("gutter", vec![2]));
     let client = world.client();
     let (there, away) = (key_at(&mut world, &[0]), key_at(&mut world, &[1]));
-    world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(1, "gone", Loss::Broken, world.now);
     world.send(client, format!("set {away} 0 3600 1\r\nx\r\nget {there} {away}\r\n"));
     assert_eq!(world.asked(2), format!("set {away} 0 10 1\r\nx\r\nget {away}\r\n"));
     assert_eq!(world.asked(0), format!("get {there}\r\n"));
@@ -227,7 +228,7 @@ fn the_next_server_takes_the_place_of_one_that_is_down() {
     let mut world = one_pool(PoolSpec { when_down: WhenDown::Next, ..placed("main", vec![0, 1, 2], 1) });
     let client = world.client();
     let key = key_at(&mut world, &[1]);
-    world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(1, "gone", Loss::Broken, world.now);
     world.send(client, format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
     assert_eq!(world.asked(2), format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
     world.bring_up(1);
@@ -236,7 +237,7 @@ fn the_next_server_takes_the_place_of_one_that_is_down() {
     // Without it the key is not served at all.
     let mut world = one_pool(placed("main", vec![0, 1, 2], 1));
     let client = world.client();
-    world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(1, "gone", Loss::Broken, world.now);
     world.send(client, format!("get {key}\r\nset {key} 0 0 1\r\nx\r\n"));
     assert_eq!(world.replied(client), "SERVER_ERROR server-1:1 is down\r\n".repeat(2));
 }
@@ -253,7 +254,7 @@ fn the_shadow_gets_its_share_and_its_answers_are_dropped() {
     world.answer(1, "SERVER_ERROR whatever\r\nEND\r\n");
     assert_eq!(world.replied(client), "");
     // A shadow that is down costs nothing.
-    world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(1, "gone", Loss::Broken, world.now);
     world.send(client, "get a\r\nget b\r\n");
     assert_eq!(world.core.pools()[0].counts().dropped, 1);
 }
@@ -277,7 +278,7 @@ fn equal_gets_share_one_answer_and_a_write_ends_that() {
     assert_eq!(world.core.pools()[0].counts().coalesced, 2);
     assert!(!world.core.pools()[0].has_leaders());
     world.send(clients[1], "get b\r\n").send(clients[3], "get b\r\n").write_servers();
-    world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(0, "gone", Loss::Broken, world.now);
     assert_eq!(world.replied(clients[3]), "SERVER_ERROR server-0:1: gone\r\n");
     assert_eq!(world.row(5).0.outcome, Outcome::ServerLost);
 }
@@ -312,7 +313,7 @@ fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
     world.now = due;
     world.core.tick(due);
     assert_eq!(world.asked(1), "get b\r\n");
-    world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(0, "gone", Loss::Broken, world.now);
     assert_eq!(world.replied(client), "", "the second may still answer");
     world.answer(1, "END\r\n");
     assert_eq!((world.replied(client), world.core.unfinished()), ("END\r\n".into(), 0));
@@ -367,7 +368,7 @@ fn a_key_that_a_route_changes_is_told_as_the_client_knows_it() {
     // A key that is not the one asked for is not renamed but refused.
     world.send(client, "mg user:7 k v\r\n");
     assert_eq!(world.asked(1), "mg u/7 k v\r\n");
-    let error = world.core.server_bytes(1, b"VA 1 ku/8\r\nx\r\n", world.now).unwrap_err();
+    let error = world.core.server_read(1, b"VA 1 ku/8\r\nx\r\n", world.now).unwrap_err();
     assert!(error.why.contains("that was not asked for"), "{error}");
 }
 
@@ -400,7 +401,7 @@ fn a_server_that_fails_time_and_again_is_left_alone_for_longer() {
     let mut world = one_pool(PoolSpec::of("main", vec![0, 1]));
     let mut delays = Vec::new();
     for _ in 0..6 {
-        world.core.server_lost(0, "reset", Outcome::ServerLost, world.now);
+        world.core.server_lost(0, "reset", Loss::Broken, world.now);
         delays.push(world.core.reconnect_delay(0).0 / 1_000_000);
         world.bring_up(0);
     }
@@ -417,7 +418,7 @@ fn a_server_that_fails_time_and_again_is_left_alone_for_longer() {
         world.replied(client);
     }
     assert!((1..20).contains(&first), "its share grows from nothing: {first} of 100 in the first second");
-    world.core.server_lost(0, "reset", Outcome::ServerLost, world.now);
+    world.core.server_lost(0, "reset", Loss::Broken, world.now);
     assert_eq!(world.core.reconnect_delay(0).0, 20_000_000, "an answer makes up for everything before");
 }
 
@@ -443,7 +444,7 @@ fn each_server_has_its_queue_of_reads_and_writes_pass_it() {
     assert_eq!((world.core.unfinished(), world.core.dispatch.readers().waiting()), (0, 0));
     // What waits for a server that is lost is answered, or asked for at the next holder.
     world.send(client, format!("get {at_first}\r\nget {at_first} {at_second}\r\n")).write_servers();
-    world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(0, "gone", Loss::Broken, world.now);
     world.answer(1, "END\r\n");
     let gone = "SERVER_ERROR server-0:1: gone\r\n";
     assert_eq!(world.replied(client), gone.repeat(2));
@@ -493,7 +494,7 @@ fn another_configuration_takes_over_and_nothing_under_way_is_lost() {
     world.answer(1, format!("{}END\r\nEND\r\n", value(&goes, "1")));
     assert_eq!(world.replied(client), format!("{}END\r\nEND\r\n", value(&goes, "1")));
     assert!(world.core.server_can_go(1));
-    world.core.server_let_go(1);
+    world.core.server_closed(1);
     world.bring_up(2);
     world.send(client, format!("get {goes}\r\nget n:1\r\n"));
     assert_eq!(world.asked(2), format!("get {goes}\r\nget n:1\r\n"));
@@ -553,7 +554,7 @@ fn a_living_holder_is_read_before_one_that_stands_in() {
             "get" => (format!("get {key}\r\n"), "END\r\n"),
             _ => (format!("mg {key} v\r\n"), "EN\r\n"),
         };
-        world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+        world.core.server_lost(0, "gone", Loss::Broken, world.now);
         for _ in 0..10 {
             world.send(client, &asked);
             assert_eq!((world.asked(1), world.asked(2)), (asked.clone(), String::new()), "{get}");
@@ -568,7 +569,7 @@ fn a_living_holder_is_read_before_one_that_stands_in() {
             }
             assert_eq!(world.replied(client), miss);
         }
-        world.core.server_lost(1, "gone", Outcome::ServerLost, world.now);
+        world.core.server_lost(1, "gone", Loss::Broken, world.now);
         world.send(client, &asked);
         assert_eq!(world.asked(2), asked, "with no holder up it stands in alone");
         world.answer(2, miss);

@@ -2,6 +2,7 @@
 //! time, so that every answer is known; then over everything else too, with servers and clients that come and go, where it is known of an answer
 //! that it comes once, and what it may say.
 
+use krarup_service::{Loss, Upstreams as _};
 use std::collections::{HashSet, VecDeque};
 
 use super::*;
@@ -166,7 +167,7 @@ fn serve(world: &mut World, stores: &mut [Memory], answers: &mut [Vec<u8>], serv
 
 /// The proxy is told what the server has answered.
 fn deliver(world: &mut World, answers: &mut [Vec<u8>], server: usize) {
-    let used = world.core.server_bytes(server, &answers[server], world.now).expect("it answers as it should");
+    let used = world.core.server_read(server, &answers[server], world.now).expect("it answers as it should");
     answers[server].drain(..used);
 }
 
@@ -337,9 +338,9 @@ impl Stage {
         }
     }
 
-    fn lose(&mut self, server: usize, outcome: Outcome) {
+    fn lose(&mut self, server: usize, loss: Loss) {
         self.disconnected(server);
-        self.world.core.server_lost(server, "gone", outcome, self.world.now);
+        self.world.core.server_lost(server, "gone", loss, self.world.now);
     }
 
     fn disconnected(&mut self, server: usize) {
@@ -353,7 +354,7 @@ impl Stage {
         self.world.core.tick(self.world.now);
         for server in 0..self.connected.len() {
             if self.connected[server] && self.world.core.server_overdue(server, self.world.now) {
-                self.lose(server, Outcome::Timeout);
+                self.lose(server, Loss::TimedOut);
             }
         }
     }
@@ -363,7 +364,7 @@ impl Stage {
         for server in 0..self.connected.len() {
             let wanted = self.world.core.server_is_wanted(server);
             if self.connected[server] && !wanted && self.world.core.server_can_go(server) {
-                self.world.core.server_let_go(server);
+                self.world.core.server_closed(server);
                 self.disconnected(server);
             }
         }
@@ -483,7 +484,7 @@ proptest! {
                     let announce = draw(numbers, 2) == 0;
                     stage.reconfigure(draw_settings(numbers), draw_topology(numbers), announce);
                 }
-                1 => stage.lose(draw(numbers, servers) as usize, Outcome::ServerLost),
+                1 => stage.lose(draw(numbers, servers) as usize, Loss::Broken),
                 2 => stage.stores[draw(numbers, servers) as usize].values.clear(),
                 3 | 4 => stage.connect(draw(numbers, servers) as usize),
                 5 => stage.pass(Nanos::from_millis(u64::from(draw(numbers, 700)))),

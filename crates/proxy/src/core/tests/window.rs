@@ -1,6 +1,7 @@
 //! What is long waits for its turn at a connection; what is short does not wait for all of it.
 
 use super::*;
+use krarup_service::Loss;
 
 const LONG: usize = 1_000_000;
 
@@ -114,7 +115,7 @@ fn where_the_server_is_lost_nobody_goes_on_waiting() {
         world.send(client, set(number));
     }
     world.asked(0);
-    world.core.server_lost(0, "gone", Outcome::ServerLost, world.now);
+    world.core.server_lost(0, "gone", Loss::Broken, world.now);
     for &client in &clients {
         assert!(world.replied(client).starts_with("SERVER_ERROR"));
     }

@@ -42,11 +42,11 @@ pub(super) enum Order {
     Told { number: u32, class: Class, text: Vec<u8> },
     /// Everything counted is to be forgotten.
     Reset(mpsc::Sender<()>),
-    /// Servers of this configuration are to be connected to. It is the crew's so many-th.
+    /// ServerConnections of this configuration are to be connected to. It is the crew's so many-th.
     Announce(Box<Resolved>, Arc<Credentials>, u64),
     /// The configuration announced last holds.
     TakeOver,
-    /// Servers have other numbers.
+    /// ServerConnections have other numbers.
     Numbers(Numbers),
     /// A stop was asked for; the second time, at once.
     Stop,

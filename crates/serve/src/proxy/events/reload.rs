@@ -5,10 +5,9 @@ use std::sync::Arc;
 use krarup_units::Stamp;
 
 use super::crew::Order;
-use super::servers::{Link, ServerLink};
 use super::{Coming, Engine, Notice, client_settings, listen_at, server_settings};
+use crate::driver::{ConnectionState, Hold, ServerConnection};
 use crate::proxy::credentials::{Credentials, credentials};
-use crate::proxy::hold::Hold;
 use crate::proxy::outlook::{News, Numbers, Resolved};
 use krarup_proxy::topology::Topology;
 
@@ -93,13 +92,17 @@ impl<N: FnMut(Notice)> Engine<N> {
         let now = self.clock.now();
         for address in config.addresses() {
             if !self.servers.links.first.iter().any(|link| link.address == address) {
-                self.servers.links.first.push(ServerLink::to(address, &numbers, now));
+                self.servers.links.first.push(ServerConnection::to(
+                    address.clone(),
+                    numbers.get(&address).cloned().unwrap_or_default(),
+                    now,
+                ));
             }
         }
         let servers = self.core.announce(topology.servers.clone());
         for &server in &servers {
             let link = &mut self.servers.links[server];
-            link.tried = link.state == Link::Connected;
+            link.tried = link.state == ConnectionState::Connected;
         }
         let until = now + config.connect_timeout;
         let (entrances, opened, admin, hearer) = (Vec::new(), Vec::new(), None, None);

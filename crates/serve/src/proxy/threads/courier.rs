@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use krarup_net::Clock;
 use krarup_net::blocking::{Line, wait};
-use krarup_record::Outcome;
+use krarup_service::{Loss, Upstreams};
 use krarup_units::Inbox;
 use krarup_units::{Nanos, Stamp};
 
-use super::Books;
+use super::books::Books;
 use super::queue::{Job, Queue};
 use super::seat::Seat;
 use krarup_proxy::config::Config;
@@ -101,7 +101,7 @@ impl Courier {
             let now = self.clock.now();
             for server in 0..self.servers.len() {
                 if self.core.server_overdue(server, now) {
-                    self.lose(server, "no answer within the time allowed", Outcome::Timeout);
+                    self.lose(server, "no answer within the time allowed", Loss::TimedOut);
                 }
             }
             self.hand_on(queue);
@@ -161,13 +161,13 @@ impl Courier {
     fn send(&mut self, server: usize) {
         // What is lent lies in pieces.
         while let Some(line) = &self.servers[server].line
-            && !self.core.server_outbox(server).is_empty()
+            && !self.core.server_output(server).is_empty()
         {
-            let output = self.core.server_output(server);
+            let output = self.core.server_output(server).unsent();
             let (before, length) = (self.clock.now(), output.len());
             match line.send(output) {
                 Ok(()) => self.core.server_written(server, length, before),
-                Err(error) => self.lose(server, &plain(&error), Outcome::ServerLost),
+                Err(error) => self.lose(server, &plain(&error), Loss::Broken),
             }
         }
     }
@@ -202,19 +202,19 @@ impl Courier {
         let link = &mut self.servers[server];
         let Some(line) = &link.line else { return };
         match line.receive(link.inbox.room(SERVER_READ)) {
-            Ok(0) => self.lose(server, "the server closed the connection", Outcome::ServerLost),
+            Ok(0) => self.lose(server, "the server closed the connection", Loss::Broken),
             Ok(count) => {
                 link.inbox.filled(count);
-                match self.core.server_bytes(server, link.inbox.unread(), self.clock.now()) {
+                match self.core.server_read(server, link.inbox.unread(), self.clock.now()) {
                     Ok(used) => self.servers[server].inbox.consume(used),
-                    Err(distrust) => self.lose(server, distrust.why, Outcome::ServerError),
+                    Err(distrust) => self.lose(server, distrust.why, Loss::Untrusted),
                 }
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 self.core.server_overdue(server, self.clock.now());
-                self.lose(server, "no answer within the time allowed", Outcome::Timeout);
+                self.lose(server, "no answer within the time allowed", Loss::TimedOut);
             }
-            Err(error) => self.lose(server, &plain(&error), Outcome::ServerLost),
+            Err(error) => self.lose(server, &plain(&error), Loss::Broken),
         }
     }
 
@@ -241,7 +241,7 @@ impl Courier {
                 }),
             };
             match made {
-                Err(why) => self.lose(server, &why, Outcome::ServerLost),
+                Err(why) => self.lose(server, &why, Loss::Broken),
                 Ok(line) => {
                     self.servers[server].line = Some(line);
                     self.core.server_connected(server);
@@ -257,12 +257,12 @@ impl Courier {
         }
     }
 
-    fn lose(&mut self, server: usize, why: &str, outcome: Outcome) {
+    fn lose(&mut self, server: usize, why: &str, loss: Loss) {
         let now = self.clock.now();
         let link = &mut self.servers[server];
         link.line = None;
         link.inbox.clear();
-        self.core.server_lost(server, why, outcome, now);
+        self.core.server_lost(server, why, loss, now);
         link.again = now + self.core.reconnect_delay(server).max(Nanos::from_millis(1));
         self.books.lock().enter_server(server, Err(why));
     }
@@ -272,6 +272,6 @@ impl Courier {
 fn plain(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "no connection within the time allowed".into(),
-        _ => super::super::plain(error),
+        _ => crate::driver::plain(error),
     }
 }

@@ -13,58 +13,39 @@
 //!
 //! | file | its one idea |
 //! |---|---|
+//! | `books` | what all threads record |
 //! | `queue` | requests that wait for a thread |
 //! | `seat` | one client, as the thread sees it that has its request |
 //! | `courier` | carries requests to servers and replies to clients |
 //! | `network` | the thread that reads the clients |
 
+mod books;
 mod courier;
 mod network;
 mod queue;
 mod seat;
 
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use krarup_net::blocking::Bell;
-use krarup_net::mio::{Poll, Token, Waker};
+use krarup_net::mio::{Poll, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, listen};
-use krarup_record::{Recorder, ServerVisit, Visit, recorder};
+use krarup_record::{Recorder, recorder};
 
+use self::books::Books;
 use self::courier::Courier;
-use self::network::{Network, Queues};
+use self::network::{FINISHED, LISTENER, Network, Queues, RELOAD, STOP};
 use self::queue::Queue;
 use self::seat::Finished;
 use super::events::{Ended, Notice};
 use crate::proxy::credentials::credentials;
 use krarup_proxy::config::Config;
-use krarup_proxy::core::{Core, RowSink};
+use krarup_proxy::core::Core;
 use krarup_proxy::dispatch::Workers;
 use krarup_proxy::engine::Form;
-
-const LISTENER: Token = Token(0);
-const STOP: Token = Token(1);
-const RELOAD: Token = Token(2);
-const FINISHED: Token = Token(3);
-
-/// The core that keeps the books, for whoever has something to enter.
-#[derive(Clone)]
-struct Books(Arc<Mutex<Core>>);
-
-impl Books {
-    fn lock(&self) -> MutexGuard<'_, Core> {
-        // Entries are whole or not made at all: a thread that panicked leaves books that can be read.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl RowSink for Books {
-    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
-        self.lock().enter(visit, servers);
-    }
-}
 
 /// Runs the proxy until SIGINT or SIGTERM. `core` keeps the books.
 ///
@@ -88,7 +69,7 @@ pub fn run(
     }
     let waker = Waker::new(poll.registry(), FINISHED).map_err(system)?;
     let finished = Arc::new(Finished::new(waker));
-    let books = Books(Arc::new(Mutex::new(core)));
+    let books = Books::new(core);
     let shared = Arc::new(config.clone());
 
     // Each thread asks servers with a core of its own; how many requests it has is the threads' own bound.

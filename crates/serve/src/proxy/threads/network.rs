@@ -10,13 +10,17 @@ use krarup_net::{Clock, Conn, Listener, Moved};
 use krarup_units::Inbox;
 use krarup_units::Stamp;
 
+use super::books::Books;
 use super::queue::{Job, Queue};
 use super::seat::{Finished, Seat};
-use super::{Books, FINISHED, LISTENER, RELOAD, STOP};
 use crate::proxy::events::Notice;
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Errand;
 
+pub(super) const LISTENER: Token = Token(0);
+pub(super) const STOP: Token = Token(1);
+pub(super) const RELOAD: Token = Token(2);
+pub(super) const FINISHED: Token = Token(3);
 /// Tokens of clients begin here.
 const CLIENTS: usize = 16;
 /// What one read from a client may bring at least.

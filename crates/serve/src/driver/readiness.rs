@@ -1,4 +1,4 @@
-//! What the loop has found ready: anybody, or the servers alone while they work (see [`Hold`](crate::proxy::hold::Hold)).
+//! Which connections the loop has found ready: any, or the servers' alone while they work (see [`Hold`](super::hold::Hold)).
 //!
 //! Servers are registered twice: in the loop's poll as everybody is, and for reading in a poll of their own. What came was told by
 //! both, so one of them tells of a server that has nothing more to read: such an event is no reason to read.
@@ -13,38 +13,38 @@ use krarup_net::Conn;
 use krarup_net::mio::unix::SourceFd;
 use krarup_net::mio::{Events, Interest, Poll, Token};
 
-use crate::driver::Alarm;
+use super::alarm::Alarm;
 
 /// What was found ready.
-pub(super) struct Looks {
+pub(crate) struct Readiness {
     /// Of everybody.
-    pub(super) events: Events,
+    pub(crate) events: Events,
     /// Of the servers, where they were listened to alone.
-    pub(super) answers: Events,
+    pub(crate) answers: Events,
     /// Whether the last pass did not look at the clients.
-    pub(super) skipped: bool,
+    pub(crate) skipped: bool,
 }
 
-impl Looks {
-    pub(super) fn new() -> Self {
+impl Readiness {
+    pub(crate) fn new() -> Self {
         Self { events: Events::with_capacity(1_024), answers: Events::with_capacity(256), skipped: false }
     }
 }
 
 /// The servers by themselves.
-pub(super) struct Answers {
-    pub(super) poll: Poll,
-    pub(super) alarm: Alarm,
+pub(crate) struct ServerPoll {
+    pub(crate) poll: Poll,
+    pub(crate) alarm: Alarm,
 }
 
-impl Answers {
-    pub(super) fn new() -> io::Result<Self> {
+impl ServerPoll {
+    pub(crate) fn new() -> io::Result<Self> {
         let poll = Poll::new()?;
         Ok(Self { alarm: Alarm::register(&poll)?, poll })
     }
 
     /// Listens to a server's connection too, until it is closed.
-    pub(super) fn listen_to(&self, conn: &Conn, token: Token) -> io::Result<()> {
+    pub(crate) fn listen_to(&self, conn: &Conn, token: Token) -> io::Result<()> {
         self.poll.registry().register(&mut SourceFd(&conn.as_raw_fd()), token, Interest::READABLE)
     }
 }
@@ -64,7 +64,7 @@ mod tests {
     fn a_server_is_heard_by_both_polls_and_read_once() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut all = Poll::new().unwrap();
-        let mut answers = Answers::new().unwrap();
+        let mut answers = ServerPoll::new().unwrap();
         let token = Token(crate::driver::UPSTREAMS);
         let mut conn = Conn::connect(listener.local_addr().unwrap(), all.registry(), token).unwrap();
         answers.listen_to(&conn, token).unwrap();
