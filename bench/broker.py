@@ -6,7 +6,7 @@ connections, of which as many are used as there are clients, and prepared statem
 each, without any server in between; so it is better off than a real one. The served pool is the same statements behind the same protocol as everybody else (the example `pool`).
 Beside requests per second stands the processor time that a request takes from the server and from all of PostgreSQL's processes, which tells more on a machine that does other things, too. fsync and synchronous_commit are on. All databases are in one cluster.
 
-    cargo build --release -p krarup && cargo build --release -p krarup-serve --example drive --example pool
+    cargo build --release -p krarup && cargo build --release -p krarup-serve -p krarup-store --example drive --example pool
     bench/broker.py [--rounds 3] [--seconds 5] [--parts jobs,five,held,slow] [--held 180] [--realtime] [--json FILE]
 
 jobs: put, reserve, delete. five: send, pop, peek, peek by sender, list, which only krarup has. held: jobs while somebody else holds a snapshot, over those of a

@@ -13,9 +13,9 @@ use krarup_broker::{Broker, Queues, broker, queues, shared};
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, Listener, listen};
 use krarup_serve::broker::engine::{self, Ending, Notice, Protocol, Store};
-use krarup_serve::broker::pool;
-use krarup_serve::broker::postgres::{Owned, Place, Problem, Sharing};
 use krarup_serve::broker::relay::Relay;
+use krarup_store::pool;
+use krarup_store::postgres::{Owned, Place, Problem, Sharing};
 use krarup_units::Address;
 use krarup_units::{Bytes, Nanos, text};
 

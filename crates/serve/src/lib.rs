@@ -1,8 +1,8 @@
-//! Sockets, threads and databases around the services, which know none of these.
+//! Sockets and threads around the services, which know none of these.
 //!
 //! | file | its one idea |
 //! |---|---|
-//! | [`broker`] | the event loop of the broker, PostgreSQL below it, shards beside it |
+//! | [`broker`] | the event loop of the broker, and shards beside it |
 //! | [`cache`] | the event loop of the cache |
 //! | [`proxy`] | the event loops of the proxy, and its threads |
 //! | `admin` | what monitoring asks, beside the loop |

@@ -18,9 +18,9 @@ use krarup_net::{Clock, listen};
 use krarup_record::file::rows::Lane;
 use krarup_serve::broker::engine::{self, Ended, Ending, Notice, Part, Protocol, Store};
 use krarup_serve::broker::front::{self, Front};
-use krarup_serve::broker::owners::Owners;
-use krarup_serve::broker::postgres::members::{Member, Seen, Step};
-use krarup_serve::broker::postgres::{Owned, Place, Problem};
+use krarup_store::owners::Owners;
+use krarup_store::postgres::members::{Member, Seen, Step};
+use krarup_store::postgres::{Owned, Place, Problem};
 use krarup_units::Address;
 use krarup_units::Nanos;
 

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use krarup_serve::broker::postgres::{Place, Problem};
+use krarup_store::postgres::{Place, Problem};
 
 use super::signals::Signals;
 use super::wrong;

@@ -11,11 +11,12 @@ use modules::Crate;
 
 /// The layers, from the ground up. A crate may use those of lower layers only; within layer 2, simulation and solvers share
 /// a crate.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["units"],
     &["service", "memcache", "beanstalk", "net", "record", "stats"],
     &["model"],
     &["proxy", "broker", "cache"],
+    &["store"],
     &["serve", "load"],
     &["lab", "analysis"],
     &["report"],
@@ -23,13 +24,14 @@ const LAYERS: [&[&str]; 8] = [
 ];
 
 /// Who may use sockets, and who may not even read a clock or a file, by the libraries that give them.
-const FORBIDDEN: [(&str, &[&str]); 8] = [
+const FORBIDDEN: [(&str, &[&str]); 9] = [
     (
         "broker",
         &["krarup-net", "mio", "socket2", "signal-hook", "rustix", "tokio", "postgres", "tokio-postgres"],
     ),
     ("proxy", &["krarup-net", "mio", "socket2", "signal-hook", "rustix", "tokio"]),
     ("cache", &["krarup-net", "mio", "socket2", "signal-hook", "rustix", "tokio"]),
+    ("serve", &["tokio", "postgres", "tokio-postgres"]),
     ("memcache", &["mio", "socket2", "signal-hook", "rustix"]),
     ("beanstalk", &["mio", "socket2", "signal-hook", "rustix"]),
     ("stats", &["mio", "socket2", "signal-hook", "rustix", "csv", "parquet"]),

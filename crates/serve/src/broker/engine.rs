@@ -22,13 +22,13 @@ use krarup_service::Service;
 use krarup_units::{Address, Nanos, Stamp};
 
 use crate::admin::{self, Desk};
-use crate::broker::journal::{Journal, News};
-use crate::broker::pool::{self, Pool};
-use crate::broker::postgres::{self, Laid, Owned, Sharing};
 use crate::driver::{self, ClientLimits, Driver};
 use krarup_beanstalk::Put;
 use krarup_broker::broker::{Broker, MEMCACHED};
 use krarup_broker::metrics::Snapshot;
+use krarup_store::journal::{Journal, News};
+use krarup_store::pool::{self, Pool};
+use krarup_store::postgres::{self, Laid, Owned, Sharing};
 
 const WOKEN: Token = Token(4);
 /// A client that vanished without a word is noticed after this time.

@@ -39,7 +39,7 @@ use krarup_units::{Address, Nanos};
 
 use crate::broker::door;
 use crate::broker::engine::Protocol;
-use crate::broker::owners::Owners;
+use krarup_store::owners::Owners;
 pub use serving::Settings;
 use serving::{ABANDONED, ENDS, Inner};
 

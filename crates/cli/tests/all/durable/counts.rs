@@ -147,14 +147,14 @@ pub(crate) fn nobody_counts_all_messages(cluster: &Cluster, mode: &str) {
 /// As the schema was at first, and after each of its changes, with messages in it.
 pub(crate) fn databases_of_earlier_versions_are_taken_along(cluster: &Cluster) {
     let changes = [
-        include_str!("../../../../serve/src/broker/postgres/migrations/0001.sql"),
-        include_str!("../../../../serve/src/broker/postgres/migrations/0002.sql"),
-        include_str!("../../../../serve/src/broker/postgres/migrations/0003.sql"),
-        include_str!("../../../../serve/src/broker/postgres/migrations/0004.sql"),
-        include_str!("../../../../serve/src/broker/postgres/migrations/0005.sql"),
-        include_str!("../../../../serve/src/broker/postgres/migrations/0006.sql"),
-        include_str!("../../../../serve/src/broker/postgres/migrations/0007.sql"),
-        include_str!("../../../../serve/src/broker/postgres/migrations/0008.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0001.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0002.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0003.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0004.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0005.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0006.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0007.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0008.sql"),
     ];
     for version in [1, 5, 7, 8] {
         for mode in MODES {

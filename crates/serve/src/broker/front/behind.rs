@@ -12,9 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::serving::Inner;
-use crate::broker::owners::{Owner, Owners};
 use krarup_beanstalk::{DEFAULT_TUBE, Reply, ReplyWord, Request, reply, write};
 use krarup_broker::job::Id;
+use krarup_store::owners::{Owner, Owners};
 use krarup_units::Parsed;
 
 /// How long the owner may take to accept a connection.

@@ -9,7 +9,7 @@ use krarup_net::blocking::{Bell, Handle};
 use krarup_net::tls::Acceptor;
 
 use crate::broker::engine::Protocol;
-use crate::broker::owners::Owners;
+use krarup_store::owners::Owners;
 
 /// How clients are served.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use krarup_net::listen;
 
 use super::*;
-use crate::broker::owners::Owner;
+use krarup_store::owners::Owner;
 
 const TOO_LONG: Duration = Duration::from_secs(60);
 

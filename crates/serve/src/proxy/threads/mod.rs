@@ -25,8 +25,8 @@ mod network;
 mod queue;
 mod seat;
 
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
 use krarup_net::blocking::Bell;

@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use krarup_net::Clock;
 use krarup_units::{Nanos, Stamp};
 
-use crate::broker::postgres::heads::Reader;
-use crate::broker::postgres::pen::Pen;
-use crate::broker::postgres::{IDS_AHEAD, Laid, Owned, Problem, Session, is_deposed, words};
+use crate::postgres::heads::Reader;
+use crate::postgres::pen::Pen;
+use crate::postgres::{IDS_AHEAD, Laid, Owned, Problem, Session, is_deposed, words};
 use krarup_broker::changes::Batch;
 use krarup_broker::job::Id;
 use krarup_broker::queues::{Fetch, Fetched};
@@ -50,11 +50,25 @@ const LONG: Nanos = Nanos::from_millis(1);
 
 /// What the threads tell.
 #[derive(Debug)]
-pub(crate) enum News {
+pub enum News {
     /// A batch is on disk, and all before it.
-    Committed { number: u64, sent: Stamp, answered: Stamp },
-    /// A batch was refused, whole, and why.
-    Refused { number: u64, batch: Arc<Batch>, why: String },
+    Committed {
+        /// The number that it was given with [`Journal::write`].
+        number: u64,
+        /// When its first statement was sent.
+        sent: Stamp,
+        /// When its commit was answered.
+        answered: Stamp,
+    },
+    /// A batch was refused, whole.
+    Refused {
+        /// The number that it was given with [`Journal::write`].
+        number: u64,
+        /// What it held.
+        batch: Arc<Batch>,
+        /// The database's reason.
+        why: String,
+    },
     /// What applications have laid down.
     Swept(Vec<Laid>),
     /// What the queues wanted to read, or why it cannot be read now.
@@ -69,7 +83,7 @@ pub(crate) enum News {
 
 /// The loop's end of the threads.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub struct Journal {
     keeper: Sender<Order>,
     /// Disconnected when the keeper has ended.
     keeping: Receiver<()>,
@@ -148,7 +162,7 @@ enum Heard {
 
 impl Journal {
     /// Begins to write; `wake` is called whenever there are news. Ids below `next_id` have been given.
-    pub(crate) fn begin(
+    pub fn begin(
         owned: Owned,
         next_id: Id,
         clock: Clock,
@@ -200,7 +214,7 @@ impl Journal {
     }
 
     /// Whether what has been gathered may be written now, beside what is under way; ids below `next_id` have been given.
-    pub(crate) fn may_write(&self, gathered: &Batch, next_id: Id) -> bool {
+    pub fn may_write(&self, gathered: &Batch, next_id: Id) -> bool {
         let beside = |other: &Batch| gathered.may_go_beside(other);
         let others = || self.under_way.iter().filter(|one| one.came.is_none()).map(|one| &*one.batch);
         let lines = gathered.lines() + others().map(Batch::lines).sum::<usize>();
@@ -213,12 +227,12 @@ impl Journal {
     }
 
     /// How many batches are under way.
-    pub(crate) fn under_way(&self) -> usize {
+    pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
     /// Writes a batch that may be written now.
-    pub(crate) fn write(&mut self, number: u64, batch: Batch) {
+    pub fn write(&mut self, number: u64, batch: Batch) {
         let pen = self.free.pop().expect("a pen is free where a batch may be written");
         if let Some(highest) = batch.messages.keys().max() {
             self.ids.next.fetch_max(highest + 1, Ordering::Relaxed);
@@ -230,28 +244,29 @@ impl Journal {
     }
 
     /// Whether nobody is looking what was laid down.
-    pub(crate) fn may_sweep(&self) -> bool {
+    pub fn may_sweep(&self) -> bool {
         !self.sweeping
     }
 
-    pub(crate) fn sweep(&mut self) {
+    /// Collects what applications have put into the table of messages that come.
+    pub fn sweep(&mut self) {
         self.sweeping = true;
         let _ = self.keeper.send(Order::Sweep);
     }
 
     /// Whether nothing is being written or read.
-    pub(crate) fn may_fetch(&self) -> bool {
+    pub fn may_fetch(&self) -> bool {
         self.under_way.is_empty() && !self.reading
     }
 
     /// Reads what the queues want; nothing is written meanwhile.
-    pub(crate) fn fetch(&mut self, wanted: Fetch) {
+    pub fn fetch(&mut self, wanted: Fetch) {
         self.reading = true;
         let _ = self.reader.send(wanted);
     }
 
     /// The next news, if there are any.
-    pub(crate) fn news(&mut self) -> Option<News> {
+    pub fn news(&mut self) -> Option<News> {
         loop {
             if self.under_way.front().is_some_and(|first| first.came.is_some()) {
                 return self.first_came();
@@ -304,7 +319,7 @@ impl Journal {
     }
 
     /// Ends the threads: ids below this one were given. A database that does not answer is not waited for.
-    pub(crate) fn end(mut self, next_id: Id) {
+    pub fn end(mut self, next_id: Id) {
         self.ids.next.fetch_max(next_id, Ordering::Relaxed);
         self.pens.clear();
         self.over.store(true, Ordering::SeqCst);

@@ -26,8 +26,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use crate::broker::postgres::session::{Clearing, Known, Session, Stub, Trouble, Until};
-use crate::broker::postgres::{Problem, Sharing};
+use crate::postgres::session::{Clearing, Known, Session, Stub, Trouble, Until};
+use crate::postgres::{Problem, Sharing};
 use krarup_broker::wish::{Asked, Kind, Reply, Way, Wish};
 
 /// Wishes that share a statement at most.
@@ -51,7 +51,7 @@ pub struct Settings {
 
 /// What the thread tells.
 #[derive(Debug)]
-pub(crate) enum News {
+pub enum News {
     /// What came of wishes.
     Answered(Vec<(u64, Reply)>, Way),
     /// The database refused something that it may take another time, and why.
@@ -68,7 +68,7 @@ pub(crate) enum News {
 
 /// The loop's end of the thread.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     wishes: Option<UnboundedSender<Vec<Asked>>>,
     news: Receiver<News>,
     thread: Option<JoinHandle<()>>,
@@ -76,7 +76,10 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Begins to take wishes; `wake` is called whenever there are news.
-    pub(crate) fn begin(
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn begin(
         sharing: Sharing,
         settings: Settings,
         clock: Clock,
@@ -92,19 +95,21 @@ impl Pool {
         Ok(Self { wishes: Some(wishes), news, thread: Some(thread) })
     }
 
-    pub(crate) fn ask(&self, wishes: Vec<Asked>) {
+    /// Carries these out, in any order.
+    pub fn ask(&self, wishes: Vec<Asked>) {
         if let Some(sender) = &self.wishes {
             // A thread that is no more has said why.
             let _ = sender.send(wishes);
         }
     }
 
-    pub(crate) fn news(&self) -> Option<News> {
+    /// The next news, if there are any.
+    pub fn news(&self) -> Option<News> {
         self.news.try_recv().ok()
     }
 
     /// Ends the thread; where nothing is left to be done, its connections are closed in order.
-    pub(crate) fn end(mut self, nothing_left: bool) {
+    pub fn end(mut self, nothing_left: bool) {
         self.wishes = None;
         if let Some(thread) = self.thread.take()
             && nothing_left

@@ -9,7 +9,7 @@ use postgres::{Client, Error};
 
 use super::heads::INDEXES;
 use super::place::{END_HOLDER, LEASE, LIGHT, LOOK, OWN, Place, Problem, lock_of, migrate};
-use crate::broker::owners::Owner;
+use crate::owners::Owner;
 use krarup_broker::shards::Shard;
 
 /// A shard, as the table of owners has it.
