@@ -11,8 +11,8 @@ use krarup_proxy::{Config, Core, MultiGet, RowSink, Summary, Topology, config};
 use krarup_record::file::rows::{Lane, RowWriter};
 use krarup_record::file::{self, Problem};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
+use krarup_serve::proxy::configuration::ConfigurationSource;
 use krarup_serve::proxy::events::{self, Notice};
-use krarup_serve::proxy::outlook::Source;
 use krarup_serve::proxy::threads;
 use krarup_units::Address;
 use krarup_units::Nanos;
@@ -185,7 +185,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     };
     let missing =
         |why: &str| eprintln!("warning: {why}; it is looked up again every {}", config.resolve_every);
-    let source = Source::new(config.clone(), again, missing).map_err(|why| {
+    let source = ConfigurationSource::new(config.clone(), again, missing).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
     })?;
     let config = &source.resolved.config;

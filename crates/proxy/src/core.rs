@@ -58,7 +58,7 @@ pub use crate::large::LARGE_REQUEST;
 pub use crate::settings::Settings;
 pub use inquiry::Inquiry;
 pub use reload::Reconfigured;
-pub use threads::Errand;
+pub use threads::QueueChoice;
 
 /// So many requests of one client are accepted before others have their turn.
 const A_TURN: u32 = 32;

@@ -276,7 +276,7 @@ mod tests {
             let common = Arc::new(Common::new(loops, workers, bound));
             for place in 0..loops {
                 let rung = all.rung.clone();
-                common.hang_bell(place, move || rung.lock().unwrap().push(place));
+                common.set_waker(place, move || rung.lock().unwrap().push(place));
                 let mut dispatch = Dispatch::new(workers, bound);
                 dispatch.share(common.clone(), place);
                 all.dispatches.push(dispatch);

@@ -51,7 +51,7 @@ impl Monitored for krarup_broker::metrics::Snapshot {
 type Ask<T> = Box<dyn Fn() -> Option<Arc<T>> + Send + Sync>;
 
 /// What monitoring is answered from, and what it may have done.
-pub(crate) struct Desk<T> {
+pub(crate) struct Monitoring<T> {
     /// The program that is asked, as its user calls it.
     pub(crate) program: &'static str,
     pub(crate) ask: Ask<T>,
@@ -67,7 +67,7 @@ pub(crate) struct Reload {
     pub(crate) alone: Mutex<()>,
 }
 
-impl<T: Monitored> Desk<T> {
+impl<T: Monitored> Monitoring<T> {
     fn answer(&self, method: Method, path: &str) -> Answer {
         match (method, path) {
             (Method::Get, "/") => Answer::text(200, self.paths()),
@@ -136,8 +136,8 @@ fn resident_memory() -> Option<u64> {
 pub(crate) fn serve<T: Monitored>(
     address: &Address,
     setting: &str,
-    desk: Desk<T>,
+    monitoring: Monitoring<T>,
 ) -> Result<http::Server, String> {
-    http::serve(address, move |method, path| desk.answer(method, path))
+    http::serve(address, move |method, path| monitoring.answer(method, path))
         .map_err(|why| format!("{setting}: {why}"))
 }

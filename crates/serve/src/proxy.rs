@@ -4,11 +4,11 @@
 //! |---|---|
 //! | [`events`] | one event loop, or several: clients and servers on one thread |
 //! | [`threads`] | a thread for each worker: the textbook design |
-//! | [`outlook`] | the configuration's file and the addresses behind names, as they change |
+//! | [`configuration`] | the configuration's file and the addresses behind names, as they change |
 //! | [`credentials`] | what the files named under `[edge]` hold |
 //! | `hold` | when a busy loop listens to the servers alone |
 
+pub mod configuration;
 pub mod credentials;
 pub mod events;
-pub mod outlook;
 pub mod threads;

@@ -10,7 +10,7 @@ use crate::ids::{PoolId, ServerId};
 
 /// What a request wants of the server that is its key's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Errand {
+pub enum QueueChoice {
     /// To be read at this server.
     Read(usize),
     /// To be written, at this server first.
@@ -48,9 +48,9 @@ impl Core {
     }
 
     /// Where a whole request belongs that came where keys belong to the pool `entry`.
-    pub fn errand(&mut self, entry: usize, bytes: &[u8], now: Stamp) -> Errand {
+    pub fn choose_queue(&mut self, entry: usize, bytes: &[u8], now: Stamp) -> QueueChoice {
         let Parsed::Complete { message, .. } = request::parse(bytes, &self.settings.limits) else {
-            return Errand::Any;
+            return QueueChoice::Any;
         };
         let (key, writes) = match &message {
             Request::Retrieve(retrieve) => (retrieve.keys.iter().next(), retrieve.command.touches()),
@@ -59,20 +59,20 @@ impl Core {
                 (Some(*key), true)
             }
             Request::Meta(meta) => (Some(meta.key), meta.command != MetaCommand::Get),
-            Request::Stats { .. } => return Errand::Statistics,
+            Request::Stats { .. } => return QueueChoice::Statistics,
             Request::FlushAll { .. }
             | Request::Verbosity { .. }
             | Request::NoOp
             | Request::Version
-            | Request::Quit => return Errand::Any,
+            | Request::Quit => return QueueChoice::Any,
         };
-        let Some(key) = key else { return Errand::Any };
+        let Some(key) = key else { return QueueChoice::Any };
         let place = self.routing.locate(PoolId::new(entry), key, now);
         let first = place.holders.first().map(|server| server.index());
         match first {
-            None => Errand::Any,
-            Some(server) if writes => Errand::Write(server),
-            Some(server) => Errand::Read(server),
+            None => QueueChoice::Any,
+            Some(server) if writes => QueueChoice::Write(server),
+            Some(server) => QueueChoice::Read(server),
         }
     }
 

@@ -68,7 +68,7 @@ impl Common {
     }
 
     /// What wakes a loop; before this is known it is not woken. It is called without a lock.
-    pub fn hang_bell(&self, place: usize, bell: impl Fn() + Send + Sync + 'static) {
+    pub fn set_waker(&self, place: usize, bell: impl Fn() + Send + Sync + 'static) {
         // A second bell would belong to a second loop, and there is none.
         let _ = self.bells[place].set(Box::new(bell));
     }

@@ -33,10 +33,10 @@ fn board() -> (Arc<Board<Numbers>>, mpsc::Receiver<()>) {
     (Board::waking(Duration::from_secs(5), move || _ = wake.send(())), woken)
 }
 
-/// A desk that asks one board.
-fn desk(board: &Arc<Board<Numbers>>) -> Desk<Numbers> {
+/// Monitoring that asks one board.
+fn monitoring(board: &Arc<Board<Numbers>>) -> Monitoring<Numbers> {
     let boards = Boards::of(Arc::clone(board));
-    Desk {
+    Monitoring {
         program: "krarup proxy",
         ask: Box::new(move || boards.ask()),
         reload: Some(Reload {
@@ -50,8 +50,8 @@ fn desk(board: &Arc<Board<Numbers>>) -> Desk<Numbers> {
 fn numbers_are_laid_down_when_somebody_asks_and_not_before() {
     let (board, woken) = board();
     board.lay(|| panic!("nobody asked"));
-    let desk = desk(&board);
-    let asked = thread::spawn(move || desk.answer(Method::Get, "/metrics"));
+    let monitoring = monitoring(&board);
+    let asked = thread::spawn(move || monitoring.answer(Method::Get, "/metrics"));
     woken.recv().unwrap();
     board.lay(|| MOMENT);
     board.lay(|| panic!("one asked, and has been answered"));
@@ -63,15 +63,15 @@ fn numbers_are_laid_down_when_somebody_asks_and_not_before() {
 #[test]
 fn a_loop_that_is_stuck_is_not_healthy() {
     let board = Board::waking(Duration::from_millis(1), || {});
-    let desk = desk(&board);
+    let monitoring = monitoring(&board);
     for path in ["/health", "/ready", "/metrics"] {
-        assert_eq!(desk.answer(Method::Get, path).status, 503, "{path}");
-        assert_eq!(desk.answer(Method::Post, path).status, 405, "{path}");
+        assert_eq!(monitoring.answer(Method::Get, path).status, 503, "{path}");
+        assert_eq!(monitoring.answer(Method::Post, path).status, 405, "{path}");
     }
-    assert_eq!(desk.answer(Method::Get, "/").status, 200);
-    assert_eq!(desk.answer(Method::Get, "/etc/passwd").status, 404);
-    assert_eq!(desk.answer(Method::Get, "/reload").status, 405);
-    let refused = desk.answer(Method::Post, "/reload");
+    assert_eq!(monitoring.answer(Method::Get, "/").status, 200);
+    assert_eq!(monitoring.answer(Method::Get, "/etc/passwd").status, 404);
+    assert_eq!(monitoring.answer(Method::Get, "/reload").status, 405);
+    let refused = monitoring.answer(Method::Post, "/reload");
     assert_eq!(refused.status, 409);
     assert!(refused.body.starts_with("line 1: nothing is good"), "{}", refused.body);
 }
@@ -80,9 +80,10 @@ fn a_loop_that_is_stuck_is_not_healthy() {
 fn ready_is_what_says_nothing_against_it() {
     let ready = |numbers: Numbers| {
         let (board, woken) = board();
-        let desk = desk(&board);
-        let asked =
-            thread::spawn(move || (desk.answer(Method::Get, "/ready"), desk.answer(Method::Get, "/health")));
+        let monitoring = monitoring(&board);
+        let asked = thread::spawn(move || {
+            (monitoring.answer(Method::Get, "/ready"), monitoring.answer(Method::Get, "/health"))
+        });
         for _ in 0..2 {
             woken.recv().unwrap();
             board.lay(|| numbers);
@@ -98,18 +99,18 @@ fn ready_is_what_says_nothing_against_it() {
 #[test]
 fn one_reload_at_a_time_waits_for_the_loop() {
     let board = Board::waking(Duration::from_millis(1), || {});
-    let desk = desk(&board);
-    let under_way = desk.reload.as_ref().unwrap().alone.lock().unwrap();
-    let refused = desk.answer(Method::Post, "/reload");
+    let monitoring = monitoring(&board);
+    let under_way = monitoring.reload.as_ref().unwrap().alone.lock().unwrap();
+    let refused = monitoring.answer(Method::Post, "/reload");
     assert!(refused.status == 409 && refused.body.contains("under way"), "{}", refused.body);
     drop(under_way);
-    assert!(desk.answer(Method::Post, "/reload").body.contains("nothing is good"));
+    assert!(monitoring.answer(Method::Post, "/reload").body.contains("nothing is good"));
 }
 
 #[test]
 fn a_service_that_reads_no_configuration_has_nothing_to_reload() {
     let (board, _woken) = board();
-    let desk = Desk { reload: None, program: "krarup broker", ..desk(&board) };
-    assert_eq!(desk.answer(Method::Post, "/reload").status, 404);
-    assert!(!desk.answer(Method::Get, "/").body.contains("reload"));
+    let monitoring = Monitoring { reload: None, program: "krarup broker", ..monitoring(&board) };
+    assert_eq!(monitoring.answer(Method::Post, "/reload").status, 404);
+    assert!(!monitoring.answer(Method::Get, "/").body.contains("reload"));
 }

@@ -21,7 +21,7 @@ use krarup_net::{Clock, Listener, listen};
 use krarup_service::Service;
 use krarup_units::{Address, Nanos, Stamp};
 
-use crate::admin::{self, Desk};
+use crate::admin::{self, Monitoring};
 use crate::driver::{self, ClientLimits, Driver};
 use krarup_beanstalk::Put;
 use krarup_broker::broker::{Broker, MEMCACHED};
@@ -282,9 +282,12 @@ impl<N: FnMut(Notice)> Engine<N> {
             Some(address) => {
                 let board = Board::new(Arc::clone(&waker));
                 let boards = Boards::of(Arc::clone(&board));
-                let desk =
-                    Desk { program: "krarup broker", ask: Box::new(move || boards.ask()), reload: None };
-                let server = admin::serve(address, "--admin", desk)?;
+                let monitoring = Monitoring {
+                    program: "krarup broker",
+                    ask: Box::new(move || boards.ask()),
+                    reload: None,
+                };
+                let server = admin::serve(address, "--admin", monitoring)?;
                 notice(Notice::Admin(server.address.clone()));
                 Some((board, server))
             }

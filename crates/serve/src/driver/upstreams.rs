@@ -135,7 +135,7 @@ pub(crate) struct ServerConnections {
     pub(crate) lanes_due: Stamp,
     /// Whether some of them may not be wanted any more.
     pub(crate) lanes_to_close: bool,
-    /// ServerConnections that may have more to read than one pass took, and whether their end has been announced.
+    /// Servers that may have more to read than one pass took, and whether their end has been announced.
     pub(crate) ready: Vec<(usize, bool)>,
     some: Vec<usize>,
     /// Bytes read since this was last reset.

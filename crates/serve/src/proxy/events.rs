@@ -21,13 +21,13 @@ use krarup_net::{Clock, Listener, http, listen};
 use krarup_service::{LANES, Upstreams};
 use krarup_units::{Address, Nanos, Stamp};
 
-use crate::admin::{self, Desk, Reload};
+use crate::admin::{self, Monitoring, Reload};
 use crate::driver::{
     self, ALARM, CLIENTS, ConnectionState, Driver, FEW_LANES, Hold, Readiness, ServerConnection,
     ServerConnections, ServerPoll, UPSTREAMS, UpstreamSettings, of_one_loop, uninterrupted,
 };
+use crate::proxy::configuration::{ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved};
 use crate::proxy::credentials::{Credentials, credentials};
-use crate::proxy::outlook::{Hearer, Outlook, Resolved, Source};
 use krarup_net::board::{Board, Boards};
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;
@@ -35,18 +35,18 @@ use krarup_proxy::dispatch::Common;
 use krarup_proxy::metrics::Snapshot;
 use krarup_proxy::topology::Topology;
 
-mod crew;
+mod event_loops;
 mod notice;
 mod reload;
 
 pub use notice::Notice;
 
-use crew::{Books, Crew, Order, Place};
-use notice::Together;
+use event_loops::{Books, LoopGroup, Member, Message};
+use notice::MemoryNotices;
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
-/// Monitoring wants numbers, or there are news from outside.
+/// Monitoring wants numbers, or the configuration has changed.
 const ASKED: Token = Token(3);
 /// Tokens of listening sockets begin here.
 const LISTENERS: usize = 16;
@@ -74,7 +74,7 @@ type Tell = Box<dyn FnMut(Notice) + Send>;
 /// # Errors
 /// Before the first client is accepted: the port cannot be had, a name cannot be resolved, the system refuses.
 pub fn run(
-    source: Source,
+    source: ConfigurationSource,
     cores: Vec<Core>,
     clock: Clock,
     mut notice: impl FnMut(Notice) + Send + 'static,
@@ -89,17 +89,17 @@ pub fn run(
     for warning in &credentials.warnings {
         notice(Notice::Warning(warning.clone()));
     }
-    let mut places = Vec::new();
+    let mut members = Vec::new();
     let mut cores = cores;
     if cores.len() > 1 {
         let common = Common::new(cores.len(), resolved.config.workers, resolved.config.queue);
         let common = Arc::new(common);
-        places = Crew::gather(&wakers, &common)?;
-        for (place, core) in cores.iter_mut().enumerate() {
-            core.join(Arc::clone(&common), place);
+        members = LoopGroup::members(&wakers, &common)?;
+        for (member, core) in cores.iter_mut().enumerate() {
+            core.join(Arc::clone(&common), member);
         }
     }
-    let notice = Arc::new(Mutex::new((Together::default(), notice)));
+    let notice = Arc::new(Mutex::new((MemoryNotices::default(), notice)));
     let tell = |all: bool| -> Tell {
         let notice = Arc::clone(&notice);
         Box::new(move |told| {
@@ -112,11 +112,11 @@ pub fn run(
             }
         })
     };
-    let mut places = places.into_iter();
+    let mut members = members.into_iter();
     let mut engines = Vec::new();
     for (number, (poll, core)) in polls.into_iter().zip(cores).enumerate() {
-        let (place, tell) = (places.next(), tell(number == 0));
-        let engine = Engine::before(&resolved, core, clock, tell, poll, Arc::clone(&credentials), place);
+        let (member, tell) = (members.next(), tell(number == 0));
+        let engine = Engine::before(&resolved, core, clock, tell, poll, Arc::clone(&credentials), member);
         engines.push(engine.map_err(system)?);
     }
     let mut others = engines.split_off(1).into_iter();
@@ -140,8 +140,8 @@ pub fn run(
 
 struct Engine<N> {
     config: Config,
-    /// Where news come from; of several loops only the first hears them.
-    outlook: Option<Outlook>,
+    /// Where changes of the configuration come from; of several loops only the first has it.
+    watcher: Option<ConfigurationWatcher>,
     core: Core,
     clock: Clock,
     notice: N,
@@ -150,9 +150,9 @@ struct Engine<N> {
     /// and those to servers.
     servers: ServerConnections,
     signals: Option<Signals>,
-    /// Its place among several.
-    crew: Option<Place>,
-    coming: Option<Coming>,
+    /// What it is among several.
+    group: Option<Member>,
+    next: Option<NextConfiguration>,
     credentials: Arc<Credentials>,
     /// Clients may not connect before the servers have been tried, until this instant at most.
     open_by: Stamp,
@@ -171,7 +171,7 @@ struct Engine<N> {
 }
 
 /// A configuration that was read and is good, and waits until its servers have been connected to.
-struct Coming {
+struct NextConfiguration {
     config: Config,
     topology: Topology,
     entrances: Vec<(Address, usize)>,
@@ -181,8 +181,8 @@ struct Coming {
     admin: Option<(Address, http::Server)>,
     credentials: Arc<Credentials>,
     servers: Vec<usize>,
-    /// Who wants to hear of it.
-    hearer: Option<Hearer>,
+    /// Where the outcome is sent.
+    reply: Option<ReloadReply>,
     /// It does not wait longer than this.
     until: Stamp,
 }
@@ -196,7 +196,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         notice: N,
         poll: Poll,
         credentials: Arc<Credentials>,
-        crew: Option<Place>,
+        group: Option<Member>,
     ) -> io::Result<Self> {
         let Resolved { config, numbers } = resolved.clone();
         let now = clock.now();
@@ -208,19 +208,19 @@ impl<N: FnMut(Notice)> Engine<N> {
         let settings = server_settings(&config, &credentials);
         let servers = ServerConnections::new(settings, first, clock, registry, ServerPoll::new()?);
         let mut driver = Driver::new(client_settings(&config, &credentials), poll, clock)?;
-        driver.loops = crew.as_ref().map(Place::distribution);
+        driver.loops = group.as_ref().map(Member::distribution);
         let mut core = core;
         core.sign_in_with(credentials.login.clone());
         Ok(Self {
-            outlook: None,
+            watcher: None,
             core,
             clock,
             notice,
             driver,
             servers,
             signals: None,
-            crew,
-            coming: None,
+            group,
+            next: None,
             credentials,
             open_by: now + config.connect_timeout,
             hold: Hold::new(config.hold),
@@ -234,8 +234,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         })
     }
 
-    /// What the first loop, or the only one, does for all: it listens, hears signals and news, and answers monitoring.
-    fn lead(&mut self, source: Source, waker: &Arc<Waker>) -> Result<(), String> {
+    /// What the first loop, or the only one, does for all: it listens, receives signals and changes of the configuration, and answers monitoring.
+    fn lead(&mut self, source: ConfigurationSource, waker: &Arc<Waker>) -> Result<(), String> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD).map_err(system)?);
         let mut inherited = listen::inherited().into_iter();
@@ -247,9 +247,9 @@ impl<N: FnMut(Notice)> Engine<N> {
             self.driver.listen(address, pool, listener);
         }
         self.waker = Some(Arc::clone(waker));
-        // A loop that cannot be woken hears the news when it next ready what is due.
+        // A loop that cannot be woken looks for changes when something is next due.
         let wake = Arc::clone(waker);
-        self.outlook = Some(Outlook::begin(source, move || _ = wake.wake()));
+        self.watcher = Some(ConfigurationWatcher::begin(source, move || _ = wake.wake()));
         if let Some(address) = self.config.admin.clone() {
             self.admin = Some((address.clone(), self.monitor(&address)?));
             self.tell_admin();
@@ -259,11 +259,11 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// Answers monitoring at `address`.
     fn monitor(&mut self, address: &Address) -> Result<http::Server, String> {
-        let ask: Box<dyn Fn() -> Option<Arc<Snapshot>> + Send + Sync> = match &self.crew {
-            Some(place) => {
-                let crew = Arc::clone(&place.crew);
+        let ask: Box<dyn Fn() -> Option<Arc<Snapshot>> + Send + Sync> = match &self.group {
+            Some(member) => {
+                let group = Arc::clone(&member.group);
                 Box::new(move || {
-                    let books = crew.books()?;
+                    let books = group.books()?;
                     Some(Arc::new(Snapshot::of(&books.core, books.now, books.stopping)))
                 })
             }
@@ -274,9 +274,9 @@ impl<N: FnMut(Notice)> Engine<N> {
                 Box::new(move || boards.ask())
             }
         };
-        let reload = self.outlook.as_ref().expect("it hears the news").reload();
+        let reload = self.watcher.as_ref().expect("the first loop has it").reload();
         let reload = Reload { reload: Box::new(reload), alone: Mutex::default() };
-        admin::serve(address, "`admin`", Desk { program: "krarup proxy", ask, reload: Some(reload) })
+        admin::serve(address, "`admin`", Monitoring { program: "krarup proxy", ask, reload: Some(reload) })
     }
 
     fn tell_admin(&mut self) {
@@ -338,16 +338,17 @@ impl<N: FnMut(Notice)> Engine<N> {
             if accept {
                 self.driver.accept(&mut self.core);
             }
-            if reload && let Some(outlook) = &self.outlook {
-                outlook.read_again();
+            if reload && let Some(watcher) = &self.watcher {
+                watcher.reread();
             }
-            while let Some(news) = self.outlook.as_ref().filter(|_| woken || !settled).and_then(Outlook::next)
+            while let Some(change) =
+                self.watcher.as_ref().filter(|_| woken || !settled).and_then(ConfigurationWatcher::next)
             {
                 self.settled_until = Stamp(0);
-                self.hear(news);
+                self.apply(change);
             }
-            if self.crew.is_some() {
-                self.attend(woken);
+            if self.group.is_some() {
+                self.handle_messages(woken);
             }
             let delayed = self.driver.take_delayed();
             self.flush();
@@ -445,13 +446,13 @@ impl<N: FnMut(Notice)> Engine<N> {
             && self.servers.links.lanes.is_empty()
             && !self.core.has_new_lanes()
             && self.core.due().is_none()
-            && self.coming.is_none()
+            && self.next.is_none()
             && self.stop_by.is_none()
     }
 
     /// Does what is due.
     fn tick(&mut self, now: Stamp) {
-        self.await_coming(now);
+        self.take_over_when_ready(now);
         for server in 0..self.servers.links.first.len() {
             if self.core.server_is_wanted(server) {
                 self.servers.keep(&mut self.core, server, now);
@@ -480,9 +481,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         if !late && !self.servers.links.first.iter().all(|link| link.tried) {
             return;
         }
-        let others = self.crew.as_ref().is_none_or(|place| {
-            place.has_tried();
-            late || !place.is_first() || place.others_have_tried()
+        let others = self.group.as_ref().is_none_or(|member| {
+            member.has_tried();
+            late || !member.is_first() || member.others_have_tried()
         });
         if others {
             self.driver.open();
@@ -492,44 +493,44 @@ impl<N: FnMut(Notice)> Engine<N> {
     // ---- among several ----------------------------------------------------------------------------------
 
     /// Does what other loops have ordered, and asks what clients want to know of all.
-    fn attend(&mut self, woken: bool) {
+    fn handle_messages(&mut self, woken: bool) {
         let now = self.clock.now();
-        while let Some(order) = self.crew.as_ref().and_then(|place| place.orders.try_recv().ok()) {
+        while let Some(message) = self.group.as_ref().and_then(|member| member.messages.try_recv().ok()) {
             self.settled_until = Stamp(0);
-            match order {
-                Order::Guest(stream, pool) => self.driver.admit(&mut self.core, stream, pool),
-                Order::Told { number, class, text } => self.core.inform(number, class, &text, now),
-                Order::Reset(done) => {
+            match message {
+                Message::Client(stream, pool) => self.driver.admit(&mut self.core, stream, pool),
+                Message::Inform { number, class, text } => self.core.inform(number, class, &text, now),
+                Message::Reset(done) => {
                     self.core.reset(now);
-                    // Whoever has given up waiting need not hear it.
+                    // It may have given up waiting.
                     let _ = done.send(());
                 }
-                Order::Announce(resolved, credentials, generation) => {
-                    if let Some(place) = &mut self.crew {
-                        place.generation = generation;
+                Message::Announce(resolved, credentials, generation) => {
+                    if let Some(member) = &mut self.group {
+                        member.generation = generation;
                     }
                     // The first loop has found it good.
                     if let Ok(topology) = resolved.config.topology() {
-                        self.coming = Some(self.announce(*resolved, topology, credentials));
+                        self.next = Some(self.announce(*resolved, topology, credentials));
                     }
                 }
-                Order::TakeOver => {
-                    if let Some(coming) = self.coming.take() {
-                        self.take_over(coming, now);
+                Message::TakeOver => {
+                    if let Some(next) = self.next.take() {
+                        self.take_over(next, now);
                     }
                 }
-                Order::Numbers(numbers) => self.renumber(&numbers),
-                Order::Stop => self.stop_now(),
+                Message::Numbers(numbers) => self.update_addresses(&numbers),
+                Message::Stop => self.stop_now(),
             }
         }
         if woken {
             self.core.resume(now);
         }
         let inquiries = self.core.take_inquiries();
-        let Some(place) = &self.crew else { return };
-        inquiries.into_iter().for_each(|inquiry| place.inquire(inquiry));
+        let Some(member) = &self.group else { return };
+        inquiries.into_iter().for_each(|inquiry| member.inquire(inquiry));
         self.driver.note_memory(&mut self.core);
-        place.board.lay(|| Books { core: self.core.books(), now, stopping: self.stop_by.is_some() });
+        member.board.lay(|| Books { core: self.core.books(), now, stopping: self.stop_by.is_some() });
     }
 
     /// Until when there is nothing to do unless something happens; none: for ever.
@@ -567,8 +568,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         if let Some(due) = self.core.due() {
             at(due);
         }
-        if let Some(coming) = &self.coming {
-            at(coming.until);
+        if let Some(next) = &self.next {
+            at(next.until);
         }
         if let Some(due) = clients_due {
             at(due);
@@ -605,8 +606,8 @@ impl<N: FnMut(Notice)> Engine<N> {
 
     /// The first loop tells the others, who have heard of every client by then.
     fn pass_on_stop(&self) {
-        if let Some(place) = self.crew.as_ref().filter(|place| place.is_first()) {
-            place.tell(|| Order::Stop);
+        if let Some(member) = self.group.as_ref().filter(|member| member.is_first()) {
+            member.tell(|| Message::Stop);
         }
     }
 
@@ -615,15 +616,15 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Some(stop_by) = self.stop_by else { return false };
         if self.driver.is_over(&self.core) && self.core.unfinished() == 0 {
             // Others may want to know until the end what was counted here.
-            if self.crew.as_mut().is_none_or(Place::rest) {
+            if self.group.as_mut().is_none_or(Member::rest) {
                 return true;
             }
         }
         if stop_by > self.clock.now() {
             return false;
         }
-        if let Some(place) = &mut self.crew {
-            place.rest();
+        if let Some(member) = &mut self.group {
+            member.rest();
         }
         if self.core.unfinished() > 0 {
             (self.notice)(Notice::Unfinished(self.core.unfinished()));

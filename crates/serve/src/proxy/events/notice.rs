@@ -44,13 +44,13 @@ impl Notice {
 
 /// What several loops say of their memory, told as one.
 #[derive(Debug, Default)]
-pub(super) struct Together {
+pub(super) struct MemoryNotices {
     /// Loops in which clients wait for memory.
     short: usize,
     cut: u64,
 }
 
-impl Together {
+impl MemoryNotices {
     /// What is told; none while another loop is as this one was.
     pub(super) fn summed(&mut self, told: Notice) -> Option<Notice> {
         match told {

@@ -4,30 +4,30 @@ use std::sync::Arc;
 
 use krarup_units::Stamp;
 
-use super::crew::Order;
-use super::{Coming, Engine, Notice, client_settings, listen_at, server_settings};
+use super::event_loops::Message;
+use super::{Engine, NextConfiguration, Notice, client_settings, listen_at, server_settings};
 use crate::driver::{ConnectionState, Hold, ServerConnection};
+use crate::proxy::configuration::{Change, Numbers, Resolved};
 use crate::proxy::credentials::{Credentials, credentials};
-use crate::proxy::outlook::{News, Numbers, Resolved};
 use krarup_proxy::topology::Topology;
 
 impl<N: FnMut(Notice)> Engine<N> {
-    pub(super) fn hear(&mut self, news: News) {
-        match news {
-            News::Numbers(numbers) => {
-                self.renumber(&numbers);
-                if let Some(place) = &self.crew {
-                    place.tell(|| Order::Numbers(numbers.clone()));
+    pub(super) fn apply(&mut self, change: Change) {
+        match change {
+            Change::Numbers(numbers) => {
+                self.update_addresses(&numbers);
+                if let Some(member) = &self.group {
+                    member.tell(|| Message::Numbers(numbers.clone()));
                 }
             }
-            News::Configuration(..) if self.stop_by.is_some() => {}
+            Change::Configuration(..) if self.stop_by.is_some() => {}
             // Where it is no good, nothing has changed.
-            News::Configuration(read, hearer) => match read.and_then(|resolved| self.prepare(resolved)) {
-                Ok(coming) => self.coming = Some(Coming { hearer, ..coming }),
+            Change::Configuration(read, reply) => match read.and_then(|resolved| self.prepare(resolved)) {
+                Ok(next) => self.next = Some(NextConfiguration { reply, ..next }),
                 Err(why) => {
-                    if let Some(hearer) = hearer {
-                        // Whoever has gone need not hear it.
-                        let _ = hearer.send(Err(why.clone()));
+                    if let Some(reply) = reply {
+                        // It may have given up waiting.
+                        let _ = reply.send(Err(why.clone()));
                     }
                     (self.notice)(Notice::NotReloaded(why));
                 }
@@ -35,7 +35,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    pub(super) fn renumber(&mut self, numbers: &Numbers) {
+    pub(super) fn update_addresses(&mut self, numbers: &Numbers) {
         self.settled_until = Stamp(0);
         for link in self.servers.links.first.iter_mut().chain(&mut self.servers.links.lanes) {
             if let Some(found) = numbers.get(&link.address) {
@@ -45,7 +45,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     }
 
     /// Everything that can fail, and the connections to servers that are new.
-    pub(super) fn prepare(&mut self, resolved: Resolved) -> Result<Coming, String> {
+    pub(super) fn prepare(&mut self, resolved: Resolved) -> Result<NextConfiguration, String> {
         let config = &resolved.config;
         if config.threads != self.config.threads {
             let (new, old) = (config.threads, self.config.threads);
@@ -72,13 +72,13 @@ impl<N: FnMut(Notice)> Engine<N> {
             Some(address) => Some((address.clone(), self.monitor(&address)?)),
             None => None,
         };
-        if let Some(place) = &mut self.crew {
-            place.generation += 1;
-            place.tell(|| {
-                Order::Announce(Box::new(resolved.clone()), Arc::clone(&credentials), place.generation)
+        if let Some(member) = &mut self.group {
+            member.generation += 1;
+            member.tell(|| {
+                Message::Announce(Box::new(resolved.clone()), Arc::clone(&credentials), member.generation)
             });
         }
-        Ok(Coming { entrances, opened, admin, ..self.announce(resolved, topology, credentials) })
+        Ok(NextConfiguration { entrances, opened, admin, ..self.announce(resolved, topology, credentials) })
     }
 
     /// Connects to the servers of a configuration that is good.
@@ -87,7 +87,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         resolved: Resolved,
         topology: Topology,
         credentials: Arc<Credentials>,
-    ) -> Coming {
+    ) -> NextConfiguration {
         let Resolved { config, numbers } = resolved;
         let now = self.clock.now();
         for address in config.addresses() {
@@ -105,40 +105,40 @@ impl<N: FnMut(Notice)> Engine<N> {
             link.tried = link.state == ConnectionState::Connected;
         }
         let until = now + config.connect_timeout;
-        let (entrances, opened, admin, hearer) = (Vec::new(), Vec::new(), None, None);
-        Coming { config, topology, entrances, opened, admin, credentials, servers, hearer, until }
+        let (entrances, opened, admin, reply) = (Vec::new(), Vec::new(), None, None);
+        NextConfiguration { config, topology, entrances, opened, admin, credentials, servers, reply, until }
     }
 
     /// What comes is there once its servers have been tried, by all loops.
-    pub(super) fn await_coming(&mut self, now: Stamp) {
-        let Some(coming) = &self.coming else { return };
-        let late = coming.until <= now;
-        if !late && !coming.servers.iter().all(|&server| self.servers.links[server].tried) {
+    pub(super) fn take_over_when_ready(&mut self, now: Stamp) {
+        let Some(next) = &self.next else { return };
+        let late = next.until <= now;
+        if !late && !next.servers.iter().all(|&server| self.servers.links[server].tried) {
             return;
         }
-        if let Some(place) = &self.crew {
-            place.has_tried();
+        if let Some(member) = &self.group {
+            member.has_tried();
             // The first loop says when.
-            if !place.is_first() {
-                if late && let Some(coming) = &mut self.coming {
-                    coming.until = now + self.config.connect_timeout;
+            if !member.is_first() {
+                if late && let Some(next) = &mut self.next {
+                    next.until = now + self.config.connect_timeout;
                 }
                 return;
             }
-            if !late && !place.others_have_tried() {
+            if !late && !member.others_have_tried() {
                 return;
             }
-            place.tell(|| Order::TakeOver);
+            member.tell(|| Message::TakeOver);
         }
-        if let Some(coming) = self.coming.take() {
-            self.take_over(coming, now);
+        if let Some(next) = self.next.take() {
+            self.take_over(next, now);
         }
     }
 
     /// The servers of the configuration that comes have been tried: from here on it holds.
-    pub(super) fn take_over(&mut self, coming: Coming, now: Stamp) {
+    pub(super) fn take_over(&mut self, next: NextConfiguration, now: Stamp) {
         self.settled_until = Stamp(0);
-        let Coming { config, topology, entrances, opened, admin, credentials, hearer, .. } = coming;
+        let NextConfiguration { config, topology, entrances, opened, admin, credentials, reply, .. } = next;
         let told = self.core.reconfigure(config.settings(), topology, now);
         self.core.sign_in_with(credentials.login.clone());
         self.driver.configure(client_settings(&config, &credentials));
@@ -158,8 +158,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
         self.config = config;
         (self.notice)(Notice::Reloaded);
-        if let Some(hearer) = hearer {
-            let _ = hearer.send(Ok(()));
+        if let Some(reply) = reply {
+            let _ = reply.send(Ok(()));
         }
     }
 }

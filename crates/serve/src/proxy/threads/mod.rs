@@ -15,15 +15,15 @@
 //! |---|---|
 //! | `books` | what all threads record |
 //! | `queue` | requests that wait for a thread |
-//! | `seat` | one client, as the thread sees it that has its request |
-//! | `courier` | carries requests to servers and replies to clients |
+//! | `client` | one client, as the thread sees it that has its request |
+//! | `executor` | carries requests to servers and replies to clients |
 //! | `network` | the thread that reads the clients |
 
 mod books;
-mod courier;
+mod client;
+mod executor;
 mod network;
 mod queue;
-mod seat;
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -36,10 +36,10 @@ use krarup_net::{Clock, listen};
 use krarup_record::{Recorder, recorder};
 
 use self::books::Books;
-use self::courier::Courier;
+use self::client::Finished;
+use self::executor::Executor;
 use self::network::{FINISHED, LISTENER, Network, Queues, RELOAD, STOP};
 use self::queue::Queue;
-use self::seat::Finished;
 use super::events::{Ended, Notice};
 use crate::proxy::credentials::credentials;
 use krarup_proxy::config::Config;
@@ -78,23 +78,23 @@ pub fn run(
     settings.unix = books.lock().settings().unix;
     let mut topology = config.topology()?;
     topology.pools.iter_mut().for_each(|pool| pool.readers = None);
-    let courier = || {
+    let executor = || {
         let recorder = Recorder::new(recorder::Settings::default()).expect("the default settings are valid");
         let mut core = Core::new(settings.clone(), topology.clone(), recorder, started);
         core.sign_in_with(credentials.login.clone());
         core.keep_rows(Box::new(books.clone()));
-        Courier::new(core, shared.clone(), clock, books.clone())
+        Executor::new(core, shared.clone(), clock, books.clone())
     };
     let servers = topology.servers.len();
     let (over, ended) = mpsc::channel::<()>();
     let mut queues = Queues { reads: Vec::new(), writes: Vec::new() };
-    let spawn = |courier: Courier, queue: &Arc<Queue>, writes: bool| {
+    let spawn = |executor: Executor, queue: &Arc<Queue>, writes: bool| {
         let (queue, over) = (queue.clone(), over.clone());
         let work = move || {
             if writes {
-                courier.stream(&queue);
+                executor.stream(&queue);
             } else {
-                courier.work(&queue);
+                executor.work(&queue);
             }
             drop(over);
         };
@@ -104,7 +104,7 @@ pub fn run(
         Form::Workers(workers) => {
             let queue = Arc::new(Queue::new(config.queue, None));
             for _ in 0..workers {
-                spawn(courier(), &queue, false)?;
+                spawn(executor(), &queue, false)?;
             }
             queues.reads.push(queue);
         }
@@ -112,11 +112,11 @@ pub fn run(
             for _ in 0..servers {
                 let reads = Arc::new(Queue::new(config.queue, None));
                 for _ in 0..readers {
-                    spawn(courier(), &reads, false)?;
+                    spawn(executor(), &reads, false)?;
                 }
                 queues.reads.push(reads);
                 let writes = Arc::new(Queue::new(config.queue, Some(Bell::new().map_err(system)?)));
-                spawn(courier(), &writes, true)?;
+                spawn(executor(), &writes, true)?;
                 queues.writes.push(writes);
             }
         }

@@ -11,11 +11,11 @@ use krarup_units::Inbox;
 use krarup_units::Stamp;
 
 use super::books::Books;
+use super::client::{ClientHandle, Finished};
 use super::queue::{Job, Queue};
-use super::seat::{Finished, Seat};
 use crate::proxy::events::Notice;
 use krarup_proxy::config::Config;
-use krarup_proxy::core::Errand;
+use krarup_proxy::core::QueueChoice;
 
 pub(super) const LISTENER: Token = Token(0);
 pub(super) const STOP: Token = Token(1);
@@ -35,10 +35,10 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    fn of(&self, errand: Errand) -> &Queue {
-        match errand {
-            Errand::Write(server) if !self.writes.is_empty() => &self.writes[server],
-            Errand::Read(server) => &self.reads[server % self.reads.len()],
+    fn of(&self, choice: QueueChoice) -> &Queue {
+        match choice {
+            QueueChoice::Write(server) if !self.writes.is_empty() => &self.writes[server],
+            QueueChoice::Read(server) => &self.reads[server % self.reads.len()],
             _ => &self.reads[0],
         }
     }
@@ -63,7 +63,7 @@ pub(super) struct Network<'a, N> {
 
 pub(super) struct Client {
     conn: Conn,
-    seat: Arc<Seat>,
+    client: Arc<ClientHandle>,
     inbox: Inbox,
     received: Stamp,
     /// Bytes of a refused value that are still to come, and the request they belong to.
@@ -131,14 +131,14 @@ impl<N: FnMut(Notice)> Network<'_, N> {
                 self.books.lock().client_gone(id, self.clock.now());
                 continue;
             };
-            let seat = Arc::new(Seat::new(id, voice, self.finished.clone()));
+            let client = Arc::new(ClientHandle::new(id, voice, self.finished.clone()));
             if self.clients.len() <= id as usize {
                 self.clients.resize_with(id as usize + 1, || None);
             }
             let inbox = Inbox::default();
             let received = self.clock.now();
             self.clients[id as usize] =
-                Some(Client { conn, seat, inbox, received, swallow: None, ended: false });
+                Some(Client { conn, client, inbox, received, swallow: None, ended: false });
             self.read(id);
         }
     }
@@ -164,7 +164,7 @@ impl<N: FnMut(Notice)> Network<'_, N> {
     /// Puts the client's next request into its queue, if it is whole and none other is under way.
     fn advance(&mut self, id: u32) {
         let Some(client) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        if !client.seat.is_free() {
+        if !client.client.is_free() {
             return;
         }
         let now = self.clock.now();
@@ -179,10 +179,10 @@ impl<N: FnMut(Notice)> Network<'_, N> {
                 }
                 let (bytes, swallowed) = (std::mem::take(bytes), *length);
                 client.swallow = None;
-                client.seat.take(client.ended || !client.inbox.is_empty());
-                let (seat, received) = (client.seat.clone(), client.received);
+                client.client.take(client.ended || !client.inbox.is_empty());
+                let (client, received) = (client.client.clone(), client.received);
                 drop(books);
-                return self.queues.reads[0].put(Job { seat, bytes, swallowed, received, queued: now });
+                return self.queues.reads[0].put(Job { client, bytes, swallowed, received, queued: now });
             }
             if client.inbox.is_empty() {
                 client.inbox.shrink(0);
@@ -195,23 +195,23 @@ impl<N: FnMut(Notice)> Network<'_, N> {
                 client.swallow = Some((bytes, swallow, swallow));
                 continue;
             }
-            let errand = books.errand(0, &bytes, now);
-            if errand == Errand::Statistics {
+            let choice = books.choose_queue(0, &bytes, now);
+            if choice == QueueChoice::Statistics {
                 // The books are here.
                 books.client_bytes(id, &bytes, client.received, now);
                 let reply = books.client_output(id).to_vec();
-                let heard = client.seat.voice.say(&reply, self.config.timeout).is_ok();
+                let heard = client.client.voice.say(&reply, self.config.timeout).is_ok();
                 books.client_written(id, reply.len(), self.clock.now());
                 if !heard {
                     client.ended = true;
                 }
                 continue;
             }
-            client.seat.take(client.ended || !client.inbox.is_empty());
-            let (seat, received) = (client.seat.clone(), client.received);
+            client.client.take(client.ended || !client.inbox.is_empty());
+            let (client, received) = (client.client.clone(), client.received);
             // Waiting for room in the queue must not keep others from the books.
             drop(books);
-            return self.queues.of(errand).put(Job { seat, bytes, swallowed: 0, received, queued: now });
+            return self.queues.of(choice).put(Job { client, bytes, swallowed: 0, received, queued: now });
         }
         if client.ended {
             books.client_gone(id, now);

@@ -7,13 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use krarup_net::blocking::Bell;
 use krarup_units::Stamp;
 
-use super::seat::Seat;
+use super::client::ClientHandle;
 use krarup_proxy::core::Seen;
 
 /// A whole request, and who wants it.
 #[derive(Debug)]
 pub(super) struct Job {
-    pub(super) seat: Arc<Seat>,
+    pub(super) client: Arc<ClientHandle>,
     pub(super) bytes: Vec<u8>,
     /// Bytes of a refused value that have gone by behind it.
     pub(super) swallowed: u64,

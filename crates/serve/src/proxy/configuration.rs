@@ -1,5 +1,5 @@
-//! What changes outside: the configuration's file when somebody says so, and the addresses behind names now and then. Looked at
-//! on a thread of its own, because files and name services may make one wait.
+//! The configuration as it changes: its file is read again when a reload is asked for, and names of servers are resolved again at intervals. Both happen
+//! on a thread of their own, because files and name services may block.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ impl Resolved {
     ///
     /// # Errors
     /// No name is known.
-    fn of_those_known(
+    fn of_known_names(
         as_written: &Config,
         resolve: Resolve<'_>,
         missing: &mut dyn FnMut(&str),
@@ -105,16 +105,16 @@ impl Resolved {
 }
 
 /// Where a configuration comes from.
-pub struct Source {
+pub struct ConfigurationSource {
     /// As it was written.
     pub written: Config,
     /// As it holds from the start.
     pub resolved: Resolved,
     /// Reads and checks it again.
-    pub again: Box<dyn FnMut() -> Result<Config, String> + Send>,
+    pub reread: Box<dyn FnMut() -> Result<Config, String> + Send>,
 }
 
-impl Source {
+impl ConfigurationSource {
     /// Looks up the names of a configuration that was checked. Where names are looked up again, one that is not known yet is told to `missing`:
     /// its server is down until it is known. Name services may be slow when a machine starts, and the other servers need not wait.
     ///
@@ -122,14 +122,14 @@ impl Source {
     /// As [`Resolved::of`], where a name would never be looked up again, or none at all is known.
     pub fn new(
         written: Config,
-        again: impl FnMut() -> Result<Config, String> + Send + 'static,
+        reread: impl FnMut() -> Result<Config, String> + Send + 'static,
         mut missing: impl FnMut(&str),
     ) -> Result<Self, String> {
         let mut resolve = krarup_net::resolve;
         let resolved = match Resolved::of(&written, &mut resolve) {
             Err(_) if written.engine == Engine::Events && written.resolve_every > Nanos::ZERO => {
                 let mut unknown = Vec::new();
-                let found = Resolved::of_those_known(&written, &mut resolve, &mut |why| {
+                let found = Resolved::of_known_names(&written, &mut resolve, &mut |why| {
                     unknown.push(why.to_owned());
                 })?;
                 unknown.iter().for_each(|why| missing(why));
@@ -137,53 +137,53 @@ impl Source {
             }
             all => all?,
         };
-        Ok(Self { written, resolved, again: Box::new(again) })
+        Ok(Self { written, resolved, reread: Box::new(reread) })
     }
 }
 
-/// Who wants to hear what came of reading the configuration again.
-pub(crate) type Hearer = mpsc::Sender<Result<(), String>>;
+/// Where the outcome of a reload is sent.
+pub(crate) type ReloadReply = mpsc::Sender<Result<(), String>>;
 
-/// How long somebody waits to hear it.
-const HEARS_WITHIN: Duration = Duration::from_secs(60);
+/// How long a request to reload waits for its outcome.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What has changed.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum Change {
     /// The configuration was read again, or names that stand for many servers stand for others.
-    Configuration(Box<Result<Resolved, String>>, Option<Hearer>),
+    Configuration(Box<Result<Resolved, String>>, Option<ReloadReply>),
     /// Servers have other numbers.
     Numbers(Numbers),
 }
 
-/// The thread that looks out; it ends when this is dropped.
-pub(crate) struct Outlook {
-    orders: mpsc::Sender<Option<Hearer>>,
-    news: mpsc::Receiver<News>,
+/// The thread that reads and resolves; it ends when this is dropped.
+pub(crate) struct ConfigurationWatcher {
+    requests: mpsc::Sender<Option<ReloadReply>>,
+    changes: mpsc::Receiver<Change>,
 }
 
-impl Outlook {
-    /// Begins to look out; `wake` is called when there are news.
-    pub(crate) fn begin(source: Source, wake: impl Fn() + Send + 'static) -> Self {
-        let (orders, ordered) = mpsc::channel();
-        let (tell, news) = mpsc::channel();
-        std::thread::spawn(move || look_out(source, &ordered, &tell, &wake));
-        Self { orders, news }
+impl ConfigurationWatcher {
+    /// Starts the thread; `wake` is called when there is a change.
+    pub(crate) fn begin(source: ConfigurationSource, wake: impl Fn() + Send + 'static) -> Self {
+        let (requests, requested) = mpsc::channel();
+        let (tell, changes) = mpsc::channel();
+        std::thread::spawn(move || watch(source, &requested, &tell, &wake));
+        Self { requests, changes }
     }
 
     /// The configuration shall be read again.
-    pub(crate) fn read_again(&self) {
+    pub(crate) fn reread(&self) {
         // A thread that has ended has nothing more to read.
-        let _ = self.orders.send(None);
+        let _ = self.requests.send(None);
     }
 
-    /// Has the configuration read again when it is called, and waits to hear what came of it.
+    /// Has the configuration read again when it is called, and waits for the outcome.
     pub(crate) fn reload(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
-        let orders = self.orders.clone();
+        let requests = self.requests.clone();
         move || {
-            let (hearer, heard) = mpsc::channel();
-            orders.send(Some(hearer)).map_err(|_| "the proxy is stopping".to_owned())?;
-            match heard.recv_timeout(HEARS_WITHIN) {
+            let (reply, result) = mpsc::channel();
+            requests.send(Some(reply)).map_err(|_| "the proxy is stopping".to_owned())?;
+            match result.recv_timeout(RELOAD_TIMEOUT) {
                 Ok(result) => result,
                 Err(RecvTimeoutError::Timeout) => Err("it has not been taken over within a minute".into()),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -193,39 +193,39 @@ impl Outlook {
         }
     }
 
-    /// The next news, if there are any.
-    pub(crate) fn next(&self) -> Option<News> {
-        self.news.try_recv().ok()
+    /// The next change, if there is any.
+    pub(crate) fn next(&self) -> Option<Change> {
+        self.changes.try_recv().ok()
     }
 }
 
-fn look_out(
-    source: Source,
-    ordered: &mpsc::Receiver<Option<Hearer>>,
-    tell: &mpsc::Sender<News>,
+fn watch(
+    source: ConfigurationSource,
+    requested: &mpsc::Receiver<Option<ReloadReply>>,
+    tell: &mpsc::Sender<Change>,
     wake: &(impl Fn() + Send + 'static),
 ) {
-    let Source { mut written, mut resolved, mut again } = source;
+    let ConfigurationSource { mut written, mut resolved, mut reread } = source;
     loop {
-        let news = match ordered.recv_timeout(pause(&written)) {
-            Ok(hearer) => {
-                let read =
-                    again().and_then(|config| Ok((Resolved::of(&config, &mut krarup_net::resolve)?, config)));
+        let changes = match requested.recv_timeout(pause(&written)) {
+            Ok(reply) => {
+                let read = reread()
+                    .and_then(|config| Ok((Resolved::of(&config, &mut krarup_net::resolve)?, config)));
                 let read = read.map(|(found, config)| {
                     written = config;
                     resolved = found.clone();
                     found
                 });
-                News::Configuration(Box::new(read), hearer)
+                Change::Configuration(Box::new(read), reply)
             }
             Err(RecvTimeoutError::Timeout) => match change(&written, &mut resolved, &mut krarup_net::resolve)
             {
-                Some(news) => news,
+                Some(changes) => changes,
                 None => continue,
             },
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        if tell.send(news).is_err() {
+        if tell.send(changes).is_err() {
             return;
         }
         wake();
@@ -246,7 +246,7 @@ fn pause(written: &Config) -> Duration {
 }
 
 /// What is different from `resolved` when all names are looked up again. A name that is not found now stays what it was.
-fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Option<News> {
+fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Option<Change> {
     let before = resolved.clone();
     let found = Resolved::of(written, &mut |address| {
         resolve(address).or_else(|why| before.numbers.get(address).cloned().ok_or(why))
@@ -255,7 +255,7 @@ fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Op
     let found = found.ok()?;
     *resolved = found.clone();
     if found.config.addresses() != before.config.addresses() {
-        return Some(News::Configuration(Box::new(Ok(found)), None));
+        return Some(Change::Configuration(Box::new(Ok(found)), None));
     }
     let sorted = |numbers: &Numbers| {
         let mut all: Vec<_> = numbers
@@ -269,7 +269,7 @@ fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Op
         all.sort_unstable();
         all
     };
-    (sorted(&found.numbers) != sorted(&before.numbers)).then_some(News::Numbers(found.numbers))
+    (sorted(&found.numbers) != sorted(&before.numbers)).then_some(Change::Numbers(found.numbers))
 }
 
 #[cfg(test)]
@@ -306,14 +306,14 @@ mod tests {
         many.reverse();
         assert!(change(&written, &mut resolved, &mut |address| answer(&many, &one, address)).is_none());
         one = numbers(&["10.0.9.8:2"]);
-        let news = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
-        let Some(News::Numbers(found)) = news else { panic!("{news:?}") };
+        let changes = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
+        let Some(Change::Numbers(found)) = changes else { panic!("{changes:?}") };
         assert_eq!(found[&"one:2".parse().unwrap()], one);
         // What is not found now stays what it was.
         assert!(change(&written, &mut resolved, &mut |address| answer(&many, &[], address)).is_none());
         many.push("10.0.0.3:1".parse().unwrap());
-        let news = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
-        let Some(News::Configuration(found, None)) = news else { panic!("{news:?}") };
+        let changes = change(&written, &mut resolved, &mut |address| answer(&many, &one, address));
+        let Some(Change::Configuration(found, None)) = changes else { panic!("{changes:?}") };
         assert_eq!(names(&found.unwrap()), "10.0.0.1:1 10.0.0.2:1 10.0.0.3:1 one:2");
     }
 
@@ -336,20 +336,20 @@ mod tests {
         let mut missing = Vec::new();
         let mut tell = |why: &str| missing.push(why.to_owned());
         let mut resolved =
-            Resolved::of_those_known(&written, &mut found(&[], &["10.0.0.9:2"]), &mut tell).unwrap();
+            Resolved::of_known_names(&written, &mut found(&[], &["10.0.0.9:2"]), &mut tell).unwrap();
         assert_eq!(
             (missing.as_slice(), resolved.config.addresses().len()),
             (&["`many` is not known".to_owned()][..], 2)
         );
         assert_eq!(resolved.numbers[&"many:1".parse().unwrap()], []);
-        // Still unknown is no news; found, it becomes its servers.
+        // Still unknown is no change; found, it becomes its servers.
         assert!(change(&written, &mut resolved, &mut found(&[], &["10.0.0.9:2"])).is_none());
-        let news =
+        let changes =
             change(&written, &mut resolved, &mut found(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.9:2"]));
-        let Some(News::Configuration(taken, None)) = news else { panic!("{news:?}") };
+        let Some(Change::Configuration(taken, None)) = changes else { panic!("{changes:?}") };
         assert_eq!(taken.unwrap().config.addresses().len(), 3);
         // With nobody known there is nothing to do.
-        let nobody = Resolved::of_those_known(&written, &mut found(&[], &[]), &mut |_| {});
+        let nobody = Resolved::of_known_names(&written, &mut found(&[], &[]), &mut |_| {});
         assert!(nobody.unwrap_err().contains("is not known"));
     }
 

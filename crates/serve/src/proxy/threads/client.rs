@@ -8,18 +8,18 @@ use krarup_net::mio::Waker;
 /// Tells the network thread whose request is done.
 #[derive(Debug)]
 pub(super) struct Finished {
-    seats: Mutex<Vec<u32>>,
+    clients: Mutex<Vec<u32>>,
     waker: Waker,
 }
 
 impl Finished {
     pub(super) fn new(waker: Waker) -> Self {
-        Self { seats: Mutex::default(), waker }
+        Self { clients: Mutex::default(), waker }
     }
 
     /// Those that are done since the last call.
     pub(super) fn take(&self) -> Vec<u32> {
-        std::mem::take(&mut self.seats.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.clients.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Wakes the network thread.
@@ -28,8 +28,8 @@ impl Finished {
         let _ = self.waker.wake();
     }
 
-    fn push(&self, seat: u32) {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner).push(seat);
+    fn push(&self, client: u32) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client);
         self.wake();
     }
 }
@@ -48,14 +48,14 @@ enum State {
 
 /// One client.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct ClientHandle {
     pub(super) id: u32,
     pub(super) voice: Voice,
     state: Mutex<State>,
     finished: Arc<Finished>,
 }
 
-impl Seat {
+impl ClientHandle {
     pub(super) fn new(id: u32, voice: Voice, finished: Arc<Finished>) -> Self {
         Self { id, voice, state: Mutex::default(), finished }
     }

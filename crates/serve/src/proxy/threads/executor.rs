@@ -11,8 +11,8 @@ use krarup_units::Inbox;
 use krarup_units::{Nanos, Stamp};
 
 use super::books::Books;
+use super::client::ClientHandle;
 use super::queue::{Job, Queue};
-use super::seat::Seat;
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Seen;
 use krarup_proxy::core::{Core, Events};
@@ -21,7 +21,7 @@ use krarup_proxy::core::{Core, Events};
 const SERVER_READ: usize = 64 << 10;
 
 /// One thread's core, connections and clients.
-pub(super) struct Courier {
+pub(super) struct Executor {
     core: Core,
     config: Arc<Config>,
     clock: Clock,
@@ -30,7 +30,7 @@ pub(super) struct Courier {
     entered: Events,
     servers: Vec<Server>,
     /// Whose requests are under way, by the core's number for them.
-    clients: BTreeMap<u32, Arc<Seat>>,
+    clients: BTreeMap<u32, Arc<ClientHandle>>,
 }
 
 struct Server {
@@ -40,7 +40,7 @@ struct Server {
     again: Stamp,
 }
 
-impl Courier {
+impl Executor {
     pub(super) fn new(core: Core, config: Arc<Config>, clock: Clock, books: Books) -> Self {
         let server = || Server { line: None, inbox: Inbox::default(), again: Stamp(0) };
         let servers = std::iter::repeat_with(server).take(core.server_count()).collect();
@@ -114,9 +114,9 @@ impl Courier {
 
     /// No server owes an answer, and still a request is not done: it never will be.
     fn give_up(&mut self, queue: &Queue) {
-        for (id, seat) in std::mem::take(&mut self.clients) {
+        for (id, client) in std::mem::take(&mut self.clients) {
             self.core.client_gone(id, self.clock.now());
-            seat.done(true);
+            client.done(true);
             queue.done();
         }
     }
@@ -135,7 +135,7 @@ impl Courier {
             self.core.client_bytes(id, &[0; 1 << 16][..gone as usize], job.received, now);
             swallowed -= gone;
         }
-        self.clients.insert(id, job.seat);
+        self.clients.insert(id, job.client);
     }
 
     /// Sends what is to be asked, says what is to be replied, until there is nothing of either.
@@ -175,13 +175,13 @@ impl Courier {
     /// Says what can be said; whether anything was done.
     fn reply(&mut self, queue: &Queue) -> bool {
         let mut done = Vec::new();
-        for (&id, seat) in &self.clients {
+        for (&id, client) in &self.clients {
             let mut heard = true;
             while !self.core.client_outbox(id).is_empty() {
                 let output = self.core.client_output(id);
                 let length = output.len();
                 // Who does not hear one piece gets none of the others.
-                heard = heard && seat.voice.say(output, self.config.timeout).is_ok();
+                heard = heard && client.voice.say(output, self.config.timeout).is_ok();
                 self.core.client_written(id, length, self.clock.now());
             }
             if self.core.client_idle(id) {
@@ -190,9 +190,9 @@ impl Courier {
         }
         for &(id, close) in &done {
             self.core.client_gone(id, self.clock.now());
-            if let Some(seat) = self.clients.remove(&id) {
+            if let Some(client) = self.clients.remove(&id) {
                 queue.done();
-                seat.done(close);
+                client.done(close);
             }
         }
         !done.is_empty()

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!            ┌───────────── connections, fewest first ───────────┐
-//!  clients ─▶ first loop ── orders ─▶ loop 2 … loop N            │ each: its clients, its server connections
+//!  clients ─▶ first loop ─ messages ─▶ loop 2 … loop N             │ each: its clients, its server connections
 //!               │  ▲                     │  ▲                    ┘
 //!               │  └── one queue of workers (dispatch::Common) ──┘
-//!               └─ inquiries ─▶ clerk ─▶ asks all for their books, adds them up, answers
+//!               └─ inquiries ─▶ a thread ─▶ asks all for their books, adds them up, answers
 //! ```
 //!
 //! The first loop listens, so that no loop gets most of few connections by accident, and unix and inherited sockets work as well; it
-//! also hears signals and news, and tells the others. What it orders arrives in order.
+//! also receives signals and changes of the configuration, and tells the others. Its messages arrive in order.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -22,31 +22,31 @@ use krarup_net::mio::Waker;
 use krarup_units::Stamp;
 
 use crate::driver::EventLoops;
+use crate::proxy::configuration::{Numbers, Resolved};
 use crate::proxy::credentials::Credentials;
-use crate::proxy::outlook::{Numbers, Resolved};
 use krarup_net::board::{Board, Boards};
 use krarup_proxy::core::Core;
 use krarup_proxy::core::Inquiry;
 use krarup_proxy::dispatch::Common;
 
 /// How long loops may take to forget what they have counted.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RESET_TIMEOUT: Duration = Duration::from_secs(1);
 
 const STUCK: &[u8] = b"SERVER_ERROR an event loop did not answer within a second\r\n";
 
-/// What one loop is told by another, or by the clerk.
-pub(super) enum Order {
-    /// A client has come whose keys belong to this pool.
-    Guest(Stream, usize),
+/// What one loop is told by another, or by the thread that answers inquiries.
+pub(super) enum Message {
+    /// A client has connected whose keys belong to this pool.
+    Client(Stream, usize),
     /// What a client wanted to know.
-    Told { number: u32, class: Class, text: Vec<u8> },
+    Inform { number: u32, class: Class, text: Vec<u8> },
     /// Everything counted is to be forgotten.
     Reset(mpsc::Sender<()>),
-    /// ServerConnections of this configuration are to be connected to. It is the crew's so many-th.
+    /// Servers of this configuration are to be connected to. The number tells it from those before.
     Announce(Box<Resolved>, Arc<Credentials>, u64),
     /// The configuration announced last holds.
     TakeOver,
-    /// ServerConnections have other numbers.
+    /// Names of servers have other addresses.
     Numbers(Numbers),
     /// A stop was asked for; the second time, at once.
     Stop,
@@ -71,92 +71,93 @@ impl Books {
 }
 
 /// All loops of the process.
-pub(super) struct Crew {
-    seats: Vec<Seat>,
+pub(super) struct LoopGroup {
+    loops: Vec<LoopState>,
     boards: Boards<Books>,
     /// Loops that have something left to do.
     working: AtomicUsize,
 }
 
-struct Seat {
-    orders: mpsc::Sender<Order>,
+struct LoopState {
+    messages: mpsc::Sender<Message>,
     waker: Arc<Waker>,
     clients: AtomicUsize,
     /// The configuration whose servers it has tried to connect to.
     tried: AtomicU64,
 }
 
-/// One loop's place among all.
-pub(super) struct Place {
-    pub(super) crew: Arc<Crew>,
+/// One loop among all.
+pub(super) struct Member {
+    pub(super) group: Arc<LoopGroup>,
     pub(super) number: usize,
-    pub(super) orders: mpsc::Receiver<Order>,
+    pub(super) messages: mpsc::Receiver<Message>,
     pub(super) board: Arc<Board<Books>>,
-    clerk: mpsc::Sender<(usize, Inquiry)>,
+    inquiries: mpsc::Sender<(usize, Inquiry)>,
     /// The configuration that is there or comes.
     pub(super) generation: u64,
     /// Whether it has said that it has nothing left to do.
     pub(super) rests: bool,
 }
 
-impl Crew {
-    /// Places for as many loops as there are wakers, which share `common`.
-    pub(super) fn gather(wakers: &[Arc<Waker>], common: &Common) -> Result<Vec<Place>, String> {
-        let (mut seats, mut boards) = (Vec::new(), Vec::new());
+impl LoopGroup {
+    /// As many loops as there are wakers, which share `common`.
+    pub(super) fn members(wakers: &[Arc<Waker>], common: &Common) -> Result<Vec<Member>, String> {
+        let (mut loops, mut boards) = (Vec::new(), Vec::new());
         let mut receivers = Vec::new();
         for (number, waker) in wakers.iter().enumerate() {
-            let (orders, received) = mpsc::channel();
-            let bell = Arc::clone(waker);
+            let (messages, received) = mpsc::channel();
+            let wake = Arc::clone(waker);
             // A loop that cannot be woken looks at its next pass.
-            common.hang_bell(number, move || _ = bell.wake());
+            common.set_waker(number, move || _ = wake.wake());
             let board = Board::new(Arc::clone(waker));
             receivers.push((received, Arc::clone(&board)));
             boards.push(board);
             let (clients, tried) = (AtomicUsize::new(0), AtomicU64::new(0));
-            seats.push(Seat { orders, waker: Arc::clone(waker), clients, tried });
+            loops.push(LoopState { messages, waker: Arc::clone(waker), clients, tried });
         }
-        let working = AtomicUsize::new(seats.len());
-        let crew = Arc::new(Self { seats, boards: Boards::new(boards, Books::and), working });
-        let (clerk, inquiries) = mpsc::channel();
-        let at_work = Arc::clone(&crew);
+        let working = AtomicUsize::new(loops.len());
+        let group = Arc::new(Self { loops, boards: Boards::new(boards, Books::and), working });
+        let (ask, inquiries) = mpsc::channel();
+        let of_thread = Arc::clone(&group);
         thread::Builder::new()
-            .name("clerk".into())
-            .spawn(move || at_work.keep_the_books(&inquiries))
+            .name("inquiries".into())
+            .spawn(move || of_thread.answer_inquiries(&inquiries))
             .map_err(|error| format!("cannot start a thread: {error}"))?;
-        let place = |(number, (orders, board)): (usize, (mpsc::Receiver<Order>, Arc<Board<Books>>))| Place {
-            crew: Arc::clone(&crew),
-            number,
-            orders,
-            board,
-            clerk: clerk.clone(),
-            generation: 1,
-            rests: false,
-        };
-        Ok(receivers.into_iter().enumerate().map(place).collect())
+        let member =
+            |(number, (messages, board)): (usize, (mpsc::Receiver<Message>, Arc<Board<Books>>))| Member {
+                group: Arc::clone(&group),
+                number,
+                messages,
+                board,
+                inquiries: ask.clone(),
+                generation: 1,
+                rests: false,
+            };
+        Ok(receivers.into_iter().enumerate().map(member).collect())
     }
 
     pub(super) fn len(&self) -> usize {
-        self.seats.len()
+        self.loops.len()
     }
 
-    fn order(&self, number: usize, order: Order) {
-        let seat = &self.seats[number];
+    fn message(&self, number: usize, message: Message) {
+        let state = &self.loops[number];
         // A loop that is gone has no use for it.
-        if seat.orders.send(order).is_ok() {
-            let _ = seat.waker.wake();
+        if state.messages.send(message).is_ok() {
+            let _ = state.waker.wake();
         }
     }
 
     /// Clients connected to all loops.
     pub(super) fn clients(&self) -> usize {
-        self.seats.iter().map(|seat| seat.clients.load(Ordering::Relaxed)).sum()
+        self.loops.iter().map(|state| state.clients.load(Ordering::Relaxed)).sum()
     }
 
     /// The loop with the fewest clients, which has one more from now on.
-    fn seat_one(&self) -> usize {
-        let clients = |number: &usize| self.seats[*number].clients.load(Ordering::Relaxed);
-        let number = (0..self.seats.len()).min_by_key(clients).expect("there is a loop");
-        self.seats[number].clients.fetch_add(1, Ordering::Relaxed);
+    fn assign_client(&self) -> usize {
+        let clients = |number: &usize| self.loops[*number].clients.load(Ordering::Relaxed);
+        let number = (0..self.loops.len()).min_by_key(clients).expect("there is a loop");
+        self.loops[number].clients.fetch_add(1, Ordering::Relaxed);
         number
     }
 
@@ -168,19 +169,19 @@ impl Crew {
     /// All loops forget what they have counted; whether they have.
     fn reset(&self) -> bool {
         let (done, all_done) = mpsc::channel();
-        for number in 0..self.seats.len() {
-            self.order(number, Order::Reset(done.clone()));
+        for number in 0..self.loops.len() {
+            self.message(number, Message::Reset(done.clone()));
         }
-        self.seats.iter().all(|_| all_done.recv_timeout(PATIENCE).is_ok())
+        self.loops.iter().all(|_| all_done.recv_timeout(RESET_TIMEOUT).is_ok())
     }
 
-    /// The clerk's work: answers what clients ask of all loops, until there are none.
-    fn keep_the_books(&self, inquiries: &mpsc::Receiver<(usize, Inquiry)>) {
+    /// Answers what clients ask of all loops, until there are no loops.
+    fn answer_inquiries(&self, inquiries: &mpsc::Receiver<(usize, Inquiry)>) {
         while let Ok(first) = inquiries.recv() {
-            // One look serves all that have come by now: where a loop is stuck, they do not wait in turn to hear of it.
+            // One look serves all that have come by now: where a loop is stuck, they do not wait in turn to be told.
             let together: Vec<_> = std::iter::once(first).chain(inquiries.try_iter()).collect();
             let mut books = None;
-            for (place, Inquiry { number, argument }) in together {
+            for (member, Inquiry { number, argument }) in together {
                 let told = if argument == b"reset" {
                     books = None;
                     self.reset().then(|| (Class::Ok, b"RESET\r\n".to_vec()))
@@ -189,83 +190,83 @@ impl Crew {
                     books.map(|books| krarup_proxy::stats::answer(&books.core, &argument, books.now))
                 };
                 let (class, text) = told.unwrap_or_else(|| (Class::ServerError, STUCK.to_vec()));
-                self.order(place, Order::Told { number, class, text });
+                self.message(member, Message::Inform { number, class, text });
             }
         }
     }
 }
 
-impl Place {
+impl Member {
     /// Whether this is the loop that listens and speaks for all.
     pub(super) fn is_first(&self) -> bool {
         self.number == 0
     }
 
     /// To all others.
-    pub(super) fn tell(&self, order: impl Fn() -> Order) {
-        (0..self.crew.len()).filter(|&number| number != self.number).for_each(|number| {
-            self.crew.order(number, order());
+    pub(super) fn tell(&self, message: impl Fn() -> Message) {
+        (0..self.group.len()).filter(|&number| number != self.number).for_each(|number| {
+            self.group.message(number, message());
         });
     }
 
     /// How clients are distributed over all loops.
     pub(super) fn distribution(&self) -> Box<dyn EventLoops + Send> {
-        Box::new(Distribution { crew: Arc::clone(&self.crew), number: self.number })
+        Box::new(Distribution { group: Arc::clone(&self.group), number: self.number })
     }
 
     /// A client wants to know what only all together know.
     pub(super) fn inquire(&self, inquiry: Inquiry) {
-        // The clerk works as long as there are loops.
-        let _ = self.clerk.send((self.number, inquiry));
+        // The thread runs as long as there are loops.
+        let _ = self.inquiries.send((self.number, inquiry));
     }
 
     /// The servers of the configuration that is there or comes have been tried here.
     pub(super) fn has_tried(&self) {
-        let before = self.crew.seats[self.number].tried.swap(self.generation, Ordering::AcqRel);
+        let before = self.group.loops[self.number].tried.swap(self.generation, Ordering::AcqRel);
         if before != self.generation && !self.is_first() {
-            let _ = self.crew.seats[0].waker.wake();
+            let _ = self.group.loops[0].waker.wake();
         }
     }
 
     /// Whether they have been everywhere else.
     pub(super) fn others_have_tried(&self) -> bool {
-        let others = self.crew.seats.iter().enumerate().filter(|&(number, _)| number != self.number);
-        others.into_iter().all(|(_, seat)| seat.tried.load(Ordering::Acquire) == self.generation)
+        let others = self.group.loops.iter().enumerate().filter(|&(number, _)| number != self.number);
+        others.into_iter().all(|(_, state)| state.tried.load(Ordering::Acquire) == self.generation)
     }
 
     /// This loop has nothing left to do; whether none has.
     pub(super) fn rest(&mut self) -> bool {
-        if !std::mem::replace(&mut self.rests, true) && self.crew.working.fetch_sub(1, Ordering::AcqRel) == 1
+        if !std::mem::replace(&mut self.rests, true) && self.group.working.fetch_sub(1, Ordering::AcqRel) == 1
         {
             // Those who wait for the last one.
-            self.crew.seats.iter().for_each(|seat| _ = seat.waker.wake());
+            self.group.loops.iter().for_each(|state| _ = state.waker.wake());
         }
-        self.crew.working.load(Ordering::Acquire) == 0
+        self.group.working.load(Ordering::Acquire) == 0
     }
 }
 
 /// Clients go to the loop that has the fewest, as this one sees it.
 struct Distribution {
-    crew: Arc<Crew>,
+    group: Arc<LoopGroup>,
     number: usize,
 }
 
 impl EventLoops for Distribution {
     fn clients(&self) -> usize {
-        self.crew.clients()
+        self.group.clients()
     }
 
     fn hand_over(&self, stream: Stream, pool: usize) -> Option<Stream> {
-        let number = self.crew.seat_one();
+        let number = self.group.assign_client();
         if number == self.number {
             return Some(stream);
         }
-        self.crew.order(number, Order::Guest(stream, pool));
+        self.group.message(number, Message::Client(stream, pool));
         None
     }
 
     fn one_gone(&self) {
-        self.crew.seats[self.number].clients.fetch_sub(1, Ordering::Relaxed);
+        self.group.loops[self.number].clients.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -281,21 +282,21 @@ mod tests {
     fn all_who_wait_hear_from_one_look_that_a_loop_is_stuck() {
         let poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
-        let (orders, told) = mpsc::channel();
+        let (messages, told) = mpsc::channel();
         let looks = Arc::<AtomicUsize>::default();
         let count = Arc::clone(&looks);
         let board = Board::waking(Duration::ZERO, move || _ = count.fetch_add(1, Ordering::Relaxed));
-        let seat = Seat { orders, waker, clients: AtomicUsize::new(0), tried: AtomicU64::new(0) };
+        let state = LoopState { messages, waker, clients: AtomicUsize::new(0), tried: AtomicU64::new(0) };
         let boards = Boards::new(vec![board], Books::and);
-        let crew = Crew { seats: vec![seat], boards, working: AtomicUsize::new(1) };
+        let group = LoopGroup { loops: vec![state], boards, working: AtomicUsize::new(1) };
         let (ask, inquiries) = mpsc::channel();
         for number in 0..50 {
             ask.send((0, Inquiry { number, argument: Vec::new() })).unwrap();
         }
         drop(ask);
-        crew.keep_the_books(&inquiries);
+        group.answer_inquiries(&inquiries);
         let answered: Vec<_> = told.try_iter().collect();
-        let stuck = |order: &Order| matches!(order, Order::Told { text, .. } if text == STUCK);
+        let stuck = |message: &Message| matches!(message, Message::Inform { text, .. } if text == STUCK);
         assert!(answered.len() == 50 && answered.iter().all(stuck));
         assert_eq!(looks.load(Ordering::Relaxed), 1);
     }
