@@ -9,7 +9,7 @@
 
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
-use krarup_service::Upstreams as _;
+use krarup_service::{Service as _, Upstreams as _};
 use std::fmt::Write as _;
 
 use krarup_proxy::{Config, Core};
@@ -97,7 +97,7 @@ fn drive(workload: &Workload, count: usize) -> usize {
         core.server_written(server, core.server_output(server).unsent().len(), tick());
         core.server_read(server, b"VERSION 1.6.18\r\n", tick()).expect("it is a version");
     }
-    let clients: Vec<u32> = (0..CLIENTS).map(|_| core.client_opened()).collect();
+    let clients: Vec<u32> = (0..CLIENTS).map(|_| core.connected(0, Stamp(0))).collect();
     // What servers answer to what they are asked is always the same, and made once.
     let mut answers: Vec<Option<String>> = vec![None; workload.servers];
     let (mut done, mut dirty, mut ready) = (0, Vec::new(), Vec::new());
@@ -112,7 +112,7 @@ fn drive(workload: &Workload, count: usize) -> usize {
         for some in clients.chunks(at_once) {
             for &client in some {
                 let now = tick();
-                let used = core.client_bytes(client, workload.text.as_bytes(), now, now);
+                let used = core.read(client, workload.text.as_bytes(), now, now);
                 assert_eq!(used, workload.text.len());
                 done += workload.requests;
             }
@@ -124,10 +124,10 @@ fn drive(workload: &Workload, count: usize) -> usize {
                 core.server_written(server, output.len(), tick());
                 assert_eq!(core.server_read(server, answer.as_bytes(), tick()), Ok(answer.len()));
             }
-            core.take_dirty_clients(&mut ready);
+            core.take_dirty(&mut ready);
             for &client in &ready {
-                while !core.client_output(client).is_empty() {
-                    core.client_written(client, core.client_output(client).len(), tick());
+                while !core.output(client).unsent().is_empty() {
+                    core.written(client, core.output(client).unsent().len(), tick());
                 }
             }
         }

@@ -1,11 +1,11 @@
 //! The drawing of one request, in code. No socket, no clock: bytes and stamps come in, bytes go out.
 //!
 //! ```text
-//! client_bytes ─▶ accept ─▶ (queue) ─▶ ask ─▶ [server outbox] ─▶ server_written  stamps `sent`
-//!   `received`     route   `queued`                                    │
-//!                          `taken`                                     ▼
-//! client_written ◀─ [client outbox] ◀─ render ◀─ complete ◀─ server_bytes  stamps `answered`
-//!   stamps `replied`                    merge
+//! read ─▶ accept ─▶ (queue) ─▶ ask ─▶ [server outbox] ─▶ server_written  stamps `sent`
+//! `received` route `queued`                                   │
+//!                   `taken`                                   ▼
+//! written ◀─ [client outbox] ◀─ render ◀─ complete ◀─ server_read  stamps `answered`
+//! stamps `replied`              merge
 //!        └──▶ finish: one row, and the worker takes the next request
 //! ```
 //!
@@ -15,17 +15,16 @@
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
 use krarup_record::{Operation, Recorder};
-use krarup_units::Outbox;
 use krarup_units::Stamp;
 
 use crate::books::Books;
 use crate::clients::{Clients, Refused};
 use crate::deadlines::Deadlines;
-use crate::dispatch::{Dispatch, Workers};
+use crate::dispatch::Dispatch;
 use crate::edge::Dangerous;
 use crate::exchange::Stage;
-use crate::ids::{ClientId, Identifier, PoolId, RequestId};
-use crate::large::{LARGE, Source};
+use crate::ids::{ClientId, RequestId};
+use crate::large::Source;
 use crate::merge::How;
 use crate::pool::{Counts, Pool};
 use crate::requests::Requests;
@@ -36,6 +35,7 @@ use crate::topology::Topology;
 use crate::upstreams::Servers;
 
 mod answer;
+mod clients;
 mod coalesce;
 mod connections;
 mod detached;
@@ -145,77 +145,6 @@ impl Core {
 
     // ---- clients ----------------------------------------------------------------------------------------
 
-    /// A client has connected; its number is good until it is gone or closed.
-    pub fn client_opened(&mut self) -> u32 {
-        self.client_opened_at(0)
-    }
-
-    /// A client has connected where keys belong to the pool `entry` unless a route says otherwise.
-    pub fn client_opened_at(&mut self, entry: usize) -> u32 {
-        debug_assert!(entry < self.routing.pools().len(), "an address belongs to a pool");
-        self.books.count(|events| &mut events.clients_accepted);
-        // As long as nothing is known of it, its replies may be long.
-        self.clients.open(PoolId::new(entry), LARGE.min(self.settings.limits.value)).number()
-    }
-
-    /// Something is said to the client that no request of its own asked for, or none that may be carried out: `length` bytes of what
-    /// it sent are answered with that.
-    pub fn client_told(&mut self, id: u32, reply: &[u8], length: usize, received: Stamp, now: Stamp) {
-        let id = ClientId::new(id);
-        self.answer_here(id, reply, class_of(reply), false, Arrival { bytes: length, received, now });
-        self.pump(now);
-    }
-
-    /// A client will be disconnected because it took too long.
-    pub fn client_timed_out(&mut self) {
-        self.books.count(|events| &mut events.clients_timed_out);
-    }
-
-    /// A client will be disconnected because it does not read and the memory is used up.
-    pub fn client_cut(&mut self) {
-        self.books.count(|events| &mut events.clients_cut);
-    }
-
-    /// A client will be disconnected before it is known who it is.
-    pub fn client_unknown(&mut self) {
-        self.books.count(|events| &mut events.clients_unknown);
-    }
-
-    /// A client has said a wrong password.
-    pub fn login_failed(&mut self) {
-        self.books.count(|events| &mut events.logins_failed);
-    }
-
-    /// The client has been quiet for a while: the memory of its replies is given back.
-    pub fn client_rests(&mut self, id: u32) {
-        let id = ClientId::new(id);
-        self.clients.rest(id);
-    }
-
-    /// Whether the client is sending a value that was refused, and whose bytes are not kept.
-    pub fn client_swallows(&self, id: u32) -> bool {
-        let id = ClientId::new(id);
-        self.clients.discards(id)
-    }
-
-    /// Bytes of requests that wait in the queue.
-    pub fn queued_bytes(&self) -> usize {
-        self.dispatch.queued_bytes()
-    }
-
-    /// A connection was turned away.
-    pub fn client_refused(&mut self) {
-        self.books.count(|events| &mut events.clients_refused);
-    }
-
-    /// Offers the bytes a client has sent and that were not used so far; the last of them came at `received`. Returns how
-    /// many are used up. The rest must be offered again, with more behind it or when [`Self::next_runnable`] names the client; so does one
-    /// that has sent more than a turn's requests, and others have theirs meanwhile.
-    pub fn client_bytes(&mut self, id: u32, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
-        let id = ClientId::new(id);
-        self.read_client(id, Source { bytes, memory: None }, received, now)
-    }
-
     fn read_client(&mut self, id: ClientId, source: Source<'_>, received: Stamp, now: Stamp) -> usize {
         let Source { bytes, memory } = source;
         let mut used = 0;
@@ -312,106 +241,9 @@ impl Core {
         used
     }
 
-    /// The client will send no more; what it asked is still answered.
-    pub fn client_ended(&mut self, id: u32) {
-        let id = ClientId::new(id);
-        self.close_after_replies(id);
-    }
-
-    /// How long the request is that the client is in the middle of, as far as that is known; zero if it is in the middle of none.
-    pub fn client_needs(&self, id: u32) -> usize {
-        let id = ClientId::new(id);
-        self.clients.needed(id)
-    }
-
-    /// Over how many servers a request that is copied may be spread.
-    pub fn most_copies(&self) -> usize {
-        self.routing.most_copies()
-    }
-
-    /// What the engine's buffers hold, and whether clients wait because that is too much.
-    pub fn note_memory(&mut self, used: usize, short: bool) {
-        self.clients.note_memory(used, short);
-    }
-
-    /// The same, as it was noted.
+    /// What the driver's buffers hold, and whether clients wait because that is too much, as it was noted.
     pub(crate) fn memory(&self) -> (usize, bool) {
         self.clients.memory()
-    }
-
-    /// Whether the client can take no more requests just now: its bytes should be left where they are.
-    pub fn client_held_back(&self, id: u32) -> bool {
-        let id = ClientId::new(id);
-        self.clients.is_held_back(id)
-    }
-
-    /// Whether everything asked has been replied to and nothing more will be: the connection can be closed.
-    pub fn client_finished(&self, id: u32) -> bool {
-        let id = ClientId::new(id);
-        self.clients.is_finished(id)
-    }
-
-    /// Whether nothing of this client is under way.
-    pub fn client_idle(&self, id: u32) -> bool {
-        let id = ClientId::new(id);
-        self.clients.is_idle(id)
-    }
-
-    /// How many bytes of memory replies hold that wait for this client, and answers that wait for older ones.
-    pub fn client_waiting(&self, id: u32) -> usize {
-        let id = ClientId::new(id);
-        self.clients.waiting(id, &self.requests)
-    }
-
-    /// Replies that wait to be written to this client, as many as lie together.
-    pub fn client_output(&self, id: u32) -> &[u8] {
-        let id = ClientId::new(id);
-        self.clients.outbox(id).unsent()
-    }
-
-    /// Whether the reply that comes next, of a request of this client, is one that a server is working on. Not where workers or
-    /// requests under way are limited: a reply is one of them until it has left, and others may wait for that.
-    pub fn client_expects_more(&self, id: u32) -> bool {
-        let id = ClientId::new(id);
-        let next = self.clients.next_to_render(id).filter(|_| self.settings.workers == Workers::Unlimited);
-        next.is_some_and(|next| {
-            let exchange = &self.requests[next];
-            let limited =
-                exchange.counted_in.is_some_and(|pool| self.routing[pool].spec().concurrency.is_some());
-            exchange.stage == Stage::Sent && !limited
-        })
-    }
-
-    /// All that waits to be written to this client.
-    pub fn client_outbox(&self, id: u32) -> &Outbox {
-        let id = ClientId::new(id);
-        self.clients.outbox(id)
-    }
-
-    /// The first `count` bytes of the output were written by `after`.
-    pub fn client_written(&mut self, id: u32, count: usize, after: Stamp) {
-        let id = ClientId::new(id);
-        self.clients.written(id, count, &mut self.requests);
-        self.settle(id, after);
-        self.pump(after);
-    }
-
-    /// The client is gone, or its connection was closed. What it asked is carried out; the replies go nowhere.
-    pub fn client_gone(&mut self, id: u32, now: Stamp) {
-        let id = ClientId::new(id);
-        self.books.count(|events| &mut events.clients_closed);
-        let mut next = self.clients.abandon(id);
-        while let Some(exchange) = next {
-            next = self.requests[exchange].next;
-            self.requests[exchange].client = None;
-            if matches!(self.requests[exchange].stage, Stage::Done | Stage::Rendered(_)) {
-                self.finish(exchange, now);
-            }
-        }
-        self.upstreams.disown(id);
-        self.leave_window(id);
-        self.clients.close(id);
-        self.pump(now);
     }
 
     fn close_after_replies(&mut self, id: ClientId) {
@@ -538,21 +370,6 @@ impl Core {
 
     // ---- for the engine ---------------------------------------------------------------------------------
 
-    /// Clients that have something to write, or to be closed, since the last call; `into` is emptied first.
-    pub fn take_dirty_clients(&mut self, into: &mut Vec<u32>) {
-        self.clients.take_dirty(into);
-    }
-
-    /// The next client that was held back and is listened to again.
-    pub fn next_runnable(&mut self) -> Option<u32> {
-        self.clients.next_runnable().map(ClientId::number)
-    }
-
-    /// How many [`Self::next_runnable`] will name if nothing happens meanwhile.
-    pub fn runnable(&self) -> usize {
-        self.clients.runnable()
-    }
-
     /// Whether there is anybody to be written to, or to be listened to again.
     pub fn has_more_to_do(&self) -> bool {
         self.upstreams.has_dirty() || self.clients.has_news()
@@ -561,11 +378,6 @@ impl Core {
     /// Requests, or parts of them, that servers owe an answer.
     pub fn in_flight(&self) -> usize {
         self.upstreams.in_flight() + self.books.elsewhere().in_flight
-    }
-
-    /// Clients connected now.
-    pub fn clients(&self) -> usize {
-        self.clients.len() + self.books.elsewhere().clients
     }
 
     /// Requests accepted and not finished.
@@ -624,11 +436,6 @@ impl Core {
 
     pub(crate) fn routes(&self) -> &Routes {
         self.routing.routes()
-    }
-
-    /// When the core wants to be told the time, whatever else happens: [`Self::tick`].
-    pub fn due(&self) -> Option<Stamp> {
-        self.deadlines.next()
     }
 
     pub(crate) fn dispatch(&self) -> &Dispatch {

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`config`] | what the proxy is told |
 //! | [`core`] | the life of a request, without sockets or a clock |
-//! | [`service`] | what a driver of connections asks of the core |
 //! | `books` | what is recorded and counted |
 //! | `clients` | clients' connections, without their sockets: requests in order, replies in order |
 //! | `upstreams` | servers, and the connections to them, without their sockets |
@@ -53,7 +52,6 @@ mod pool;
 mod requests;
 mod route;
 mod routing;
-pub mod service;
 mod settings;
 pub mod slow;
 mod spares;

@@ -2,6 +2,7 @@
 
 use krarup_memcache::{Class, write};
 use krarup_record::Operation;
+use krarup_service::Service as _;
 use krarup_units::{Nanos, Stamp};
 
 use crate::core::Core;

@@ -7,9 +7,8 @@ use crate::exchange::Stage;
 use crate::ids::RequestId;
 
 impl Core {
-    /// Does what is due at `now`: reads that have taken long are sent to a second holder.
-    pub fn tick(&mut self, now: Stamp) {
-        self.tidy(now);
+    /// Reads that have taken long at `now` are sent to a second holder.
+    pub(super) fn hedge_due(&mut self, now: Stamp) {
         while let Some((number, generation)) = self.deadlines.take_due(now) {
             let exchange = &self.requests[number];
             if exchange.generation == generation && exchange.stage == Stage::Sent {
@@ -18,11 +17,6 @@ impl Core {
                 }
             }
         }
-    }
-
-    /// Gives back memory that was not needed for a while.
-    pub fn tidy(&mut self, now: Stamp) {
-        self.requests.tidy(now);
     }
 
     fn hedge(&mut self, number: RequestId, part: u16, now: Stamp) {

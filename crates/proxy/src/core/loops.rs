@@ -1,6 +1,7 @@
 //! Statistics, of one loop or of several: each has a core of its own, who may take a request is asked of a queue that all share, and what
 //! each has counted adds up.
 
+use krarup_service::Service as _;
 use std::sync::Arc;
 
 use krarup_memcache::Class;

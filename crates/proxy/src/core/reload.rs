@@ -15,7 +15,7 @@ use crate::topology::Topology;
 pub struct Reconfigured {
     /// For each server of the new topology, its number.
     pub servers: Vec<usize>,
-    /// For each pool of the new topology, its number: what [`Core::client_opened_at`] is told.
+    /// For each pool of the new topology, its number: what [`krarup_service::Service::connected`] is told.
     pub pools: Vec<usize>,
 }
 

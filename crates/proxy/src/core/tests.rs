@@ -1,15 +1,16 @@
 //! The life of requests under a clock that the test turns by hand, with servers that answer when told to.
 
-use krarup_service::{Loss, Upstreams as _};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use krarup_memcache::{Meta, MetaCommand, Request as Asked, Store, response};
 use krarup_record::{Outcome, Parts, ServerVisit, Settings as RecordSettings, Visit};
+use krarup_service::{Loss, Service as _, Upstreams as _};
 use krarup_units::Nanos;
 use proptest::prelude::*;
 
 use super::*;
+use crate::dispatch::Workers;
 use crate::placement::{Distribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_memcache::write;
@@ -108,7 +109,7 @@ impl World {
     }
 
     fn client(&mut self) -> u32 {
-        let id = self.core.client_opened();
+        let id = self.core.connected(0, self.now);
         self.unread.insert(id, Vec::new());
         self.replies.insert(id, Vec::new());
         id
@@ -128,7 +129,7 @@ impl World {
 
     fn offer(&mut self, id: u32) {
         let unread = self.unread.get_mut(&id).unwrap();
-        let used = self.core.client_bytes(id, unread, self.now, self.now);
+        let used = self.core.read(id, unread, self.now, self.now);
         unread.drain(..used);
     }
 
@@ -152,9 +153,9 @@ impl World {
     fn write_clients(&mut self) -> &mut Self {
         let ids: Vec<_> = self.replies.keys().copied().collect();
         for id in ids {
-            let output = self.core.client_output(id).to_vec();
+            let output = self.core.output(id).unsent().to_vec();
             if !output.is_empty() {
-                self.core.client_written(id, output.len(), self.now);
+                self.core.written(id, output.len(), self.now);
                 self.replies.get_mut(&id).unwrap().extend_from_slice(&output);
             }
         }
@@ -234,7 +235,7 @@ fn a_full_queue_is_not_fed_and_nobody_in_it_is_forgotten() {
     for &client in &clients {
         world.send(client, "get a\r\n");
     }
-    assert!(world.core.client_held_back(clients[3]));
+    assert!(world.core.paused(clients[3]));
     assert_eq!(world.core.dispatch().waiting(), 2);
     for &client in &clients {
         assert_eq!(world.asked(0), "get a\r\n");
@@ -504,7 +505,7 @@ fn the_places_of_a_client_that_is_gone_come_back() {
     world.send(leaves, "get a\r\nget b\r\nget c\r\n").send(stays, "get d\r\n");
     assert_eq!(world.asked(0), "get a\r\nget b\r\n");
     world.answer(0, "END\r\n");
-    world.core.client_gone(leaves, world.now);
+    world.core.gone(leaves, world.now);
     world.replies.remove(&leaves);
     assert_eq!(world.asked(0), "get c\r\n", "the reply had nowhere to go, so its worker was free");
     world.answer(0, "END\r\nEND\r\n");
@@ -713,10 +714,10 @@ proptest! {
                 }
                 _ => {
                     let (id, ..) = clients[client];
-                    let output = world.core.client_output(id);
+                    let output = world.core.output(id).unsent();
                     let cut = size.min(output.len());
                     world.replies.get_mut(&id).unwrap().extend_from_slice(&output[..cut]);
-                    world.core.client_written(id, cut, world.now);
+                    world.core.written(id, cut, world.now);
                     let runnable: Vec<u32> = std::iter::from_fn(|| world.core.next_runnable()).collect();
                     runnable.into_iter().for_each(|id| world.offer(id));
                 }

@@ -22,6 +22,11 @@ pub enum QueueChoice {
 }
 
 impl Core {
+    /// Gives back memory of requests that was not needed for a while.
+    pub fn tidy(&mut self, now: Stamp) {
+        self.requests.tidy(now);
+    }
+
     /// The next request offered was taken out of a queue that this core does not see.
     pub fn taken_elsewhere(&mut self, seen: Seen) {
         self.dispatch.taken_elsewhere(seen);

@@ -1,6 +1,7 @@
 //! The numbers of one moment, as the loop lays them down: plain, and made in tens of microseconds.
 
 use krarup_record::exposition::{OfOperation, Times};
+use krarup_service::Service as _;
 use krarup_units::{Nanos, Stamp};
 
 use crate::core::{Core, Events};

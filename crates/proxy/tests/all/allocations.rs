@@ -2,7 +2,7 @@
 
 use krarup_proxy::{Config, Core};
 use krarup_record::{Recorder, recorder};
-use krarup_service::Upstreams as _;
+use krarup_service::{Service as _, Upstreams as _};
 use krarup_units::Stamp;
 
 /// A core with its servers up, and a clock that only moves when it is told to.
@@ -24,7 +24,7 @@ impl World {
             core.server_written(server, core.server_output(server).unsent().len(), Stamp(1));
             core.server_read(server, b"VERSION 1.6.18\r\n", Stamp(2)).unwrap();
         }
-        let client = core.client_opened();
+        let client = core.connected(0, Stamp(0));
         Self { core, now: 10, client, servers }
     }
 
@@ -36,7 +36,7 @@ impl World {
     /// One request, from its first byte to its reply.
     fn ask(&mut self, request: &[u8], answer: impl Fn(&[u8]) -> &'static [u8], reply: &[u8]) {
         let now = self.tick();
-        assert_eq!(self.core.client_bytes(self.client, request, now, now), request.len());
+        assert_eq!(self.core.read(self.client, request, now, now), request.len());
         for server in 0..self.servers {
             let output = self.core.server_output(server).unsent();
             if output.is_empty() {
@@ -48,15 +48,15 @@ impl World {
             let now = self.tick();
             assert_eq!(self.core.server_read(server, answer, now), Ok(answer.len()));
         }
-        assert_eq!(self.core.client_output(self.client), reply);
+        assert_eq!(self.core.output(self.client).unsent(), reply);
         let now = self.tick();
-        self.core.client_written(self.client, reply.len(), now);
+        self.core.written(self.client, reply.len(), now);
     }
 
     /// Nine values that make up more than is copied twice.
     fn large_round(&mut self, values: &Values) {
         let now = self.tick();
-        self.core.client_bytes(self.client, b"get a a a a a a a a a\r\n", now, now);
+        self.core.read(self.client, b"get a a a a a a a a a\r\n", now, now);
         for server in 0..self.servers {
             let output = self.core.server_output(server).unsent();
             if output.is_empty() {
@@ -70,11 +70,11 @@ impl World {
             assert_eq!(self.core.server_read(server, answer, now), Ok(answer.len()));
         }
         let (mut written, now) = (0, self.tick());
-        while !self.core.client_output(self.client).is_empty() {
-            let output = self.core.client_output(self.client);
+        while !self.core.output(self.client).unsent().is_empty() {
+            let output = self.core.output(self.client).unsent();
             assert!(values.0[9][written..].starts_with(output));
             written += output.len();
-            self.core.client_written(self.client, output.len(), now);
+            self.core.written(self.client, output.len(), now);
         }
         assert_eq!(written, values.0[9].len());
     }

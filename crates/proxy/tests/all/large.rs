@@ -1,7 +1,7 @@
 //! A large value on its way through is held once: in the memory it was read into, however many servers get it and whatever is done
 //! with it.
 
-use krarup_service::Upstreams as _;
+use krarup_service::{Service as _, Upstreams as _};
 use std::sync::Arc;
 
 use allocation_counter::measure;
@@ -34,7 +34,7 @@ impl World {
             core.server_written(server, core.server_output(server).unsent().len(), Stamp(1));
             core.server_read(server, b"VERSION 1.6.18\r\n", Stamp(2)).unwrap();
         }
-        let client = core.client_opened();
+        let client = core.connected(0, Stamp(0));
         Self { core, now: 10, client }
     }
 
@@ -47,7 +47,7 @@ impl World {
     fn send(&mut self, memory: &Arc<Vec<u8>>) {
         let now = self.tick();
         assert!(self.core.begins_large(memory));
-        let used = self.core.client_bytes_lent(self.client, memory, 0..memory.len(), now, now);
+        let used = self.core.read_lent(self.client, memory, 0..memory.len(), now, now);
         assert_eq!(used, memory.len());
     }
 
@@ -71,12 +71,12 @@ impl World {
     /// The client takes its replies, in pieces; how many bytes these were and how they end.
     fn reply(&mut self) -> (usize, Vec<u8>) {
         let (mut count, mut end) = (0, Vec::new());
-        while !self.core.client_output(self.client).is_empty() {
+        while !self.core.output(self.client).unsent().is_empty() {
             let now = self.tick();
-            let output = self.core.client_output(self.client);
+            let output = self.core.output(self.client).unsent();
             let piece = output.len().min(100_000);
             end = output[piece.saturating_sub(5)..piece].to_vec();
-            self.core.client_written(self.client, piece, now);
+            self.core.written(self.client, piece, now);
             count += piece;
         }
         (count, end)
@@ -138,7 +138,7 @@ fn a_large_value_that_waits_for_a_worker_is_not_copied_either() {
     let mut world = World::new("workers = 1\n");
     let now = world.tick();
     // It is with the servers, and its answer is short: behind what is long, or may be, a large value would wait at its client.
-    world.core.client_bytes(world.client, b"touch b 0\r\n", now, now);
+    world.core.read(world.client, b"touch b 0\r\n", now, now);
     assert!((0..3).all(|server| world.take(server) > 0));
     let what = measure(|| {
         world.send(&memory);
@@ -174,7 +174,7 @@ fn a_large_answer_goes_to_its_client_without_being_copied() {
         };
         let mut world = World::new(config);
         let now = world.tick();
-        world.core.client_bytes(world.client, asked.as_bytes(), now, now);
+        world.core.read(world.client, asked.as_bytes(), now, now);
         let what = measure(|| {
             for server in 0..3 {
                 let output = world.core.server_output(server).unsent().to_vec();

@@ -18,7 +18,7 @@ use krarup_memcache::request::NO_DATAGRAMS;
 use krarup_net::mio::{Poll, Token, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, Listener, http, listen};
-use krarup_service::{LANES, Upstreams};
+use krarup_service::{LANES, Service as _, Upstreams as _};
 use krarup_units::{Address, Nanos, Stamp};
 
 use crate::admin::{self, Monitoring, Reload};
@@ -445,7 +445,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             && self.driver.is_settled()
             && self.servers.links.lanes.is_empty()
             && !self.core.has_new_lanes()
-            && self.core.due().is_none()
+            && self.core.deadline().is_none()
             && self.next.is_none()
             && self.stop_by.is_none()
     }
@@ -565,7 +565,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         if self.driver.is_closed() && self.stop_by.is_none() {
             at(self.open_by);
         }
-        if let Some(due) = self.core.due() {
+        if let Some(due) = self.core.deadline() {
             at(due);
         }
         if let Some(next) = &self.next {

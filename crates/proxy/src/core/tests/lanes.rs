@@ -81,7 +81,7 @@ fn a_client_of_its_own_connection_waits_for_nobody() {
     world.core.server_read(lanes[1], b"VERSION 1\r\nEND\r\n", world.now).unwrap();
     assert_eq!(world.replied(other), "END\r\n");
     // Who has gone takes its connection along, once it owes nothing.
-    world.core.client_gone(one, world.now);
+    world.core.gone(one, world.now);
     world.replies.remove(&one);
     assert!(!world.core.server_is_wanted(lanes[0]) && !world.core.server_can_go(lanes[0]));
     world.core.server_read(lanes[0], b"VERSION 1\r\nEND\r\nEND\r\n", world.now).unwrap();

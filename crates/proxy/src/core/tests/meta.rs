@@ -132,10 +132,10 @@ fn a_binary_request_in_pieces_is_refused_with_its_opaque() {
     let mut request = vec![0x80, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     request.extend_from_slice(b"opaq\0\0\0\0\0\0\0\0");
     for (place, byte) in request.iter().enumerate() {
-        assert_eq!(world.core.client_output(client), b"", "after {place} bytes");
+        assert_eq!(world.core.output(client).unsent(), b"", "after {place} bytes");
         world.send(client, [*byte]);
     }
-    let refusal = world.core.client_output(client);
+    let refusal = world.core.output(client).unsent();
     assert_eq!(&refusal[..8], b"\x81\x0a\0\0\0\0\0\x81");
     assert_eq!(&refusal[12..16], b"opaq");
     assert!(refusal[24..].starts_with(b"CLIENT_ERROR the binary protocol is not supported"));
@@ -329,7 +329,7 @@ fn a_slow_read_is_sent_to_a_second_holder_whose_win_does_not_count() {
     {
         world.asked(0);
         world.send(client, "mg a\r\n").write_servers();
-        let due = world.core.due().unwrap();
+        let due = world.core.deadline().unwrap();
         world.now = due;
         world.core.tick(due);
         assert_eq!(world.asked(1), "mg a\r\n");

@@ -269,7 +269,7 @@ fn equal_gets_share_one_answer_and_a_write_ends_that() {
         .send(clients[2], "set a 0 0 1\r\nx\r\n");
     world.send(clients[3], "get a\r\nget a\r\n");
     assert_eq!(world.asked(0), "get a\r\nset a 0 0 1\r\nx\r\nget a\r\n");
-    world.core.client_gone(clients[0], world.now);
+    world.core.gone(clients[0], world.now);
     world.replies.remove(&clients[0]);
     world.answer(0, format!("END\r\nSTORED\r\n{}END\r\n", value("a", "x")));
     assert_eq!(world.replied(clients[1]), "END\r\n");
@@ -294,7 +294,7 @@ fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
         world.replied(client);
     }
     world.at(200_000_000).send(client, "get a\r\n").write_servers();
-    let due = world.core.due().unwrap();
+    let due = world.core.deadline().unwrap();
     assert!((99_000..=101_000).contains(&(due.0 - 200_000_000)), "{due:?}");
     world.core.tick(Stamp(due.0 - 1));
     assert_eq!(world.asked(1), "");
@@ -309,7 +309,7 @@ fn a_slow_read_is_sent_to_a_second_holder_and_the_first_answer_counts() {
     assert_eq!((counts.hedges, counts.hedges_won), (1, 1));
     // The first holder may also win, or be lost while the second is asked.
     world.send(client, "get b\r\n").write_servers();
-    let due = world.core.due().unwrap();
+    let due = world.core.deadline().unwrap();
     world.now = due;
     world.core.tick(due);
     assert_eq!(world.asked(1), "get b\r\n");
@@ -375,7 +375,7 @@ fn a_key_that_a_route_changes_is_told_as_the_client_knows_it() {
 #[test]
 fn clients_belong_to_the_pool_of_the_address_they_connect_to() {
     let mut world = two_pools(PoolSpec::of("a", vec![0]), PoolSpec::of("b", vec![1]));
-    let id = world.core.client_opened_at(1);
+    let id = world.core.connected(1, world.now);
     world.unread.insert(id, Vec::new());
     world.replies.insert(id, Vec::new());
     world.send(id, "get a\r\n");
@@ -463,7 +463,7 @@ fn a_full_queue_before_a_server_makes_clients_wait() {
     for &client in &clients {
         world.send(client, "get a\r\n");
     }
-    assert!(world.core.client_held_back(clients[3]) && !world.core.client_held_back(clients[2]));
+    assert!(world.core.paused(clients[3]) && !world.core.paused(clients[2]));
     for &client in &clients {
         assert_eq!(world.asked(0), "get a\r\n");
         world.answer(0, "END\r\n");
@@ -515,7 +515,7 @@ fn another_configuration_takes_over_and_nothing_under_way_is_lost() {
 #[test]
 fn clients_of_a_pool_that_is_no_more_belong_to_the_first() {
     let mut world = two_pools(PoolSpec::of("a", vec![0]), PoolSpec::of("b", vec![1]));
-    let id = world.core.client_opened_at(1);
+    let id = world.core.connected(1, world.now);
     world.unread.insert(id, Vec::new());
     world.replies.insert(id, Vec::new());
     let topology =

@@ -1,5 +1,7 @@
 //! Another configuration while requests are under way: what was accepted is carried out as it was accepted.
 
+use krarup_service::Service as _;
+
 use super::*;
 
 /// Before two servers that both hold everything.
@@ -87,11 +89,11 @@ fn a_value_that_has_begun_and_was_held_back_is_taken_under_a_lower_limit_too() {
     let clients: Vec<_> = (0..3).map(|_| world.client()).collect();
     let half = clients[2];
     world.send(half, format!("set a 0 0 36\r\n{}", &VALUE[..20]));
-    let needs = world.core.client_needs(half);
+    let needs = world.core.needed(half);
     world.send(clients[0], "get b\r\n").send(clients[1], "get c\r\n");
     world.send(half, &VALUE[20..30]);
-    assert!(world.core.client_held_back(half));
-    assert_eq!(world.core.client_needs(half), needs, "how much is still to come is known all the time");
+    assert!(world.core.paused(half));
+    assert_eq!(world.core.needed(half), needs, "how much is still to come is known all the time");
     lower(&mut world, Writes::All, one);
     world.send(half, format!("{}\r\n", &VALUE[30..]));
     for &client in &clients[..2] {

@@ -2,8 +2,9 @@
 //! time, so that every answer is known; then over everything else too, with servers and clients that come and go, where it is known of an answer
 //! that it comes once, and what it may say.
 
-use krarup_service::{Loss, Upstreams as _};
 use std::collections::{HashSet, VecDeque};
+
+use krarup_service::{Loss, Service as _, Upstreams as _};
 
 use super::*;
 
@@ -492,7 +493,7 @@ proptest! {
                 7 if draw(numbers, 4) == 0 => {
                     let who = draw(numbers, 3) as usize;
                     let left = stage.speakers[who].client;
-                    stage.world.core.client_gone(left, stage.world.now);
+                    stage.world.core.gone(left, stage.world.now);
                     stage.world.replies.remove(&left);
                     stage.world.unread.remove(&left);
                     stage.speakers[who] = Speaker { client: stage.world.client(), awaits: VecDeque::new() };

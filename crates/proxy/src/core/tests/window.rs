@@ -95,7 +95,7 @@ fn whose_turn_it_is_and_who_is_gone_gives_it_to_the_next() {
     assert_eq!(asked(&mut world, "set k"), 4);
     let gone = |world: &mut World, id: u32| {
         world.replies.remove(&id);
-        world.core.client_gone(id, world.now);
+        world.core.gone(id, world.now);
     };
     // Some while they wait, and some when their turn has come.
     (4..8).for_each(|place| gone(&mut world, clients[place]));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use krarup_net::Clock;
 use krarup_net::blocking::{Line, wait};
-use krarup_service::{Loss, Upstreams};
+use krarup_service::{Loss, Service as _, Upstreams as _};
 use krarup_units::Inbox;
 use krarup_units::{Nanos, Stamp};
 
@@ -115,7 +115,7 @@ impl Executor {
     /// No server owes an answer, and still a request is not done: it never will be.
     fn give_up(&mut self, queue: &Queue) {
         for (id, client) in std::mem::take(&mut self.clients) {
-            self.core.client_gone(id, self.clock.now());
+            self.core.gone(id, self.clock.now());
             client.done(true);
             queue.done();
         }
@@ -125,14 +125,14 @@ impl Executor {
     fn begin(&mut self, job: Job, seen: Seen) {
         let now = self.clock.now();
         self.core.tidy(now);
-        let id = self.core.client_opened();
+        let id = self.core.connected(0, now);
         self.core.taken_elsewhere(seen);
-        self.core.client_bytes(id, &job.bytes, job.received, now);
+        self.core.read(id, &job.bytes, job.received, now);
         let mut swallowed = job.swallowed;
         while swallowed > 0 {
             // Their number is all that counts.
             let gone = swallowed.min(1 << 16);
-            self.core.client_bytes(id, &[0; 1 << 16][..gone as usize], job.received, now);
+            self.core.read(id, &[0; 1 << 16][..gone as usize], job.received, now);
             swallowed -= gone;
         }
         self.clients.insert(id, job.client);
@@ -177,19 +177,19 @@ impl Executor {
         let mut done = Vec::new();
         for (&id, client) in &self.clients {
             let mut heard = true;
-            while !self.core.client_outbox(id).is_empty() {
-                let output = self.core.client_output(id);
+            while !self.core.output(id).is_empty() {
+                let output = self.core.output(id).unsent();
                 let length = output.len();
                 // Who does not hear one piece gets none of the others.
                 heard = heard && client.voice.say(output, self.config.timeout).is_ok();
-                self.core.client_written(id, length, self.clock.now());
+                self.core.written(id, length, self.clock.now());
             }
-            if self.core.client_idle(id) {
-                done.push((id, self.core.client_finished(id) || !heard));
+            if self.core.is_idle(id) {
+                done.push((id, self.core.finished(id) || !heard));
             }
         }
         for &(id, close) in &done {
-            self.core.client_gone(id, self.clock.now());
+            self.core.gone(id, self.clock.now());
             if let Some(client) = self.clients.remove(&id) {
                 queue.done();
                 client.done(close);

@@ -34,6 +34,7 @@ use krarup_net::mio::{Poll, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, listen};
 use krarup_record::{Recorder, recorder};
+use krarup_service::Service as _;
 
 use self::books::Books;
 use self::client::Finished;
@@ -148,7 +149,7 @@ pub fn run(
     let mut core = books.lock();
     for id in 0..network.clients.len() as u32 {
         if network.clients[id as usize].take().is_some() {
-            core.client_gone(id, now);
+            core.gone(id, now);
         }
     }
     core.enter_queue(longest);

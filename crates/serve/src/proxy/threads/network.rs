@@ -7,6 +7,7 @@ use krarup_net::blocking::Voice;
 use krarup_net::mio::{Events, Poll, Token};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, Conn, Listener, Moved};
+use krarup_service::Service as _;
 use krarup_units::Inbox;
 use krarup_units::Stamp;
 
@@ -116,19 +117,19 @@ impl<N: FnMut(Notice)> Network<'_, N> {
             let Ok(stream) = listener.accept() else { return };
             let mut books = self.books.lock();
             if books.clients() >= self.config.max_connections {
-                books.client_refused();
+                books.turned_away();
                 if let Ok(voice) = Voice::of(&stream) {
                     let _ = voice.say(b"ERROR Too many open connections\r\n", self.config.timeout);
                 }
                 continue;
             }
-            let id = books.client_opened();
+            let id = books.connected(0, self.clock.now());
             drop(books);
             let token = Token(CLIENTS + id as usize);
             let begun = Voice::of(&stream)
                 .and_then(|voice| Ok((voice, Conn::accepted(stream, self.poll.registry(), token)?)));
             let Ok((voice, conn)) = begun else {
-                self.books.lock().client_gone(id, self.clock.now());
+                self.books.lock().gone(id, self.clock.now());
                 continue;
             };
             let client = Arc::new(ClientHandle::new(id, voice, self.finished.clone()));
@@ -198,10 +199,10 @@ impl<N: FnMut(Notice)> Network<'_, N> {
             let choice = books.choose_queue(0, &bytes, now);
             if choice == QueueChoice::Statistics {
                 // The books are here.
-                books.client_bytes(id, &bytes, client.received, now);
-                let reply = books.client_output(id).to_vec();
+                books.read(id, &bytes, client.received, now);
+                let reply = books.output(id).unsent().to_vec();
                 let heard = client.client.voice.say(&reply, self.config.timeout).is_ok();
-                books.client_written(id, reply.len(), self.clock.now());
+                books.written(id, reply.len(), self.clock.now());
                 if !heard {
                     client.ended = true;
                 }
@@ -214,7 +215,7 @@ impl<N: FnMut(Notice)> Network<'_, N> {
             return self.queues.of(choice).put(Job { client, bytes, swallowed: 0, received, queued: now });
         }
         if client.ended {
-            books.client_gone(id, now);
+            books.gone(id, now);
             drop(books);
             self.clients[id as usize] = None;
         }
