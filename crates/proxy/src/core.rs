@@ -191,43 +191,7 @@ impl Core {
                     self.clients.needs(id, needed, promised);
                     break;
                 }
-                Parsed::Invalid(Refusal::Answer { reply, used: length }) => {
-                    let arrival = Arrival { bytes: length, received, now };
-                    self.answer_here(id, reply, class_of(reply), reply.is_empty(), arrival);
-                    used += length;
-                }
-                Parsed::Invalid(Refusal::TooLarge {
-                    command,
-                    key,
-                    base64,
-                    used: length,
-                    swallow,
-                    noreply,
-                }) => {
-                    let key = (command == Storage::Set).then(|| (key.to_vec(), base64));
-                    let bytes_in = length as u64 + swallow;
-                    let refused = Refused { received, reply: TOO_LARGE, key, noreply, bytes_in };
-                    self.clients.refuse(id, swallow, refused);
-                    used += length;
-                }
-                Parsed::Invalid(Refusal::Swallow { reply, used: length, swallow }) => {
-                    let bytes_in = length as u64 + swallow;
-                    let refused = Refused { received, reply, key: None, noreply: false, bytes_in };
-                    self.clients.refuse(id, swallow, refused);
-                    used += length;
-                }
-                Parsed::Invalid(Refusal::Close { reply }) => {
-                    // Who speaks the binary protocol would not understand a line of text.
-                    let mut frame = Vec::new();
-                    if reply == NO_BINARY {
-                        write::binary_refusal(&mut frame, rest, reply.trim_ascii_end());
-                    }
-                    let reply = if frame.is_empty() { reply } else { &frame };
-                    let arrival = Arrival { bytes: rest.len(), received, now };
-                    self.answer_here(id, reply, class_of(reply), reply.is_empty(), arrival);
-                    self.close_after_replies(id);
-                    used = bytes.len();
-                }
+                Parsed::Invalid(refusal) => used += self.refuse_invalid(id, refusal, rest, received, now),
             }
             // It has passed, and the next one is taken under the limits of now.
             limits.value = value;
@@ -239,6 +203,49 @@ impl Core {
         }
         self.pump(now);
         used
+    }
+
+    /// Answers what is no request, at the front of `bytes`; how many of these are used up. What is too large is gone past.
+    fn refuse_invalid(
+        &mut self,
+        id: ClientId,
+        refusal: Refusal<'_>,
+        bytes: &[u8],
+        received: Stamp,
+        now: Stamp,
+    ) -> usize {
+        match refusal {
+            Refusal::Answer { reply, used } => {
+                let arrival = Arrival { bytes: used, received, now };
+                self.answer_here(id, reply, class_of(reply), reply.is_empty(), arrival);
+                used
+            }
+            Refusal::TooLarge { command, key, base64, used, swallow, noreply } => {
+                let key = (command == Storage::Set).then(|| (key.to_vec(), base64));
+                let bytes_in = used as u64 + swallow;
+                let refused = Refused { received, reply: TOO_LARGE, key, noreply, bytes_in };
+                self.clients.refuse(id, swallow, refused);
+                used
+            }
+            Refusal::Swallow { reply, used, swallow } => {
+                let bytes_in = used as u64 + swallow;
+                let refused = Refused { received, reply, key: None, noreply: false, bytes_in };
+                self.clients.refuse(id, swallow, refused);
+                used
+            }
+            Refusal::Close { reply } => {
+                // A client of the binary protocol would not understand a line of text.
+                let mut frame = Vec::new();
+                if reply == NO_BINARY {
+                    write::binary_refusal(&mut frame, bytes, reply.trim_ascii_end());
+                }
+                let reply = if frame.is_empty() { reply } else { &frame };
+                let arrival = Arrival { bytes: bytes.len(), received, now };
+                self.answer_here(id, reply, class_of(reply), reply.is_empty(), arrival);
+                self.close_after_replies(id);
+                bytes.len()
+            }
+        }
     }
 
     /// What the driver's buffers hold, and whether clients wait because that is too much, as it was noted.

@@ -266,6 +266,33 @@ impl Refusal {
     }
 }
 
+/// Answers monitoring at `address`, from what the loop behind `waker` shows.
+fn monitor(address: &Address, waker: &Arc<Waker>) -> Result<(Arc<Board<Snapshot>>, http::Server), String> {
+    let board = Board::new(Arc::clone(waker));
+    let boards = Boards::of(Arc::clone(&board));
+    let ask = Box::new(move || boards.ask());
+    let monitoring = Monitoring { program: "krarup broker", ask, reload: None };
+    Ok((board, admin::serve(address, "--admin", monitoring)?))
+}
+
+/// Where other brokers' clients find this one: by beanstalkd's protocol, and by memcached's if it is spoken.
+fn addresses(settings: &Settings, driver: &Driver) -> io::Result<(String, Option<String>)> {
+    let seen = |listener: &Listener| -> io::Result<String> {
+        let address = listener.address()?.to_string();
+        let host = settings.part.as_ref().and_then(|part| part.host.as_ref());
+        Ok(match (host, address.rsplit_once(':')) {
+            (Some(host), Some((_, port))) => format!("{host}:{port}"),
+            _ => address,
+        })
+    };
+    let advertised = match &settings.advertise {
+        Some(address) => address.to_string(),
+        None => seen(&driver.entrances()[0].listener)?,
+    };
+    let memcached = driver.entrances().get(MEMCACHED).map(|entrance| seen(&entrance.listener)).transpose()?;
+    Ok((advertised, memcached))
+}
+
 impl<N: FnMut(Notice)> Engine<N> {
     fn start(
         mut settings: Settings,
@@ -278,21 +305,10 @@ impl<N: FnMut(Notice)> Engine<N> {
         let poll = Poll::new().map_err(system)?;
         let waker = Arc::new(Waker::new(poll.registry(), WOKEN).map_err(system)?);
         let next_id = broker.queues().next_id();
-        let admin = match &settings.admin {
-            Some(address) => {
-                let board = Board::new(Arc::clone(&waker));
-                let boards = Boards::of(Arc::clone(&board));
-                let monitoring = Monitoring {
-                    program: "krarup broker",
-                    ask: Box::new(move || boards.ask()),
-                    reload: None,
-                };
-                let server = admin::serve(address, "--admin", monitoring)?;
-                notice(Notice::Admin(server.address.clone()));
-                Some((board, server))
-            }
-            None => None,
-        };
+        let admin = settings.admin.as_ref().map(|address| monitor(address, &waker)).transpose()?;
+        if let Some((_, server)) = &admin {
+            notice(Notice::Admin(server.address.clone()));
+        }
         let options = listen::Options { mode: settings.socket_mode, share: false };
         let mut inherited = std::mem::take(&mut settings.inherited).into_iter();
         let clients = driver::Settings {
@@ -311,24 +327,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
         // It is this engine's alone: there is no other waker.
         let _ = settings.ending.waker.set(Arc::clone(&waker));
-        let seen = |door: &Listener| -> io::Result<String> {
-            let address = door.address()?.to_string();
-            let host = settings.part.as_ref().and_then(|part| part.host.as_ref());
-            Ok(match (host, address.rsplit_once(':')) {
-                (Some(host), Some((_, port))) => format!("{host}:{port}"),
-                _ => address,
-            })
-        };
-        let advertised = match &settings.advertise {
-            Some(address) => address.to_string(),
-            None => seen(&driver.entrances()[0].listener).map_err(system)?,
-        };
-        let memcached = driver
-            .entrances()
-            .get(MEMCACHED)
-            .map(|entrance| seen(&entrance.listener))
-            .transpose()
-            .map_err(system)?;
+        let (advertised, memcached) = addresses(&settings, &driver).map_err(system)?;
         // A loop that cannot be woken hears the news at its next pass.
         let woken = Arc::clone(&waker);
         let wake = move || _ = woken.wake();

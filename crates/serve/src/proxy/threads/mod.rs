@@ -25,8 +25,9 @@ mod executor;
 mod network;
 mod queue;
 
+use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 
 use krarup_net::blocking::Bell;
@@ -48,6 +49,48 @@ use krarup_proxy::core::Core;
 use krarup_proxy::dispatch::Workers;
 use krarup_proxy::engine::Form;
 
+/// Starts threads of this `form` before so many servers, each with an executor of its own; where requests are put for them, `bound` at most in one queue. All have ended when nobody
+/// holds `over` any more.
+fn start(
+    form: Form,
+    servers: usize,
+    bound: usize,
+    executor: impl Fn() -> Executor,
+    over: &Sender<()>,
+) -> io::Result<Queues> {
+    let spawn = |queue: &Arc<Queue>, writes: bool| {
+        let (executor, queue, over) = (executor(), queue.clone(), over.clone());
+        let work = move || {
+            if writes {
+                executor.stream(&queue);
+            } else {
+                executor.work(&queue);
+            }
+            drop(over);
+        };
+        thread::Builder::new().name("krarup-worker".into()).spawn(work).map(drop)
+    };
+    let mut queues = Queues { reads: Vec::new(), writes: Vec::new() };
+    match form {
+        Form::Workers(workers) => {
+            let queue = Arc::new(Queue::new(bound, None));
+            (0..workers).try_for_each(|_| spawn(&queue, false))?;
+            queues.reads.push(queue);
+        }
+        Form::Readers(readers) => {
+            for _ in 0..servers {
+                let reads = Arc::new(Queue::new(bound, None));
+                (0..readers).try_for_each(|_| spawn(&reads, false))?;
+                queues.reads.push(reads);
+                let writes = Arc::new(Queue::new(bound, Some(Bell::new()?)));
+                spawn(&writes, true)?;
+                queues.writes.push(writes);
+            }
+        }
+    }
+    Ok(queues)
+}
+
 /// Runs the proxy until SIGINT or SIGTERM. `core` keeps the books.
 ///
 /// # Errors
@@ -58,7 +101,7 @@ pub fn run(
     clock: Clock,
     mut notice: impl FnMut(Notice),
 ) -> Result<Ended, String> {
-    let system = |error: std::io::Error| format!("cannot start the threads: {error}");
+    let system = |error: io::Error| format!("cannot start the threads: {error}");
     let started = clock.now();
     let poll = Poll::new().map_err(system)?;
     let signals = Signals::register(poll.registry(), STOP, RELOAD).map_err(system)?;
@@ -86,42 +129,9 @@ pub fn run(
         core.keep_rows(Box::new(books.clone()));
         Executor::new(core, shared.clone(), clock, books.clone())
     };
-    let servers = topology.servers.len();
     let (over, ended) = mpsc::channel::<()>();
-    let mut queues = Queues { reads: Vec::new(), writes: Vec::new() };
-    let spawn = |executor: Executor, queue: &Arc<Queue>, writes: bool| {
-        let (queue, over) = (queue.clone(), over.clone());
-        let work = move || {
-            if writes {
-                executor.stream(&queue);
-            } else {
-                executor.work(&queue);
-            }
-            drop(over);
-        };
-        thread::Builder::new().name("krarup-worker".into()).spawn(work).map(drop).map_err(system)
-    };
-    match config.thread_form()? {
-        Form::Workers(workers) => {
-            let queue = Arc::new(Queue::new(config.queue, None));
-            for _ in 0..workers {
-                spawn(executor(), &queue, false)?;
-            }
-            queues.reads.push(queue);
-        }
-        Form::Readers(readers) => {
-            for _ in 0..servers {
-                let reads = Arc::new(Queue::new(config.queue, None));
-                for _ in 0..readers {
-                    spawn(executor(), &reads, false)?;
-                }
-                queues.reads.push(reads);
-                let writes = Arc::new(Queue::new(config.queue, Some(Bell::new().map_err(system)?)));
-                spawn(executor(), &writes, true)?;
-                queues.writes.push(writes);
-            }
-        }
-    }
+    let queues = start(config.thread_form()?, topology.servers.len(), config.queue, executor, &over)
+        .map_err(system)?;
     drop(over);
     listener.register(poll.registry(), LISTENER).map_err(system)?;
     notice(Notice::Listening(listener.address().map_err(system)?));
