@@ -2,23 +2,38 @@
 
 use std::process::ExitCode;
 
+use krarup_settings::{Mistake, Mistakes};
+
 /// What went wrong, for a person to read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     code: u8,
+    /// What else is wrong.
+    further: Vec<Self>,
+}
+
+impl From<Mistakes> for Failure {
+    fn from(mistakes: Mistakes) -> Self {
+        let mut failures = mistakes.0.into_iter().map(|Mistake { what, place, hint, .. }| {
+            let failure = Self { hint: Some(hint).filter(|hint| !hint.is_empty()), ..Self::usage(what) };
+            if place.is_empty() { failure } else { failure.at(&place) }
+        });
+        let first = failures.next().expect("there is at least one mistake");
+        Self { further: failures.collect(), ..first }
+    }
 }
 
 impl Failure {
     /// The command was asked for something that makes no sense: exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, code: 2 }
+        Self { message: message.into(), hint: None, code: 2, further: Vec::new() }
     }
 
     /// The command made sense but could not be carried out: exit code 1.
     pub(crate) fn run(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, code: 1 }
+        Self { message: message.into(), hint: None, code: 1, further: Vec::new() }
     }
 
     /// What to do about it.
@@ -74,6 +89,9 @@ impl Failure {
         eprintln!("error: {message}");
         if !hint.is_empty() {
             eprintln!("  hint: {hint}");
+        }
+        for failure in &self.further {
+            failure.report();
         }
         ExitCode::from(self.code)
     }

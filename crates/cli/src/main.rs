@@ -21,6 +21,7 @@ mod demo;
 mod experiment;
 mod export;
 mod failure;
+mod flags;
 mod folders;
 mod form;
 mod limits;

@@ -5,21 +5,24 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use krarup_net::Clock;
+use krarup_proxy::config::PoolConfig;
 use krarup_proxy::engine::Engine;
 use krarup_proxy::import::Imported;
-use krarup_proxy::{Config, Core, MultiGet, RowSink, Summary, Topology, config};
+use krarup_proxy::{Config, Core, Edge, MultiGet, RowSink, Summary, Topology};
 use krarup_record::file::rows::{Lane, RowWriter};
 use krarup_record::file::{self, Problem};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
 use krarup_serve::proxy::configuration::ConfigurationSource;
 use krarup_serve::proxy::events::{self, Notice};
 use krarup_serve::proxy::threads;
-use krarup_units::Address;
 use krarup_units::Nanos;
 
 use crate::failure::Failure;
+use crate::flags::Flags;
 
 mod ending;
+
+const EVERY_KEY: &str = "krarup proxy --print-config shows every key with its meaning";
 
 /// Stand between memcached clients and servers, and measure where each request spends its time.
 ///
@@ -29,36 +32,21 @@ mod ending;
 #[command(after_help = "The flags of the classic course middleware work as they are:\n  \
     krarup proxy -l 127.0.0.1 -p 11211 -t 64 -s true -m 127.0.0.1:11212 127.0.0.1:11213")]
 pub(crate) struct ProxyArgs {
-    /// Where clients connect [default: 127.0.0.1:11211]
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["address", "port"])]
-    listen: Option<Address>,
+    #[command(flatten)]
+    proxy: Flags<Config>,
+    #[command(flatten)]
+    pool: Flags<PoolConfig>,
+    #[command(flatten)]
+    edge: Flags<Edge>,
     /// The address to listen on, without its port
-    #[arg(short = 'l', value_name = "ADDRESS")]
+    #[arg(short = 'l', value_name = "ADDRESS", conflicts_with = "listen")]
     address: Option<String>,
     /// The port to listen on
-    #[arg(short = 'p', value_name = "PORT")]
+    #[arg(short = 'p', value_name = "PORT", conflicts_with = "listen")]
     port: Option<u16>,
-    /// The servers, in order; the first gives out cas uniques
-    #[arg(long, short = 'm', value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
-    servers: Vec<Address>,
-    /// How many requests may be with the servers at once: a number, or `unlimited` [default: unlimited]
-    #[arg(long, short = 't', value_name = "WORKERS", value_parser = config::parse_workers)]
-    workers: Option<krarup_proxy::Workers>,
     /// Whether a get of several keys is shared out evenly over all servers [default: false]
     #[arg(long, short = 's', value_name = "BOOL", action = ArgAction::Set, value_parser = parse_bool)]
     sharded: Option<bool>,
-    /// Commands to carry out that are refused otherwise: flush_all, verbosity
-    #[arg(long, value_name = "COMMAND", value_delimiter = ',')]
-    allow: Vec<krarup_proxy::edge::Dangerous>,
-    /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready [default: nowhere]
-    #[arg(long, value_name = "HOST:PORT")]
-    admin: Option<Address>,
-    /// How many event loops there are [default: 1]
-    #[arg(long, value_name = "COUNT")]
-    threads: Option<usize>,
-    /// What moves the bytes: events, or threads as in a textbook [default: events]
-    #[arg(long, value_name = "ENGINE")]
-    engine: Option<Engine>,
     /// A configuration file; flags go over what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -102,40 +90,25 @@ impl ProxyArgs {
                     Failure::usage(format!("{name} cannot be read: {error}"))
                         .hint(format!("krarup proxy --print-config > {name} makes one"))
                 })?;
-                Config::parse(&text, &name).map_err(|error| {
-                    Failure::usage(error).hint("krarup proxy --print-config shows every key with its meaning")
-                })?
+                Config::parse(&text, &name).map_err(|mistakes| Failure::from(mistakes).or_hint(EVERY_KEY))?
             }
             None => Config::default(),
         };
-        if let Some(listen) = &self.listen {
-            config.listen = listen.clone();
-        }
-        if let Some(admin) = &self.admin {
-            config.admin = Some(admin.clone());
+        self.proxy.over(&mut config)?;
+        self.pool.over(&mut config.main)?;
+        let mut edge = Edge::default();
+        self.edge.over(&mut edge)?;
+        // Beside what the file allows.
+        for command in edge.allow {
+            if config.edge.refuses(command) {
+                config.edge.allow.push(command);
+            }
         }
         if let Some(address) = &self.address {
             config.listen.host = address.clone();
         }
         if let Some(port) = self.port {
             config.listen.port = port;
-        }
-        if !self.servers.is_empty() {
-            config.main.servers = self.servers.iter().cloned().map(Into::into).collect();
-        }
-        if let Some(workers) = self.workers {
-            config.workers = workers;
-        }
-        for &command in &self.allow {
-            if config.edge.refuses(command) {
-                config.edge.allow.push(command);
-            }
-        }
-        if let Some(engine) = self.engine {
-            config.engine = engine;
-        }
-        if let Some(threads) = self.threads {
-            config.threads = threads;
         }
         if let Some(sharded) = self.sharded {
             config.main.multi_get = if sharded { MultiGet::Sharded } else { MultiGet::Whole };
@@ -154,9 +127,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         print!("{}", config.commented());
         return Ok(());
     }
-    config.check().map_err(|why| {
-        Failure::usage(why).or_hint("krarup proxy --print-config shows every key with its meaning")
-    })?;
+    config.check().map_err(|mistakes| Failure::from(mistakes).or_hint(EVERY_KEY))?;
     if args.check {
         for warning in krarup_serve::proxy::credentials::check_files(&config.edge).map_err(Failure::usage)? {
             eprintln!("warning: {warning}");
@@ -213,9 +184,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         Engine::Events => events::run(source, cores, clock, tell),
         Engine::Threads => threads::run(config, cores.pop().expect("there is one"), clock, tell),
     };
-    let mut ended = ended.map_err(|why| {
-        Failure::usage(why).or_hint("krarup proxy --print-config shows every key with its meaning")
-    })?;
+    let mut ended = ended.map_err(|why| Failure::usage(why).or_hint(EVERY_KEY))?;
     ended.core.end_rows();
     let mut summary = Summary::of(&ended.core, ended.stopped);
     summary.cpu_seconds = krarup_lab::platform::cpu_time(std::process::id()).map(Nanos::as_seconds);

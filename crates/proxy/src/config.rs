@@ -1,248 +1,163 @@
-//! What the proxy is told: a commented TOML file, flags over it, and every mistake named with a hint.
+//! What the proxy is told: a table of settings, and what cannot be seen setting by setting.
 
 use std::collections::BTreeMap;
 
 use krarup_memcache::Limits;
+use krarup_settings::kind::{
+    ADDRESS, Count, Duration, MONTH, Optional, Section, Sections, Size, Switch, TEXT, Text, Unwritten, Word,
+};
+use krarup_settings::{Flag, Mistake, Mistakes, Setting, Table, check, commented, read, settings};
 use krarup_units::{Address, Nanos};
-use serde::{Deserialize, Deserializer};
 
 use crate::dispatch::Workers;
+use crate::edge::{Dangerous, Edge};
+use crate::engine::{Engine, Form};
 use crate::settings::Settings;
 use crate::topology::{Route, Topology};
 
 mod pools;
-pub(crate) mod quantity;
-
-use quantity::{length, number_or_word, size};
 
 pub use pools::{FallBack, PoolConfig, Replicas, RouteConfig, ServerConfig, Spread};
 
 /// The name of the pool at the top level.
 const MAIN: &str = "main";
+const MILLISECOND: Nanos = Nanos::from_millis(1);
+const DAY: Nanos = Nanos::from_secs(86_400);
 
-/// What follows the pool of the top level in a file.
-const POOLS: &str = "\
-# Further pools have all the keys of the pool above, and may have an address of their own: keys of clients that connect there
-# belong to them. Where no servers are named above, the pool of clients that connect to `listen` is `default_pool`.
-# default_pool = \"main\"
-#
-# [pools.users]
-# listen = \"127.0.0.1:11311\"
-# servers = [\"127.0.0.1:11214\", { address = \"127.0.0.1:11215\", weight = 2, name = \"large\" }]
-# distribution = \"ketama\"
-#
-# Keys that begin with a prefix belong to its pool, whoever asks; the longest prefix decides. With `strip`
-# servers see the key without the prefix, with `add` behind another one.
-# [[routes]]
-# prefix = \"user:\"
-# pool = \"users\"
-# strip = false
-# add = \"\"
-";
-
-/// The keys at the top level of a file that are not a pool's.
-pub const KEYS: &[&str] = &[
-    "pools",
-    "default_pool",
-    "routes",
-    "workers",
-    "queue",
-    "pipeline",
-    "reply_buffer",
-    "max_value",
-    "max_connections",
-    "timeout",
-    "connect_timeout",
-    "reconnect_after",
-    "reconnect_at_most",
-    "slow_requests",
-    "resolve_every",
-    "eject_after",
-    "eject_for",
-    "return_over",
-    "shutdown_limit",
-    "hold",
-    "threads",
-    "server_connections",
-    "dedicated",
-    "engine",
-    "edge",
-    "admin",
-];
-use crate::edge::{Dangerous, Edge};
-use crate::engine::{Engine, Form};
-
-/// Everything that can be configured, with its default.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default)]
-pub struct Config {
-    /// Where clients connect.
-    pub listen: Address,
-    /// The pool that stands at the top level of a file. Where it has no server there is none of it.
-    #[serde(skip)]
-    pub main: PoolConfig,
-    /// The other pools, by name.
-    pub pools: BTreeMap<String, PoolConfig>,
-    /// The pool of clients that connect to `listen`; none: the one at the top level, or the only one.
-    pub default_pool: Option<String>,
-    /// Keys that belong to other pools.
-    pub routes: Vec<RouteConfig>,
-    /// How many requests may be with the servers at once.
-    #[serde(deserialize_with = "workers")]
-    pub workers: Workers,
-    /// How many requests may wait for a worker.
-    pub queue: usize,
-    /// How many requests of one client may be under way.
-    pub pipeline: u32,
-    /// How many bytes of replies may wait for one client that does not read.
-    #[serde(deserialize_with = "size")]
-    pub reply_buffer: usize,
-    /// The largest value taken from a client.
-    #[serde(deserialize_with = "size")]
-    pub max_value: usize,
-    /// How many clients may be connected.
-    pub max_connections: usize,
-    /// How long a server may take to answer before it counts as lost.
-    #[serde(deserialize_with = "length")]
-    pub timeout: Nanos,
-    /// How long making a connection to a server may take.
-    #[serde(deserialize_with = "length")]
-    pub connect_timeout: Nanos,
-    /// The first wait before connecting again; each failure doubles it.
-    #[serde(deserialize_with = "length")]
-    pub reconnect_after: Nanos,
-    /// The longest wait before connecting again.
-    #[serde(deserialize_with = "length")]
-    pub reconnect_at_most: Nanos,
-    /// How many of the slowest requests of each second are kept with all their stamps.
-    pub slow_requests: usize,
-    /// How often the names of servers are looked up again; zero: never.
-    #[serde(deserialize_with = "length")]
-    pub resolve_every: Nanos,
-    /// Failures in a row after which a server is ejected; none: never.
-    pub eject_after: Option<u32>,
-    /// How long an ejected server is left alone.
-    #[serde(deserialize_with = "length")]
-    pub eject_for: Nanos,
-    /// Over which time an ejected server that is back gets its full share of reads again.
-    #[serde(deserialize_with = "length")]
-    pub return_over: Nanos,
-    /// How long what is in flight may take once a stop was asked for.
-    #[serde(deserialize_with = "length")]
-    pub shutdown_limit: Nanos,
-    /// Servers that answer within this time are waited for before more requests are read; zero: none are.
-    #[serde(deserialize_with = "length")]
-    pub hold: Nanos,
-    /// How many event loops there are, each a thread with clients and server connections of its own.
-    pub threads: usize,
-    /// How many connections each loop has to each server; its clients use them in turn.
-    pub server_connections: u32,
-    /// Whether each client has connections to the servers of its own instead.
-    pub dedicated: bool,
-    /// What moves the bytes.
-    pub engine: Engine,
-    /// How the outside is met.
-    pub edge: Edge,
-    /// Where monitoring asks for metrics, health and readiness; none: nowhere.
-    pub admin: Option<Address>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            listen: Address { host: "127.0.0.1".into(), port: 11_211 },
-            main: PoolConfig::default(),
-            pools: BTreeMap::new(),
-            default_pool: None,
-            routes: Vec::new(),
-            workers: Workers::Unlimited,
-            queue: 65_536,
-            pipeline: 1_024,
-            reply_buffer: 1 << 20,
-            max_value: 1 << 20,
-            max_connections: 16_384,
-            timeout: Nanos::from_secs(5),
-            connect_timeout: Nanos::from_secs(1),
-            reconnect_after: Nanos::from_millis(20),
-            reconnect_at_most: Nanos::from_secs(2),
-            slow_requests: 5,
-            resolve_every: Nanos::from_secs(30),
-            eject_after: None,
-            eject_for: Nanos::from_secs(10),
-            return_over: Nanos::from_secs(10),
-            shutdown_limit: Nanos::from_secs(5),
-            hold: Nanos::from_micros(200),
-            threads: 1,
-            server_connections: 1,
-            dedicated: false,
-            engine: Engine::Events,
-            edge: Edge::default(),
-            admin: None,
-        }
+settings! {
+    /// Everything that can be configured.
+    #[derive(Clone, Debug)]
+    pub struct Config {
+        /// Where clients connect: HOST:PORT or unix:/PATH. 127.0.0.1 is this machine only.
+        listen: Address = Address { host: "127.0.0.1".into(), port: 11_211 }, ADDRESS,
+            flag = Some(Flag::new("listen", "ADDRESS"));
+        /// The pool that stands at the top level of a file. Where it has no server there is none of it.
+        main: PoolConfig = PoolConfig::default(), Unwritten, key = "";
+        /// Further pools have all the keys of the pool above, and may have an address of their own: keys of clients that connect there
+        /// belong to them.
+        pools: BTreeMap<String, PoolConfig> = BTreeMap::new(), Sections("pools"), section = true,
+            example = "[pools.users]\nlisten = \"127.0.0.1:11311\"\n\
+                servers = [\"127.0.0.1:11214\", { address = \"127.0.0.1:11215\", weight = 2, name = \"large\" }]\n\
+                distribution = \"ketama\"";
+        /// The pool of clients that connect to `listen`. Unless it is given: the one whose servers are named above, or else the first.
+        default_pool: Option<String> = None, Optional(TEXT), example = "\"main\"";
+        /// Keys that begin with a prefix belong to its pool, whoever asks; the longest prefix decides. With `strip`
+        /// servers see the key without the prefix, with `add` behind another one.
+        routes: Vec<RouteConfig> = Vec::new(), Sections("routes"), section = true,
+            example = "[[routes]]\nprefix = \"user:\"\npool = \"users\"\nstrip = false\nadd = \"\"";
+        /// How many requests may be with the servers at once: a number, or "unlimited", which takes the queue out of the path. The others
+        /// wait in the queue, and how long is measured.
+        workers: Workers = Workers::Unlimited, WORKERS, flag = Some(Flag::new("workers", "WORKERS").short('t'));
+        /// How many requests may wait for a worker. Beyond that clients are not listened to.
+        queue: usize = 65_536, Count::from(1);
+        /// How many requests of one client may be under way. Beyond that it is not listened to.
+        pipeline: u32 = 1_024, Count::from(1);
+        /// How many bytes of replies may wait for a client that does not read. Beyond that it is not listened to.
+        reply_buffer: usize = 1 << 20, Size::from(4_096);
+        /// The largest value taken from a client. A larger one is refused with memcached's own text.
+        max_value: usize = 1 << 20, Size::between(1, 1 << 30);
+        /// How many clients may be connected. One more is told so and turned away.
+        max_connections: usize = 16_384, Count::from(1);
+        /// How long a server may take to answer. Beyond that it counts as lost, and everything asked of it is answered with SERVER_ERROR
+        /// and its name.
+        timeout: Nanos = Nanos::from_secs(5), Duration::between(MILLISECOND, DAY);
+        /// How long making a connection to a server may take.
+        connect_timeout: Nanos = Nanos::from_secs(1), Duration::between(MILLISECOND, DAY);
+        /// How long to wait before connecting to a lost server again. The wait doubles with each failure.
+        reconnect_after: Nanos = Nanos::from_millis(20), Duration::between(MILLISECOND, DAY);
+        /// The longest such wait.
+        reconnect_at_most: Nanos = Nanos::from_secs(2), Duration::up_to(DAY);
+        /// How many of the slowest requests of each second are kept with all their stamps: `stats slow` shows them. 0 keeps none.
+        slow_requests: usize = 5, Count::between(0, 1_000);
+        /// How often the names of servers are looked up again; 0 is never.
+        resolve_every: Nanos = Nanos::from_secs(30), Duration::up_to(DAY);
+        /// A server that fails so many times in a row, with no request answered between, is ejected. Never unless it is given.
+        eject_after: Option<u32> = None, Optional(Count::from(0)), example = "5";
+        /// How long an ejected server is left alone.
+        eject_for: Nanos = Nanos::from_secs(10), Duration::up_to(MONTH);
+        /// Over which time an ejected server that is back gets its full share of reads again.
+        return_over: Nanos = Nanos::from_secs(10), Duration::up_to(MONTH);
+        /// How long requests in flight may take once a stop was asked for.
+        shutdown_limit: Nanos = Nanos::from_secs(5), Duration::up_to(DAY);
+        /// While servers work, and answer within this time, the loop waits for the next answer before it reads more requests, so that
+        /// one system call carries many. With nothing under way nothing waits. 0 never waits.
+        hold: Nanos = Nanos::from_micros(200), Duration::up_to(Nanos::from_millis(10));
+        /// How many event loops there are, each a thread with clients and server connections of its own; more than one helps where one uses a
+        /// whole processor. They share the queue and the workers; of a pool's `rate` and `concurrency`, and of `memory`, each has an even share.
+        threads: usize = 1, Count::between(1, 64), restart = true, flag = Some(Flag::new("threads", "COUNT"));
+        /// How many connections each loop has to each server. Clients use them in turn, each the same one all the time.
+        server_connections: u32 = 1, Count::between(1, 64), restart = true;
+        /// Whether each client has connections of its own to the servers that it asks, made when they are first needed: then no client waits
+        /// for another's answers.
+        dedicated: bool = false, Switch, restart = true;
+        /// What moves the bytes: "events", loops in which a worker is a place in a table; or "threads", the textbook's design, in which
+        /// every worker (or reader) is a thread with a blocking connection to every server. For experiments.
+        engine: Engine = Engine::Events, Word(&[(Engine::Events, "events"), (Engine::Threads, "threads")]), restart = true,
+            flag = Some(Flag::new("engine", "ENGINE"));
+        /// How the outside is met.
+        edge: Edge = Edge::default(), Section("edge"), section = true;
+        /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready. Nowhere unless it is given.
+        admin: Option<Address> = None, Optional(ADDRESS), example = "\"127.0.0.1:9151\"", flag = Some(Flag::new("admin", "HOST:PORT"));
     }
+    // The top level holds the keys of one pool beside those of the proxy.
+    beside main: PoolConfig;
 }
 
-/// A whole number or a word, as text.
-fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Workers, D::Error> {
-    parse_workers(&number_or_word(deserializer)?).map_err(serde::de::Error::custom)
-}
-
-/// Reads a number of workers, or `unlimited`.
-///
-/// # Errors
-/// Names the text.
-pub fn parse_workers(text: &str) -> Result<Workers, String> {
-    match text.parse() {
+/// A number of workers, or `unlimited`.
+const WORKERS: Text<Workers> = Text {
+    read: |text| match text.parse() {
         Ok(limit) if limit >= 1 => Ok(Workers::Limited(limit)),
         _ if text == "unlimited" => Ok(Workers::Unlimited),
-        _ => Err(format!("`{text}` is no number of workers; write 1 or more, or \"unlimited\"")),
-    }
-}
+        _ => {
+            let what = format!("`{text}` is no number of workers");
+            Err(Mistake::new(what, "write 1 or more, or \"unlimited\""))
+        }
+    },
+    write: |workers| match workers {
+        Workers::Unlimited => "unlimited".to_owned(),
+        Workers::Limited(workers) => workers.to_string(),
+    },
+};
 
 impl Config {
     /// Reads a configuration file's text.
     ///
     /// # Errors
-    /// With the line, the key and what would be understood; `name` is the file's.
-    pub fn parse(text: &str, name: &str) -> Result<Self, String> {
-        let at = |span: Option<std::ops::Range<usize>>, why: &str| {
-            let line = span.map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            format!("{name}, line {line}: {}", why.trim_end().replace('\n', " "))
-        };
-        let told = |error: toml::de::Error| at(error.span(), error.message());
-        let mut config: Self = toml::from_str(text).map_err(told)?;
-        // The top level holds the keys of one pool beside those of the proxy.
-        config.main = toml::from_str(text).map_err(told)?;
-        config.main.listen = None;
-        let table = toml::de::DeTable::parse(text).map_err(told)?;
-        let unknown = |key: &toml::Spanned<toml::de::DeString<'_>>, known: &[&str]| {
-            let word = key.get_ref().as_ref();
-            let near = known.iter().filter(|one| one.starts_with(&word[..word.len().min(3)])).copied();
-            let near: Vec<_> = near.collect();
-            let hint = if near.is_empty() {
-                String::new()
-            } else {
-                format!("; did you mean {}?", near.join(" or "))
-            };
-            at(Some(key.span()), &format!("there is no key `{word}`{hint}"))
-        };
-        let top: Vec<&str> = KEYS.iter().chain(&PoolConfig::KEYS).copied().collect();
-        for (key, value) in table.get_ref() {
-            if !top.contains(&key.get_ref().as_ref()) {
-                return Err(unknown(key, &top));
-            }
-            let pools = value.get_ref().as_table().filter(|_| key.get_ref() == "pools");
-            for pool in
-                pools.iter().flat_map(|pools| pools.values()).filter_map(|pool| pool.get_ref().as_table())
-            {
-                if let Some((key, _)) =
-                    pool.iter().find(|(key, _)| !PoolConfig::KEYS.contains(&key.get_ref().as_ref()))
-                {
-                    return Err(unknown(key, &PoolConfig::KEYS));
-                }
+    /// Every mistake with its line, the key and what would be understood; `name` is the file's.
+    pub fn parse(text: &str, name: &str) -> Result<Self, Mistakes> {
+        read(text, name)
+    }
+
+    /// Whether a proxy that runs with this one can take over `other`.
+    ///
+    /// # Errors
+    /// Names what takes a restart.
+    pub fn takes_over(&self, other: &Self) -> Result<(), Mistake> {
+        let written = |row: &Setting<Self>, config| (row.write)(config).unwrap_or_default();
+        match Self::ROWS.iter().find(|row| row.restart && written(row, self) != written(row, other)) {
+            None => Ok(()),
+            Some(row) => {
+                let (new, old) = (written(row, other), written(row, self));
+                let what = format!("`{}` is {new}, and {old} runs", row.key);
+                Err(Mistake::new(what, "that takes a restart"))
             }
         }
-        Ok(config)
+    }
+
+    /// The configuration as a commented file, which reads back as the same.
+    pub fn commented(&self) -> String {
+        [
+            "# krarup proxy: a memcached middleware that stamps everything.\n\n".to_owned(),
+            commented(self, |row| row.key == "listen"),
+            // The address of this pool is `listen` above.
+            commented(&self.main, |row| row.key != "listen"),
+            commented(self, |row| row.key != "listen" && !row.section),
+            commented(self, |row| row.section),
+        ]
+        .concat()
+        .trim_end()
+        .to_owned()
+            + "\n"
     }
 
     /// Every pool with its name, that of the top level first.
@@ -268,7 +183,7 @@ impl Config {
     ///
     /// # Errors
     /// Names a default pool that there is not.
-    pub fn listeners(&self) -> Result<Vec<(Address, usize)>, String> {
+    pub fn listeners(&self) -> Result<Vec<(Address, usize)>, Mistake> {
         let pools = self.all_pools();
         let default = match &self.default_pool {
             None => 0,
@@ -286,83 +201,36 @@ impl Config {
     ///
     /// # Errors
     /// Names the key and says what would do.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Mistakes> {
         let servers = self.addresses();
         if servers.is_empty() {
             return Err("there is no server to ask; name at least one with --servers host:port".into());
         }
+        check(self, "")?;
+        for (name, pool) in self.all_pools() {
+            check(pool, &if name == MAIN { String::new() } else { format!("pools.{name}.") })?;
+        }
         if servers.len() > 1_000 {
-            return Err(format!("{} servers are named; 1000 are the most", servers.len()));
+            return Err(format!("{} servers are named; 1000 are the most", servers.len()).into());
         }
         if self.pools.contains_key(MAIN) && !self.main.servers.is_empty() {
-            return Err(format!("the pool at the top level is called {MAIN}, and so is another"));
+            return Err(format!("the pool at the top level is called {MAIN}, and so is another").into());
         }
         let listeners = self.listeners()?;
         for (place, (address, _)) in listeners.iter().enumerate() {
             if servers.contains(address) {
-                return Err(format!("`servers` names {address}, where the proxy itself listens"));
+                return Err(format!("`servers` names {address}, where the proxy itself listens").into());
             }
             if address.port != 0 && listeners[..place].iter().any(|(other, _)| other == address) {
-                return Err(format!("{address} is listened on for two pools; give each its own"));
+                return Err(format!("{address} is listened on for two pools; give each its own").into());
             }
         }
         self.topology()?;
-        for (key, value) in [
-            ("pipeline", self.pipeline as usize),
-            ("max_connections", self.max_connections),
-            ("queue", self.queue),
-        ] {
-            if value == 0 {
-                return Err(format!("`{key}` is 0, and must be at least 1"));
-            }
-        }
-        if self.max_value < 1 || self.max_value > 1 << 30 {
-            return Err(format!("`max_value` is {}, and must be from 1 to 1GiB", self.max_value));
-        }
-        if self.reply_buffer < 4_096 {
-            return Err(format!("`reply_buffer` is {}, and must be at least 4KiB", self.reply_buffer));
-        }
-        for (key, value) in [
-            ("timeout", self.timeout),
-            ("connect_timeout", self.connect_timeout),
-            ("reconnect_after", self.reconnect_after),
-        ] {
-            if value < Nanos::from_millis(1) {
-                return Err(format!("`{key}` is {value}, and must be at least 1ms"));
-            }
-        }
-        for (key, value) in [
-            ("timeout", self.timeout),
-            ("connect_timeout", self.connect_timeout),
-            ("reconnect_after", self.reconnect_after),
-            ("reconnect_at_most", self.reconnect_at_most),
-            ("resolve_every", self.resolve_every),
-            ("shutdown_limit", self.shutdown_limit),
-        ] {
-            if value > Nanos::from_secs(86_400) {
-                return Err(format!("`{key}` is {value}, and must be at most a day (24h)"));
-            }
-        }
-        if self.slow_requests > 1_000 {
-            return Err(format!("`slow_requests` is {}, and must be at most 1000", self.slow_requests));
-        }
-        if self.hold > Nanos::from_millis(10) {
-            return Err(format!("`hold` is {}, and must be at most 10ms", self.hold));
-        }
-        if self.threads == 0 || self.threads > 64 {
-            return Err(format!("`threads` is {}, and must be from 1 to 64", self.threads));
-        }
         if self.threads > 1 && self.all_pools().iter().any(|(_, pool)| pool.readers.is_some()) {
             return Err(
                 "`readers` are those of one event loop, and `threads` makes several; set one of the two"
                     .into(),
             );
-        }
-        if self.server_connections == 0 || self.server_connections > 64 {
-            return Err(format!(
-                "`server_connections` is {}, and must be from 1 to 64",
-                self.server_connections
-            ));
         }
         if self.dedicated && self.server_connections > 1 {
             return Err("`dedicated` gives every client a connection of its own, and `server_connections` shares several; \
@@ -397,7 +265,7 @@ impl Config {
                 if let Some((key, _)) = shared.into_iter().find(|&(_, is_set)| is_set) {
                     return Err(format!(
                         "`engine` is threads, which know nothing of each other, and pool {name} sets `{key}`; events does that"
-                    ));
+                    ).into());
                 }
             }
             if listeners.len() > 1 {
@@ -413,7 +281,7 @@ impl Config {
     ///
     /// # Errors
     /// Says what is missing.
-    pub fn thread_form(&self) -> Result<Form, String> {
+    pub fn thread_form(&self) -> Result<Form, Mistake> {
         let readers = self.all_pools().into_iter().find_map(|(_, pool)| pool.readers);
         let form = match (readers, self.workers) {
             (Some(readers), _) => Form::Readers(readers),
@@ -429,7 +297,8 @@ impl Config {
         if threads > 4_096 {
             return Err(format!(
                 "`engine` is threads, and {threads} of them are too many; 4096 are the most"
-            ));
+            )
+            .into());
         }
         Ok(form)
     }
@@ -464,7 +333,7 @@ impl Config {
     ///
     /// # Errors
     /// Names the pool and what is wrong with it.
-    pub fn topology(&self) -> Result<Topology, String> {
+    pub fn topology(&self) -> Result<Topology, Mistake> {
         let pools = self.all_pools();
         let servers = self.addresses();
         let find = |name: &str| pools.iter().position(|&(other, _)| other == name);
@@ -483,10 +352,8 @@ impl Config {
             })?;
             for (key, text) in [("prefix", &route.prefix), ("add", &route.add)] {
                 if text.len() > 200 || text.bytes().any(|byte| byte <= b' ' || byte == 127) {
-                    return Err(format!(
-                        "the route for `{}` has a `{key}` that no key can have",
-                        route.prefix
-                    ));
+                    let what = format!("the route for `{}` has a `{key}` that no key can have", route.prefix);
+                    return Err(Mistake::from(what));
                 }
             }
             let (prefix, add) = (route.prefix.clone().into_bytes(), route.add.clone().into_bytes());
@@ -494,122 +361,9 @@ impl Config {
         });
         Ok(Topology {
             pools: specs,
-            routes: routes.collect::<Result<_, String>>()?,
+            routes: routes.collect::<Result<_, Mistake>>()?,
             servers: servers.iter().map(ToString::to_string).collect(),
         })
-    }
-
-    /// The configuration as a commented file, which reads back as the same.
-    pub fn commented(&self) -> String {
-        let workers = match self.workers {
-            Workers::Unlimited => "\"unlimited\"".to_owned(),
-            Workers::Limited(workers) => workers.to_string(),
-        };
-        let length = |length: Nanos| format!("\"{}us\"", length.as_seconds() * 1e6);
-        format!(
-            "\
-# krarup proxy: a memcached middleware that stamps everything.
-
-# Where clients connect. 127.0.0.1 is this machine only.
-listen = \"{listen}\"
-
-{pool}
-# How many requests may be with the servers at once. The others wait in the queue, and how long is
-# measured. \"unlimited\" takes the queue out of the path.
-workers = {workers}
-
-# How many requests may wait for a worker. Beyond that clients are not listened to.
-queue = {queue}
-
-# How many requests of one client may be under way, and how many bytes of replies may wait for a client
-# that does not read. Beyond that it is not listened to.
-pipeline = {pipeline}
-reply_buffer = {reply_buffer}
-
-# The largest value taken from a client. A larger one is refused with memcached's own text.
-max_value = {max_value}
-
-# How many clients may be connected. One more is told so and turned away.
-max_connections = {max_connections}
-
-# How long a server may take to answer, and to be connected to. Beyond that it counts as lost, and
-# everything asked of it is answered with SERVER_ERROR and its name.
-timeout = {timeout}
-connect_timeout = {connect_timeout}
-
-# How long to wait before connecting to a lost server again. The wait doubles with each failure.
-reconnect_after = {reconnect_after}
-reconnect_at_most = {reconnect_at_most}
-
-# How many of the slowest requests of each second are kept with all their stamps: `stats slow` shows them. 0 keeps none.
-slow_requests = {slow_requests}
-
-# How often the names of servers are looked up again; 0 is never.
-resolve_every = {resolve_every}
-
-# A server that fails so many times in a row, with no request answered between, is left alone for `eject_for`; when it is back
-# its share of reads grows from nothing over `return_over`.
-{eject_after}
-eject_for = {eject_for}
-return_over = {return_over}
-
-# How long requests in flight may take once a stop was asked for.
-shutdown_limit = {shutdown_limit}
-
-# While servers work, and answer within this time, the loop waits for the next answer before it reads more requests, so that
-# one system call carries many. With nothing under way nothing waits. 0 never waits.
-hold = {hold}
-
-# Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready. Nowhere unless it is given.
-{admin}
-
-# How many event loops there are, each a thread with clients and server connections of its own; more than one helps where one uses a
-# whole processor. They share the queue and the workers; of a pool's `rate` and `concurrency`, and of `memory`, each has an even share.
-threads = {threads}
-
-# How many connections each loop has to each server. Clients use them in turn, each the same one all the time. Or a connection to each server
-# it asks for every client, made when it is first needed: then no client waits for another's answers.
-server_connections = {server_connections}
-dedicated = {dedicated}
-
-# What moves the bytes: \"events\", loops in which a worker is a place in a table; or \"threads\", the textbook's design, in which
-# every worker (or reader) is a thread with a blocking connection to every server. For experiments.
-engine = \"{engine}\"
-
-{pools}
-{edge}",
-            listen = self.listen,
-            pool = self.main.commented(),
-            pools = POOLS,
-            eject_after = self.eject_after.map_or("# eject_after = 5".to_owned(), |most| format!("eject_after = {most}")),
-            slow_requests = self.slow_requests,
-            resolve_every = length(self.resolve_every),
-            eject_for = length(self.eject_for),
-            return_over = length(self.return_over),
-            queue = self.queue,
-            pipeline = self.pipeline,
-            reply_buffer = self.reply_buffer,
-            max_value = self.max_value,
-            max_connections = self.max_connections,
-            timeout = length(self.timeout),
-            connect_timeout = length(self.connect_timeout),
-            reconnect_after = length(self.reconnect_after),
-            reconnect_at_most = length(self.reconnect_at_most),
-            shutdown_limit = length(self.shutdown_limit),
-            hold = length(self.hold),
-            threads = self.threads,
-            server_connections = self.server_connections,
-            dedicated = self.dedicated,
-            engine = match self.engine {
-                Engine::Events => "events",
-                Engine::Threads => "threads",
-            },
-            edge = self.edge.commented(),
-            admin = match &self.admin {
-                Some(admin) => format!("admin = \"{admin}\""),
-                None => "# admin = \"127.0.0.1:9151\"".to_owned(),
-            },
-        )
     }
 }
 
@@ -640,13 +394,28 @@ mod tests {
     #[test]
     fn every_key_is_in_the_commented_file() {
         let text = Config::default().commented();
-        for key in KEYS.iter().chain(&PoolConfig::KEYS) {
+        for key in Config::keys().chain(Config::beside()) {
             let found = text.lines().any(|line| {
                 let line = line.trim_start_matches("# ").trim_start_matches('[');
                 line.strip_prefix(key).is_some_and(|rest| rest.starts_with([' ', '.', ']']))
             });
             assert!(found, "{key}");
         }
+    }
+
+    #[test]
+    fn every_mistake_is_named_with_its_line() {
+        let text = "queue = 0\nwokers = 1\n[edge]\nmemory = 5\n[[routes]]\npool = \"main\"\n[pools.a]\nreads = \"best\"";
+        let mistakes = Config::parse(text, "f.toml").unwrap_err();
+        assert_eq!(
+            mistakes.to_string(),
+            "f.toml, line 1: `queue` is 0, and must be at least 1\n\
+             f.toml, line 2: there is no key `wokers`; did you mean workers?\n\
+             f.toml, line 4: `edge.memory` is 5, and must be at least 1MiB\n\
+             f.toml, line 5: `routes.prefix` is missing\n\
+             f.toml, line 8: `best` is no reads; there are least_work, least_outstanding, two_choices, round_robin, primary"
+        );
+        assert_eq!(mistakes.0[1].hint, "did you mean workers?");
     }
 
     #[test]
@@ -706,8 +475,9 @@ mod tests {
             ("default_pool = \"b\"", "`default_pool` names `b`"),
             ("[pools.a]\nservers = []", "pool a: `servers` names no server"),
         ] {
-            let config = Config::parse(&format!("{pool}{text}"), "f.toml").unwrap();
-            let why = config.check().unwrap_err();
+            let config = Config::parse(&format!("{pool}{text}"), "f.toml");
+            // What is out of its bounds is named with its line.
+            let why = config.and_then(|config| config.check()).unwrap_err().to_string();
             assert!(why.contains(part), "{text:?}: {why}");
         }
         for (text, parts) in [
@@ -718,7 +488,7 @@ mod tests {
             ("[pools.a]\nworkers = 3", ["line 3", "no key `workers`"]),
             ("reads = \"best\"", ["line 2", "best"]),
         ] {
-            let why = Config::parse(&format!("{pool}{text}"), "f.toml").unwrap_err();
+            let why = Config::parse(&format!("{pool}{text}"), "f.toml").unwrap_err().to_string();
             assert!(parts.iter().all(|part| why.contains(part)), "{text:?}: {why}");
         }
     }
@@ -734,7 +504,7 @@ mod tests {
             ("max_value = \"1 parsec\"", ["line 1", "parsec"]),
             ("listen = ", ["line 1", ""]),
         ] {
-            let error = Config::parse(text, "f.toml").unwrap_err();
+            let error = Config::parse(text, "f.toml").unwrap_err().to_string();
             assert!(parts.iter().all(|part| error.contains(part)), "{text:?}: {error}");
             assert!(!error.contains('\n'), "{error:?}");
         }
@@ -758,7 +528,7 @@ mod tests {
             (Config { threads: 2, engine: Engine::Threads, ..good.clone() }, "counts event loops"),
             (Config { shutdown_limit: Nanos(u64::MAX), ..good.clone() }, "`shutdown_limit`"),
         ] {
-            assert!(wrong.check().unwrap_err().contains(part), "{part}");
+            assert!(wrong.check().unwrap_err().to_string().contains(part), "{part}");
         }
     }
 }

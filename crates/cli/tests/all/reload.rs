@@ -11,8 +11,9 @@ use std::thread::ScopedJoinHandle;
 use crate::support::peer::{Peer, asked};
 use crate::support::process::{Port, Program};
 use crate::support::{TOO_LONG, file, until};
-use krarup_proxy::Config;
-use krarup_proxy::config::{KEYS, PoolConfig};
+use krarup_proxy::config::PoolConfig;
+use krarup_proxy::{Config, Edge};
+use krarup_settings::Table;
 use rustix::process::Signal;
 
 const RELOADS: usize = 40;
@@ -156,11 +157,9 @@ fn pool_setting(key: &str, pool: &str, draw: &mut Draw, scene: &Scene) -> Option
     }
 }
 
-/// The keys under `[edge]`: whoever reads them names them all to somebody who writes another one.
-fn edge_keys() -> Vec<String> {
-    let told = Config::parse("[edge]\nno_such_key = 1\n", "").unwrap_err();
-    let named = told.split_once("expected one of ").unwrap_or_else(|| panic!("{told}")).1;
-    named.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+/// The keys of the proxy; `listen` is drawn with those of its pool.
+fn proxy_keys() -> impl Iterator<Item = &'static str> {
+    Config::keys().filter(|key| *key != "listen")
 }
 
 /// Another configuration, and what it says about whoever connects.
@@ -171,17 +170,17 @@ fn configuration(draw: &mut Draw, scene: &Scene) -> String {
             writeln!(text, "{key} = {value}").unwrap();
         }
     };
-    KEYS.iter().for_each(|key| write(key, setting(key, draw, scene)));
-    PoolConfig::KEYS.iter().for_each(|key| write(key, pool_setting(key, "main", draw, scene)));
+    proxy_keys().for_each(|key| write(key, setting(key, draw, scene)));
+    PoolConfig::keys().for_each(|key| write(key, pool_setting(key, "main", draw, scene)));
     text.push_str("[edge]\n");
     let mut write = |key: &str, value: Option<String>| {
         if let Some(value) = value {
             writeln!(text, "{key} = {value}").unwrap();
         }
     };
-    edge_keys().iter().for_each(|key| write(key, setting(key, draw, scene)));
+    Edge::keys().for_each(|key| write(key, setting(key, draw, scene)));
     text.push_str("[pools.spare]\n");
-    for key in PoolConfig::KEYS {
+    for key in PoolConfig::keys() {
         if let Some(value) = pool_setting(key, "spare", draw, scene) {
             writeln!(text, "{key} = {value}").unwrap();
         }
@@ -580,8 +579,7 @@ fn every_setting_is_walked_over() {
     };
     let mut draw = Draw(1);
     let texts: Vec<_> = (0..RELOADS).map(|_| configuration(&mut draw, &scene)).collect();
-    let edge = edge_keys();
-    for key in KEYS.iter().copied().chain(PoolConfig::KEYS).chain(edge.iter().map(String::as_str)) {
+    for key in proxy_keys().chain(PoolConfig::keys()).chain(Edge::keys()) {
         let values: BTreeSet<_> = texts
             .iter()
             .map(|text| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = ")))

@@ -13,7 +13,7 @@ use modules::Crate;
 /// a crate.
 const LAYERS: [&[&str]; 9] = [
     &["units"],
-    &["service", "memcache", "beanstalk", "net", "record", "stats"],
+    &["service", "settings", "memcache", "beanstalk", "net", "record", "stats"],
     &["model"],
     &["proxy", "broker", "cache"],
     &["store"],
@@ -105,6 +105,7 @@ const IMPURE: &[&str] = &[
 const PURE: &[(&str, &[&str])] = &[
     ("units", &["units/src/address.rs"]),
     ("service", &[]),
+    ("settings", &[]),
     ("memcache", &[]),
     ("beanstalk", &[]),
     ("stats", &[]),

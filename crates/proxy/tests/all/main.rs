@@ -5,3 +5,4 @@
 mod allocations;
 mod large;
 mod metrics;
+mod settings;

@@ -47,18 +47,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     /// Everything that can fail, and the connections to servers that are new.
     pub(super) fn prepare(&mut self, resolved: Resolved) -> Result<NextConfiguration, String> {
         let config = &resolved.config;
-        if config.threads != self.config.threads {
-            let (new, old) = (config.threads, self.config.threads);
-            return Err(format!("`threads` is {new}, and {old} are running; that takes a restart"));
-        }
-        if (config.server_connections, config.dedicated)
-            != (self.config.server_connections, self.config.dedicated)
-        {
-            return Err("`server_connections` or `dedicated` is another; that takes a restart".into());
-        }
-        if config.engine != self.config.engine {
-            return Err("`engine` is another; that takes a restart".into());
-        }
+        self.config.takes_over(config)?;
         let (topology, entrances) = (config.topology()?, config.listeners()?);
         let credentials = Arc::new(credentials(&config.edge)?);
         let mut opened = Vec::new();

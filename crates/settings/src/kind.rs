@@ -1,0 +1,500 @@
+//! What a value is: its form in a file, how it is written, and its bounds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use krarup_units::{Address, Nanos, text};
+use toml::de::{DeTable, DeValue};
+
+use crate::mistake::Mistake;
+use crate::table::{Item, Table, commented, differing, read_table};
+
+/// How values of `T` are read, written and bounded.
+pub trait Kind<T> {
+    /// Reads one, or says what is wrong; `name` is how messages call the setting.
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<T>;
+
+    /// Writes it as a file has it; none: it is not set.
+    fn write(&self, value: &T) -> Option<String>;
+
+    /// Whether it is within its bounds.
+    ///
+    /// # Errors
+    /// Names the setting and its bounds.
+    fn check(&self, _name: &str, _value: &T) -> Result<(), Mistake> {
+        Ok(())
+    }
+
+    /// Its bounds, in words; empty where it has none.
+    fn bounds(&self) -> String {
+        String::new()
+    }
+}
+
+/// Reads a value that is within its bounds.
+pub fn read<T>(kind: &impl Kind<T>, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
+    let value = kind.read(name, item, mistakes)?;
+    match kind.check(name, &value) {
+        Ok(()) => Some(value),
+        Err(mistake) => {
+            mistakes.push(mistake.at(item.span().start));
+            None
+        }
+    }
+}
+
+/// A value that is no table and no list, as text.
+fn scalar(name: &str, item: &Item<'_>) -> Result<String, Mistake> {
+    match item.get_ref() {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Ok(number.to_string()),
+            Err(_) => Err(Mistake::from(format!("`{name}` is a number that is too large"))),
+        },
+        DeValue::Float(number) => Ok(number.as_str().to_owned()),
+        DeValue::Boolean(is) => Ok(is.to_string()),
+        other => Err(Mistake::from(format!("`{name}` is a {}; write one value", other.type_str()))),
+    }
+}
+
+/// Reads a value from its text.
+fn from_text<T>(
+    name: &str,
+    item: &Item<'_>,
+    mistakes: &mut Vec<Mistake>,
+    read: impl FnOnce(&str) -> Result<T, Mistake>,
+) -> Option<T> {
+    let value = scalar(name, item).and_then(|text| read(&text));
+    value.map_err(|mistake| mistakes.push(mistake.at(item.span().start))).ok()
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// A whole number between two, both included.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole {
+    least: u64,
+    most: u64,
+    is_size: bool,
+}
+
+/// A count.
+pub struct Count;
+/// A size in bytes.
+pub struct Size;
+
+impl Count {
+    /// This many or more.
+    pub const fn from(least: u64) -> Whole {
+        Self::between(least, u64::MAX)
+    }
+
+    /// Between two, both included.
+    pub const fn between(least: u64, most: u64) -> Whole {
+        Whole { least, most, is_size: false }
+    }
+}
+
+impl Size {
+    /// This many bytes or more.
+    pub const fn from(least: u64) -> Whole {
+        Self::between(least, u64::MAX)
+    }
+
+    /// Between two, both included.
+    pub const fn between(least: u64, most: u64) -> Whole {
+        Whole { least, most, is_size: true }
+    }
+}
+
+impl Whole {
+    fn shown(self, value: u64) -> String {
+        let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let unit = units.iter().find(|(shift, _)| value > 0 && value.trailing_zeros() >= *shift);
+        match unit {
+            Some((shift, unit)) if self.is_size => format!("{}{unit}", value >> shift),
+            _ => value.to_string(),
+        }
+    }
+
+    fn range(self) -> String {
+        match (self.least, self.most) {
+            (0, u64::MAX) => String::new(),
+            (least, u64::MAX) => format!("at least {}", self.shown(least)),
+            (0, most) => format!("at most {}", self.shown(most)),
+            (least, most) => format!("from {} to {}", self.shown(least), self.shown(most)),
+        }
+    }
+}
+
+macro_rules! whole {
+    ($($type:ty),*) => {$(
+        impl Kind<$type> for Whole {
+            fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<$type> {
+                from_text(name, item, mistakes, |text| {
+                    let wrong = || Mistake::from(format!("`{name}` is `{text}`, and must be a whole number"));
+                    let value = if self.is_size {
+                        text::parse_size(text).map_err(Mistake::from)?
+                    } else {
+                        text.parse().map_err(|_| wrong())?
+                    };
+                    <$type>::try_from(value).map_err(|_| wrong())
+                })
+            }
+
+            fn write(&self, value: &$type) -> Option<String> {
+                let text = self.shown(*value as u64);
+                Some(if text.bytes().all(|byte| byte.is_ascii_digit()) { text } else { quoted(&text) })
+            }
+
+            fn check(&self, name: &str, value: &$type) -> Result<(), Mistake> {
+                if (self.least..=self.most).contains(&(*value as u64)) {
+                    return Ok(());
+                }
+                Err(Mistake::from(format!("`{name}` is {value}, and must be {}", self.range())))
+            }
+
+            fn bounds(&self) -> String {
+                self.range()
+            }
+        }
+    )*};
+}
+
+whole!(u32, u64, usize);
+
+/// 30 days: the bound of what has no reason to be shorter.
+pub const MONTH: Nanos = Nanos::from_secs(30 * 86_400);
+
+/// A length of time between two, both included.
+#[derive(Clone, Copy, Debug)]
+pub struct Duration {
+    least: Nanos,
+    most: Nanos,
+    zero: bool,
+}
+
+impl Duration {
+    /// Between two, both included.
+    pub const fn between(least: Nanos, most: Nanos) -> Self {
+        Self { least, most, zero: false }
+    }
+
+    /// At most this.
+    pub const fn up_to(most: Nanos) -> Self {
+        Self::between(Nanos::ZERO, most)
+    }
+
+    /// Or zero.
+    pub const fn or_zero(self) -> Self {
+        Self { zero: true, ..self }
+    }
+}
+
+/// A length of time without loss, in the largest unit in which it is whole.
+fn length(value: Nanos) -> String {
+    let units = [
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "m"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+    ];
+    match units.iter().find(|(unit, _)| value.0 > 0 && value.0.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{}{name}", value.0 / unit),
+        None if value == Nanos::ZERO => "0s".to_owned(),
+        None => format!("{}ns", value.0),
+    }
+}
+
+impl Kind<Nanos> for Duration {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<Nanos> {
+        from_text(name, item, mistakes, |text| {
+            text::parse_duration(text).map(Nanos::from_seconds).map_err(Mistake::from)
+        })
+    }
+
+    fn write(&self, value: &Nanos) -> Option<String> {
+        Some(quoted(&length(*value)))
+    }
+
+    fn check(&self, name: &str, value: &Nanos) -> Result<(), Mistake> {
+        if (self.least..=self.most).contains(value) || (self.zero && *value == Nanos::ZERO) {
+            return Ok(());
+        }
+        Err(Mistake::from(format!("`{name}` is {}, and must be {}", length(*value), Kind::bounds(self))))
+    }
+
+    fn bounds(&self) -> String {
+        let zero = if self.zero { "0 or " } else { "" };
+        match self.least {
+            Nanos::ZERO => format!("at most {}", length(self.most)),
+            least => format!("{zero}from {} to {}", length(least), length(self.most)),
+        }
+    }
+}
+
+/// A number above zero, or a share.
+#[derive(Clone, Copy, Debug)]
+pub struct Number {
+    most: f64,
+}
+
+impl Number {
+    /// From 0 to 1.
+    pub const SHARE: Self = Self { most: 1.0 };
+    /// Above 0, and finite.
+    pub const POSITIVE: Self = Self { most: f64::MAX };
+}
+
+impl Kind<f64> for Number {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<f64> {
+        from_text(name, item, mistakes, |text| {
+            text.parse().map_err(|_| Mistake::from(format!("`{name}` is `{text}`, and must be a number")))
+        })
+    }
+
+    fn write(&self, value: &f64) -> Option<String> {
+        Some(format!("{value:?}"))
+    }
+
+    fn check(&self, name: &str, value: &f64) -> Result<(), Mistake> {
+        if (0.0..=self.most).contains(value) && (self.most == 1.0 || *value > 0.0) {
+            return Ok(());
+        }
+        Err(Mistake::from(format!("`{name}` is {value}, and must be {}", Kind::bounds(self))))
+    }
+
+    fn bounds(&self) -> String {
+        if self.most == 1.0 { "from 0 to 1" } else { "above 0" }.to_owned()
+    }
+}
+
+/// Whether something is so.
+#[derive(Clone, Copy, Debug)]
+pub struct Switch;
+
+impl Kind<bool> for Switch {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<bool> {
+        from_text(name, item, mistakes, |text| {
+            text.parse().map_err(|_| Mistake::from(format!("`{name}` is `{text}`; write true or false")))
+        })
+    }
+
+    fn write(&self, value: &bool) -> Option<String> {
+        Some(value.to_string())
+    }
+}
+
+/// One of some words; the first of a value is the one that is written.
+#[derive(Debug)]
+pub struct Word<T: 'static>(pub &'static [(T, &'static str)]);
+
+impl<T: Copy> Word<T> {
+    /// The value of a word.
+    ///
+    /// # Errors
+    /// Names all words.
+    pub fn of(&self, name: &str, text: &str) -> Result<T, Mistake> {
+        let found = self.0.iter().find(|(_, word)| *word == text);
+        found.map(|(value, _)| *value).ok_or_else(|| {
+            let words: Vec<_> = self.0.iter().map(|(_, word)| *word).collect();
+            // The last word of `pools.users.multi_get`.
+            let name = name.rsplit('.').next().unwrap_or(name).replace('_', " ");
+            Mistake::from(format!("`{text}` is no {name}; there are {}", words.join(", ")))
+        })
+    }
+}
+
+impl<T: Copy + PartialEq> Kind<T> for Word<T> {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
+        from_text(name, item, mistakes, |text| self.of(name, text))
+    }
+
+    fn write(&self, value: &T) -> Option<String> {
+        self.0.iter().find(|(one, _)| one == value).map(|(_, word)| quoted(word))
+    }
+}
+
+/// What is written as one text or number, by functions of its own.
+pub struct Text<T> {
+    /// Reads it.
+    pub read: fn(&str) -> Result<T, Mistake>,
+    /// Writes it, without quotes.
+    pub write: fn(&T) -> String,
+}
+
+impl<T> Kind<T> for Text<T> {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<T> {
+        from_text(name, item, mistakes, self.read)
+    }
+
+    fn write(&self, value: &T) -> Option<String> {
+        let text = (self.write)(value);
+        // A number is written as one, but not where it is more than that: permissions begin with a zero.
+        let number = text.parse::<u64>().is_ok_and(|number| number.to_string() == text);
+        Some(if number { text } else { quoted(&text) })
+    }
+}
+
+/// A text as it is.
+pub const TEXT: Text<String> = Text { read: |text| Ok(text.to_owned()), write: Clone::clone };
+
+/// A file.
+pub const FILE: Text<PathBuf> =
+    Text { read: |text| Ok(text.into()), write: |path| path.display().to_string() };
+
+/// `host:port`, or `unix:/path`.
+pub const ADDRESS: Text<Address> =
+    Text { read: |text| text.parse().map_err(Mistake::from), write: Address::to_string };
+
+/// What need not be set.
+#[derive(Debug)]
+pub struct Optional<K>(pub K);
+
+impl<T, K: Kind<T>> Kind<Option<T>> for Optional<K> {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<Option<T>> {
+        self.0.read(name, item, mistakes).map(Some)
+    }
+
+    fn write(&self, value: &Option<T>) -> Option<String> {
+        value.as_ref().and_then(|value| self.0.write(value))
+    }
+
+    fn check(&self, name: &str, value: &Option<T>) -> Result<(), Mistake> {
+        value.as_ref().map_or(Ok(()), |value| self.0.check(name, value))
+    }
+
+    fn bounds(&self) -> String {
+        self.0.bounds()
+    }
+}
+
+/// Several.
+#[derive(Debug)]
+pub struct List<K>(pub K);
+
+impl<T, K: Kind<T>> Kind<Vec<T>> for List<K> {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<Vec<T>> {
+        let Some(items) = item.get_ref().as_array() else {
+            mistakes.push(Mistake::from(format!("`{name}` is no list; write [ … ]")).at(item.span().start));
+            return None;
+        };
+        let read: Vec<_> = items.iter().map(|item| read(&self.0, name, item, mistakes)).collect();
+        read.into_iter().collect()
+    }
+
+    fn write(&self, value: &Vec<T>) -> Option<String> {
+        let items: Vec<_> = value.iter().filter_map(|item| self.0.write(item)).collect();
+        Some(format!("[{}]", items.join(", ")))
+    }
+}
+
+/// A table of settings within the line: `{ key = value, … }`.
+#[derive(Debug)]
+pub struct Inline;
+
+fn table<'a>(name: &str, item: &'a Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<&'a DeTable<'a>> {
+    let table = item.get_ref().as_table();
+    if table.is_none() {
+        mistakes.push(
+            Mistake::from(format!("`{name}` is no table; write {{ key = value }}")).at(item.span().start),
+        );
+    }
+    table
+}
+
+fn settings<C: Table>(name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<C> {
+    let before = mistakes.len();
+    let mut settings = C::default();
+    read_table(&mut settings, &format!("{name}."), table(name, item, mistakes)?, item.span().start, mistakes);
+    (mistakes.len() == before).then_some(settings)
+}
+
+impl<C: Table> Kind<C> for Inline {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<C> {
+        settings(name, item, mistakes)
+    }
+
+    fn write(&self, value: &C) -> Option<String> {
+        let parts: Vec<_> = differing(value).map(|(key, value)| format!("{key} = {value}")).collect();
+        Some(format!("{{ {} }}", parts.join(", ")))
+    }
+}
+
+/// A commented table of settings with a head of this name.
+#[derive(Debug)]
+pub struct Section(pub &'static str);
+
+impl<C: Table> Kind<C> for Section {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<C> {
+        settings(name, item, mistakes)
+    }
+
+    fn write(&self, value: &C) -> Option<String> {
+        Some(format!("[{}]\n\n{}", self.0, commented(value, |_| true).trim_end()) + "\n")
+    }
+}
+
+/// Tables of settings under `[HEAD.NAME]` each, or, without names, `[[HEAD]]`.
+#[derive(Debug)]
+pub struct Sections(pub &'static str);
+
+fn block<C: Table>(head: &str, value: &C) -> String {
+    let mut text = format!("{head}\n");
+    for (key, value) in differing(value) {
+        writeln!(text, "{key} = {value}").expect("text takes everything");
+    }
+    text
+}
+
+impl<C: Table> Kind<BTreeMap<String, C>> for Sections {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<BTreeMap<String, C>> {
+        let named = table(name, item, mistakes)?.iter().map(|(key, item)| {
+            let key = key.get_ref().to_string();
+            let value = settings(&format!("{name}.{key}"), item, mistakes)?;
+            Some((key, value))
+        });
+        let all: Vec<_> = named.collect();
+        all.into_iter().collect()
+    }
+
+    fn write(&self, value: &BTreeMap<String, C>) -> Option<String> {
+        // A name of other letters than a bare key's is quoted.
+        let key = |name: &str| {
+            let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+            if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
+        };
+        let blocks: Vec<_> =
+            value.iter().map(|(name, value)| block(&format!("[{}.{}]", self.0, key(name)), value)).collect();
+        (!blocks.is_empty()).then(|| blocks.join("\n"))
+    }
+}
+
+impl<C: Table> Kind<Vec<C>> for Sections {
+    fn read(&self, name: &str, item: &Item<'_>, mistakes: &mut Vec<Mistake>) -> Option<Vec<C>> {
+        List(Inline).read(name, item, mistakes)
+    }
+
+    fn write(&self, value: &Vec<C>) -> Option<String> {
+        let blocks: Vec<_> = value.iter().map(|value| block(&format!("[[{}]]", self.0), value)).collect();
+        (!blocks.is_empty()).then(|| blocks.join("\n"))
+    }
+}
+
+/// What no file has.
+#[derive(Debug)]
+pub struct Unwritten;
+
+impl<T> Kind<T> for Unwritten {
+    fn read(&self, _: &str, _: &Item<'_>, _: &mut Vec<Mistake>) -> Option<T> {
+        None
+    }
+
+    fn write(&self, _: &T) -> Option<String> {
+        None
+    }
+}

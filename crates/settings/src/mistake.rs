@@ -1,0 +1,123 @@
+//! What is wrong with settings, where it stands, and what would do.
+
+use std::fmt;
+
+/// One mistake.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mistake {
+    /// What is wrong; it names the setting or the value.
+    pub what: String,
+    /// The file and line, or the flag; empty where it was neither.
+    pub place: String,
+    /// What would do; empty where nothing is to be said.
+    pub hint: String,
+    /// Where in the file's text, in bytes.
+    pub(crate) offset: usize,
+}
+
+impl Mistake {
+    /// What is wrong, and what would do.
+    pub fn new(what: impl Into<String>, hint: &str) -> Self {
+        Self { what: what.into(), hint: hint.to_owned(), ..Self::default() }
+    }
+
+    pub(crate) fn at(self, offset: usize) -> Self {
+        Self { offset, ..self }
+    }
+
+    /// The same, of the word that nothing has: those of `known` that are nearly the same are the hint.
+    pub fn unknown<'a>(what: String, word: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let near = known.map(|one| (strsim::jaro_winkler(word, one), one)).filter(|(near, _)| *near > 0.8);
+        let mut near: Vec<_> = near.collect();
+        near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        near.dedup_by_key(|(_, one)| *one);
+        let near: Vec<_> = near.into_iter().take(3).map(|(_, one)| one).collect();
+        let hint =
+            if near.is_empty() { String::new() } else { format!("did you mean {}?", near.join(" or ")) };
+        Self { what, hint, ..Self::default() }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.place.is_empty() {
+            write!(f, "{}: ", self.place)?;
+        }
+        f.write_str(&self.what)?;
+        if self.hint.is_empty() { Ok(()) } else { write!(f, "; {}", self.hint) }
+    }
+}
+
+/// Everything that is wrong, in the order of the file; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes(pub Vec<Mistake>);
+
+impl Mistakes {
+    /// These of the file `name` with its `text`.
+    pub(crate) fn of_file(mut mistakes: Vec<Mistake>, name: &str, text: &str) -> Self {
+        mistakes.sort_by_key(|mistake| mistake.offset);
+        for mistake in &mut mistakes {
+            let before = &text.as_bytes()[..mistake.offset.min(text.len())];
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+            mistake.place = format!("{name}, line {line}");
+        }
+        Self(mistakes)
+    }
+}
+
+impl fmt::Display for Mistakes {
+    /// A line each.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+impl From<String> for Mistake {
+    /// What is wrong and, behind a semicolon, what would do.
+    fn from(text: String) -> Self {
+        let (what, hint) = text.split_once("; ").unwrap_or((&text, ""));
+        Self::new(what, hint)
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+impl From<Mistake> for Mistakes {
+    fn from(mistake: Mistake) -> Self {
+        Self(vec![mistake])
+    }
+}
+
+impl From<&str> for Mistake {
+    /// The same.
+    fn from(text: &str) -> Self {
+        Self::from(text.to_owned())
+    }
+}
+
+impl From<String> for Mistakes {
+    fn from(text: String) -> Self {
+        Mistake::from(text).into()
+    }
+}
+
+impl From<&str> for Mistakes {
+    fn from(text: &str) -> Self {
+        Mistake::from(text).into()
+    }
+}
+
+impl From<Mistake> for String {
+    fn from(mistake: Mistake) -> Self {
+        mistake.to_string()
+    }
+}
+
+impl From<Mistakes> for String {
+    fn from(mistakes: Mistakes) -> Self {
+        mistakes.to_string()
+    }
+}

@@ -1,0 +1,257 @@
+//! A row for each setting, and what is read, written and checked by it.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::mistake::{Mistake, Mistakes};
+
+/// A value as it stands in a file, with its place.
+pub type Item<'a> = Spanned<DeValue<'a>>;
+
+/// A flag on the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    /// Its name, without dashes.
+    pub name: &'static str,
+    /// Its letter.
+    pub short: Option<char>,
+    /// What stands for its value in help.
+    pub value: &'static str,
+    /// Whether it takes several values, with commas or blanks between.
+    pub many: bool,
+}
+
+impl Flag {
+    /// A flag with this name and one value.
+    pub const fn new(name: &'static str, value: &'static str) -> Self {
+        Self { name, short: None, value, many: false }
+    }
+
+    /// The same with a letter.
+    pub const fn short(self, letter: char) -> Self {
+        Self { short: Some(letter), ..self }
+    }
+
+    /// The same with several values.
+    pub const fn many(self) -> Self {
+        Self { many: true, ..self }
+    }
+}
+
+/// One setting of `C`. [`settings!`](crate::settings) makes it.
+#[derive(Debug)]
+pub struct Setting<C: 'static> {
+    /// Its key in a file; empty where a file has none.
+    pub key: &'static str,
+    /// What it means, in lines.
+    pub help: &'static [&'static str],
+    /// What stands behind `key = ` in the template where nothing is set; of a section, all of it.
+    pub example: &'static str,
+    /// Its flag.
+    pub flag: Option<Flag>,
+    /// Whether another value takes a restart.
+    pub restart: bool,
+    /// Whether it must be set.
+    pub required: bool,
+    /// Whether it is a table with a head of its own, which comes last in a file.
+    pub section: bool,
+    /// Its bounds, in words; empty where it has none.
+    pub bounds: fn() -> String,
+    /// Reads it; the text is how messages call it.
+    pub read: fn(&mut C, &str, &Item<'_>, &mut Vec<Mistake>),
+    /// Writes it as a file has it; none: it is not set.
+    pub write: fn(&C) -> Option<String>,
+    /// Whether it is within its bounds.
+    pub check: fn(&C, &str) -> Result<(), Mistake>,
+}
+
+/// Something that is set by a table of settings.
+pub trait Table: Default + 'static {
+    /// A row for each setting.
+    const ROWS: &'static [Setting<Self>];
+
+    /// Further rows whose keys stand beside these: another table's.
+    fn beside() -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// Reads a key that is one of [`Table::beside`].
+    fn read_beside(&mut self, _key: &str, _item: &Item<'_>, _mistakes: &mut Vec<Mistake>) {}
+
+    /// The keys of a file.
+    fn keys() -> impl Iterator<Item = &'static str> {
+        Self::ROWS.iter().map(|row| row.key).filter(|key| !key.is_empty())
+    }
+}
+
+/// Declares a struct and its table: each field is a setting, with its type, default and [kind](crate::kind). Its doc comment is its
+/// help. What follows the kind are fields of [`Setting`]. `beside` names the field whose own keys stand beside these in a file.
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $(
+                $(#[doc = $help:literal])+
+                $key:ident: $type:ty = $default:expr, $kind:expr $(, $attribute:ident = $value:expr)*;
+            )*
+        }
+        $( beside $beside:ident: $other:ty; )?
+    ) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $( $(#[doc = $help])+ pub $key: $type, )*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $( $key: $default, )* }
+            }
+        }
+
+        impl $crate::Table for $name {
+            const ROWS: &'static [$crate::Setting<Self>] = &[$(
+                $crate::Setting {
+                    $( $attribute: $value, )*
+                    ..$crate::Setting {
+                        key: stringify!($key),
+                        help: &[$( $help ),+],
+                        example: "",
+                        flag: None,
+                        restart: false,
+                        required: false,
+                        section: false,
+                        bounds: || $crate::kind::Kind::<$type>::bounds(&$kind),
+                        read: |into, name, item, mistakes| {
+                            if let Some(value) = $crate::kind::read(&$kind, name, item, mistakes) {
+                                into.$key = value;
+                            }
+                        },
+                        write: |from| $crate::kind::Kind::write(&$kind, &from.$key),
+                        check: |from, name| $crate::kind::Kind::check(&$kind, name, &from.$key),
+                    }
+                },
+            )*];
+
+            $(
+                fn beside() -> Vec<&'static str> {
+                    <$other as $crate::Table>::keys().collect()
+                }
+
+                fn read_beside(
+                    &mut self,
+                    key: &str,
+                    item: &$crate::table::Item<'_>,
+                    mistakes: &mut Vec<$crate::Mistake>,
+                ) {
+                    let rows = <$other as $crate::Table>::ROWS.iter();
+                    rows.filter(|row| row.key == key).for_each(|row| (row.read)(&mut self.$beside, key, item, mistakes));
+                }
+            )?
+        }
+    };
+}
+
+/// Reads a file's text; `name` is the file's.
+///
+/// # Errors
+/// Every mistake with its line.
+pub fn read<C: Table>(text: &str, name: &str) -> Result<C, Mistakes> {
+    let mut mistakes = Vec::new();
+    let mut read = C::default();
+    match DeTable::parse(text) {
+        Ok(table) => read_table(&mut read, "", table.get_ref(), table.span().start, &mut mistakes),
+        Err(error) => {
+            let what = error.message().trim_end().replace('\n', " ");
+            mistakes
+                .push(Mistake { what, ..Mistake::default() }.at(error.span().map_or(0, |span| span.start)));
+        }
+    }
+    if mistakes.is_empty() { Ok(read) } else { Err(Mistakes::of_file(mistakes, name, text)) }
+}
+
+/// Reads a table's keys into `into`; `within` stands before them in messages.
+pub(crate) fn read_table<C: Table>(
+    into: &mut C,
+    within: &str,
+    table: &DeTable<'_>,
+    offset: usize,
+    mistakes: &mut Vec<Mistake>,
+) {
+    for (key, item) in table {
+        let word = key.get_ref().as_ref();
+        let name = format!("{within}{word}");
+        if let Some(row) = C::ROWS.iter().find(|row| row.key == word && !word.is_empty()) {
+            (row.read)(into, &name, item, mistakes);
+        } else if C::beside().contains(&word) {
+            into.read_beside(word, item, mistakes);
+        } else {
+            let known = C::keys().chain(C::beside());
+            let unknown = Mistake::unknown(format!("there is no key `{word}`"), word, known);
+            mistakes.push(unknown.at(key.span().start));
+        }
+    }
+    for row in C::ROWS.iter().filter(|row| row.required && !table.contains_key(row.key)) {
+        mistakes.push(Mistake::from(format!("`{within}{}` is missing", row.key)).at(offset));
+    }
+}
+
+/// Sets what a flag said.
+///
+/// # Errors
+/// Names the value.
+pub fn said<C: Table>(into: &mut C, row: &Setting<C>, texts: &[String]) -> Result<(), Mistakes> {
+    let item = |text: &String| Spanned::new(0..0, DeValue::String(text.clone().into()));
+    let item = match texts {
+        [text] if !row.flag.is_some_and(|flag| flag.many) => item(text),
+        _ => {
+            let mut all = toml::de::DeArray::new();
+            texts.iter().for_each(|text| all.push(item(text)));
+            Spanned::new(0..0, DeValue::Array(all))
+        }
+    };
+    let mut mistakes = Vec::new();
+    (row.read)(into, row.key, &item, &mut mistakes);
+    if mistakes.is_empty() { Ok(()) } else { Err(Mistakes(mistakes)) }
+}
+
+/// Whether every setting is within its bounds; `within` stands before the keys in messages.
+///
+/// # Errors
+/// Names each that is not.
+pub fn check<C: Table>(settings: &C, within: &str) -> Result<(), Mistakes> {
+    let check = |row: &Setting<C>| (row.check)(settings, &format!("{within}{}", row.key)).err();
+    let mistakes: Vec<_> = C::ROWS.iter().filter_map(check).collect();
+    if mistakes.is_empty() { Ok(()) } else { Err(Mistakes(mistakes)) }
+}
+
+/// The settings as a commented part of a file, which reads back as the same: those rows of which `which` holds.
+pub fn commented<C: Table>(settings: &C, which: impl Fn(&Setting<C>) -> bool) -> String {
+    let mut text = String::new();
+    for row in C::ROWS.iter().filter(|row| !row.key.is_empty() && which(row)) {
+        row.help.iter().for_each(|line| text += &format!("#{line}\n"));
+        let bounds = [(row.bounds)(), if row.restart { "takes a restart".into() } else { String::new() }];
+        let bounds: Vec<_> = bounds.into_iter().filter(|part| !part.is_empty()).collect();
+        if !bounds.is_empty() {
+            text += &format!("# ({})\n", bounds.join("; "));
+        }
+        match (row.section, (row.write)(settings)) {
+            (true, Some(section)) => text += &section,
+            (true, None) => row.example.lines().for_each(|line| text += &format!("# {line}\n")),
+            (false, Some(value)) => text += &format!("{} = {value}\n", row.key),
+            (false, None) => text += &format!("# {} = {}\n", row.key, row.example),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// What differs from the defaults: key and value.
+pub(crate) fn differing<C: Table>(settings: &C) -> impl Iterator<Item = (&'static str, String)> {
+    let usual = C::default();
+    let rows = C::ROWS.iter().filter(|row| !row.key.is_empty());
+    rows.filter_map(move |row| {
+        let value = (row.write)(settings)?;
+        (row.required || (row.write)(&usual).as_ref() != Some(&value)).then_some((row.key, value))
+    })
+}
