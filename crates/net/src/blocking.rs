@@ -18,11 +18,11 @@ use crate::tls::Acceptor;
 
 /// A connection to a server.
 #[derive(Debug)]
-pub struct Line {
+pub struct BlockingConnection {
     socket: Socket,
 }
 
-impl Line {
+impl BlockingConnection {
     /// Connects, waiting `limit` at most; later each read and each write waits at most `answer`.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Line {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.connect_timeout(&address.into(), limit.as_duration())?;
         socket.set_tcp_nodelay(true)?;
-        Self::patient(socket, answer)
+        Self::with_timeout(socket, answer)
     }
 
     /// The same through a unix socket's file.
@@ -41,10 +41,10 @@ impl Line {
     pub fn connect_file(path: &Path, answer: Nanos) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.connect(&SockAddr::unix(path)?)?;
-        Self::patient(socket, answer)
+        Self::with_timeout(socket, answer)
     }
 
-    fn patient(socket: Socket, answer: Nanos) -> io::Result<Self> {
+    fn with_timeout(socket: Socket, answer: Nanos) -> io::Result<Self> {
         socket.set_read_timeout(Some(answer.as_duration()))?;
         socket.set_write_timeout(Some(answer.as_duration()))?;
         Ok(Self { socket })
@@ -72,13 +72,13 @@ impl Line {
     }
 }
 
-/// What is said to a client, by whichever thread has it to say. The connection itself belongs to an event loop.
+/// Writes to a client from any thread. The connection itself belongs to an event loop.
 #[derive(Debug)]
-pub struct Voice {
+pub struct ClientWriter {
     socket: Socket,
 }
 
-impl Voice {
+impl ClientWriter {
     /// Of a connection that an event loop reads.
     ///
     /// # Errors
@@ -87,11 +87,11 @@ impl Voice {
         Ok(Self { socket: stream.socket().try_clone()? })
     }
 
-    /// Says all of `bytes`, waiting `limit` at most whenever the client does not read.
+    /// Writes all of `bytes`, waiting `limit` at most whenever the client does not read.
     ///
     /// # Errors
     /// From the system; `TimedOut` after too long.
-    pub fn say(&self, mut bytes: &[u8], limit: Nanos) -> io::Result<()> {
+    pub fn write(&self, mut bytes: &[u8], limit: Nanos) -> io::Result<()> {
         while !bytes.is_empty() {
             match (&self.socket).write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
@@ -108,20 +108,20 @@ impl Voice {
         Ok(())
     }
 
-    /// Nothing more is said or heard.
+    /// Closes both directions.
     pub fn close(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
 
-/// A client, for the thread that serves him alone: over TCP or through a file, encrypted or not.
+/// A client, for the thread that serves it alone: over TCP or through a file, encrypted or not.
 #[derive(Debug)]
-pub struct Guest {
+pub struct BlockingClient {
     conn: Conn,
 }
 
-impl Guest {
-    /// Who has just connected; with an acceptor he speaks TLS, and is greeted when he is first listened to.
+impl BlockingClient {
+    /// One that has just connected; with an acceptor it speaks TLS, and the handshake goes on when it is first read.
     ///
     /// # Errors
     /// From the system, or the library.
@@ -144,7 +144,7 @@ impl Guest {
     /// Waits for bytes; none means that no more will come.
     ///
     /// # Errors
-    /// From the system, or where his bytes are not what was agreed.
+    /// From the system, or where its bytes are no TLS.
     pub fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.conn.read(room) {
@@ -160,11 +160,11 @@ impl Guest {
         }
     }
 
-    /// Says all of `bytes`, however long he takes to read.
+    /// Writes all of `bytes`, however long it takes to read.
     ///
     /// # Errors
     /// The connection is broken.
-    pub fn say(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.conn.write(bytes) {
                 Moved::Some(count) => bytes = &bytes[count..],
@@ -179,7 +179,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Nothing more is said: he reads what is under way, then the end.
+    /// Nothing more is written: it reads what is under way, then the end.
     pub fn finish(&mut self) {
         self.conn.finish();
     }
@@ -188,8 +188,8 @@ impl Guest {
     ///
     /// # Errors
     /// From the system.
-    pub fn handle(&self) -> io::Result<Handle> {
-        Ok(Handle { socket: self.conn.stream().socket().try_clone()? })
+    pub fn handle(&self) -> io::Result<ShutdownHandle> {
+        Ok(ShutdownHandle { socket: self.conn.stream().socket().try_clone()? })
     }
 
     fn wait(&self, wanted: PollFlags) -> io::Result<()> {
@@ -200,48 +200,48 @@ impl Guest {
     }
 }
 
-impl AsFd for Guest {
+impl AsFd for BlockingClient {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.conn.stream().as_fd()
     }
 }
 
-/// Ends a guest whom another thread serves.
+/// Ends a client that another thread serves.
 #[derive(Debug)]
-pub struct Handle {
+pub struct ShutdownHandle {
     socket: Socket,
 }
 
-impl Handle {
-    /// Nothing more is heard of him.
-    pub fn deafen(&self) {
+impl ShutdownHandle {
+    /// Nothing more is read from it.
+    pub fn close_read(&self) {
         let _ = self.socket.shutdown(Shutdown::Read);
     }
 
-    /// Nothing more is said or heard.
+    /// Closes both directions.
     pub fn close(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
 
-/// Waits for the next client; none: the bell has rung, and nobody waits any more.
+/// Waits for the next client; none: `wakeup` was notified.
 ///
 /// # Errors
 /// The system gives no more sockets.
-pub fn accept(listener: &Listener, bell: &Bell) -> io::Result<Option<Stream>> {
+pub fn accept(listener: &Listener, wakeup: &Wakeup) -> io::Result<Option<Stream>> {
     loop {
         match listener.accept() {
             Ok(stream) => return Ok(Some(stream)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if bell.has_rung()? {
+                if wakeup.is_pending()? {
                     return Ok(None);
                 }
             }
             Err(error) if listen::is_of_one(&error) => continue,
-            Err(_) if bell.has_rung()? => return Ok(None),
+            Err(_) if wakeup.is_pending()? => return Ok(None),
             Err(error) => return Err(error),
         }
-        let mut wanted = [PollFd::new(listener, PollFlags::IN), PollFd::new(&bell.clapper, PollFlags::IN)];
+        let mut wanted = [PollFd::new(listener, PollFlags::IN), PollFd::new(&wakeup.receiver, PollFlags::IN)];
         match poll(&mut wanted, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -249,51 +249,55 @@ pub fn accept(listener: &Listener, bell: &Bell) -> io::Result<Option<Stream>> {
     }
 }
 
-/// Wakes a thread that waits for its lines.
+/// Wakes a thread that waits for its connections.
 #[derive(Debug)]
-pub struct Bell {
-    rope: UnixStream,
-    clapper: UnixStream,
+pub struct Wakeup {
+    sender: UnixStream,
+    receiver: UnixStream,
 }
 
-impl Bell {
-    /// A bell that has not been rung.
+impl Wakeup {
+    /// One that was not notified.
     ///
     /// # Errors
     /// From the system.
     pub fn new() -> io::Result<Self> {
-        let (rope, clapper) = UnixStream::pair()?;
-        rope.set_nonblocking(true)?;
-        clapper.set_nonblocking(true)?;
-        Ok(Self { rope, clapper })
+        let (sender, receiver) = UnixStream::pair()?;
+        sender.set_nonblocking(true)?;
+        receiver.set_nonblocking(true)?;
+        Ok(Self { sender, receiver })
     }
 
-    /// Wakes whoever waits, now or next.
-    pub fn ring(&self) {
-        // Full: it has been rung often enough.
-        let _ = (&self.rope).write(&[1]);
+    /// Wakes the thread that waits, or the next that will.
+    pub fn notify(&self) {
+        // Full: it was notified often enough.
+        let _ = (&self.sender).write(&[1]);
     }
 
-    /// Whether it has been rung and not been heard.
-    fn has_rung(&self) -> io::Result<bool> {
-        Ok(poll(&mut [PollFd::new(&self.clapper, PollFlags::IN)], Some(&timespec(Nanos::ZERO)))? > 0)
+    /// Whether it was notified and not cleared.
+    fn is_pending(&self) -> io::Result<bool> {
+        Ok(poll(&mut [PollFd::new(&self.receiver, PollFlags::IN)], Some(&timespec(Nanos::ZERO)))? > 0)
     }
 
-    /// It has been heard.
-    fn silence(&self) {
+    /// Forgets notifications.
+    fn clear(&self) {
         let mut heard = [0; 64];
-        while matches!((&self.clapper).read(&mut heard), Ok(64)) {}
+        while matches!((&self.receiver).read(&mut heard), Ok(64)) {}
     }
 }
 
-/// Waits until one of `lines` has something to read, or the bell rings; at most `limit`. The places of those lines.
+/// Waits until one of `connections` has something to read, or `wakeup` is notified; at most `limit`. The places of those connections.
 ///
 /// # Errors
 /// From the system.
-pub fn wait<'a>(lines: &[(usize, &'a Line)], bell: &'a Bell, limit: Nanos) -> io::Result<Vec<usize>> {
-    let descriptors = lines.iter().map(|(_, line)| line.socket.as_fd());
+pub fn wait<'a>(
+    connections: &[(usize, &'a BlockingConnection)],
+    wakeup: &'a Wakeup,
+    limit: Nanos,
+) -> io::Result<Vec<usize>> {
+    let descriptors = connections.iter().map(|(_, connection)| connection.socket.as_fd());
     let mut wanted: Vec<PollFd<'_>> = descriptors
-        .chain([bell.clapper.as_fd()])
+        .chain([wakeup.receiver.as_fd()])
         .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
         .collect();
     match poll(&mut wanted, Some(&timespec(limit))) {
@@ -302,10 +306,10 @@ pub fn wait<'a>(lines: &[(usize, &'a Line)], bell: &'a Bell, limit: Nanos) -> io
         Err(error) => return Err(error.into()),
     }
     let ready = |place: usize| !wanted[place].revents().is_empty();
-    if ready(lines.len()) {
-        bell.silence();
+    if ready(connections.len()) {
+        wakeup.clear();
     }
-    Ok((0..lines.len()).filter(|&place| ready(place)).map(|place| lines[place].0).collect())
+    Ok((0..connections.len()).filter(|&place| ready(place)).map(|place| connections[place].0).collect())
 }
 
 fn timespec(limit: Nanos) -> Timespec {
@@ -322,20 +326,22 @@ mod tests {
     fn a_line_says_and_hears_and_gives_up_in_time() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let second = Nanos::from_secs(1);
-        let line = Line::connect(listener.local_addr().unwrap(), second, Nanos::from_millis(1)).unwrap();
+        let connection =
+            BlockingConnection::connect(listener.local_addr().unwrap(), second, Nanos::from_millis(1))
+                .unwrap();
         let (mut peer, _) = listener.accept().unwrap();
-        line.send(b"hello").unwrap();
+        connection.send(b"hello").unwrap();
         let mut heard = [0; 5];
         peer.read_exact(&mut heard).unwrap();
         assert_eq!(&heard, b"hello");
-        assert_eq!(line.receive(&mut heard).unwrap_err().kind(), ErrorKind::WouldBlock);
-        let bell = Bell::new().unwrap();
-        bell.ring();
-        assert_eq!(wait(&[(7, &line)], &bell, second).unwrap(), Vec::<usize>::new());
+        assert_eq!(connection.receive(&mut heard).unwrap_err().kind(), ErrorKind::WouldBlock);
+        let wakeup = Wakeup::new().unwrap();
+        wakeup.notify();
+        assert_eq!(wait(&[(7, &connection)], &wakeup, second).unwrap(), Vec::<usize>::new());
         peer.write_all(b"world").unwrap();
-        assert_eq!(wait(&[(7, &line)], &bell, second).unwrap(), [7]);
-        assert_eq!(line.receive(&mut heard).unwrap(), 5);
-        assert_eq!(wait(&[(7, &line)], &bell, Nanos::from_millis(1)).unwrap(), Vec::<usize>::new());
+        assert_eq!(wait(&[(7, &connection)], &wakeup, second).unwrap(), [7]);
+        assert_eq!(connection.receive(&mut heard).unwrap(), 5);
+        assert_eq!(wait(&[(7, &connection)], &wakeup, Nanos::from_millis(1)).unwrap(), Vec::<usize>::new());
     }
 
     #[test]
@@ -345,28 +351,34 @@ mod tests {
         let file = krarup_units::Address::of_file(&folder.join("door.sock"));
         for address in ["127.0.0.1:0".parse().unwrap(), file] {
             let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
-            let bell = Bell::new().unwrap();
+            let wakeup = Wakeup::new().unwrap();
             let second = Nanos::from_secs(1);
-            let line = match listener.address().unwrap() {
+            let connection = match listener.address().unwrap() {
                 address if address.file().is_some() => {
-                    Line::connect_file(address.file().unwrap(), second).unwrap()
+                    BlockingConnection::connect_file(address.file().unwrap(), second).unwrap()
                 }
-                address => Line::connect(crate::resolve(&address).unwrap()[0], second, second).unwrap(),
+                address => {
+                    BlockingConnection::connect(crate::resolve(&address).unwrap()[0], second, second).unwrap()
+                }
             };
-            bell.ring();
+            wakeup.notify();
             // Who has connected is served.
-            let mut guest = Guest::accepted(accept(&listener, &bell).unwrap().unwrap(), None).unwrap();
-            assert!(accept(&listener, &bell).unwrap().is_none());
-            line.send(b"hello").unwrap();
+            let mut client =
+                BlockingClient::accepted(accept(&listener, &wakeup).unwrap().unwrap(), None).unwrap();
+            assert!(accept(&listener, &wakeup).unwrap().is_none());
+            connection.send(b"hello").unwrap();
             let mut heard = [0; 9];
-            assert_eq!(guest.receive(&mut heard).unwrap(), 5);
-            guest.say(b"welcome").unwrap();
-            assert_eq!(line.receive(&mut heard).unwrap(), 7);
-            guest.handle().unwrap().deafen();
-            assert_eq!(guest.receive(&mut heard).unwrap(), 0);
-            guest.say(b"farewell").unwrap();
-            guest.finish();
-            assert_eq!((line.receive(&mut heard).unwrap(), line.receive(&mut heard).unwrap()), (8, 0));
+            assert_eq!(client.receive(&mut heard).unwrap(), 5);
+            client.write(b"welcome").unwrap();
+            assert_eq!(connection.receive(&mut heard).unwrap(), 7);
+            client.handle().unwrap().close_read();
+            assert_eq!(client.receive(&mut heard).unwrap(), 0);
+            client.write(b"farewell").unwrap();
+            client.finish();
+            assert_eq!(
+                (connection.receive(&mut heard).unwrap(), connection.receive(&mut heard).unwrap()),
+                (8, 0)
+            );
         }
     }
 }

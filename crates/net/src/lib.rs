@@ -3,7 +3,7 @@
 //! | file | its one idea |
 //! |---|---|
 //! | [`clock`] | nanoseconds since the start of the run, and what wall time that was |
-//! | [`board`] | numbers that a loop lays down for another thread |
+//! | [`snapshots`] | numbers that a loop lays down for another thread |
 //! | [`resolver`] | the socket addresses that a name stands for |
 //! | [`files`] | how many connections a process may have |
 //! | [`http`] | just enough of it to be asked how one is |
@@ -20,7 +20,6 @@
 #![forbid(unsafe_code)]
 
 pub mod blocking;
-pub mod board;
 pub mod clock;
 pub mod conn;
 pub mod cpu;
@@ -31,6 +30,7 @@ pub mod listen;
 mod moved;
 pub mod resolver;
 pub mod signal;
+pub mod snapshots;
 pub mod stream;
 pub mod timer;
 pub mod tls;

@@ -1,8 +1,8 @@
 //! The admin address: `/metrics`, `/health` and `/ready`; and `/reload`, which is posted.
 //!
 //! ```text
-//!   monitoring ──GET──▶ admin thread ──wants──▶ [board] ──wakes──▶ event loop
-//!              ◀─text──      formats  ◀─snapshot─ [board] ◀─numbers──┘
+//!   monitoring ──GET──▶ admin thread ──wants──▶ [slot] ──wakes──▶ event loop
+//!              ◀─text──      formats  ◀─snapshot─ [slot] ◀─numbers──┘
 //! ```
 //!
 //! The loop never waits: it is woken, lays down numbers, and goes on; the text is made on the other thread. While nobody asks, nothing is

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use krarup_net::board::{Board, Boards};
+use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 
 use super::*;
 
@@ -27,18 +27,18 @@ impl Monitored for Numbers {
 
 const MOMENT: Numbers = Numbers { requests: 6, stopping: false };
 
-/// A board before a loop that is woken through a channel.
-fn board() -> (Arc<Board<Numbers>>, mpsc::Receiver<()>) {
+/// A slot before a loop that is woken through a channel.
+fn slot() -> (Arc<SnapshotSlot<Numbers>>, mpsc::Receiver<()>) {
     let (wake, woken) = mpsc::channel();
-    (Board::waking(Duration::from_secs(5), move || _ = wake.send(())), woken)
+    (SnapshotSlot::waking(Duration::from_secs(5), move || _ = wake.send(())), woken)
 }
 
-/// Monitoring that asks one board.
-fn monitoring(board: &Arc<Board<Numbers>>) -> Monitoring<Numbers> {
-    let boards = Boards::of(Arc::clone(board));
+/// Monitoring that asks one slot.
+fn monitoring(slot: &Arc<SnapshotSlot<Numbers>>) -> Monitoring<Numbers> {
+    let slots = SnapshotSlots::of(Arc::clone(slot));
     Monitoring {
         program: "krarup proxy",
-        ask: Box::new(move || boards.ask()),
+        ask: Box::new(move || slots.ask()),
         reload: Some(Reload {
             reload: Box::new(|| Err("line 1: nothing is good".into())),
             alone: Mutex::default(),
@@ -48,13 +48,13 @@ fn monitoring(board: &Arc<Board<Numbers>>) -> Monitoring<Numbers> {
 
 #[test]
 fn numbers_are_laid_down_when_somebody_asks_and_not_before() {
-    let (board, woken) = board();
-    board.lay(|| panic!("nobody asked"));
-    let monitoring = monitoring(&board);
+    let (slot, woken) = slot();
+    slot.publish(|| panic!("nobody asked"));
+    let monitoring = monitoring(&slot);
     let asked = thread::spawn(move || monitoring.answer(Method::Get, "/metrics"));
     woken.recv().unwrap();
-    board.lay(|| MOMENT);
-    board.lay(|| panic!("one asked, and has been answered"));
+    slot.publish(|| MOMENT);
+    slot.publish(|| panic!("one asked, and has been answered"));
     let answer = asked.join().unwrap();
     assert_eq!(answer.status, 200);
     assert!(answer.body.contains("requests_total 6"));
@@ -62,8 +62,8 @@ fn numbers_are_laid_down_when_somebody_asks_and_not_before() {
 
 #[test]
 fn a_loop_that_is_stuck_is_not_healthy() {
-    let board = Board::waking(Duration::from_millis(1), || {});
-    let monitoring = monitoring(&board);
+    let slot = SnapshotSlot::waking(Duration::from_millis(1), || {});
+    let monitoring = monitoring(&slot);
     for path in ["/health", "/ready", "/metrics"] {
         assert_eq!(monitoring.answer(Method::Get, path).status, 503, "{path}");
         assert_eq!(monitoring.answer(Method::Post, path).status, 405, "{path}");
@@ -79,14 +79,14 @@ fn a_loop_that_is_stuck_is_not_healthy() {
 #[test]
 fn ready_is_what_says_nothing_against_it() {
     let ready = |numbers: Numbers| {
-        let (board, woken) = board();
-        let monitoring = monitoring(&board);
+        let (slot, woken) = slot();
+        let monitoring = monitoring(&slot);
         let asked = thread::spawn(move || {
             (monitoring.answer(Method::Get, "/ready"), monitoring.answer(Method::Get, "/health"))
         });
         for _ in 0..2 {
             woken.recv().unwrap();
-            board.lay(|| numbers);
+            slot.publish(|| numbers);
         }
         let (ready, health) = asked.join().unwrap();
         assert_eq!(health.status, 200);
@@ -98,8 +98,8 @@ fn ready_is_what_says_nothing_against_it() {
 
 #[test]
 fn one_reload_at_a_time_waits_for_the_loop() {
-    let board = Board::waking(Duration::from_millis(1), || {});
-    let monitoring = monitoring(&board);
+    let slot = SnapshotSlot::waking(Duration::from_millis(1), || {});
+    let monitoring = monitoring(&slot);
     let under_way = monitoring.reload.as_ref().unwrap().alone.lock().unwrap();
     let refused = monitoring.answer(Method::Post, "/reload");
     assert!(refused.status == 409 && refused.body.contains("under way"), "{}", refused.body);
@@ -109,8 +109,8 @@ fn one_reload_at_a_time_waits_for_the_loop() {
 
 #[test]
 fn a_service_that_reads_no_configuration_has_nothing_to_reload() {
-    let (board, _woken) = board();
-    let monitoring = Monitoring { reload: None, program: "krarup broker", ..monitoring(&board) };
+    let (slot, _woken) = slot();
+    let monitoring = Monitoring { reload: None, program: "krarup broker", ..monitoring(&slot) };
     assert_eq!(monitoring.answer(Method::Post, "/reload").status, 404);
     assert!(!monitoring.answer(Method::Get, "/").body.contains("reload"));
 }

@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use krarup_net::blocking::{Bell, accept};
+use krarup_net::blocking::{Wakeup, accept};
 use krarup_net::{Listener, Stream};
 
 /// Hands each client over with his number, until the bell has rung and nobody waits any more.
-pub(crate) fn each(listener: &Listener, over: &Bell, mut serve: impl FnMut(Stream, u64)) {
+pub(crate) fn each(listener: &Listener, over: &Wakeup, mut serve: impl FnMut(Stream, u64)) {
     let mut number = 0;
     loop {
         match accept(listener, over) {

@@ -13,9 +13,9 @@ use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use krarup_net::board::{Board, Boards};
 use krarup_net::http;
 use krarup_net::mio::{Events, Poll, Token, Waker};
+use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, Listener, listen};
 use krarup_service::Service;
@@ -246,7 +246,7 @@ struct Engine<N> {
     /// Whether the store cannot be reached.
     store_lost: bool,
     /// Where numbers are laid down for monitoring, and who answers it from them.
-    admin: Option<(Arc<Board<Snapshot>>, http::Server)>,
+    admin: Option<(Arc<SnapshotSlot<Snapshot>>, http::Server)>,
     stop_by: Option<Stamp>,
 }
 
@@ -267,12 +267,15 @@ impl Refusal {
 }
 
 /// Answers monitoring at `address`, from what the loop behind `waker` shows.
-fn monitor(address: &Address, waker: &Arc<Waker>) -> Result<(Arc<Board<Snapshot>>, http::Server), String> {
-    let board = Board::new(Arc::clone(waker));
-    let boards = Boards::of(Arc::clone(&board));
-    let ask = Box::new(move || boards.ask());
+fn monitor(
+    address: &Address,
+    waker: &Arc<Waker>,
+) -> Result<(Arc<SnapshotSlot<Snapshot>>, http::Server), String> {
+    let slot = SnapshotSlot::new(Arc::clone(waker));
+    let slots = SnapshotSlots::of(Arc::clone(&slot));
+    let ask = Box::new(move || slots.ask());
     let monitoring = Monitoring { program: "krarup broker", ask, reload: None };
-    Ok((board, admin::serve(address, "--admin", monitoring)?))
+    Ok((slot, admin::serve(address, "--admin", monitoring)?))
 }
 
 /// Where other brokers' clients find this one: by beanstalkd's protocol, and by memcached's if it is spoken.
@@ -533,9 +536,9 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.driver.flush_clients(&mut self.broker);
         // What those did who could go on.
         self.feed();
-        if let Some((board, _)) = &self.admin {
+        if let Some((slot, _)) = &self.admin {
             let takes = !self.store_lost && self.reluctant.is_none();
-            board.lay(|| Snapshot::of(&self.broker, self.clock.now(), takes, self.stop_by.is_some()));
+            slot.publish(|| Snapshot::of(&self.broker, self.clock.now(), takes, self.stop_by.is_some()));
         }
     }
 

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use krarup_net::blocking::{Guest, Handle};
+use krarup_net::blocking::{BlockingClient, ShutdownHandle};
 use krarup_net::{Listener, Stream};
 use krarup_units::{Address, Nanos};
 
@@ -91,11 +91,11 @@ impl Front {
     /// No more clients are accepted, and nothing more is heard of those that are there; what they have asked is answered.
     pub fn close(&mut self) {
         self.inner.phase.fetch_max(ENDS, Ordering::SeqCst);
-        self.inner.bell.ring();
+        self.inner.bell.notify();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.inner.clients().values().for_each(Handle::deafen);
+        self.inner.clients().values().for_each(ShutdownHandle::close_read);
     }
 
     /// How many clients are there.
@@ -109,13 +109,13 @@ impl Drop for Front {
         self.inner.phase.fetch_max(ABANDONED, Ordering::SeqCst);
         self.close();
         let clients = self.inner.clients();
-        clients.values().for_each(Handle::close);
+        clients.values().for_each(ShutdownHandle::close);
         let _ = self.inner.gone.wait_timeout_while(clients, LAST, |clients| !clients.is_empty());
     }
 }
 
 fn serve(client: Stream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
-    let client = Guest::accepted(client, inner.settings.tls.as_ref())?;
+    let client = BlockingClient::accepted(client, inner.settings.tls.as_ref())?;
     // Whose socket does not know it does without.
     let _ = client.keep_alive(KEEP_ALIVE);
     inner.clients().insert(number, client.handle()?);

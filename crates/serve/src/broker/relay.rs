@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use krarup_net::blocking::Bell;
+use krarup_net::blocking::Wakeup;
 use krarup_net::{Listener, Stream};
 use krarup_units::Address;
 
@@ -38,7 +38,7 @@ pub struct Relay {
 
 #[derive(Debug)]
 struct Inner {
-    over: Bell,
+    over: Wakeup,
     owner: Mutex<Option<Address>>,
     /// Both ends of each client that is being sent on.
     clients: Mutex<HashMap<u64, [TcpStream; 2]>>,
@@ -57,7 +57,7 @@ impl Relay {
     pub fn begin(listener: Listener) -> Result<Self, String> {
         let told = |error: io::Error| format!("clients cannot be accepted: {error}");
         let address = listener.address().map_err(told)?;
-        let over = Bell::new().map_err(told)?;
+        let over = Wakeup::new().map_err(told)?;
         let inner = Arc::new(Inner { over, owner: Mutex::default(), clients: Mutex::default() });
         let its = Arc::clone(&inner);
         let thread = thread::Builder::new()
@@ -84,7 +84,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.inner.over.ring();
+        self.inner.over.notify();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

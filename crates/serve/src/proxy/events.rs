@@ -28,7 +28,7 @@ use crate::driver::{
 };
 use crate::proxy::configuration::{ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved};
 use crate::proxy::credentials::{Credentials, credentials};
-use krarup_net::board::{Board, Boards};
+use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;
 use krarup_proxy::dispatch::Common;
@@ -158,7 +158,7 @@ struct Engine<N> {
     open_by: Stamp,
     hold: Hold,
     /// Where numbers are laid down for monitoring, if this is the only loop.
-    board: Option<Arc<Board<Snapshot>>>,
+    slot: Option<Arc<SnapshotSlot<Snapshot>>>,
     /// What answers monitoring, and where that was said to be.
     admin: Option<(Address, http::Server)>,
     waker: Option<Arc<Waker>>,
@@ -224,7 +224,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             credentials,
             open_by: now + config.connect_timeout,
             hold: Hold::new(config.hold),
-            board: None,
+            slot: None,
             admin: None,
             waker: None,
             stop_by: None,
@@ -269,9 +269,9 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
             None => {
                 let waker = self.waker.as_ref().expect("the loop can be woken");
-                let board = Arc::clone(self.board.get_or_insert_with(|| Board::new(Arc::clone(waker))));
-                let boards = Boards::of(board);
-                Box::new(move || boards.ask())
+                let slot = Arc::clone(self.slot.get_or_insert_with(|| SnapshotSlot::new(Arc::clone(waker))));
+                let slots = SnapshotSlots::of(slot);
+                Box::new(move || slots.ask())
             }
         };
         let reload = self.watcher.as_ref().expect("the first loop has it").reload();
@@ -355,8 +355,8 @@ impl<N: FnMut(Notice)> Engine<N> {
             self.driver.write_delayed(&mut self.core, delayed);
             self.driver.look_after_memory(&mut self.core, &mut self.servers);
             self.tell();
-            if let Some(board) = &self.board {
-                board.lay(|| {
+            if let Some(slot) = &self.slot {
+                slot.publish(|| {
                     self.driver.note_memory(&mut self.core);
                     self.core.settle_books();
                     Snapshot::of(&self.core, self.clock.now(), self.stop_by.is_some())
@@ -530,7 +530,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Some(member) = &self.group else { return };
         inquiries.into_iter().for_each(|inquiry| member.inquire(inquiry));
         self.driver.note_memory(&mut self.core);
-        member.board.lay(|| Books { core: self.core.books(), now, stopping: self.stop_by.is_some() });
+        member.slot.publish(|| Books { core: self.core.books(), now, stopping: self.stop_by.is_some() });
     }
 
     /// Until when there is nothing to do unless something happens; none: for ever.

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use krarup_net::blocking::Guest;
+use krarup_net::blocking::BlockingClient;
 use krarup_units::Address;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
@@ -142,7 +142,7 @@ impl Behind {
         &mut self,
         front: &Inner,
         shard: u32,
-        mut client: Option<&Guest>,
+        mut client: Option<&BlockingClient>,
     ) -> Result<Vec<u8>, Lost> {
         loop {
             if let Some(answer) = self.here()? {
@@ -222,7 +222,7 @@ pub(super) enum Woken {
 }
 
 /// Waits until somebody behind has something to say, or the client hangs up, or the time is over.
-pub(super) fn wait(behind: &[&TcpStream], client: Option<&Guest>, most: Duration) -> Woken {
+pub(super) fn wait(behind: &[&TcpStream], client: Option<&BlockingClient>, most: Duration) -> Woken {
     let mut ends: Vec<PollFd<'_>> = behind.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
     if let Some(client) = &client {
         ends.push(PollFd::new(client, PollFlags::RDHUP));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use krarup_memcache::request::{Refusal, Request, Retrieve};
-use krarup_net::blocking::Guest;
+use krarup_net::blocking::BlockingClient;
 
 use super::behind::{Behind, Spoken};
 use super::patience::{Heard, Patience, Tried, lose, until_answered};
@@ -18,7 +18,7 @@ const READ: usize = 64 << 10;
 const UNREACHED: &[u8] = b"SERVER_ERROR nobody owns this queue now\r\n";
 
 pub(super) struct Session<'a> {
-    client: Guest,
+    client: BlockingClient,
     front: &'a Inner,
     shards: u32,
     /// The request by which he has said the secret.
@@ -81,7 +81,7 @@ impl Waits {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(client: Guest, front: &'a Inner) -> Self {
+    pub(super) fn new(client: BlockingClient, front: &'a Inner) -> Self {
         let shards = front.owners.shards();
         Self {
             client,
@@ -127,7 +127,7 @@ impl<'a> Session<'a> {
 
     fn flush(&mut self) -> Result<(), End> {
         let out = std::mem::take(&mut self.out);
-        self.client.say(&out).map_err(|_| End)
+        self.client.write(&out).map_err(|_| End)
     }
 
     /// Carries out the request at the front; how many bytes are done with.

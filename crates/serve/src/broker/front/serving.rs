@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use krarup_net::blocking::{Bell, Handle};
+use krarup_net::blocking::{ShutdownHandle, Wakeup};
 use krarup_net::tls::Acceptor;
 
 use crate::broker::engine::Protocol;
@@ -35,8 +35,8 @@ pub(super) struct Inner {
     pub(super) owners: Arc<Owners>,
     pub(super) protocol: Protocol,
     pub(super) phase: AtomicU8,
-    pub(super) bell: Bell,
-    pub(super) clients: Mutex<HashMap<u64, Handle>>,
+    pub(super) bell: Wakeup,
+    pub(super) clients: Mutex<HashMap<u64, ShutdownHandle>>,
     pub(super) gone: Condvar,
 }
 
@@ -54,14 +54,14 @@ impl Inner {
             owners,
             protocol,
             phase: AtomicU8::new(SERVES),
-            bell: Bell::new()?,
+            bell: Wakeup::new()?,
             clients: Mutex::default(),
             gone: Condvar::new(),
         })
     }
 
     /// What another thread has left is as good as what it was.
-    pub(super) fn clients(&self) -> MutexGuard<'_, HashMap<u64, Handle>> {
+    pub(super) fn clients(&self) -> MutexGuard<'_, HashMap<u64, ShutdownHandle>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use krarup_beanstalk::{DEFAULT_TUBE, Ids, Refusal, Reply, ReplyWord, Request, Wrong, request, write};
-use krarup_net::blocking::Guest;
+use krarup_net::blocking::BlockingClient;
 use krarup_units::Parsed;
 
 use super::behind::{Behind, Lost, Spoken, read};
@@ -21,7 +21,7 @@ const READ: usize = 64 << 10;
 const UNREACHED: &[u8] = ReplyWord::InternalError.line();
 
 pub(super) struct Session<'a> {
-    pub(super) client: Guest,
+    pub(super) client: BlockingClient,
     pub(super) front: &'a Inner,
     pub(super) shards: u32,
     pub(super) used: String,
@@ -44,7 +44,7 @@ enum Next {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(client: Guest, front: &'a Inner) -> Self {
+    pub(super) fn new(client: BlockingClient, front: &'a Inner) -> Self {
         let shards = front.owners.shards();
         let none = || (0..shards).map(|_| None).collect::<Vec<_>>();
         Self {
@@ -92,7 +92,7 @@ impl<'a> Session<'a> {
 
     pub(super) fn flush(&mut self) -> Result<(), End> {
         let out = std::mem::take(&mut self.out);
-        self.client.say(&out).map_err(|_| End)
+        self.client.write(&out).map_err(|_| End)
     }
 
     fn next(&mut self, bytes: &[u8]) -> Result<Next, End> {

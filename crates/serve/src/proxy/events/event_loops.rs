@@ -24,7 +24,7 @@ use krarup_units::Stamp;
 use crate::driver::EventLoops;
 use crate::proxy::configuration::{Numbers, Resolved};
 use crate::proxy::credentials::Credentials;
-use krarup_net::board::{Board, Boards};
+use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_proxy::core::Core;
 use krarup_proxy::core::Inquiry;
 use krarup_proxy::dispatch::Common;
@@ -73,7 +73,7 @@ impl Books {
 /// All loops of the process.
 pub(super) struct LoopGroup {
     loops: Vec<LoopState>,
-    boards: Boards<Books>,
+    slots: SnapshotSlots<Books>,
     /// Loops that have something left to do.
     working: AtomicUsize,
 }
@@ -91,7 +91,7 @@ pub(super) struct Member {
     pub(super) group: Arc<LoopGroup>,
     pub(super) number: usize,
     pub(super) messages: mpsc::Receiver<Message>,
-    pub(super) board: Arc<Board<Books>>,
+    pub(super) slot: Arc<SnapshotSlot<Books>>,
     inquiries: mpsc::Sender<(usize, Inquiry)>,
     /// The configuration that is there or comes.
     pub(super) generation: u64,
@@ -102,21 +102,21 @@ pub(super) struct Member {
 impl LoopGroup {
     /// As many loops as there are wakers, which share `common`.
     pub(super) fn members(wakers: &[Arc<Waker>], common: &Common) -> Result<Vec<Member>, String> {
-        let (mut loops, mut boards) = (Vec::new(), Vec::new());
+        let (mut loops, mut slots) = (Vec::new(), Vec::new());
         let mut receivers = Vec::new();
         for (number, waker) in wakers.iter().enumerate() {
             let (messages, received) = mpsc::channel();
             let wake = Arc::clone(waker);
             // A loop that cannot be woken looks at its next pass.
             common.set_waker(number, move || _ = wake.wake());
-            let board = Board::new(Arc::clone(waker));
-            receivers.push((received, Arc::clone(&board)));
-            boards.push(board);
+            let slot = SnapshotSlot::new(Arc::clone(waker));
+            receivers.push((received, Arc::clone(&slot)));
+            slots.push(slot);
             let (clients, tried) = (AtomicUsize::new(0), AtomicU64::new(0));
             loops.push(LoopState { messages, waker: Arc::clone(waker), clients, tried });
         }
         let working = AtomicUsize::new(loops.len());
-        let group = Arc::new(Self { loops, boards: Boards::new(boards, Books::and), working });
+        let group = Arc::new(Self { loops, slots: SnapshotSlots::new(slots, Books::and), working });
         let (ask, inquiries) = mpsc::channel();
         let of_thread = Arc::clone(&group);
         thread::Builder::new()
@@ -124,14 +124,16 @@ impl LoopGroup {
             .spawn(move || of_thread.answer_inquiries(&inquiries))
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         let member =
-            |(number, (messages, board)): (usize, (mpsc::Receiver<Message>, Arc<Board<Books>>))| Member {
-                group: Arc::clone(&group),
-                number,
-                messages,
-                board,
-                inquiries: ask.clone(),
-                generation: 1,
-                rests: false,
+            |(number, (messages, slot)): (usize, (mpsc::Receiver<Message>, Arc<SnapshotSlot<Books>>))| {
+                Member {
+                    group: Arc::clone(&group),
+                    number,
+                    messages,
+                    slot,
+                    inquiries: ask.clone(),
+                    generation: 1,
+                    rests: false,
+                }
             };
         Ok(receivers.into_iter().enumerate().map(member).collect())
     }
@@ -163,7 +165,7 @@ impl LoopGroup {
 
     /// The books of all loops added up; none if one does not lay them down in time.
     pub(super) fn books(&self) -> Option<Arc<Books>> {
-        self.boards.ask()
+        self.slots.ask()
     }
 
     /// All loops forget what they have counted; whether they have.
@@ -285,10 +287,10 @@ mod tests {
         let (messages, told) = mpsc::channel();
         let looks = Arc::<AtomicUsize>::default();
         let count = Arc::clone(&looks);
-        let board = Board::waking(Duration::ZERO, move || _ = count.fetch_add(1, Ordering::Relaxed));
+        let slot = SnapshotSlot::waking(Duration::ZERO, move || _ = count.fetch_add(1, Ordering::Relaxed));
         let state = LoopState { messages, waker, clients: AtomicUsize::new(0), tried: AtomicU64::new(0) };
-        let boards = Boards::new(vec![board], Books::and);
-        let group = LoopGroup { loops: vec![state], boards, working: AtomicUsize::new(1) };
+        let slots = SnapshotSlots::new(vec![slot], Books::and);
+        let group = LoopGroup { loops: vec![state], slots, working: AtomicUsize::new(1) };
         let (ask, inquiries) = mpsc::channel();
         for number in 0..50 {
             ask.send((0, Inquiry { number, argument: Vec::new() })).unwrap();

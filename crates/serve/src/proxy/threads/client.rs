@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use krarup_net::blocking::Voice;
+use krarup_net::blocking::ClientWriter;
 use krarup_net::mio::Waker;
 
 /// Tells the network thread whose request is done.
@@ -50,14 +50,14 @@ enum State {
 #[derive(Debug)]
 pub(super) struct ClientHandle {
     pub(super) id: u32,
-    pub(super) voice: Voice,
+    pub(super) writer: ClientWriter,
     state: Mutex<State>,
     finished: Arc<Finished>,
 }
 
 impl ClientHandle {
-    pub(super) fn new(id: u32, voice: Voice, finished: Arc<Finished>) -> Self {
-        Self { id, voice, state: Mutex::default(), finished }
+    pub(super) fn new(id: u32, writer: ClientWriter, finished: Arc<Finished>) -> Self {
+        Self { id, writer, state: Mutex::default(), finished }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -81,7 +81,7 @@ impl ClientHandle {
     /// Its request is done; where it shall hear no more, the connection ends.
     pub(super) fn done(&self, close: bool) {
         if close {
-            self.voice.close();
+            self.writer.close();
         }
         let before = std::mem::take(&mut *self.lock());
         if before == State::Awaited {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use krarup_net::Clock;
-use krarup_net::blocking::{Line, wait};
+use krarup_net::blocking::{BlockingConnection, wait};
 use krarup_service::{Loss, Service as _, Upstreams as _};
 use krarup_units::Inbox;
 use krarup_units::{Nanos, Stamp};
@@ -34,7 +34,7 @@ pub(super) struct Executor {
 }
 
 struct Server {
-    line: Option<Line>,
+    connection: Option<BlockingConnection>,
     inbox: Inbox,
     /// When to connect again.
     again: Stamp,
@@ -42,7 +42,7 @@ struct Server {
 
 impl Executor {
     pub(super) fn new(core: Core, config: Arc<Config>, clock: Clock, books: Books) -> Self {
-        let server = || Server { line: None, inbox: Inbox::default(), again: Stamp(0) };
+        let server = || Server { connection: None, inbox: Inbox::default(), again: Stamp(0) };
         let servers = std::iter::repeat_with(server).take(core.server_count()).collect();
         Self { core, config, clock, books, entered: Events::default(), servers, clients: BTreeMap::new() }
     }
@@ -68,7 +68,7 @@ impl Executor {
 
     /// A writer: whatever waits is asked at once, and answers are taken as they come.
     pub(super) fn stream(mut self, queue: &Queue) {
-        let bell = queue.bell().expect("a writer's queue has a bell");
+        let wakeup = queue.wakeup().expect("a writer's queue has a wakeup");
         self.connect();
         loop {
             let first = if self.clients.is_empty() {
@@ -88,13 +88,13 @@ impl Executor {
                 continue;
             }
             let owing = self.servers.iter().enumerate().filter(|&(server, _)| self.owes(server));
-            let lines: Vec<(usize, &Line)> =
-                owing.filter_map(|(number, server)| Some((number, server.line.as_ref()?))).collect();
-            if lines.is_empty() {
+            let connections: Vec<(usize, &BlockingConnection)> =
+                owing.filter_map(|(number, server)| Some((number, server.connection.as_ref()?))).collect();
+            if connections.is_empty() {
                 self.give_up(queue);
                 continue;
             }
-            let ready = wait(&lines, bell, self.config.timeout).unwrap_or_default();
+            let ready = wait(&connections, wakeup, self.config.timeout).unwrap_or_default();
             for server in ready {
                 self.receive(server);
             }
@@ -160,12 +160,12 @@ impl Executor {
 
     fn send(&mut self, server: usize) {
         // What is lent lies in pieces.
-        while let Some(line) = &self.servers[server].line
+        while let Some(connection) = &self.servers[server].connection
             && !self.core.server_output(server).is_empty()
         {
             let output = self.core.server_output(server).unsent();
             let (before, length) = (self.clock.now(), output.len());
-            match line.send(output) {
+            match connection.send(output) {
                 Ok(()) => self.core.server_written(server, length, before),
                 Err(error) => self.lose(server, &plain(&error), Loss::Broken),
             }
@@ -181,7 +181,7 @@ impl Executor {
                 let output = self.core.output(id).unsent();
                 let length = output.len();
                 // Who does not hear one piece gets none of the others.
-                heard = heard && client.voice.say(output, self.config.timeout).is_ok();
+                heard = heard && client.writer.write(output, self.config.timeout).is_ok();
                 self.core.written(id, length, self.clock.now());
             }
             if self.core.is_idle(id) {
@@ -200,8 +200,8 @@ impl Executor {
 
     fn receive(&mut self, server: usize) {
         let link = &mut self.servers[server];
-        let Some(line) = &link.line else { return };
-        match line.receive(link.inbox.room(SERVER_READ)) {
+        let Some(connection) = &link.connection else { return };
+        match connection.receive(link.inbox.room(SERVER_READ)) {
             Ok(0) => self.lose(server, "the server closed the connection", Loss::Broken),
             Ok(count) => {
                 link.inbox.filled(count);
@@ -222,18 +222,18 @@ impl Executor {
     fn connect(&mut self) {
         for server in 0..self.servers.len() {
             let link = &self.servers[server];
-            if link.line.is_some() || link.again > self.clock.now() {
+            if link.connection.is_some() || link.again > self.clock.now() {
                 continue;
             }
             let address = &self.config.addresses()[server];
             let answer = self.config.timeout;
             let made = match address.file() {
-                Some(path) => Line::connect_file(path, answer).map_err(|error| plain(&error)),
+                Some(path) => BlockingConnection::connect_file(path, answer).map_err(|error| plain(&error)),
                 None => krarup_net::resolve(address).and_then(|found| {
                     let mut last = String::new();
                     for number in found {
-                        match Line::connect(number, self.config.connect_timeout, answer) {
-                            Ok(line) => return Ok(line),
+                        match BlockingConnection::connect(number, self.config.connect_timeout, answer) {
+                            Ok(connection) => return Ok(connection),
                             Err(error) => last = plain(&error),
                         }
                     }
@@ -242,11 +242,11 @@ impl Executor {
             };
             match made {
                 Err(why) => self.lose(server, &why, Loss::Broken),
-                Ok(line) => {
-                    self.servers[server].line = Some(line);
+                Ok(connection) => {
+                    self.servers[server].connection = Some(connection);
                     self.core.server_connected(server);
                     self.send(server);
-                    while self.servers[server].line.is_some() && !self.core.server_is_up(server) {
+                    while self.servers[server].connection.is_some() && !self.core.server_is_up(server) {
                         self.receive(server);
                     }
                     if self.core.server_is_up(server) {
@@ -260,7 +260,7 @@ impl Executor {
     fn lose(&mut self, server: usize, why: &str, loss: Loss) {
         let now = self.clock.now();
         let link = &mut self.servers[server];
-        link.line = None;
+        link.connection = None;
         link.inbox.clear();
         self.core.server_lost(server, why, loss, now);
         link.again = now + self.core.reconnect_delay(server).max(Nanos::from_millis(1));

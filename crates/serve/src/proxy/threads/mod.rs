@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 
-use krarup_net::blocking::Bell;
+use krarup_net::blocking::Wakeup;
 use krarup_net::mio::{Poll, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, listen};
@@ -82,7 +82,7 @@ fn start(
                 let reads = Arc::new(Queue::new(bound, None));
                 (0..readers).try_for_each(|_| spawn(&reads, false))?;
                 queues.reads.push(reads);
-                let writes = Arc::new(Queue::new(bound, Some(Bell::new()?)));
+                let writes = Arc::new(Queue::new(bound, Some(Wakeup::new()?)));
                 spawn(&writes, true)?;
                 queues.writes.push(writes);
             }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use krarup_net::blocking::Voice;
+use krarup_net::blocking::ClientWriter;
 use krarup_net::mio::{Events, Poll, Token};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, Conn, Listener, Moved};
@@ -118,21 +118,21 @@ impl<N: FnMut(Notice)> Network<'_, N> {
             let mut books = self.books.lock();
             if books.clients() >= self.config.max_connections {
                 books.turned_away();
-                if let Ok(voice) = Voice::of(&stream) {
-                    let _ = voice.say(b"ERROR Too many open connections\r\n", self.config.timeout);
+                if let Ok(writer) = ClientWriter::of(&stream) {
+                    let _ = writer.write(b"ERROR Too many open connections\r\n", self.config.timeout);
                 }
                 continue;
             }
             let id = books.connected(0, self.clock.now());
             drop(books);
             let token = Token(CLIENTS + id as usize);
-            let begun = Voice::of(&stream)
-                .and_then(|voice| Ok((voice, Conn::accepted(stream, self.poll.registry(), token)?)));
-            let Ok((voice, conn)) = begun else {
+            let begun = ClientWriter::of(&stream)
+                .and_then(|writer| Ok((writer, Conn::accepted(stream, self.poll.registry(), token)?)));
+            let Ok((writer, conn)) = begun else {
                 self.books.lock().gone(id, self.clock.now());
                 continue;
             };
-            let client = Arc::new(ClientHandle::new(id, voice, self.finished.clone()));
+            let client = Arc::new(ClientHandle::new(id, writer, self.finished.clone()));
             if self.clients.len() <= id as usize {
                 self.clients.resize_with(id as usize + 1, || None);
             }
@@ -201,7 +201,7 @@ impl<N: FnMut(Notice)> Network<'_, N> {
                 // The books are here.
                 books.read(id, &bytes, client.received, now);
                 let reply = books.output(id).unsent().to_vec();
-                let heard = client.client.voice.say(&reply, self.config.timeout).is_ok();
+                let heard = client.client.writer.write(&reply, self.config.timeout).is_ok();
                 books.written(id, reply.len(), self.clock.now());
                 if !heard {
                     client.ended = true;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use krarup_net::blocking::Bell;
+use krarup_net::blocking::Wakeup;
 use krarup_units::Stamp;
 
 use super::client::ClientHandle;
@@ -31,7 +31,7 @@ pub(super) struct Queue {
     /// Requests that threads have taken and not finished.
     busy: AtomicU32,
     /// Wakes the thread of a queue that also waits for servers.
-    bell: Option<Bell>,
+    wakeup: Option<Wakeup>,
 }
 
 #[derive(Debug, Default)]
@@ -42,15 +42,15 @@ struct Waiting {
 }
 
 impl Queue {
-    /// At most `bound` requests wait; the bell rings when one comes.
-    pub(super) fn new(bound: usize, bell: Option<Bell>) -> Self {
+    /// At most `bound` requests wait; the thread is woken when one comes.
+    pub(super) fn new(bound: usize, wakeup: Option<Wakeup>) -> Self {
         Self {
             waiting: Mutex::default(),
             filled: Condvar::new(),
             emptied: Condvar::new(),
             bound: bound.max(1),
             busy: AtomicU32::new(0),
-            bell,
+            wakeup,
         }
     }
 
@@ -67,8 +67,8 @@ impl Queue {
         waiting.longest = waiting.longest.max(waiting.jobs.len());
         drop(waiting);
         self.filled.notify_one();
-        if let Some(bell) = &self.bell {
-            bell.ring();
+        if let Some(wakeup) = &self.wakeup {
+            wakeup.notify();
         }
     }
 
@@ -108,8 +108,8 @@ impl Queue {
         self.lock().closed = true;
         self.filled.notify_all();
         self.emptied.notify_all();
-        if let Some(bell) = &self.bell {
-            bell.ring();
+        if let Some(wakeup) = &self.wakeup {
+            wakeup.notify();
         }
     }
 
@@ -123,7 +123,7 @@ impl Queue {
         self.lock().longest
     }
 
-    pub(super) fn bell(&self) -> Option<&Bell> {
-        self.bell.as_ref()
+    pub(super) fn wakeup(&self) -> Option<&Wakeup> {
+        self.wakeup.as_ref()
     }
 }
