@@ -23,7 +23,8 @@ use self::records::Records;
 use self::signals::{Follows, Signals};
 use self::waiting::Reached;
 use crate::failure::Failure;
-use crate::limits::LimitArgs;
+use crate::flags::Flags;
+use crate::limits::{BrokerEdge, limits};
 use crate::tls::TlsArgs;
 
 mod embedded;
@@ -96,10 +97,7 @@ pub(crate) struct BrokerArgs {
     #[command(flatten)]
     tls: TlsArgs,
     #[command(flatten)]
-    limits: LimitArgs,
-    /// The permissions of a unix socket that is listened on, as chmod takes them
-    #[arg(long, value_name = "MODE", value_parser = socket_mode)]
-    socket_mode: Option<u32>,
+    edge: Flags<BrokerEdge>,
     /// How long a stop waits for clients to take the answers they are owed
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]
     patience: f64,
@@ -271,10 +269,10 @@ fn serve(
         advertise: args.advertise.clone(),
         memcached: args.memcached_listen.clone(),
         tls: base.tls.clone(),
-        socket_mode: args.socket_mode,
+        socket_mode: args.edge.settings().socket_mode,
         admin: args.admin.clone(),
         connections: args.connections as usize,
-        clients: args.limits.into(),
+        clients: limits(&args.edge.settings()),
         patience: Nanos::from_seconds(args.patience),
         inherited: base.inherited()?,
         ending,
@@ -444,6 +442,7 @@ fn wrong(problem: &Problem) -> Failure {
     Failure::run(problem.to_string()).hint(hint)
 }
 
+/// The secret that clients must say.
 fn secret(path: &std::path::Path) -> Result<String, Failure> {
     let name = path.display();
     let text = fs::read_to_string(path)
@@ -454,13 +453,6 @@ fn secret(path: &std::path::Path) -> Result<String, Failure> {
             .hint("1 to 200 letters, digits or -+/;.$_(), a hyphen not first"));
     }
     Ok(line.to_owned())
-}
-
-fn socket_mode(text: &str) -> Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err(format!("`{text}` are no permissions; write them like 0660")),
-    }
 }
 
 /// What `stats` tells of this process and its machine.

@@ -7,7 +7,8 @@ use krarup_units::Address;
 use krarup_units::{Bytes, Nanos, text};
 
 use crate::failure::Failure;
-use crate::limits::LimitArgs;
+use crate::flags::Flags;
+use crate::limits::{CacheEdge, limits};
 use crate::tls::TlsArgs;
 
 /// Store values as memcached does: text protocol, expiry, the least recently used leaving when memory is full.
@@ -40,7 +41,7 @@ pub(crate) struct CacheArgs {
     #[command(flatten)]
     tls: TlsArgs,
     #[command(flatten)]
-    limits: LimitArgs,
+    edge: Flags<CacheEdge>,
 }
 
 fn memory(text: &str) -> Result<Bytes, String> {
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         connections,
         patience,
         ref tls,
-        limits,
+        ref edge,
     } = args;
     let smallest = max_item_size.0 + krarup_cache::store::ITEM_OVERHEAD;
     if memory.0 < smallest {
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         tls: tls.acceptor()?,
         bounds: Bounds { memory: memory.0, item: max_item_size.0 },
         connections: connections as usize,
-        clients: limits.into(),
+        clients: limits(&edge.settings()),
         patience: Nanos::from_seconds(patience),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };

@@ -1,44 +1,60 @@
 //! The flags of settings, from their table: name, help, default and bounds.
 
+use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use krarup_settings::{Flag, Mistakes, Setting, Table, said};
 
-/// What was said of the settings of a table that have flags.
-#[derive(Clone, Debug)]
-pub(crate) struct Flags<C: 'static>(Vec<(&'static Setting<C>, Vec<String>)>);
+/// Which settings of a table are flags of a subcommand: those that have a flag.
+pub(crate) trait Chosen: Clone + 'static {
+    /// The table.
+    type Of: Table + Clone;
+    /// The keys, where they are not all.
+    const KEYS: &'static [&'static str] = &[];
+}
 
-impl<C: Table> Flags<C> {
+impl<C: Table + Clone> Chosen for C {
+    type Of = C;
+}
+
+/// What was said of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Flags<S: Chosen>(Vec<(&'static Setting<S::Of>, Vec<String>)>);
+
+impl<S: Chosen> Flags<S> {
     /// Puts what was said over `settings`.
-    pub(crate) fn over(&self, settings: &mut C) -> Result<(), Mistakes> {
+    pub(crate) fn over(&self, settings: &mut S::Of) -> Result<(), Mistakes> {
         self.0.iter().try_for_each(|(row, texts)| said(settings, row, texts))
+    }
+
+    /// What was said, over the defaults.
+    pub(crate) fn settings(&self) -> S::Of {
+        let mut settings = S::Of::default();
+        self.over(&mut settings).expect("each value was read when the command line was");
+        settings
     }
 }
 
-fn rows<C: Table>() -> impl Iterator<Item = (&'static Setting<C>, Flag)> {
-    C::ROWS.iter().filter_map(|row| Some((row, row.flag?)))
+fn rows<S: Chosen>() -> impl Iterator<Item = (&'static Setting<S::Of>, Flag)> {
+    let chosen = |row: &Setting<S::Of>| S::KEYS.is_empty() || S::KEYS.contains(&row.key);
+    S::Of::ROWS.iter().filter(move |row| chosen(row)).filter_map(|row| Some((row, row.flag?)))
 }
 
 fn arg<C: Table>((row, flag): (&'static Setting<C>, Flag)) -> Arg {
-    let default = (row.write)(&C::default()).filter(|text| text != "[]");
-    let notes = [
-        Some((row.bounds)()).filter(|bounds| !bounds.is_empty()),
-        default.map(|text| format!("default: {}", text.trim_matches('"'))),
-    ];
-    let notes: Vec<_> = notes.into_iter().flatten().map(|note| format!("[{note}]")).collect();
-    let help: String = row.help.concat() + if notes.is_empty() { "" } else { " " } + &notes.join(" ");
+    let default = (row.write)(&C::default()).filter(|text| !["[]", "\"\""].contains(&text.as_str()));
+    let default = default.map(|text| format!("default: {}", text.trim_matches('"')));
+    let bounds = Some((row.bounds)()).filter(|bounds| !bounds.is_empty());
+    let notes = [bounds, default].into_iter().flatten().map(|note| format!(" [{note}]"));
+    let help = row.help.concat() + &notes.collect::<String>();
     let parser = move |text: &str| said(&mut C::default(), row, &[text.to_owned()]).map(|()| text.to_owned());
-    let arg = Arg::new(row.key)
-        .long(flag.name)
-        .help(help.trim().to_owned())
-        .value_name(flag.value)
-        .value_parser(parser);
+    let arg = Arg::new(flag.name).long(flag.name).help(help.trim().to_owned());
+    let arg = arg.value_name(flag.value).value_parser(parser);
     let arg = flag.short.map_or(arg.clone(), |letter| arg.short(letter));
     if flag.many { arg.value_delimiter(',').num_args(1..).action(ArgAction::Append) } else { arg }
 }
 
-impl<C: Table + Clone> Args for Flags<C> {
+impl<S: Chosen> Args for Flags<S> {
     fn augment_args(command: Command) -> Command {
-        command.args(rows::<C>().map(arg))
+        command.args(rows::<S>().map(arg))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -46,12 +62,19 @@ impl<C: Table + Clone> Args for Flags<C> {
     }
 }
 
-impl<C: Table + Clone> FromArgMatches for Flags<C> {
+impl<S: Chosen> FromArgMatches for Flags<S> {
+    /// # Errors
+    /// Some were said, and one that they need was not.
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let said = |(row, _): (&'static Setting<C>, Flag)| {
-            Some((row, matches.get_many::<String>(row.key)?.cloned().collect()))
-        };
-        Ok(Self(rows().filter_map(said).collect()))
+        let texts = |flag: Flag| Some(matches.get_many::<String>(flag.name)?.cloned().collect());
+        let said: Vec<_> = rows::<S>().filter_map(|(row, flag)| Some((row, texts(flag)?))).collect();
+        match rows::<S>().find(|(row, flag)| row.required && !matches.contains_id(flag.name)) {
+            Some((_, flag)) if !said.is_empty() => {
+                let what = format!("--{} is needed beside what was given", flag.name);
+                Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, what))
+            }
+            _ => Ok(Self(said)),
+        }
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

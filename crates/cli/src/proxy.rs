@@ -96,10 +96,10 @@ impl ProxyArgs {
         };
         self.proxy.over(&mut config)?;
         self.pool.over(&mut config.main)?;
-        let mut edge = Edge::default();
-        self.edge.over(&mut edge)?;
-        // Beside what the file allows.
-        for command in edge.allow {
+        let allowed = std::mem::take(&mut config.edge.allow);
+        self.edge.over(&mut config.edge)?;
+        // Flags allow more than the file does, not less.
+        for command in allowed {
             if config.edge.refuses(command) {
                 config.edge.allow.push(command);
             }

@@ -19,6 +19,7 @@ settings! {
         allow: Vec<Dangerous> = Vec::new(), List(Word(&Dangerous::ALL)),
             flag = Some(Flag::new("allow", "COMMAND").many());
         /// A file of `user:password` lines. Who connects must first say, as to memcached itself, `set any 0 0 N` and `user password`: one of them.
+        /// A wrong password is answered after a second, the third is the last.
         users: Option<PathBuf> = None, Optional(FILE), example = "\"/etc/krarup/users\"";
         /// A file with the one such line that is said to servers.
         server_login: Option<PathBuf> = None, Optional(FILE), example = "\"/etc/krarup/login\"";
@@ -31,25 +32,29 @@ settings! {
         server_tls: Option<ServerTls> = None, Optional(Inline),
             example = "{ authorities = \"servers.pem\", name = \"cache.internal\", certificate = \"proxy.pem\", key = \"proxy.key\" }";
         /// The permissions of a unix socket that is listened on (listen = "unix:/run/krarup.sock").
-        socket_mode: Option<u32> = None, Optional(MODE), example = "\"0660\"";
+        socket_mode: Option<u32> = None, Optional(MODE), example = "\"0660\"",
+            flag = Some(Flag::new("socket-mode", "MODE"));
         /// Whether several processes may listen on one port: a new one can start before the old one ends.
         reuse_port: bool = false, Switch;
         /// After which silence the kernel asks whether the other side is still there. 0 never asks.
         keep_alive: Nanos = Nanos::from_secs(60), PATIENCE;
         /// How long a client may say nothing. Beyond that it is disconnected. 0 waits for ever.
-        idle_timeout: Nanos = Nanos::ZERO, PATIENCE;
+        idle_timeout: Nanos = Nanos::ZERO, PATIENCE,
+            flag = Some(Flag::new("idle-timeout", "TIME"));
         /// How long one request may take from its first byte to its last. Beyond that its client is disconnected. 0 waits for ever.
         request_timeout: Nanos = Nanos::from_secs(60), PATIENCE;
-        /// How long a client may take from its connection until it is known who it is: TLS handshake and login together. A wrong password is
-        /// answered after a second, the third is the last. 0 waits for ever.
-        login_timeout: Nanos = Nanos::from_secs(10), PATIENCE;
+        /// How long a client may take from its connection until it is known who it is: the TLS handshake and, at the proxy, the login. 0 waits for
+        /// ever.
+        login_timeout: Nanos = Nanos::from_secs(10), PATIENCE,
+            flag = Some(Flag::new("handshake-timeout", "TIME"));
         /// How many clients there may be of which that is not known yet: with one more, the oldest of them is disconnected.
         max_unauthenticated: usize = 1_000, Count::from(1);
         /// How many bytes may wait in all buffers together. A long request is read when there is room for all of it, which half of this is for;
-        /// until then its client waits, and others do not. While clients wait, /ready answers 503; what stands still for a second, a request that
+        /// until then its client waits, and others do not. While clients wait, the proxy's /ready answers 503; what stands still for a second, a request that
         /// is not gone on with or replies that are not read, is disconnected, the largest first. Beyond the bound so is the client with the most
         /// replies, of those that do not read them first.
-        memory: usize = 1 << 30, Size::from(1 << 20);
+        memory: usize = 1 << 30, Size::from(1 << 20),
+            flag = Some(Flag::new("buffer-memory", "SIZE"));
     }
 }
 
@@ -94,15 +99,17 @@ impl Dangerous {
 }
 
 settings! {
-    /// What the proxy shows its clients.
+    /// What a server shows its clients that speak TLS.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ClientTls {
-        /// Its certificate, and those that lead to its authority (PEM).
-        certificate: PathBuf = PathBuf::new(), FILE, required = true;
-        /// Its private key (PEM).
-        key: PathBuf = PathBuf::new(), FILE, required = true;
+        /// Clients speak TLS: the server's certificate, and those that lead to its authority (PEM).
+        certificate: PathBuf = PathBuf::new(), FILE, required = true,
+            flag = Some(Flag::new("tls-certificate", "FILE"));
+        /// The private key of that certificate (PEM).
+        key: PathBuf = PathBuf::new(), FILE, required = true, flag = Some(Flag::new("tls-key", "FILE"));
         /// Authorities (PEM): a client must show a certificate of one of them.
-        client_authorities: Option<PathBuf> = None, Optional(FILE);
+        client_authorities: Option<PathBuf> = None, Optional(FILE),
+            flag = Some(Flag::new("tls-client-authorities", "FILE"));
     }
 }
 

@@ -111,7 +111,7 @@ fn turn(
     };
     let mut fronts = Vec::new();
     let mut inherited = base.inherited()?.into_iter();
-    let options = listen::Options { mode: args.socket_mode, share: false };
+    let options = listen::Options { mode: args.edge.settings().socket_mode, share: false };
     let addresses =
         [(Some(&args.listen), Protocol::Beanstalkd), (args.memcached_listen.as_ref(), Protocol::Memcached)];
     for (address, protocol) in addresses {
@@ -360,7 +360,7 @@ fn serve(
         socket_mode: None,
         admin: args.admin.as_ref().map(|address| behind(address, shard.number)).transpose()?,
         connections: usize::MAX,
-        clients: args.limits.into(),
+        clients: crate::limits::limits(&args.edge.settings()),
         patience: Nanos::from_seconds(args.patience),
         inherited: Vec::new(),
         ending,

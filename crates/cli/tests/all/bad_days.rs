@@ -473,6 +473,14 @@ fn nonsense_is_one_line_a_hint_and_exit_code_2() {
     assert!(known.stop().success);
     refused(&["cache", "--listen", &taken], &taken);
     refused(&["cache", "--memory", "some"], "some");
+    // The bounds of what all servers have are those of the proxy's settings.
+    for server in ["proxy", "broker", "cache"] {
+        refused(&[server, "--buffer-memory", "5"], "at least 1MiB");
+        refused(&[server, "--idle-timeout", "1us"], "0 or from 1ms to 720h");
+        refused(&[server, "--handshake-timeout", "soon"], "`soon` is not a length of time");
+    }
+    refused(&["broker", "--tls-certificate", "a.pem"], "--tls-key");
+    refused(&["cache", "--tls-client-authorities", "a.pem"], "--tls-certificate");
     refused(&["demo", "--servers", "none"], "none");
     refused(&["demo", "--clients", "0"], "0");
     refused(&["demo", "--seconds", "0"], "--seconds");
