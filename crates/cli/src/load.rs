@@ -9,6 +9,7 @@ use krarup_load::schedule::{Arrivals, Leg, Open};
 use krarup_load::search::{FoundMax, Limit, Search, Trial};
 use krarup_load::settings::Settings;
 use krarup_load::{Conductor, Event, Load, LoadError, LoadResult, table};
+use krarup_settings::Mistakes;
 use krarup_units::text::{parse_duration, parse_instant};
 use krarup_units::{Nanos, Seconds};
 
@@ -122,8 +123,9 @@ impl LoadArgs {
     }
 }
 
-fn wrong(why: String) -> Failure {
-    Failure::usage(why).or_hint("krarup load --help shows every flag, --print-config every key of a file")
+fn wrong(mistakes: impl Into<Mistakes>) -> Failure {
+    Failure::from(mistakes.into())
+        .or_hint("krarup load --help shows every flag, --print-config every key of a file")
 }
 
 /// Whether the subcommand would take these words.

@@ -7,9 +7,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use krarup_settings::kind::scalar;
+use krarup_settings::mistake::place;
+use krarup_settings::table::Item;
+use krarup_settings::{Mistake, Mistakes, document};
 use krarup_units::Address;
 use krarup_units::text::{parse_duration, parse_size};
 use krarup_units::{PerSecond, Seconds};
+use toml::Spanned;
+use toml::de::DeString;
 
 use crate::config::{Class, Extent, Habits, Load, Login, Spread, Tls};
 use crate::keys::KeyRange;
@@ -111,20 +117,12 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// The key of this name, or why there is none.
-fn known(name: &str) -> Result<&'static Key, String> {
-    KEYS.iter().find(|key| key.name == name).ok_or_else(|| {
-        let near: Vec<_> = KEYS
-            .iter()
-            .map(|key| key.name)
-            .filter(|one| {
-                name.len() > 2
-                    && one.starts_with(&name[..name.char_indices().nth(3).map_or(name.len(), |(at, _)| at)])
-            })
-            .collect();
-        let hint =
-            if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
-        format!("there is no key `{name}`{hint}")
-    })
+fn known(name: &str) -> Result<&'static Key, Mistake> {
+    let unknown = || {
+        let keys = KEYS.iter().map(|key| key.name);
+        Mistake::unknown(format!("there is no key `{name}`"), name, keys)
+    };
+    KEYS.iter().find(|key| key.name == name).ok_or_else(unknown)
 }
 
 /// A text and where it stands.
@@ -133,6 +131,14 @@ struct Said {
     text: String,
     /// File and line, or the flag.
     place: String,
+}
+
+impl Said {
+    fn wrong(&self, why: String) -> Mistake {
+        let mut mistake = Mistake::from(why);
+        mistake.place.clone_from(&self.place);
+        mistake
+    }
 }
 
 /// Texts by key.
@@ -165,51 +171,39 @@ impl Settings {
     /// Reads a file's text.
     ///
     /// # Errors
-    /// With the file's `name`, the line and what is wrong there.
-    pub fn parse(text: &str, name: &str) -> Result<Self, String> {
-        let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
-        let place = |at: usize| format!("{name}, line {}", line(at));
-        let told = |error: toml::de::Error| {
-            let at = error.span().map_or(0, |span| span.start);
-            format!("{}: {}", place(at), error.message().trim_end().replace('\n', " "))
-        };
-        let values: toml::Table = toml::from_str(text).map_err(told)?;
-        let spans = toml::de::DeTable::parse(text).map_err(told)?;
-        let mut settings = Self::default();
-        for (key, span) in spans.get_ref() {
-            let (word, at) = (key.get_ref().as_ref(), key.span().start);
-            let wrong = |why: String| format!("{}: {why}", place(at));
-            if word != "classes" {
-                let said = Said { text: text_of(&values[word]).map_err(wrong)?, place: place(at) };
-                settings.top.insert(known(word).map_err(wrong)?.name, said);
-                continue;
-            }
-            let no_table = || wrong("classes are tables, like [classes.readers]".to_owned());
-            let classes = values[word].as_table().ok_or_else(no_table)?;
+    /// Every key and form that is wrong, with the file's `name` and the line.
+    pub fn parse(text: &str, name: &str) -> Result<Self, Mistakes> {
+        let settings = document(text, name, |table, mistakes| {
+            let mut settings = Self::default();
             let mut begun = Vec::new();
-            for (class, inner) in span.get_ref().as_table().ok_or_else(no_table)? {
-                let class_name = class.get_ref().as_ref();
-                let of = classes[class_name].as_table().ok_or_else(no_table)?;
-                let mut layer = Layer::new();
-                for (key, _) in inner.get_ref().as_table().ok_or_else(no_table)? {
-                    let (word, at) = (key.get_ref().as_ref(), key.span().start);
-                    let wrong = |why: String| format!("{}: {why}", place(at));
-                    let key = known(word).map_err(wrong)?;
-                    if !key.of_class {
-                        return Err(wrong(format!("`{word}` is of the whole run, not of a class")));
+            for (key, item) in table {
+                if key.get_ref() == "classes" {
+                    match item.get_ref().as_table() {
+                        Some(classes) => begun.extend(classes),
+                        None => mistakes.push(no_table(item)),
                     }
-                    let said = Said { text: text_of(&of[word]).map_err(wrong)?, place: place(at) };
-                    layer.insert(key.name, said);
+                } else {
+                    add(&mut settings.top, key, item, false, (name, text))
+                        .unwrap_or_else(|why| mistakes.push(why));
                 }
-                begun.push((class.span().start, (class_name.to_owned(), layer)));
             }
-            begun.sort_by_key(|(at, _)| *at);
-            settings.classes = begun.into_iter().map(|(_, class)| class).collect();
-        }
-        let layers = std::iter::once(&settings.top).chain(settings.classes.iter().map(|(_, layer)| layer));
-        for layer in layers {
-            agrees_with_itself(layer)?;
-        }
+            // In the order of the file.
+            begun.sort_by_key(|(class, _)| class.span().start);
+            for (class, item) in begun {
+                let mut layer = Layer::new();
+                match item.get_ref().as_table() {
+                    Some(own) => own.iter().for_each(|(key, item)| {
+                        add(&mut layer, key, item, true, (name, text))
+                            .unwrap_or_else(|why| mistakes.push(why));
+                    }),
+                    None => mistakes.push(no_table(item)),
+                }
+                settings.classes.push((class.get_ref().to_string(), layer));
+            }
+            settings
+        })?;
+        let classes = settings.classes.iter().map(|(_, layer)| layer);
+        std::iter::once(&settings.top).chain(classes).try_for_each(agrees_with_itself)?;
         Ok(settings)
     }
 
@@ -220,7 +214,7 @@ impl Settings {
     pub fn with_flags<'a>(
         mut self,
         flags: impl IntoIterator<Item = (&'a str, String)>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Mistake> {
         let mut layer = Layer::new();
         for (name, text) in flags {
             let key = known(name)?;
@@ -240,7 +234,7 @@ impl Settings {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn process(&self) -> Result<Process, String> {
+    pub fn process(&self) -> Result<Process, Mistake> {
         get(&self.top, "arrivals", text::process)
     }
 
@@ -248,7 +242,7 @@ impl Settings {
     ///
     /// # Errors
     /// The first thing that makes no sense, with its place.
-    pub fn load(&self) -> Result<Load, String> {
+    pub fn load(&self) -> Result<Load, Mistake> {
         let top = &self.top;
         let Class { connections, pipeline, arrivals, workload, habits, .. } = class(top, "")?;
         let classes = self.several(connections)?;
@@ -302,13 +296,13 @@ impl Settings {
     }
 
     /// The classes with names. Those that do not say how many connections they have share `connections`; those that take over the rate share it.
-    fn several(&self, connections: u32) -> Result<Vec<Class>, String> {
+    fn several(&self, connections: u32) -> Result<Vec<Class>, Mistake> {
         let mut made = Vec::new();
         for (name, own) in &self.classes {
             let layer = over(&self.top, own);
             let share: f64 = get(&layer, "share", number)?;
             if !(share > 0.0 && share.is_finite()) {
-                return Err(format!("class {name}: a share of {share} is not above 0"));
+                return Err(format!("class {name}: a share of {share} is not above 0").into());
             }
             made.push((class(&layer, name)?, own, share));
         }
@@ -424,36 +418,58 @@ fn line(key: &Key, said: Option<&Said>) -> String {
 }
 
 /// No two keys that say something else about the same.
-fn agrees_with_itself(layer: &Layer) -> Result<(), String> {
+fn agrees_with_itself(layer: &Layer) -> Result<(), Mistake> {
     for (name, said) in layer {
         let other = KEYS.iter().filter(|key| key.name == *name).flat_map(|key| key.excludes);
         if let Some(other) = other.filter_map(|other| layer.get(other)).next() {
             let same = said.place.split(", line").next() == other.place.split(", line").next();
             let also =
                 if same { other.place.rsplit(", ").next().unwrap_or(&other.place) } else { &other.place };
-            return Err(format!("{}: `{name}` and what {also} says exclude each other", said.place));
+            return Err(said.wrong(format!("`{name}` and what {also} says exclude each other")));
         }
     }
     Ok(())
 }
 
+fn no_table(item: &Item<'_>) -> Mistake {
+    Mistake::from("classes are tables, like [classes.readers]").at(item.span().start)
+}
+
+/// Adds what a file says of a key to a layer, which is a class's or not.
+fn add(
+    layer: &mut Layer,
+    key: &Spanned<DeString<'_>>,
+    item: &Item<'_>,
+    of_class: bool,
+    (name, text): (&str, &str),
+) -> Result<(), Mistake> {
+    let at = key.span().start;
+    let known = known(key.get_ref()).map_err(|mistake| mistake.at(at))?;
+    if of_class && !known.of_class {
+        return Err(Mistake::from(format!("`{}` is of the whole run, not of a class", known.name)).at(at));
+    }
+    let said = text_of(known.name, item)
+        .ok_or_else(|| Mistake::from("a text, a number, true, false or a list belongs here").at(at))?;
+    layer.insert(known.name, Said { text: said, place: place(name, text, at) });
+    Ok(())
+}
+
 /// A value of a file as the text that a flag would have.
-fn text_of(value: &toml::Value) -> Result<String, String> {
-    match value {
-        toml::Value::String(text) => Ok(text.clone()),
-        toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => Ok(value.to_string()),
-        toml::Value::Array(several) => {
-            Ok(several.iter().map(text_of).collect::<Result<Vec<_>, _>>()?.join(","))
+fn text_of(name: &str, item: &Item<'_>) -> Option<String> {
+    match item.get_ref().as_array() {
+        Some(several) => {
+            let texts: Option<Vec<_>> = several.iter().map(|item| text_of(name, item)).collect();
+            Some(texts?.join(","))
         }
-        _ => Err("a text, a number, true, false or a list belongs here".to_owned()),
+        None => scalar(name, item).ok(),
     }
 }
 
 /// A key's value: what was said, or its default.
-fn get<T>(layer: &Layer, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Result<T, String> {
+fn get<T>(layer: &Layer, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Result<T, Mistake> {
     match layer.get(name) {
-        Some(said) => read(&said.text).map_err(|why| format!("{}: {why}", said.place)),
-        None => read(known(name)?.default),
+        Some(said) => read(&said.text).map_err(|why| said.wrong(why)),
+        None => Ok(read(known(name)?.default)?),
     }
 }
 
@@ -461,7 +477,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.replace('_', "").parse().map_err(|_| format!("`{text}` is no number that fits"))
 }
 
-fn time(layer: &Layer, name: &str) -> Result<Seconds, String> {
+fn time(layer: &Layer, name: &str) -> Result<Seconds, Mistake> {
     get(layer, name, parse_duration)
 }
 
@@ -469,14 +485,14 @@ fn file(layer: &Layer, name: &str) -> Option<PathBuf> {
     layer.get(name).filter(|said| !said.text.is_empty()).map(|said| said.text.clone().into())
 }
 
-fn tls(top: &Layer) -> Result<Option<Tls>, String> {
+fn tls(top: &Layer) -> Result<Option<Tls>, Mistake> {
     let identity =
         match (file(top, "tls_certificate"), file(top, "tls_key")) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => return Err(
                 "a certificate needs its key, and a key its certificate; give tls_certificate and tls_key"
-                    .to_owned(),
+                    .into(),
             ),
         };
     let name = top.get("tls_name").map(|said| said.text.clone()).filter(|name| !name.is_empty());
@@ -484,21 +500,21 @@ fn tls(top: &Layer) -> Result<Option<Tls>, String> {
         Some(authorities) => Ok(Some(Tls { authorities, identity, name })),
         None if identity.is_some() || name.is_some() => {
             Err("connections are not encrypted without tls_authorities, the file that says whom to trust"
-                .to_owned())
+                .into())
         }
         None => Ok(None),
     }
 }
 
-fn login(top: &Layer) -> Result<Option<Login>, String> {
+fn login(top: &Layer) -> Result<Option<Login>, Mistake> {
     let Some(path) = file(top, "login") else { return Ok(None) };
-    let wrong = |why: String| format!("{}: {why}", path.display());
+    let wrong = |why: String| Mistake::from(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
     Login::parse(&text).map(Some).map_err(wrong)
 }
 
 /// The class that a layer describes.
-fn class(layer: &Layer, name: &str) -> Result<Class, String> {
+fn class(layer: &Layer, name: &str) -> Result<Class, Mistake> {
     let get_law = get(layer, "key_law", text::key_law)?;
     let mix = if layer.contains_key("mix") {
         get(layer, "mix", text::mix)?
@@ -548,16 +564,15 @@ fn class(layer: &Layer, name: &str) -> Result<Class, String> {
     })
 }
 
-fn arrivals(layer: &Layer) -> Result<Arrivals, String> {
+fn arrivals(layer: &Layer) -> Result<Arrivals, Mistake> {
     if layer.contains_key("rate") {
         let legs = get(layer, "rate", text::rate)?;
         return Ok(Arrivals::Open(Open { process: get(layer, "arrivals", text::process)?, legs }));
     }
     if let Some(said) = layer.get("arrivals") {
-        return Err(format!(
-            "{}: arrivals says how requests of a rate are spread, and there is no rate",
-            said.place
-        ));
+        return Err(
+            said.wrong("arrivals says how requests of a rate are spread, and there is no rate".to_owned())
+        );
     }
     if let Some(trace) = file(layer, "replay") {
         return Ok(Arrivals::Replay(Replay { trace, speed: get(layer, "replay_speed", text::speed)? }));
@@ -572,7 +587,7 @@ mod tests {
     use crate::sizes::SizeLaw;
 
     fn load(text: &str) -> Result<Load, String> {
-        Settings::parse(text, "load.toml")?.load()
+        Ok(Settings::parse(text, "load.toml")?.load()?)
     }
 
     #[test]
@@ -623,7 +638,7 @@ mod tests {
         assert_eq!(load.arrivals, Arrivals::Closed(Think::Fixed(0.001)));
         assert_eq!(load.workload.keys.count, 7);
         let both = [("requests", "9".to_owned()), ("seconds", "1".to_owned())];
-        assert!(file.with_flags(both).unwrap_err().contains("--requests"));
+        assert!(file.with_flags(both).unwrap_err().place.contains("--requests"));
     }
 
     #[test]
@@ -649,6 +664,25 @@ mod tests {
         ] {
             let error = load(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_key_that_is_wrong_is_named() {
+        let text = "conections = 5\n[classes.a]\nthink_ = 1\nthreads = 2\n";
+        let mistakes = Settings::parse(text, "load.toml").unwrap_err().0;
+        let places: Vec<_> = mistakes.iter().map(|mistake| mistake.place.as_str()).collect();
+        assert_eq!(places, ["load.toml, line 1", "load.toml, line 3", "load.toml, line 4"]);
+        assert_eq!(mistakes[0].what, "there is no key `conections`");
+        assert!(mistakes[1].hint.starts_with("did you mean think"), "{}", mistakes[1]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "\\PC*", key in "(keys|think|rate|classes|mix|expiry)", value in "[0-9a-z:,\"=\\[\\]{}.-]{0,12}") {
+            for text in [text, format!("{key} = {value}\n")] {
+                let _ = load(&text);
+            }
         }
     }
 

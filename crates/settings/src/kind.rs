@@ -45,7 +45,10 @@ pub fn read<T>(kind: &impl Kind<T>, name: &str, item: &Item<'_>, mistakes: &mut 
 }
 
 /// A value that is no table and no list, as text.
-fn scalar(name: &str, item: &Item<'_>) -> Result<String, Mistake> {
+///
+/// # Errors
+/// Names the setting.
+pub fn scalar(name: &str, item: &Item<'_>) -> Result<String, Mistake> {
     match item.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {

@@ -21,7 +21,8 @@ impl Mistake {
         Self { what: what.into(), hint: hint.to_owned(), ..Self::default() }
     }
 
-    pub(crate) fn at(self, offset: usize) -> Self {
+    /// The same at this place of a file's text, in bytes.
+    pub fn at(self, offset: usize) -> Self {
         Self { offset, ..self }
     }
 
@@ -48,6 +49,13 @@ impl fmt::Display for Mistake {
     }
 }
 
+/// The file and line of a place in a file's text.
+pub fn place(name: &str, text: &str, offset: usize) -> String {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    format!("{name}, line {line}")
+}
+
 /// Everything that is wrong, in the order of the file; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(pub Vec<Mistake>);
@@ -57,9 +65,7 @@ impl Mistakes {
     pub(crate) fn of_file(mut mistakes: Vec<Mistake>, name: &str, text: &str) -> Self {
         mistakes.sort_by_key(|mistake| mistake.offset);
         for mistake in &mut mistakes {
-            let before = &text.as_bytes()[..mistake.offset.min(text.len())];
-            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-            mistake.place = format!("{name}, line {line}");
+            mistake.place = place(name, text, mistake.offset);
         }
         Self(mistakes)
     }

@@ -157,17 +157,32 @@ macro_rules! settings {
 /// # Errors
 /// Every mistake with its line.
 pub fn read<C: Table>(text: &str, name: &str) -> Result<C, Mistakes> {
+    document(text, name, |table, mistakes| {
+        let mut settings = C::default();
+        read_table(&mut settings, "", table, 0, mistakes);
+        settings
+    })
+}
+
+/// Reads a file's text by a function that is given the table at its top.
+///
+/// # Errors
+/// Every mistake with its line.
+pub fn document<T>(
+    text: &str,
+    name: &str,
+    read: impl FnOnce(&DeTable<'_>, &mut Vec<Mistake>) -> T,
+) -> Result<T, Mistakes> {
     let mut mistakes = Vec::new();
-    let mut read = C::default();
-    match DeTable::parse(text) {
-        Ok(table) => read_table(&mut read, "", table.get_ref(), table.span().start, &mut mistakes),
+    let read = match DeTable::parse(text) {
+        Ok(table) => Some(read(table.get_ref(), &mut mistakes)),
         Err(error) => {
             let what = error.message().trim_end().replace('\n', " ");
-            mistakes
-                .push(Mistake { what, ..Mistake::default() }.at(error.span().map_or(0, |span| span.start)));
+            mistakes.push(Mistake::new(what, "").at(error.span().map_or(0, |span| span.start)));
+            None
         }
-    }
-    if mistakes.is_empty() { Ok(read) } else { Err(Mistakes::of_file(mistakes, name, text)) }
+    };
+    read.filter(|_| mistakes.is_empty()).ok_or_else(|| Mistakes::of_file(mistakes, name, text))
 }
 
 /// Reads a table's keys into `into`; `within` stands before them in messages.
