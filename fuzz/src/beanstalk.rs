@@ -12,7 +12,7 @@ pub fn check(bytes: &[u8]) {
         crate::cuts_decide_nothing(bytes, |bytes| request::parse(bytes, LARGEST));
         match request::parse(bytes, LARGEST) {
             Parsed::Complete { message, used } => request_reads_back(&message, &bytes[..used]),
-            Parsed::Invalid(Refusal::Swallow { swallow, .. }) => assert!(swallow > 0),
+            Parsed::Invalid(Refusal::Discard { discard, .. }) => assert!(discard > 0),
             Parsed::Invalid(Refusal::Endless) => assert!(bytes.len() >= request::LONGEST_EXTRA_LINE),
             Parsed::Incomplete { .. } => {}
         }

@@ -21,12 +21,12 @@ pub fn check(bytes: &[u8]) {
             assert!(used > 0 && used <= bytes.len());
             assert!(reply.is_empty() || reply.ends_with(b"\r\n"));
         }
-        Parsed::Invalid(Refusal::TooLarge { key, used, swallow, .. }) => {
+        Parsed::Invalid(Refusal::TooLarge { key, used, discard, .. }) => {
             assert!(used > 0 && used <= bytes.len());
-            assert!(key.len() <= limits.key && swallow > limits.value as u64);
+            assert!(key.len() <= limits.key && discard > limits.value as u64);
         }
-        Parsed::Invalid(Refusal::Swallow { reply, used, swallow }) => {
-            assert!(used > 0 && used <= bytes.len() && swallow >= 2 && reply.ends_with(b"\r\n"));
+        Parsed::Invalid(Refusal::Discard { reply, used, discard }) => {
+            assert!(used > 0 && used <= bytes.len() && discard >= 2 && reply.ends_with(b"\r\n"));
         }
         Parsed::Invalid(Refusal::Close { .. }) | Parsed::Incomplete { .. } => {}
     }

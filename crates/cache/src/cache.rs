@@ -180,7 +180,7 @@ impl Service for Cache {
         into.dedup();
     }
 
-    fn told(&mut self, id: ClientId, reply: &[u8], _length: usize, _received: Stamp, _now: Stamp) {
+    fn respond(&mut self, id: ClientId, reply: &[u8], _length: usize, _received: Stamp, _now: Stamp) {
         self.client_mut(id).outbox.tail().extend_from_slice(reply);
         self.dirty.push(id);
     }

@@ -55,11 +55,11 @@ impl Session {
         let mut done = 0;
         loop {
             let rest = &bytes[done..];
-            if let Some((swallow, answer)) = self.refused.take() {
-                let gone = swallow.min(rest.len() as u64);
+            if let Some((discard, answer)) = self.refused.take() {
+                let gone = discard.min(rest.len() as u64);
                 done += gone as usize;
-                if gone < swallow {
-                    self.refused = Some((swallow - gone, answer));
+                if gone < discard {
+                    self.refused = Some((discard - gone, answer));
                     return (done, Progress::Hungry { needed: 1 });
                 }
                 out.extend_from_slice(answer);
@@ -93,14 +93,14 @@ impl Session {
                     done += used;
                     out.extend_from_slice(reply);
                 }
-                Parsed::Invalid(Refusal::TooLarge { command, key, used, swallow, noreply, .. }) => {
+                Parsed::Invalid(Refusal::TooLarge { command, key, used, discard, noreply, .. }) => {
                     state.store.refuse_too_large(command, key);
                     done += used;
-                    self.refused = Some((swallow, if noreply { b"" } else { request::TOO_LARGE }));
+                    self.refused = Some((discard, if noreply { b"" } else { request::TOO_LARGE }));
                 }
-                Parsed::Invalid(Refusal::Swallow { used, swallow, .. }) => {
+                Parsed::Invalid(Refusal::Discard { used, discard, .. }) => {
                     done += used;
-                    self.refused = Some((swallow, request::ERROR));
+                    self.refused = Some((discard, request::ERROR));
                 }
                 Parsed::Invalid(Refusal::Close { reply }) => {
                     out.extend_from_slice(reply);

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         bounds: Bounds { memory: memory.0, item: max_item_size.0 },
         connections: connections as usize,
         clients: limits(&edge.settings()),
-        patience: Nanos::from_seconds(patience),
+        shutdown_limit: Nanos::from_seconds(patience),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     krarup_net::files::allow_many();

@@ -42,13 +42,13 @@ pub struct DelayLine {
     delay: Nanos,
     waiting: VecDeque<(Stamp, Vec<u8>)>,
     bytes: usize,
-    spare: Vec<Vec<u8>>,
+    free: Vec<Vec<u8>>,
 }
 
 impl DelayLine {
     /// A line on which nothing is under way yet.
     pub fn new(delay: Nanos) -> Self {
-        Self { delay, waiting: VecDeque::new(), bytes: 0, spare: Vec::new() }
+        Self { delay, waiting: VecDeque::new(), bytes: 0, free: Vec::new() }
     }
 
     /// Whether it takes no more for now.
@@ -58,7 +58,7 @@ impl DelayLine {
 
     /// Takes a frame that has come.
     pub fn take(&mut self, frame: &[u8], now: Stamp) {
-        let mut kept = self.spare.pop().unwrap_or_default();
+        let mut kept = self.free.pop().unwrap_or_default();
         kept.extend_from_slice(frame);
         self.bytes += kept.len();
         self.waiting.push_back((now + self.delay, kept));
@@ -71,8 +71,8 @@ impl DelayLine {
             onward(&frame, now - due);
             self.bytes -= frame.len();
             frame.clear();
-            if self.spare.len() < SPARE {
-                self.spare.push(frame);
+            if self.free.len() < SPARE {
+                self.free.push(frame);
             }
         }
     }
@@ -148,7 +148,7 @@ pub fn run(delay: Nanos, host: &str, switch: &str, name: &str) -> io::Result<()>
         let at = now();
         if tally != told && at - told_at >= TELLING {
             // Where nobody hears it, it goes on all the same: whoever comes next ends it.
-            let _ = io::stderr().write_all(format!("{PASSED}{}\n", tally.told()).as_bytes());
+            let _ = io::stderr().write_all(format!("{PASSED}{}\n", tally.text()).as_bytes());
             (told, told_at) = (tally, at);
         }
         let telling = (tally != told).then_some(TELLING);
@@ -207,7 +207,7 @@ mod tests {
         line.take(b"two", Stamp(250_000));
         line.pass(Stamp(750_000), |_, late| tally.count(late));
         assert_eq!(tally, Tally { frames: 2, late: 0.00025 });
-        assert_eq!(Tally::read(&tally.told()), Some(tally));
+        assert_eq!(Tally::read(&tally.text()), Some(tally));
         assert_eq!((Tally::read("many"), Tally::read("2 late")), (None, None));
     }
 

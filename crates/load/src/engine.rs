@@ -18,9 +18,9 @@ use krarup_units::{Nanos, Stamp};
 use crate::account::{Account, Loss, Measured, Segment};
 use crate::client::{Client, Shared};
 use crate::config::Habits;
-use crate::door::{Door, Greeting};
 use crate::queue::Hello;
 use crate::schedule::Schedule;
+use crate::target::{Greeting, Target};
 use crate::trace::Dues;
 use crate::workload::{Plan, Scratch, Stream};
 
@@ -66,13 +66,13 @@ impl Stop {
 #[derive(Debug)]
 pub struct Task {
     /// The servers, in the order of the configuration.
-    pub doors: Arc<[Door]>,
+    pub targets: Arc<[Target]>,
     /// Its part of each class of clients that it has a part of.
     pub groups: Vec<Group>,
     /// Its clients.
     pub owners: Vec<Owner>,
     /// Its connections; those of one client that has several stand next to each other.
-    pub seats: Vec<Seat>,
+    pub connections: Vec<NewConnection>,
     /// How many classes there are in all.
     pub classes: usize,
     /// Which part of the run is measured.
@@ -159,11 +159,11 @@ pub struct Owner {
 
 /// One connection before it is made.
 #[derive(Debug)]
-pub struct Seat {
+pub struct NewConnection {
     /// Its side of the conversation.
     pub client: Client,
-    /// Which of the doors it leads to.
-    pub door: u16,
+    /// Which of the targets it leads to.
+    pub target: u16,
     /// Which of the groups it belongs to.
     pub group: u16,
     /// Which of the owners it belongs to; none in an open load.
@@ -267,7 +267,7 @@ impl Ready {
 #[derive(Debug)]
 struct Connection {
     client: Client,
-    door: u16,
+    target: u16,
     group: u16,
     owner: Option<u32>,
     next: Option<u32>,
@@ -306,7 +306,7 @@ pub struct Engine {
     timer: Timer,
     timer_set: Stamp,
     clock: Clock,
-    doors: Arc<[Door]>,
+    targets: Arc<[Target]>,
     groups: Vec<Group>,
     owners: Vec<Owner>,
     connections: Vec<Connection>,
@@ -339,13 +339,13 @@ impl Engine {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         let timer = Timer::register(poll.registry(), TIMER)?;
-        let connections = task.seats.into_iter().map(Connection::from).collect();
+        let connections = task.connections.into_iter().map(Connection::from).collect();
         let engine = Self {
             poll,
             timer,
             timer_set: Stamp(0),
             clock: Clock::start(),
-            doors: task.doors,
+            targets: task.targets,
             groups: task.groups,
             owners: task.owners,
             connections,
@@ -889,8 +889,8 @@ impl Engine {
     fn begin_to_connect(&mut self, number: usize, now: Stamp) {
         let connection = &mut self.connections[number];
         let little = self.groups[usize::from(connection.group)].habits.read_rate > 0;
-        let door = &self.doors[usize::from(connection.door)];
-        match door.knock(self.poll.registry(), Token(number), connection.hello.as_ref(), little) {
+        let target = &self.targets[usize::from(connection.target)];
+        match target.knock(self.poll.registry(), Token(number), connection.hello.as_ref(), little) {
             Ok(greeting) => {
                 connection.link = Link::Connecting { greeting: Box::new(greeting), since: now };
             }
@@ -963,12 +963,12 @@ impl Arriving {
     }
 }
 
-impl From<Seat> for Connection {
-    fn from(seat: Seat) -> Self {
-        let Seat { client, door, group, owner, next, hello } = seat;
+impl From<NewConnection> for Connection {
+    fn from(connection: NewConnection) -> Self {
+        let NewConnection { client, target, group, owner, next, hello } = connection;
         Self {
             client,
-            door,
+            target,
             group,
             owner,
             next,

@@ -21,7 +21,7 @@
 //! | [`trace`] | a recorded trace to be sent again |
 //! | [`settings`] | what people write: one table of flags and of a file's keys |
 //! | `tasks` | who does what: clients shared out over threads and servers |
-//! | [`door`] | how a connection is made, encrypted and signed in |
+//! | [`target`] | how a connection is made, encrypted and signed in |
 //! | [`client`] | one virtual client: bytes in, bytes out |
 //! | [`account`] | what became of every request |
 //! | [`engine`] | one thread: an event loop that drives clients over sockets |
@@ -46,7 +46,6 @@ pub mod client;
 mod collect;
 pub mod command;
 pub mod config;
-pub mod door;
 pub mod engine;
 pub mod keys;
 mod limits;
@@ -62,6 +61,7 @@ pub mod search;
 pub mod settings;
 pub mod sizes;
 pub mod table;
+pub mod target;
 mod tasks;
 pub mod text;
 pub mod trace;

@@ -17,12 +17,12 @@ use krarup_units::{Address, Nanos, Seconds};
 use crate::account::{Segment, Verified};
 use crate::collect::Collected;
 use crate::config::Load;
-use crate::door::Door;
 use crate::engine::{Engine, Stop};
 use crate::keys::Family;
 pub use crate::progress::{Event, Phase};
 use crate::result::LoadResult;
 use crate::schedule::Arrivals;
+use crate::target::Target;
 use crate::tasks::{self, Traces};
 use crate::trace::Trace;
 use crate::workload::Workload;
@@ -91,11 +91,11 @@ impl From<io::Error> for LoadError {
 /// Makes every thread's clients and connects them.
 fn connect(load: &Load, stop: &Arc<Stop>) -> Result<Vec<(Engine, Waker)>, LoadError> {
     let traces = read_traces(load)?;
-    let doors = Door::all(load)
+    let targets = Target::all(load)
         .map_err(|(address, why)| LoadError::Unreachable { address: address.to_string(), why })?;
     let limit = Nanos::from_seconds(load.connect_timeout);
     let mut engines = Vec::new();
-    for task in tasks::tasks(load, &doors.into(), &traces, stop) {
+    for task in tasks::tasks(load, &targets.into(), &traces, stop) {
         let (mut engine, waker) = Engine::new(task)?;
         engine.connect(limit).map_err(|error| LoadError::Unreachable {
             address: load.targets.iter().map(Address::to_string).collect::<Vec<_>>().join(", "),

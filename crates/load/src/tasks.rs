@@ -11,11 +11,11 @@ use krarup_units::{Nanos, Stamp};
 use crate::account::Measured;
 use crate::client::Client;
 use crate::config::{Class, Extent, Load, Login, Spread};
-use crate::door::Door;
-use crate::engine::{Arriving, Due, Group, Owner, Seat, Source, Stop, Task};
+use crate::engine::{Arriving, Due, Group, NewConnection, Owner, Source, Stop, Task};
 use crate::queue::{self, Hello};
 use crate::random::mix;
 use crate::schedule::{Arrivals, Schedule, Think};
+use crate::target::Target;
 use crate::trace::{Dues, Replay, Speed, Trace};
 use crate::workload::Plan;
 
@@ -28,17 +28,17 @@ fn seed(load: &Load, class: &Class) -> u64 {
 }
 
 /// Every thread's part of a checked load.
-pub(crate) fn tasks(load: &Load, doors: &Arc<[Door]>, traces: &Traces, stop: &Arc<Stop>) -> Vec<Task> {
+pub(crate) fn tasks(load: &Load, targets: &Arc<[Target]>, traces: &Traces, stop: &Arc<Stop>) -> Vec<Task> {
     let end = match load.extent {
         Extent::Seconds(seconds) => Stamp(Nanos::from_seconds(seconds).0),
         Extent::Requests(_) | Extent::Trace => Stamp(u64::MAX / 2),
     };
     let classes = load.parts();
     let empty = |_| Task {
-        doors: Arc::clone(doors),
+        targets: Arc::clone(targets),
         groups: Vec::new(),
         owners: Vec::new(),
-        seats: Vec::new(),
+        connections: Vec::new(),
         classes: classes.len(),
         measured: Measured {
             from: Stamp(Nanos::from_seconds(load.warm_up).0),
@@ -126,7 +126,7 @@ impl Part<'_> {
                 task.owners.push(Owner { stream: plan.stream(client), budget });
                 task.owners.len() as u32 - 1
             });
-            self.seat(task, client, seed, owner);
+            self.add_connection(task, client, seed, owner);
         }
     }
 
@@ -154,23 +154,23 @@ impl Part<'_> {
     }
 
     /// Gives a client its connection, or one to every server, the first of which has its slots.
-    fn seat(&self, task: &mut Task, client: u64, seed: u64, owner: Option<u32>) {
+    fn add_connection(&self, task: &mut Task, client: u64, seed: u64, owner: Option<u32>) {
         let think = match self.class.arrivals {
             Arrivals::Closed(think) => think,
             _ => Think::None,
         };
-        let doors = task.doors.len() as u64;
-        let connections = if self.load.spread == Spread::Every { doors } else { 1 };
-        let begun = task.seats.len() as u32;
+        let targets = task.targets.len() as u64;
+        let connections = if self.load.spread == Spread::Every { targets } else { 1 };
+        let begun = task.connections.len() as u32;
         for connection in 0..connections {
-            let door = ((self.first + client + connection) % doors) as u16;
+            let target = ((self.first + client + connection) % targets) as u16;
             // In an open load every connection has slots of its own: whichever is free takes the next request.
             let depth = if connection == 0 || owner.is_none() { self.class.pipeline } else { 0 };
             let next =
                 (connections > 1 && owner.is_some()).then(|| begun + ((connection + 1) % connections) as u32);
-            task.seats.push(Seat {
-                client: Client::new(seed, client, depth, think, door, self.number),
-                door,
+            task.connections.push(NewConnection {
+                client: Client::new(seed, client, depth, think, target, self.number),
+                target,
                 group: task.groups.len() as u16 - 1,
                 owner,
                 next,
@@ -189,9 +189,9 @@ mod tests {
 
     fn tasks_of(load: &Load) -> Vec<Task> {
         assert_eq!(load.check(), Ok(()));
-        let doors: Arc<[Door]> = Door::all(load).unwrap().into();
+        let targets: Arc<[Target]> = Target::all(load).unwrap().into();
         let traces = load.parts().iter().map(|_| None).collect();
-        tasks(load, &doors, &traces, &Arc::new(Stop::default()))
+        tasks(load, &targets, &traces, &Arc::new(Stop::default()))
     }
 
     fn class(name: &str, connections: u32) -> Class {
@@ -210,9 +210,9 @@ mod tests {
         let load =
             Load { connections: 10, threads: 4, classes, extent: Extent::Requests(103), ..Load::default() };
         let tasks = tasks_of(&load);
-        let seats: usize = tasks.iter().map(|task| task.seats.len()).sum();
-        assert_eq!(seats, 10);
-        assert!(tasks.iter().all(|task| (2..=3).contains(&task.seats.len())));
+        let connections: usize = tasks.iter().map(|task| task.connections.len()).sum();
+        assert_eq!(connections, 10);
+        assert!(tasks.iter().all(|task| (2..=3).contains(&task.connections.len())));
         let closed: u64 = tasks.iter().flat_map(|task| &task.owners).map(|owner| owner.budget).sum();
         let opened: u64 = tasks
             .iter()
@@ -221,9 +221,9 @@ mod tests {
             .sum();
         assert_eq!(closed + opened, 103);
         for task in &tasks {
-            for seat in &task.seats {
-                let is_open = matches!(task.groups[usize::from(seat.group)].source, Source::Open(_));
-                assert_eq!(is_open, seat.owner.is_none());
+            for connection in &task.connections {
+                let is_open = matches!(task.groups[usize::from(connection.group)].source, Source::Open(_));
+                assert_eq!(is_open, connection.owner.is_none());
             }
         }
     }
@@ -234,8 +234,11 @@ mod tests {
         let targets = targets.iter().map(|text| text.parse().unwrap()).collect();
         let load = Load { targets, spread: Spread::Every, connections: 2, ..Load::default() };
         let tasks = tasks_of(&load);
-        let ring: Vec<_> =
-            tasks[0].seats.iter().map(|seat| (seat.door, seat.next, seat.client.free())).collect();
+        let ring: Vec<_> = tasks[0]
+            .connections
+            .iter()
+            .map(|connection| (connection.target, connection.next, connection.client.free()))
+            .collect();
         assert_eq!(
             ring,
             [

@@ -40,9 +40,9 @@ impl Signals {
 
 /// One more signal, for services that mean something by it.
 #[derive(Debug)]
-pub struct Heard(UnixStream);
+pub struct SignalStream(UnixStream);
 
-impl Heard {
+impl SignalStream {
     /// From now on SIGUSR1 no longer kills the process but makes `token` readable.
     ///
     /// # Errors

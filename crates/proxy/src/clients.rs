@@ -277,7 +277,7 @@ impl Clients {
     }
 
     /// It is to be offered its bytes again.
-    pub(crate) fn run_again(&mut self, id: ClientId) {
+    pub(crate) fn make_runnable(&mut self, id: ClientId) {
         if !std::mem::replace(&mut self.all[id].runnable, true) {
             self.runnable.push_back(id);
         }
@@ -288,7 +288,7 @@ impl Clients {
     pub(crate) fn resume(&mut self, id: ClientId) {
         let client = &self.all[id];
         if client.held_back && !client.waiting_for_room {
-            self.run_again(id);
+            self.make_runnable(id);
         }
     }
 
@@ -302,7 +302,7 @@ impl Clients {
     pub(crate) fn admit_one(&mut self) {
         if let Some(id) = self.waiting_for_room.pop_front() {
             self.all[id].waiting_for_room = false;
-            self.run_again(id);
+            self.make_runnable(id);
         }
     }
 
@@ -373,7 +373,7 @@ impl Clients {
         let out = &mut self.all[id].out;
         out.advance_and(count, |piece| {
             if let Some(memory) = piece.into_whole() {
-                requests.spare(memory);
+                requests.reuse(memory);
             }
         });
         out.shrink(KEEP);

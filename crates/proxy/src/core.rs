@@ -165,7 +165,7 @@ impl Core {
             }
             if turn == 0 {
                 self.clients.hold_back(id);
-                self.clients.run_again(id);
+                self.clients.make_runnable(id);
                 break;
             }
             turn -= 1;
@@ -220,17 +220,17 @@ impl Core {
                 self.answer_here(id, reply, class_of(reply), reply.is_empty(), arrival);
                 used
             }
-            Refusal::TooLarge { command, key, base64, used, swallow, noreply } => {
+            Refusal::TooLarge { command, key, base64, used, discard, noreply } => {
                 let key = (command == Storage::Set).then(|| (key.to_vec(), base64));
-                let bytes_in = used as u64 + swallow;
+                let bytes_in = used as u64 + discard;
                 let refused = Refused { received, reply: TOO_LARGE, key, noreply, bytes_in };
-                self.clients.refuse(id, swallow, refused);
+                self.clients.refuse(id, discard, refused);
                 used
             }
-            Refusal::Swallow { reply, used, swallow } => {
-                let bytes_in = used as u64 + swallow;
+            Refusal::Discard { reply, used, discard } => {
+                let bytes_in = used as u64 + discard;
                 let refused = Refused { received, reply, key: None, noreply: false, bytes_in };
-                self.clients.refuse(id, swallow, refused);
+                self.clients.refuse(id, discard, refused);
                 used
             }
             Refusal::Close { reply } => {

@@ -7,10 +7,10 @@ use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::{Lent, Stamp};
 use smallvec::SmallVec;
 
+use crate::free_buffers::{FreeBuffers, KEEP};
 use crate::ids::{ClientId, PoolId, RequestId, ServerId};
 use crate::keys::KeyList;
 use crate::merge::{How, Merge};
-use crate::spares::{KEEP, Spares};
 
 /// How a request ended that was answered so.
 pub(crate) fn outcome_of(class: Class) -> Outcome {
@@ -187,9 +187,9 @@ impl Rest {
 
     /// Puts away what was needed, and gives back the memory of an unusually large one: its place may not be used again for long.
     #[inline]
-    pub(crate) fn end(&mut self, spares: &mut Spares) {
+    pub(crate) fn end(&mut self, buffers: &mut FreeBuffers) {
         if std::mem::take(&mut self.used) {
-            self.needs.merge.end(spares);
+            self.needs.merge.end(buffers);
             self.needs.clear();
         }
     }

@@ -20,7 +20,7 @@
 //! | `requests` `exchange` `arena` | requests on their way; one of them; places that are used again |
 //! | [`slow`] | the slowest requests of each second |
 //! | `settings` | what the service must know |
-//! | `spares` | memory of replies that were put together, for the next ones |
+//! | `free_buffers` | memory of replies that were put together, for the next ones |
 //! | [`stats`] | what `stats` answers |
 //! | [`summary`] | what the proxy says of its whole run |
 //! | [`edge`] | how the outside is met: who, how long, how much |
@@ -40,6 +40,7 @@ pub mod dispatch;
 pub mod edge;
 pub mod engine;
 mod exchange;
+mod free_buffers;
 mod ids;
 pub mod import;
 mod keys;
@@ -54,7 +55,6 @@ mod route;
 mod routing;
 mod settings;
 pub mod slow;
-mod spares;
 pub mod stats;
 pub mod summary;
 pub mod topology;

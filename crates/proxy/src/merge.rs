@@ -5,9 +5,9 @@ use std::sync::Arc;
 use krarup_memcache::{Class, Reply, write};
 use krarup_units::{Lent, Outbox};
 
+use crate::free_buffers::{FreeBuffers, KEEP};
 use crate::keys::KeyList;
 use crate::large::{self, LARGE, Memory};
-use crate::spares::{KEEP, Spares};
 
 /// What the answer to the client is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,11 +69,11 @@ const LENT: usize = 16 << 10;
 
 impl Merge {
     /// Forgets the last request's answers, and gives back the memory of unusually large ones.
-    pub(crate) fn end(&mut self, spares: &mut Spares) {
+    pub(crate) fn end(&mut self, buffers: &mut FreeBuffers) {
         self.pieces.clear();
         // All of it: what is left of a block that shrinks stands in the way of the next large one.
         if self.bytes.capacity() > KEEP {
-            spares.put(self.shell.fill(&mut self.bytes));
+            buffers.put(self.shell.fill(&mut self.bytes));
         }
     }
 
@@ -108,11 +108,17 @@ impl Merge {
     }
 
     /// A server has answered its part; parts are numbered from zero in the order of the request.
-    pub(crate) fn add(&mut self, part: u16, reply: &Reply<'_>, memory: Memory<'_>, spares: &mut Spares) {
+    pub(crate) fn add(
+        &mut self,
+        part: u16,
+        reply: &Reply<'_>,
+        memory: Memory<'_>,
+        buffers: &mut FreeBuffers,
+    ) {
         if self.bytes.is_empty()
             && self.bytes.capacity() < reply.bytes.len()
             && matches!(self.how, How::InOrder | How::ByKey)
-            && let Some(spare) = spares.take()
+            && let Some(spare) = buffers.take()
         {
             self.bytes = self.shell.empty(spare);
         }
@@ -366,7 +372,7 @@ mod tests {
         let mut merge = Merge::default();
         merge.begin(how);
         for &(part, text) in answers {
-            merge.add(part, &reply(text, expect), None, &mut Spares::default());
+            merge.add(part, &reply(text, expect), None, &mut FreeBuffers::default());
         }
         let mut out = Outbox::default();
         let merged = merge.render(&KeyList::default(), &mut out);

@@ -33,7 +33,7 @@ pub(crate) enum Rule {
     /// The first holder.
     First,
     /// The first holder; the others are told.
-    FirstAndTold,
+    FirstThenOthers,
     /// All holders.
     Everyone,
     /// The first holder decides, the others follow.
@@ -46,7 +46,7 @@ pub(crate) enum Role {
     /// Who answers the client.
     Answers,
     /// A holder that is told what a read changes.
-    Told,
+    Other,
     /// A holder that follows a decision.
     Follows,
 }
@@ -65,7 +65,7 @@ fn is_sound(meta: &Meta<'_>) -> bool {
 /// The rule for a request.
 pub(crate) fn rule(meta: &Meta<'_>) -> Rule {
     match meta.command {
-        MetaCommand::Get if meta.has_any(b"NRTE") && is_sound(meta) => Rule::FirstAndTold,
+        MetaCommand::Get if meta.has_any(b"NRTE") && is_sound(meta) => Rule::FirstThenOthers,
         MetaCommand::Get if meta.has_any(b"NRTE") => Rule::First,
         MetaCommand::Get if meta.flags.iter().all(|(letter, _)| b"vkOqfstbuPL".contains(&letter)) => {
             Rule::Anybody
@@ -140,7 +140,7 @@ pub(crate) fn write_line(out: &mut Vec<u8>, meta: &Meta<'_>, name: &[u8], role: 
     }
     let adds_to = matches!(meta.storage(), Storage::Append | Storage::Prepend);
     write::meta_line(out, meta, key, more, |letter, token| match (role, letter) {
-        (Role::Told, _) if !b"bNRTEu".contains(&letter) => Change::LeaveOut,
+        (Role::Other, _) if !b"bNRTEu".contains(&letter) => Change::LeaveOut,
         (Role::Follows, b'C') => Change::LeaveOut,
         // Whether it may be stored has been decided.
         (Role::Follows, b'M') if meta.command == MetaCommand::Set && !adds_to => Change::LeaveOut,
@@ -181,7 +181,7 @@ pub(crate) fn ask_for_flags(out: &mut Vec<u8>) {
 }
 
 /// The value's flags in an answer, where they were asked for.
-pub(crate) fn flags_told(reply: &Reply<'_>) -> Option<u32> {
+pub(crate) fn flags_of(reply: &Reply<'_>) -> Option<u32> {
     let (_, token) = reply.meta_flags().find(|&(letter, _)| letter == b'f')?;
     std::str::from_utf8(token).ok()?.parse().ok()
 }
@@ -251,8 +251,8 @@ mod tests {
             ("mg k h\r\n", Rule::First),
             ("mg k v C7\r\n", Rule::First),
             ("mg k z\r\n", Rule::First),
-            ("mg k v N30\r\n", Rule::FirstAndTold),
-            ("mg k v T30 c\r\n", Rule::FirstAndTold),
+            ("mg k v N30\r\n", Rule::FirstThenOthers),
+            ("mg k v T30 c\r\n", Rule::FirstThenOthers),
             // What the first one refuses must not be done by the others.
             ("mg k T30 z\r\n", Rule::First),
             ("mg k v T30 v\r\n", Rule::First),
@@ -277,8 +277,8 @@ mod tests {
         let capped = Lifetimes { cap: Some(60), unix: 0 };
         for (asked, role, lifetimes, sent) in [
             ("mg k v c T30 O7 q\r\n", Role::Answers, free, "mg k v c T30 O7\r\n"),
-            ("mg k v c T30 O7 q\r\n", Role::Told, free, "mg k T30\r\n"),
-            ("mg aw== b v N30 R5\r\n", Role::Told, free, "mg aw== b N30 R5\r\n"),
+            ("mg k v c T30 O7 q\r\n", Role::Other, free, "mg k T30\r\n"),
+            ("mg aw== b v N30 R5\r\n", Role::Other, free, "mg aw== b N30 R5\r\n"),
             ("ms k 1 C7 c O7 T9\r\nx\r\n", Role::Follows, free, "ms k 1 c O7 T9\r\nx\r\n"),
             ("ms k 1 MR C7\r\nx\r\n", Role::Follows, free, "ms k 1\r\nx\r\n"),
             ("ms k 1 ME c\r\nx\r\n", Role::Follows, free, "ms k 1 c\r\nx\r\n"),

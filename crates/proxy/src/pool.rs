@@ -262,7 +262,7 @@ impl Pool {
 
     /// A server can be asked again. It starts level with the least loaded of the others: what it missed while it was
     /// away would otherwise come over it all at once. After an ejection its share grows `gradually`.
-    pub(crate) fn came_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
+    pub(crate) fn server_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
         let level = self.members.iter().filter(|member| member.up).map(|member| member.given).min();
         if let Some(place) = self.place_of(server) {
             let member = &mut self.members[place];
@@ -306,7 +306,7 @@ impl Pool {
     /// A server that is up may be new to this pool.
     pub(crate) fn is_there(&mut self, server: ServerId, now: Stamp) {
         if self.place_of(server).is_some_and(|place| !self.members[place].up) {
-            self.came_up(server, now, false);
+            self.server_up(server, now, false);
         }
     }
 

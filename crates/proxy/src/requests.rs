@@ -8,9 +8,9 @@ use krarup_units::Stamp;
 
 use crate::arena::Arena;
 use crate::exchange::{Exchange, Stage};
+use crate::free_buffers::FreeBuffers;
 use crate::ids::{ClientId, PoolId, RequestId};
 use crate::large::{self, Memory, Source};
-use crate::spares::Spares;
 
 /// All requests that are not finished.
 #[derive(Debug)]
@@ -19,12 +19,12 @@ pub(crate) struct Requests {
     /// Bytes of replies that are likely to come for them.
     expected: usize,
     /// Memory for the next replies of several parts.
-    spares: Spares,
+    buffers: FreeBuffers,
 }
 
 impl Requests {
     pub(crate) fn new() -> Self {
-        Self { all: Arena::new(), expected: 0, spares: Spares::default() }
+        Self { all: Arena::new(), expected: 0, buffers: FreeBuffers::default() }
     }
 
     /// A new request of `client`, which belongs to the pool `entry`; its last byte came at `received`.
@@ -75,7 +75,7 @@ impl Requests {
 
     /// A server has answered a part.
     pub(crate) fn add(&mut self, number: RequestId, part: u16, reply: &Reply<'_>, memory: Memory<'_>) {
-        self.all[number].rest.merge.add(part, reply, memory, &mut self.spares);
+        self.all[number].rest.merge.add(part, reply, memory, &mut self.buffers);
     }
 
     /// The number of a request is free when its reply has left and no server owes it an answer.
@@ -83,19 +83,19 @@ impl Requests {
     pub(crate) fn free_if_left(&mut self, number: RequestId) {
         let exchange = &mut self.all[number];
         if exchange.stage == Stage::Left && exchange.owed == 0 {
-            exchange.rest.end(&mut self.spares);
+            exchange.rest.end(&mut self.buffers);
             self.all.give_back(number);
         }
     }
 
     /// Memory of a reply that has left may serve the next.
-    pub(crate) fn spare(&mut self, memory: Arc<Vec<u8>>) {
-        self.spares.put(memory);
+    pub(crate) fn reuse(&mut self, memory: Arc<Vec<u8>>) {
+        self.buffers.put(memory);
     }
 
     /// Gives back memory that was not needed for a while.
     pub(crate) fn tidy(&mut self, now: Stamp) {
-        self.spares.tick(now);
+        self.buffers.tick(now);
     }
 }
 

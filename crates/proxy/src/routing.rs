@@ -164,8 +164,8 @@ impl Routing {
     // ---- servers --------------------------------------------------------------------------------------------
 
     /// A server can be asked; after an ejection its share grows `gradually`.
-    pub(crate) fn came_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
-        self.pools.iter_mut().for_each(|pool| pool.came_up(server, now, gradually));
+    pub(crate) fn server_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
+        self.pools.iter_mut().for_each(|pool| pool.server_up(server, now, gradually));
     }
 
     /// A server cannot be asked.

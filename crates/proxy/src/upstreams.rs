@@ -426,7 +426,7 @@ impl Servers {
         server.up = true;
         if reply.class == Class::Version {
             let line = String::from_utf8_lossy(reply.line());
-            server.told_version(line.trim_start_matches("VERSION "));
+            server.set_version(line.trim_start_matches("VERSION "));
         }
         Some((id, server.ejected))
     }

@@ -32,7 +32,7 @@ pub struct Settings {
     /// What clients may take.
     pub clients: ClientLimits,
     /// How long a stop waits for clients to take the answers they are owed.
-    pub patience: Nanos,
+    pub shutdown_limit: Nanos,
     /// What to answer to `version`.
     pub version: String,
 }
@@ -46,7 +46,7 @@ pub struct Server {
     address: Address,
     signals: Option<Signals>,
     waker: Arc<Waker>,
-    patience: Nanos,
+    shutdown_limit: Nanos,
 }
 
 /// Stops a server that runs on another thread.
@@ -101,7 +101,15 @@ impl Server {
         let mut driver = Driver::new(clients, poll, clock).map_err(system)?;
         driver.listen(address.clone(), 0, listener);
         let cache = Cache::new(settings.bounds, about);
-        Ok(Self { driver, cache, clock, address, signals: None, waker, patience: settings.patience })
+        Ok(Self {
+            driver,
+            cache,
+            clock,
+            address,
+            signals: None,
+            waker,
+            shutdown_limit: settings.shutdown_limit,
+        })
     }
 
     /// Where it listens, with the port the system chose.
@@ -148,7 +156,7 @@ impl Server {
             let now = self.clock.now();
             for _ in 0..stops {
                 if deadline.is_none() {
-                    deadline = Some(Stamp(now.0.saturating_add(self.patience.0)));
+                    deadline = Some(Stamp(now.0.saturating_add(self.shutdown_limit.0)));
                     self.driver.stop(&mut self.cache);
                 } else {
                     deadline = Some(now);

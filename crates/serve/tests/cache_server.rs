@@ -29,7 +29,7 @@ impl Running {
             connections,
             // Only a second stop ends the patience of a test.
             clients: ClientLimits::default(),
-            patience: Nanos::from_secs(3_600),
+            shutdown_limit: Nanos::from_secs(3_600),
             version: "0.1.0".to_owned(),
         };
         let server = Server::bind(settings).unwrap();
@@ -187,7 +187,7 @@ fn a_port_in_use_is_refused_by_name() {
         bounds: Bounds::default(),
         connections: 1,
         clients: ClientLimits::default(),
-        patience: Nanos::ZERO,
+        shutdown_limit: Nanos::ZERO,
         version: String::new(),
     };
     let error = Server::bind(settings).unwrap_err();
@@ -217,7 +217,7 @@ fn a_tls_handshake_that_does_not_end_is_ended() {
         bounds: Bounds::default(),
         connections: 1,
         clients: ClientLimits { handshake: Nanos::from_millis(50), ..ClientLimits::default() },
-        patience: Nanos::from_secs(3_600),
+        shutdown_limit: Nanos::from_secs(3_600),
         version: "0.1.0".to_owned(),
     };
     let server = Server::bind(settings).unwrap();

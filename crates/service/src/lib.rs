@@ -109,7 +109,7 @@ pub trait Service {
 
     /// The driver answers `length` bytes that `client` has sent, or none, with `reply`, behind the replies that `client` is owed. Only services whose
     /// clients have time limits, or authenticate, need it.
-    fn told(&mut self, client: ClientId, reply: &[u8], length: usize, received: Stamp, now: Stamp) {
+    fn respond(&mut self, client: ClientId, reply: &[u8], length: usize, received: Stamp, now: Stamp) {
         let _ = (client, reply, length, received, now);
     }
 

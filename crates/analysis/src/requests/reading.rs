@@ -237,7 +237,7 @@ impl Visits {
 /// How many are at a place, and how long.
 #[derive(Default)]
 struct Presence {
-    came: u64,
+    arrived: u64,
     went: u64,
     /// Whole times of those that went in the span.
     times: u128,
@@ -247,7 +247,7 @@ struct Presence {
 
 impl Presence {
     fn see(&mut self, cut: &Cut, from: Stamp, to: Stamp) {
-        self.came += u64::from(cut.counts(from));
+        self.arrived += u64::from(cut.counts(from));
         self.overlaps += u128::from(cut.overlap(from, to).0);
         if cut.counts(to) {
             self.went += 1;
@@ -259,7 +259,7 @@ impl Presence {
         let seconds = |nanos: u128| nanos as f64 / 1e9;
         (self.went > 0).then(|| Occupancy {
             name: name.to_owned(),
-            arrivals: self.came as f64 / cut.length(),
+            arrivals: self.arrived as f64 / cut.length(),
             completions: self.went as f64 / cut.length(),
             time: seconds(self.times) / self.went as f64,
             present: seconds(self.overlaps) / cut.length(),

@@ -87,12 +87,12 @@ impl Broker {
                 self.tell(asking, reply);
                 used
             }
-            Asked::Refused(Refusal::TooLarge { used, swallow, noreply, .. }) => {
+            Asked::Refused(Refusal::TooLarge { used, discard: swallow, noreply, .. }) => {
                 let reply = if noreply { b"" } else { krarup_memcache::request::TOO_LARGE };
                 self.dialog(id).swallow = Some((swallow, reply));
                 used
             }
-            Asked::Refused(Refusal::Swallow { reply, used, swallow }) => {
+            Asked::Refused(Refusal::Discard { reply, used, discard: swallow }) => {
                 self.dialog(id).swallow = Some((swallow, reply));
                 used
             }

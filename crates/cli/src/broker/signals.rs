@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use krarup_net::mio::{Events, Poll, Token};
-use krarup_net::signal::{self, Heard};
+use krarup_net::signal::{self, SignalStream};
 use krarup_serve::broker::engine::Ending;
 
 use crate::failure::Failure;
@@ -80,7 +80,7 @@ impl Signals {
         let wrong = |error: std::io::Error| Failure::run(format!("signals cannot be heard: {error}"));
         let mut poll = Poll::new().map_err(wrong)?;
         let mut signals = signal::Signals::register(poll.registry(), STOP, RELOAD).map_err(wrong)?;
-        let mut drain = Heard::user_one(poll.registry(), DRAIN).map_err(wrong)?;
+        let mut drain = SignalStream::user_one(poll.registry(), DRAIN).map_err(wrong)?;
         let inner = Arc::new(Inner::default());
         let its = Arc::clone(&inner);
         let listens = move || {

@@ -150,6 +150,227 @@ fn modules_of_a_crate_stand_in_no_circle() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Words that no name is made of: the field has a term for each of these things.
+const PRIVATE_WORDS: &[&str] = &[
+    "again", "bell", "besides", "came", "courier", "crew", "desk", "door", "doors", "errand", "guest",
+    "heard", "laid", "nobody", "patience", "pen", "pens", "seat", "seats", "shop", "somebody", "spare",
+    "spares", "swallow", "told", "voice", "who", "whoever", "wish", "wishes",
+];
+
+/// How many names of a crate have such a word still: fewer each time, and never more.
+const WITH_PRIVATE_WORDS: &[(&str, usize)] =
+    &[("beanstalk", 3), ("broker", 19), ("store", 19), ("serve", 12), ("cli", 2)];
+
+#[test]
+fn names_are_terms_of_the_field() {
+    let mut wrong = Vec::new();
+    for name in LAYERS.iter().copied().flatten() {
+        let sources = Crate::read(&folder_of(name));
+        let private =
+            |defined: &str| words_of(defined).iter().any(|word| PRIVATE_WORDS.contains(&word.as_str()));
+        let found: Vec<String> = sources
+            .definitions()
+            .filter(|(_, defined)| private(defined))
+            .map(|(file, defined)| format!("{} {defined}", file.display()))
+            .collect();
+        let known = WITH_PRIVATE_WORDS.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
+        if found.len() != known {
+            wrong.push(format!("{name}: {} names, {known} are known: {found:#?}", found.len()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Names of types that leave their modules and stand for several things still, and for how many: fewer each time.
+const AMBIGUOUS: &[(&str, usize)] = &[
+    ("About", 2),
+    ("Anchor", 2),
+    ("Answer", 4),
+    ("Arrivals", 2),
+    ("Asked", 4),
+    ("Basis", 2),
+    ("Batches", 2),
+    ("Block", 2),
+    ("Books", 3),
+    ("Buckets", 3),
+    ("Calibration", 2),
+    ("Cell", 3),
+    ("Change", 6),
+    ("Choice", 2),
+    ("Class", 3),
+    ("Client", 2),
+    ("Clients", 2),
+    ("Cluster", 2),
+    ("Coefficient", 2),
+    ("Column", 4),
+    ("CompareArgs", 2),
+    ("Comparison", 2),
+    ("Connection", 2),
+    ("ConnectionId", 2),
+    ("Copies", 3),
+    ("Count", 2),
+    ("Counts", 6),
+    ("Definition", 2),
+    ("Demand", 2),
+    ("Distribution", 3),
+    ("Due", 2),
+    ("End", 2),
+    ("Ended", 4),
+    ("Engine", 3),
+    ("Entry", 3),
+    ("Event", 3),
+    ("Exchange", 2),
+    ("Factor", 2),
+    ("Family", 3),
+    ("Flags", 3),
+    ("Form", 6),
+    ("Group", 3),
+    ("Happened", 2),
+    ("Histogram", 3),
+    ("Hold", 2),
+    ("How", 2),
+    ("Identity", 2),
+    ("Item", 2),
+    ("Job", 2),
+    ("Key", 4),
+    ("Kind", 5),
+    ("Length", 2),
+    ("Level", 3),
+    ("Levels", 2),
+    ("Limit", 4),
+    ("Limits", 2),
+    ("Line", 6),
+    ("Link", 2),
+    ("Login", 2),
+    ("Loss", 2),
+    ("Lost", 2),
+    ("Machine", 2),
+    ("Measured", 4),
+    ("Member", 3),
+    ("Memory", 2),
+    ("Method", 2),
+    ("Metric", 2),
+    ("Move", 2),
+    ("Names", 2),
+    ("Network", 3),
+    ("News", 2),
+    ("Notice", 3),
+    ("Numbers", 2),
+    ("Outcome", 4),
+    ("Owner", 2),
+    ("Part", 5),
+    ("Place", 4),
+    ("Plan", 2),
+    ("Point", 2),
+    ("Pool", 4),
+    ("PoolId", 2),
+    ("Prediction", 2),
+    ("Problem", 2),
+    ("Process", 4),
+    ("Program", 2),
+    ("Progress", 5),
+    ("Queues", 2),
+    ("Reading", 2),
+    ("Reason", 2),
+    ("Records", 3),
+    ("Refusal", 2),
+    ("Refused", 2),
+    ("Reply", 3),
+    ("Request", 2),
+    ("Requests", 2),
+    ("Residual", 2),
+    ("Resource", 2),
+    ("Role", 2),
+    ("RoundTrip", 2),
+    ("Route", 2),
+    ("Row", 4),
+    ("RowSink", 2),
+    ("Rows", 2),
+    ("Run", 3),
+    ("Schedule", 2),
+    ("Section", 3),
+    ("Seen", 4),
+    ("Server", 5),
+    ("Service", 2),
+    ("Session", 6),
+    ("Settings", 12),
+    ("Shape", 3),
+    ("Shared", 3),
+    ("Signals", 2),
+    ("Size", 2),
+    ("Snapshot", 2),
+    ("Solution", 2),
+    ("Source", 6),
+    ("Spread", 4),
+    ("Standing", 2),
+    ("State", 2),
+    ("Station", 4),
+    ("Step", 2),
+    ("Stop", 3),
+    ("Store", 4),
+    ("Stream", 3),
+    ("Summary", 2),
+    ("Table", 5),
+    ("Taken", 2),
+    ("Tally", 3),
+    ("Target", 2),
+    ("Testbed", 2),
+    ("Text", 2),
+    ("Times", 5),
+    ("Tls", 2),
+    ("Told", 2),
+    ("Trial", 2),
+    ("Unit", 2),
+    ("Until", 2),
+    ("UpstreamSettings", 2),
+    ("Value", 3),
+    ("Values", 2),
+    ("Visit", 2),
+    ("Wait", 2),
+    ("Waiting", 2),
+    ("Wanted", 2),
+    ("Warning", 2),
+    ("Way", 2),
+    ("Window", 4),
+    ("Wish", 2),
+    ("Word", 2),
+    ("Workload", 2),
+    ("Written", 3),
+    ("Wrong", 2),
+];
+
+#[test]
+fn a_type_name_means_one_thing() {
+    let mut places: HashMap<String, Vec<String>> = HashMap::new();
+    for name in LAYERS.iter().copied().flatten() {
+        for (file, defined) in Crate::read(&folder_of(name)).shared_types() {
+            places.entry(defined.to_owned()).or_default().push(file.display().to_string());
+        }
+    }
+    let mut wrong: Vec<String> = places
+        .iter()
+        .map(|(name, files)| (name, if files.len() > 1 { files.len() } else { 0 }, files))
+        .filter(|(name, count, _)| {
+            *count != AMBIGUOUS.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+        })
+        .map(|(name, count, files)| format!("{name}: {count} definitions: {files:#?}"))
+        .collect();
+    wrong.sort();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The words that a name is made of: `run_again` and `RunAgain` have two.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for letter in name.chars() {
+        if letter == '_' || letter.is_uppercase() {
+            words.push(String::new());
+        }
+        words.last_mut().expect("there is one").extend(letter.to_lowercase().filter(|letter| *letter != '_'));
+    }
+    words
+}
+
 /// Each step of the walks in ARCHITECTURE.md names a file and a function in it.
 #[test]
 fn the_walks_name_functions_that_are_there() {

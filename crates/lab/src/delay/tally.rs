@@ -24,7 +24,7 @@ impl Tally {
     }
 
     /// As [`PASSED`] tells it.
-    pub fn told(self) -> String {
+    pub fn text(self) -> String {
         format!("{} {:.6}", self.frames, self.late)
     }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use krarup_load::LoadResult;
-use krarup_load::memtier::convert::{self, Told};
+use krarup_load::memtier::convert::{self, ForeignRun};
 use krarup_load::memtier::read::read as read_memtier;
 use krarup_load::schedule::Arrivals;
 use krarup_record::watch::Watch;
@@ -226,14 +226,14 @@ impl<'a> Local<'a> {
             let each = (children_cpu() - cpu) / ends.len() as f64;
             starter.collect(&out)?;
             for ((number, ended), file) in (1_u32..).zip(ends).zip(&results) {
-                let told = Told {
+                let run = ForeignRun {
                     seconds: measure,
                     started_unix: begun,
                     connections: population(spec, cell) / clients.count,
                     cpu_seconds: ended.cpu.unwrap_or(each),
                 };
                 let said = String::from_utf8_lossy(&ended.stdout);
-                save(file, &foreign_result(&said, &out.join(number.to_string()), told)?)?;
+                save(file, &foreign_result(&said, &out.join(number.to_string()), run)?)?;
             }
             Ok(commands)
         };
@@ -353,8 +353,8 @@ impl Clients {
         let seconds = (seconds.ceil() as u64).max(1).to_string();
         let words = |client: u32| {
             let file = format!("{}/{client}", out(client));
-            let told = |word: &String| word.replace("{seconds}", &seconds).replace("{out}", &file);
-            self.command.iter().chain(&self.flags).map(told).collect()
+            let run = |word: &String| word.replace("{seconds}", &seconds).replace("{out}", &file);
+            self.command.iter().chain(&self.flags).map(run).collect()
         };
         (1..=self.count).map(words).collect()
     }
@@ -373,7 +373,7 @@ impl Clients {
     }
 }
 
-/// Somebody else's programs are told no instant: one of ours waits for it in each one's place, and becomes it.
+/// Other programs take no instant to begin at: one of ours waits for it in the place of each, and becomes it.
 fn at_once(starter: &Starter, at: &dyn Fn(u32) -> Nanos, words: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let waiting = |client: u32| {
         let at = at(client).0.to_string();
@@ -388,10 +388,10 @@ fn population(spec: &Spec, cell: &Cell) -> u32 {
 }
 
 /// What somebody else's generator found out: from its file, or else from its standard output.
-fn foreign_result(said: &str, file: &Path, told: Told) -> Result<LoadResult, StationError> {
+fn foreign_result(said: &str, file: &Path, run: ForeignRun) -> Result<LoadResult, StationError> {
     let written = fs::read_to_string(file);
     let printed = read_memtier(written.as_deref().unwrap_or(said));
-    let result = printed.and_then(|printed| convert::load_result(&printed, told));
+    let result = printed.and_then(|printed| convert::load_result(&printed, run));
     result.map_err(|why| StationError {
         name: "clients".into(),
         why: format!("what it printed is not as memtier_benchmark or memaslap print it: {why}"),

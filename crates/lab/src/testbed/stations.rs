@@ -40,12 +40,12 @@ pub struct Running {
     /// Its process, where it was started here.
     pub process: Option<Process>,
     /// How it is started once more at its address, where it was.
-    again: Option<Again>,
+    restart: Option<Restart>,
 }
 
 /// How a station is started once more.
 #[derive(Clone, Debug)]
-struct Again {
+struct Restart {
     name: String,
     words: Vec<String>,
     /// Whether it says that it is ready; else one sees it by its taking connections.
@@ -336,7 +336,7 @@ impl Starter {
             let target = &loads.targets[(number - 1) % loads.targets.len()];
             let told = |word: &String| {
                 let word = word.replace("{host}", &target.host).replace("{port}", &target.port.to_string());
-                told_of(&word, loads.targets)
+                command_of(&word, loads.targets)
             };
             words.iter().map(told).collect()
         };
@@ -347,7 +347,7 @@ impl Starter {
         &self,
         name: &str,
         loads: &Loads<'_>,
-        told: &Told<'_>,
+        told: &CommandWords<'_>,
         commands: &mut Vec<String>,
     ) -> Result<Vec<Ended>, StationError> {
         let mut all = Vec::new();
@@ -434,9 +434,9 @@ impl Starter {
         let address: Address = address.parse().map_err(|why| process.error(why))?;
         let any = any_port(&host);
         let there = |word: &String| if *word == any { address.to_string() } else { word.clone() };
-        let again =
-            Again { name: name.to_owned(), words: words.iter().map(there).collect(), announces: true };
-        Ok(Running { host, address, process: Some(process), again: Some(again) })
+        let restart =
+            Restart { name: name.to_owned(), words: words.iter().map(there).collect(), announces: true };
+        Ok(Running { host, address, process: Some(process), restart: Some(restart) })
     }
 
     /// A program that is told its host in place of `{host}`, its port in place of `{port}`, the servers in place of `{servers}`, and its
@@ -453,7 +453,7 @@ impl Starter {
         let port = host.free_port().map_err(|error| wrong(format!("no free port: {error}")))?;
         let told = |word: &str| {
             let word = word.replace("{port}", &port.to_string()).replace("{host}", &host.address);
-            told_of(&word, servers)
+            command_of(&word, servers)
         };
         let path = config.map_or(String::new(), |config| host.path(&config.path));
         if let Some(config) = config {
@@ -462,8 +462,8 @@ impl Starter {
         let words: Vec<String> = words.iter().map(|word| told(word).replace("{config}", &path)).collect();
         let address = Address { host: host.address.clone(), port };
         let process = self.start_until_it_accepts(name, &host, &words, &address, commands)?;
-        let again = Again { name: name.to_owned(), words, announces: false };
-        Ok(Running { host, address, process: Some(process), again: Some(again) })
+        let restart = Restart { name: name.to_owned(), words, announces: false };
+        Ok(Running { host, address, process: Some(process), restart: Some(restart) })
     }
 
     /// A program that says nothing when it is ready: it takes connections then.
@@ -507,7 +507,7 @@ impl Starter {
             said: Vec::new(),
             certain: true,
         };
-        let (Some(process), Some(again)) = (running.process.as_mut(), &running.again) else {
+        let (Some(process), Some(restart)) = (running.process.as_mut(), &running.restart) else {
             return Err(nobody());
         };
         if action != Action::Restart {
@@ -516,7 +516,7 @@ impl Starter {
         if !process.has_ended() {
             process.apply(Action::Kill, PATIENCE, &self.stop)?;
         }
-        let Again { name, words, announces } = again;
+        let Restart { name, words, announces } = restart;
         running.process = Some(if *announces {
             let mut process = self.start(name, &running.host, words, (None, None), commands)?;
             self.learn_number(&running.host, &mut process)?;
@@ -552,7 +552,7 @@ impl Starter {
 }
 
 /// The words that start a load generator: of its host, its own words and its number.
-type Told<'a> = dyn Fn(&Host, &[String], usize) -> Vec<String> + 'a;
+type CommandWords<'a> = dyn Fn(&Host, &[String], usize) -> Vec<String> + 'a;
 
 /// Where a program listens that chooses its port itself.
 fn any_port(host: &Host) -> String {
@@ -596,11 +596,11 @@ impl Config {
 
 /// A station that somebody else started.
 fn running(address: Address) -> Running {
-    Running { host: Host::here(), address, process: None, again: None }
+    Running { host: Host::here(), address, process: None, restart: None }
 }
 
 /// A word with `{servers}` replaced by all of them, `{server1}`, `{server2}` … by one, and `{server1.host}` and `{server1.port}` by its parts.
-fn told_of(word: &str, servers: &[Address]) -> String {
+fn command_of(word: &str, servers: &[Address]) -> String {
     let all = word.replace("{servers}", &joined(servers));
     (1..).zip(servers).fold(all, |word, (number, server)| {
         word.replace(&format!("{{server{number}}}"), &server.to_string())

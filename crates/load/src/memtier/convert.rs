@@ -16,7 +16,7 @@ const BUCKET: Seconds = 100e-6;
 
 /// What a run was, where its output does not say so itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct ForeignRun {
     /// How long it was asked to run.
     pub seconds: Seconds,
     /// When it began, in seconds since 1970 (UTC).
@@ -31,10 +31,10 @@ pub struct Told {
 ///
 /// # Errors
 /// Where it has no totals.
-pub fn load_result(printed: &Printed, told: Told) -> Result<LoadResult, String> {
+pub fn load_result(printed: &Printed, run: ForeignRun) -> Result<LoadResult, String> {
     let block = printed.blocks.first().ok_or("there is no run in it")?;
     let totals = block.rows.get("Totals").ok_or("it has no row of totals")?;
-    let seconds = printed.seconds.unwrap_or(told.seconds);
+    let seconds = printed.seconds.unwrap_or(run.seconds);
     let counted: u64 = kinds(block).filter_map(|(_, row)| row.count).sum();
     let rate = totals.throughput.map_or(0.0, |rate| rate.0);
     let count = totals.count.or(Some(counted).filter(|count| *count > 0));
@@ -68,7 +68,7 @@ pub fn load_result(printed: &Printed, told: Told) -> Result<LoadResult, String> 
     };
     let connections = match (printed.threads, printed.connections_per_thread) {
         (Some(threads), Some(each)) => threads * each,
-        _ => told.connections,
+        _ => run.connections,
     };
     let config = Load {
         connections: connections.max(1),
@@ -79,9 +79,9 @@ pub fn load_result(printed: &Printed, told: Told) -> Result<LoadResult, String> 
     let account =
         WholeRun { sent: count, answered: count, keys: hits + misses, hits, misses, ..WholeRun::default() };
     let generator = Generator {
-        cpu_seconds: told.cpu_seconds,
-        cpu_per_request: told.cpu_seconds / count.max(1) as f64,
-        busiest_thread: (told.cpu_seconds / seconds / f64::from(config.threads.max(1))).min(1.0),
+        cpu_seconds: run.cpu_seconds,
+        cpu_per_request: run.cpu_seconds / count.max(1) as f64,
+        busiest_thread: (run.cpu_seconds / seconds / f64::from(config.threads.max(1))).min(1.0),
         elapsed: seconds,
         late: 0.0,
         waited: 0.0,
@@ -89,7 +89,7 @@ pub fn load_result(printed: &Printed, told: Told) -> Result<LoadResult, String> 
     Ok(LoadResult {
         format: FORMAT,
         config,
-        started_unix: told.started_unix,
+        started_unix: run.started_unix,
         seconds,
         interrupted: false,
         account,
@@ -236,7 +236,9 @@ mod tests {
 
     #[test]
     fn a_table_becomes_a_result_of_ours() {
-        let result = load_result(&read(TABLE).unwrap(), Told { connections: 1, ..Told::default() }).unwrap();
+        let result =
+            load_result(&read(TABLE).unwrap(), ForeignRun { connections: 1, ..ForeignRun::default() })
+                .unwrap();
         assert_eq!((result.config.connections, result.seconds, result.overall.count), (64, 80.0, 320_000));
         assert_eq!((result.overall.hits, result.overall.misses), (232_000, 8_000));
         let times = result.overall.response_time;
@@ -256,7 +258,9 @@ mod tests {
     fn a_percentile_that_was_not_printed_is_bounded_by_the_next() {
         let text = r#"{"ALL STATS": {"Totals": {"Count": 400, "Ops/sec": 200.0, "Average Latency": 1.0,
             "Percentile Latencies": {"p50.00": 0.9, "p99.00": 4.0, "p99.90": 7.0}}}}"#;
-        let result = load_result(&read(text).unwrap(), Told { connections: 4, ..Told::default() }).unwrap();
+        let result =
+            load_result(&read(text).unwrap(), ForeignRun { connections: 4, ..ForeignRun::default() })
+                .unwrap();
         let times = result.overall.response_time;
         assert_eq!((times.p50, times.p90, times.p99, times.p999), (0.000_9, 0.004, 0.004, 0.007));
         assert_eq!((result.seconds, result.config.connections), (2.0, 4));
@@ -264,6 +268,6 @@ mod tests {
 
     #[test]
     fn what_has_no_totals_is_told() {
-        assert!(load_result(&Printed::default(), Told::default()).unwrap_err().contains("no run"));
+        assert!(load_result(&Printed::default(), ForeignRun::default()).unwrap_err().contains("no run"));
     }
 }

@@ -108,7 +108,7 @@ fn cumulative(counts: &[(u32, f64)]) -> Vec<(Seconds, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::convert::{Told, load_result};
+    use super::super::convert::{ForeignRun, load_result};
     use super::super::read::read;
 
     /// As memcaslap 1.1.4 printed it, shortened to two periods.
@@ -141,7 +141,7 @@ mod tests {
         );
         let block = &printed.blocks[0];
         assert_eq!(block.rows["Gets"].series, [(0, 900, Some(0.000_1)), (1, 900, Some(0.000_12))]);
-        let result = load_result(&printed, Told::default()).unwrap();
+        let result = load_result(&printed, ForeignRun::default()).unwrap();
         let overall = &result.overall;
         assert_eq!((result.config.connections, overall.count, overall.throughput.0), (8, 2_000, 1_000.0));
         assert_eq!((overall.hits, overall.misses), (1_710, 90));

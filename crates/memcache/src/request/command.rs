@@ -119,7 +119,7 @@ pub enum Refusal<'a> {
         /// Bytes to go past, the line's end included.
         used: usize,
     },
-    /// A value over the limit: answer [`TOO_LARGE`] after `used` and then `swallow` further bytes have gone
+    /// A value over the limit: answer [`TOO_LARGE`] after `used` and then `discard` further bytes have gone
     /// by. As memcached does, `set` also removes what was stored under the key: better nothing than
     /// the value from before.
     TooLarge {
@@ -132,18 +132,18 @@ pub enum Refusal<'a> {
         /// Bytes of the command line, its end included.
         used: usize,
         /// Bytes of the value and its line end, yet to come or in part already there.
-        swallow: u64,
+        discard: u64,
         /// The client wants no answer.
         noreply: bool,
     },
-    /// A meta set whose line is at fault: answer `reply` after `used` and then `swallow` further bytes have gone by.
-    Swallow {
+    /// A meta set whose line is at fault: answer `reply` after `used` and then `discard` further bytes have gone by.
+    Discard {
         /// A whole line with its end.
         reply: &'static [u8],
         /// Bytes of the command line, its end included.
         used: usize,
         /// Bytes of the value and its line end, yet to come or in part already there.
-        swallow: u64,
+        discard: u64,
     },
     /// Say `reply` (empty: nothing) and close, as memcached does with lines that never end and with
     /// web browsers.

@@ -103,7 +103,7 @@ fn parse_set<'a>(
         Faults::None | Faults::Unknown => faults_of_a_set(flags),
     };
     if let Some(reply) = fault {
-        return Parsed::Invalid(Refusal::Swallow { reply, used: line.used, swallow: length + 2 });
+        return Parsed::Invalid(Refusal::Discard { reply, used: line.used, discard: length + 2 });
     }
     let quiet = flags.iter().any(|(letter, _)| letter == b'q');
     let base64 = flags.iter().any(|(letter, _)| letter == b'b');
@@ -113,7 +113,7 @@ fn parse_set<'a>(
             key,
             base64,
             used: line.used,
-            swallow: length + 2,
+            discard: length + 2,
             noreply: false,
         });
     }

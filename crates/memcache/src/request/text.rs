@@ -204,7 +204,7 @@ impl<'a> CommandLine<'a> {
                 key,
                 base64: false,
                 used: self.used,
-                swallow: length + 2,
+                discard: length + 2,
                 noreply,
             });
         }

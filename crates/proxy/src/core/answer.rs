@@ -139,7 +139,7 @@ impl Core {
     ) {
         if pending.recipient == Recipient::Greeting {
             if let Some((server, gradually)) = self.upstreams.greeted(connection, reply) {
-                self.routing.came_up(server, now, gradually);
+                self.routing.server_up(server, now, gradually);
             }
             return;
         }

@@ -128,7 +128,7 @@ impl Service for Core {
         self.books.count(|events| &mut events.logins_failed);
     }
 
-    fn told(&mut self, client: u32, reply: &[u8], length: usize, received: Stamp, now: Stamp) {
+    fn respond(&mut self, client: u32, reply: &[u8], length: usize, received: Stamp, now: Stamp) {
         let arrival = Arrival { bytes: length, received, now };
         self.answer_here(ClientId::new(client), reply, class_of(reply), false, arrival);
         self.pump(now);

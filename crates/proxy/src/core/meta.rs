@@ -84,9 +84,9 @@ impl Core {
         let asked =
             |role| move |out: &mut Outbox| meta::write(out.tail(), request, sent, role, place.lifetimes);
         self.send_to(server, number, 0, false, request.expect(), &mut asked(Role::Answers));
-        if rule == Rule::FirstAndTold {
+        if rule == Rule::FirstThenOthers {
             for (part, &other) in place.holders.iter().enumerate().skip(1) {
-                self.send_to(other, number, part as u16, true, request.expect(), &mut asked(Role::Told));
+                self.send_to(other, number, part as u16, true, request.expect(), &mut asked(Role::Other));
             }
         }
     }
@@ -124,7 +124,7 @@ impl Core {
         let kind = match rule {
             Rule::Anybody => Retrieval::Get,
             // As with `gats` nobody stands in for the first holder; as with `gat` all of them are told.
-            Rule::FirstAndTold => Retrieval::Gat,
+            Rule::FirstThenOthers => Retrieval::Gat,
             _ => Retrieval::Gets,
         };
         exchange.rest.retrieval = (kind, 0);
@@ -181,7 +181,7 @@ impl Core {
                 let (asked, sent) = (own(&rest.request), rest.keys.get(0).sent);
                 let pending = Pending::of(number, part as u16, true, asked.expect());
                 let length = self.upstreams.send(connection, pending, |out| {
-                    meta::write(out.tail(), &asked, sent, Role::Told, lifetimes);
+                    meta::write(out.tail(), &asked, sent, Role::Other, lifetimes);
                 });
                 self.part_sent(other, connection, number, length);
             }
@@ -250,7 +250,7 @@ impl Core {
 
     /// The value that a part has found goes to those that did not have it, unless it is one that is to be fetched anew.
     pub(super) fn refill_meta(&mut self, number: RequestId, part: u16, reply: &Reply<'_>) {
-        let (Some(data), Some(flags)) = (reply.meta_value(), meta::flags_told(reply)) else { return };
+        let (Some(data), Some(flags)) = (reply.meta_value(), meta::flags_of(reply)) else { return };
         if meta::is_stale(reply) {
             return;
         }

@@ -87,8 +87,8 @@ impl Core {
         match request::parse(bytes, &self.settings.limits) {
             Parsed::Complete { used, .. } | Parsed::Invalid(Refusal::Answer { used, .. }) => Some((used, 0)),
             Parsed::Invalid(
-                Refusal::TooLarge { used, swallow, .. } | Refusal::Swallow { used, swallow, .. },
-            ) => Some((used, swallow)),
+                Refusal::TooLarge { used, discard, .. } | Refusal::Discard { used, discard, .. },
+            ) => Some((used, discard)),
             Parsed::Invalid(Refusal::Close { .. }) => Some((bytes.len(), 0)),
             Parsed::Incomplete { .. } => None,
         }

@@ -87,7 +87,7 @@ impl Core {
                 }
                 let Some(bytes) = self.upstreams.admit_next(connection, length, known) else { break };
                 self.clients.wait_for_window(id, WindowWait { connection, length, bytes, admitted: true });
-                self.clients.run_again(id);
+                self.clients.make_runnable(id);
             }
         }
     }

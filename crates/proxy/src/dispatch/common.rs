@@ -9,12 +9,12 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::workers::{Taken, Workers};
 
 /// Wakes a loop.
-type Bell = Box<dyn Fn() + Send + Sync>;
+type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// The queue of all loops.
 pub struct Common {
     line: Mutex<Line>,
-    bells: Vec<OnceLock<Bell>>,
+    wakers: Vec<OnceLock<Wake>>,
 }
 
 #[derive(Debug)]
@@ -64,13 +64,13 @@ impl Common {
             called: vec![false; loops],
             hungry: vec![false; loops],
         };
-        Self { line: Mutex::new(line), bells: (0..loops).map(|_| OnceLock::new()).collect() }
+        Self { line: Mutex::new(line), wakers: (0..loops).map(|_| OnceLock::new()).collect() }
     }
 
     /// What wakes a loop; before this is known it is not woken. It is called without a lock.
-    pub fn set_waker(&self, place: usize, bell: impl Fn() + Send + Sync + 'static) {
-        // A second bell would belong to a second loop, and there is none.
-        let _ = self.bells[place].set(Box::new(bell));
+    pub fn set_waker(&self, place: usize, wake: impl Fn() + Send + Sync + 'static) {
+        // A second wake would belong to a second loop, and there is none.
+        let _ = self.wakers[place].set(Box::new(wake));
     }
 
     fn lock(&self) -> MutexGuard<'_, Line> {
@@ -79,8 +79,8 @@ impl Common {
     }
 
     fn ring(&self, place: usize) {
-        if let Some(bell) = self.bells[place].get() {
-            bell();
+        if let Some(wake) = self.wakers[place].get() {
+            wake();
         }
     }
 

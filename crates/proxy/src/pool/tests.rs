@@ -8,7 +8,7 @@ const RAMP: Nanos = Nanos::from_secs(10);
 fn pool(spec: PoolSpec) -> Pool {
     let servers = spec.servers.len();
     let mut pool = Pool::new(spec);
-    (0..servers).for_each(|server| pool.came_up(ServerId::new(server), NOW, false));
+    (0..servers).for_each(|server| pool.server_up(ServerId::new(server), NOW, false));
     pool
 }
 
@@ -41,7 +41,7 @@ fn a_server_that_returns_is_not_made_to_catch_up() {
     for _ in 0..1_000 {
         assert_eq!(one(&mut pool, 1), Some(1));
     }
-    pool.came_up(ServerId::new(0), NOW, false);
+    pool.server_up(ServerId::new(0), NOW, false);
     let to_the_first = (0..100).filter(|_| one(&mut pool, 1) == Some(0)).count();
     assert_eq!(to_the_first, 50);
 }
@@ -58,7 +58,7 @@ fn with_no_server_up_nobody_is_asked() {
 fn an_ejected_server_gets_its_share_back_little_by_little() {
     let mut pool = all_up(2);
     pool.went_down(ServerId::new(0));
-    pool.came_up(ServerId::new(0), NOW, true);
+    pool.server_up(ServerId::new(0), NOW, true);
     let mut share = |from: u64| {
         let reads = (0..1_000).map(|read| Stamp(from + read * 1_000_000));
         let mut read = |now| pool.read(&[0, 1].map(ServerId::new), |_| false, 1, now, RAMP, |_| 0);

@@ -66,7 +66,7 @@ impl Server {
     }
 
     /// It has told its version.
-    pub(super) fn told_version(&mut self, version: &str) {
+    pub(super) fn set_version(&mut self, version: &str) {
         let mut numbers = version.split(['.', '-', ' ']).map_while(|part| part.parse::<u32>().ok());
         // What does not number its versions may know them.
         self.knows_meta = match (numbers.next(), numbers.next()) {
@@ -150,7 +150,7 @@ mod tests {
             ("mine", true),
         ] {
             let mut server = Server::new("a:1".into());
-            server.told_version(version);
+            server.set_version(version);
             assert_eq!((server.knows_meta, server.version.as_deref()), (knows, Some(version)));
         }
     }

@@ -114,7 +114,7 @@ impl Driver {
         link.concluded = true;
         self.clients[id as usize] = Some(link);
         if !last_words.is_empty() {
-            service.told(id, last_words, 0, now, now);
+            service.respond(id, last_words, 0, now, now);
         }
         service.ended(id, now);
     }
@@ -246,7 +246,7 @@ impl Driver {
             {
                 // While it waited it could send nothing.
                 link.begun = link.begun.map(|_| self.clock.now());
-                self.read_again(id);
+                self.queue_read(id);
             }
         }
         self.memory.offered(first);

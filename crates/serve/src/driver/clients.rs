@@ -434,7 +434,7 @@ impl Driver {
 
     /// So many bytes were read from a connection that is no client's.
     pub(crate) fn read_elsewhere(&mut self, bytes: usize) {
-        self.memory.came(bytes);
+        self.memory.grew(bytes);
     }
 
     /// Tells the service what the buffers hold.

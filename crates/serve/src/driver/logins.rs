@@ -76,7 +76,7 @@ impl Driver {
             let Some(login) = self.login_of(id, since) else { continue };
             login.answer_due = false;
             let last = login.failures >= TRIES;
-            service.told(id, Login::FAILURE, 0, now, now);
+            service.respond(id, Login::FAILURE, 0, now, now);
             if last {
                 service.disconnected(Disconnect::Unauthenticated);
                 self.end_of_requests(service, id, b"");
@@ -122,7 +122,7 @@ impl Driver {
                         self.changed = true;
                         return;
                     }
-                    service.told(id, reply, used, link.received, now);
+                    service.respond(id, reply, used, link.received, now);
                 }
                 Login::Close => {
                     link.inbox.clear();

@@ -106,7 +106,7 @@ impl Memory {
 
     /// So many bytes were read, from whatever connection.
     #[inline]
-    pub(crate) fn came(&mut self, bytes: usize) {
+    pub(crate) fn grew(&mut self, bytes: usize) {
         self.since += bytes;
     }
 

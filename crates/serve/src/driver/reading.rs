@@ -65,18 +65,18 @@ impl Driver {
                     self.slice.passes(received);
                     self.reads.push(Read { id, at: end..end + count, received });
                     self.taken_in += count;
-                    self.memory.came(count);
+                    self.memory.grew(count);
                     end += count;
                 }
-                other => self.nothing_came(service, id, &other),
+                other => self.read_nothing(service, id, &other),
             }
             if self.taken_in >= PASS_ON || READ - end < LEAST_ROOM {
-                self.take_what_came(service);
+                self.process_reads(service);
                 end = 0;
             }
             self.pass_on(service, outbound);
         }
-        self.take_what_came(service);
+        self.process_reads(service);
         let mut apart = std::mem::take(&mut self.apart);
         self.taken_apart = 0;
         self.slice.begin();
@@ -85,7 +85,7 @@ impl Driver {
                 self.read_client(service, id);
                 self.pass_on(service, outbound);
             } else {
-                self.read_again(id);
+                self.queue_read(id);
             }
         }
         self.apart = apart;
@@ -106,7 +106,7 @@ impl Driver {
     }
 
     /// Offers the service what has been read, all of it before the common memory is used again.
-    fn take_what_came(&mut self, service: &mut impl Service) {
+    fn process_reads(&mut self, service: &mut impl Service) {
         if self.reads.is_empty() {
             return;
         }
@@ -143,7 +143,7 @@ impl Driver {
     }
 
     /// Nothing could be read.
-    fn nothing_came(&mut self, service: &mut impl Service, id: ClientId, moved: &Moved) {
+    fn read_nothing(&mut self, service: &mut impl Service, id: ClientId, moved: &Moved) {
         if matches!(moved, Moved::Failed(_)) {
             return self.drop_client(service, id);
         }
@@ -186,7 +186,7 @@ impl Driver {
                     link.received = now;
                     self.taken_in += count;
                     self.taken_apart += count;
-                    self.memory.came(count);
+                    self.memory.grew(count);
                     if kept {
                         link.inbox.filled(count);
                         if link.reserved > 0 {
@@ -209,14 +209,14 @@ impl Driver {
                         return;
                     }
                 }
-                other => return self.nothing_came(service, id, &other),
+                other => return self.read_nothing(service, id, &other),
             }
         }
-        self.read_again(id);
+        self.queue_read(id);
     }
 
     /// It may have sent more than was read.
-    pub(super) fn read_again(&mut self, id: ClientId) {
+    pub(super) fn queue_read(&mut self, id: ClientId) {
         if let Some(Some(link)) = self.clients.get_mut(id as usize)
             && !std::mem::replace(&mut link.listed, true)
         {
@@ -264,7 +264,7 @@ impl Driver {
             }
         }
         if link.readable && !link.waits && !link.login.answer_due && !service.paused(id) {
-            self.read_again(id);
+            self.queue_read(id);
         }
         self.conclude(service, id);
     }

@@ -306,7 +306,7 @@ impl ServerConnections {
         end_near: bool,
     ) {
         if slice.is_spent() {
-            return self.ready_again(server, end_near);
+            return self.queue_server(server, end_near);
         }
         let link = &mut self.links[server];
         let Some(conn) = &mut link.conn else { return };
@@ -369,7 +369,7 @@ impl ServerConnections {
                     }
                     taken += count;
                     if slice.passes(now) || taken >= READ_A_PASS {
-                        self.ready_again(server, end_near);
+                        self.queue_server(server, end_near);
                         return;
                     }
                 }
@@ -387,7 +387,7 @@ impl ServerConnections {
     }
 
     /// There may be more to read from a server, or to write to it, than was in this pass.
-    pub(crate) fn ready_again(&mut self, server: usize, end_near: bool) {
+    pub(crate) fn queue_server(&mut self, server: usize, end_near: bool) {
         match self.ready.iter_mut().find(|(other, _)| *other == server) {
             Some((_, near)) => *near |= end_near,
             None => self.ready.push((server, end_near)),
@@ -475,7 +475,7 @@ impl ServerConnections {
         while link.writable && !service.server_output(server).is_empty() {
             let before = self.clock.now();
             if slice.passes(before) {
-                return self.ready_again(server, false);
+                return self.queue_server(server, false);
             }
             let (length, moved) = conn.write_from(service.server_output(server));
             match moved {

@@ -30,7 +30,7 @@ impl Driver {
                     && link.readable
                 {
                     // What it sent while it waited is read now.
-                    self.read_again(id);
+                    self.queue_read(id);
                 }
                 let length = service.output(id).len();
                 if length < TOGETHER && service.expects_more(id) {

@@ -24,6 +24,10 @@ struct File {
     imports: BTreeMap<String, Vec<String>>,
     /// Every path that is named, imports included, from the crate's root where it is of this crate.
     named: BTreeSet<Vec<String>>,
+    /// Every type, trait, function, constant, field, variant and module that is defined here.
+    defined: BTreeSet<String>,
+    /// Of these, types and traits that others may name.
+    shared: BTreeSet<String>,
 }
 
 impl Crate {
@@ -128,6 +132,20 @@ impl Crate {
         circles
     }
 
+    /// Every name that is defined, with the file.
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.files
+            .values()
+            .flat_map(|file| file.defined.iter().map(|name| (file.path.as_path(), name.as_str())))
+    }
+
+    /// Every type and trait that leaves its module, with the file.
+    pub(crate) fn shared_types(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.files
+            .values()
+            .flat_map(|file| file.shared.iter().map(|name| (file.path.as_path(), name.as_str())))
+    }
+
     /// Every path of the standard library that begins so, with the file that names it.
     pub(crate) fn naming<'a>(&'a self, forbidden: &'a [&str]) -> impl Iterator<Item = (String, String)> + 'a {
         self.files.values().flat_map(move |file| {
@@ -159,6 +177,17 @@ struct Reader {
 }
 
 impl Reader {
+    fn define(&mut self, name: &syn::Ident) {
+        self.file.defined.insert(name.to_string());
+    }
+
+    fn define_type(&mut self, name: &syn::Ident, visibility: &Visibility) {
+        self.define(name);
+        if !matches!(visibility, Visibility::Inherited) {
+            self.file.shared.insert(name.to_string());
+        }
+    }
+
     /// A path as it is named from the root: `super::X` in `a::b` is `crate::a::X`.
     fn absolute(&self, path: &[String]) -> Vec<String> {
         let here = || [vec!["crate".to_owned()], self.module.clone(), self.inside.clone()].concat();
@@ -257,9 +286,48 @@ impl<'ast> Visit<'ast> for Reader {
             Item::Const(item) => &item.attrs,
             _ => return syn::visit::visit_item(self, item),
         };
-        if !is_of_tests(attributes) {
-            syn::visit::visit_item(self, item);
+        if is_of_tests(attributes) {
+            return;
         }
+        match item {
+            Item::Struct(item) => self.define_type(&item.ident, &item.vis),
+            Item::Enum(item) => self.define_type(&item.ident, &item.vis),
+            Item::Fn(item) => self.define(&item.sig.ident),
+            Item::Mod(item) => self.define(&item.ident),
+            Item::Const(item) => self.define(&item.ident),
+            _ => {}
+        }
+        syn::visit::visit_item(self, item);
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        self.define_type(&item.ident, &item.vis);
+        syn::visit::visit_item_trait(self, item);
+    }
+
+    fn visit_item_type(&mut self, item: &'ast syn::ItemType) {
+        self.define_type(&item.ident, &item.vis);
+        syn::visit::visit_item_type(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.define(&item.sig.ident);
+        syn::visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        self.define(&item.sig.ident);
+        syn::visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        field.ident.iter().for_each(|name| self.define(name));
+        syn::visit::visit_field(self, field);
+    }
+
+    fn visit_variant(&mut self, variant: &'ast syn::Variant) {
+        self.define(&variant.ident);
+        syn::visit::visit_variant(self, variant);
     }
 
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {

@@ -62,7 +62,7 @@ pub enum Role {
     /// This one.
     Master,
     /// Another: this one goes through it.
-    Guest,
+    Session,
 }
 
 /// How one machine is spoken to.
@@ -151,7 +151,7 @@ impl Destination {
         stop: &Stop,
     ) -> Result<Ended, StationError> {
         let mut process =
-            Process::start_with(&self.name, &mut self.command(Role::Guest, words), feed, drain)?;
+            Process::start_with(&self.name, &mut self.command(Role::Session, words), feed, drain)?;
         let ended = process.finish(within, stop, || Ok(()))?;
         if ended.status.success() {
             return Ok(ended);
@@ -199,7 +199,7 @@ mod tests {
         let destination =
             Destination::new("s1", &machine, &ssh, Path::new("/specs"), PathBuf::from("/tmp/x/1"));
         assert_eq!(destination.name, "s1 (me@a:22)");
-        let command = destination.command(Role::Guest, &["it's".to_owned()]);
+        let command = destination.command(Role::Session, &["it's".to_owned()]);
         let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
         let end = ["-F", "/specs/here.conf", "-p", "22", "-l", "me", "--", "a", "'it'\\''s'"];
         assert_eq!(words[words.len() - end.len()..], end);

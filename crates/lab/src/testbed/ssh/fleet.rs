@@ -174,7 +174,7 @@ impl Fleet {
     /// # Errors
     /// Where one is out of reach.
     pub fn reach(&self, stop: &Stop) -> Result<(), StationError> {
-        self.machines.iter().try_for_each(|machine| machine.again(stop))
+        self.machines.iter().try_for_each(|machine| machine.reconnect(stop))
     }
 
     /// How far the clock of each machine is from ours.

@@ -280,7 +280,7 @@ impl Remote {
     ///
     /// # Errors
     /// Where the machine is out of reach.
-    pub fn again(&self, stop: &Stop) -> Result<(), StationError> {
+    pub fn reconnect(&self, stop: &Stop) -> Result<(), StationError> {
         let mut sessions = self.sessions();
         let whole = sessions.as_mut().is_some_and(|both| !both.master.has_ended() && !both.hold.has_ended());
         if !whole {
@@ -437,7 +437,7 @@ impl Remote {
 
     fn governed(&self, name: &str, line: &[String]) -> Result<Process, StationError> {
         let name = format!("{name} on {}", self.name);
-        let process = Process::start_agent(&name, &mut self.destination.command(Role::Guest, line))?;
+        let process = Process::start_agent(&name, &mut self.destination.command(Role::Session, line))?;
         self.ledger.note(process.id());
         Ok(process)
     }
@@ -507,7 +507,7 @@ impl Remote {
 
     fn exchanges(&self) -> io::Result<Vec<Exchange>> {
         use std::os::unix::process::CommandExt;
-        let mut command = self.destination.command(Role::Guest, &self.agent(&["clock"]));
+        let mut command = self.destination.command(Role::Session, &self.agent(&["clock"]));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let mut child = command.spawn()?;
         let (mut ask, answers) = (child.stdin.take(), child.stdout.take());
@@ -570,7 +570,7 @@ fn hold(
     });
     let mut hold = Process::start_with(
         &destination.name,
-        &mut destination.command(Role::Guest, &words),
+        &mut destination.command(Role::Session, &words),
         Feed::Beats,
         drain,
     )?;

@@ -141,7 +141,7 @@ fn the_value_of_a_bad_set_is_gone_past() {
         (&opaque, OPAQUE_TOO_LONG),
     ] {
         let text = format!("ms k 3 {flags}\r\n");
-        let refusal = Refusal::Swallow { reply, used: text.len(), swallow: 5 };
+        let refusal = Refusal::Discard { reply, used: text.len(), discard: 5 };
         assert_eq!(read(text.as_bytes()), Parsed::Invalid(refusal), "{flags}");
     }
     // Whether it knows it is for the server to say.
@@ -162,7 +162,7 @@ fn a_value_over_the_limit_is_refused_before_it_is_there() {
         key: b"Zm9v",
         base64: true,
         used: 19,
-        swallow: 1_048_579,
+        discard: 1_048_579,
         noreply: false,
     };
     assert_eq!(read(b"ms Zm9v 1048577 b\r\n"), Parsed::Invalid(expected));

@@ -162,7 +162,7 @@ fn a_value_over_the_limit_is_refused_before_it_is_there() {
         key: b"a",
         base64: false,
         used: 19,
-        swallow: 1_048_579,
+        discard: 1_048_579,
         noreply: false,
     };
     assert_eq!(refusal(b"set a 0 0 1048577\r\n"), expected);

@@ -156,11 +156,11 @@ impl<'a> Session<'a> {
                 self.out.extend_from_slice(reply);
                 Ok(used)
             }
-            Asked::Refused(Refusal::TooLarge { used, swallow, noreply, .. }) => {
+            Asked::Refused(Refusal::TooLarge { used, discard: swallow, noreply, .. }) => {
                 let reply = if noreply { b"" } else { krarup_memcache::request::TOO_LARGE };
                 self.go_by(bytes, used, swallow, reply)
             }
-            Asked::Refused(Refusal::Swallow { reply, used, swallow }) => {
+            Asked::Refused(Refusal::Discard { reply, used, discard: swallow }) => {
                 self.go_by(bytes, used, swallow, reply)
             }
             Asked::Refused(Refusal::Close { reply }) => {

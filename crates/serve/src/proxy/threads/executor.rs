@@ -37,12 +37,12 @@ struct Server {
     connection: Option<BlockingConnection>,
     inbox: Inbox,
     /// When to connect again.
-    again: Stamp,
+    retry_at: Stamp,
 }
 
 impl Executor {
     pub(super) fn new(core: Core, config: Arc<Config>, clock: Clock, books: Books) -> Self {
-        let server = || Server { connection: None, inbox: Inbox::default(), again: Stamp(0) };
+        let server = || Server { connection: None, inbox: Inbox::default(), retry_at: Stamp(0) };
         let servers = std::iter::repeat_with(server).take(core.server_count()).collect();
         Self { core, config, clock, books, entered: Events::default(), servers, clients: BTreeMap::new() }
     }
@@ -222,7 +222,7 @@ impl Executor {
     fn connect(&mut self) {
         for server in 0..self.servers.len() {
             let link = &self.servers[server];
-            if link.connection.is_some() || link.again > self.clock.now() {
+            if link.connection.is_some() || link.retry_at > self.clock.now() {
                 continue;
             }
             let address = &self.config.addresses()[server];
@@ -263,7 +263,7 @@ impl Executor {
         link.connection = None;
         link.inbox.clear();
         self.core.server_lost(server, why, loss, now);
-        link.again = now + self.core.reconnect_delay(server).max(Nanos::from_millis(1));
+        link.retry_at = now + self.core.reconnect_delay(server).max(Nanos::from_millis(1));
         self.books.lock().enter_server(server, Err(why));
     }
 }

@@ -68,7 +68,7 @@ pub(super) struct Client {
     inbox: Inbox,
     received: Stamp,
     /// Bytes of a refused value that are still to come, and the request they belong to.
-    swallow: Option<(Vec<u8>, u64, u64)>,
+    discard: Option<(Vec<u8>, u64, u64)>,
     /// It will send no more.
     ended: bool,
 }
@@ -139,7 +139,7 @@ impl<N: FnMut(Notice)> Network<'_, N> {
             let inbox = Inbox::default();
             let received = self.clock.now();
             self.clients[id as usize] =
-                Some(Client { conn, client, inbox, received, swallow: None, ended: false });
+                Some(Client { conn, client, inbox, received, discard: None, ended: false });
             self.read(id);
         }
     }
@@ -171,7 +171,7 @@ impl<N: FnMut(Notice)> Network<'_, N> {
         let now = self.clock.now();
         let mut books = self.books.lock();
         loop {
-            if let Some((bytes, length, left)) = &mut client.swallow {
+            if let Some((bytes, length, left)) = &mut client.discard {
                 let gone = (*left).min(client.inbox.unread().len() as u64);
                 client.inbox.consume(gone as usize);
                 *left -= gone;
@@ -179,7 +179,7 @@ impl<N: FnMut(Notice)> Network<'_, N> {
                     break;
                 }
                 let (bytes, swallowed) = (std::mem::take(bytes), *length);
-                client.swallow = None;
+                client.discard = None;
                 client.client.take(client.ended || !client.inbox.is_empty());
                 let (client, received) = (client.client.clone(), client.received);
                 drop(books);
@@ -189,11 +189,11 @@ impl<N: FnMut(Notice)> Network<'_, N> {
                 client.inbox.shrink(0);
                 break;
             }
-            let Some((length, swallow)) = books.first_request(client.inbox.unread()) else { break };
+            let Some((length, discard)) = books.first_request(client.inbox.unread()) else { break };
             let bytes = client.inbox.unread()[..length].to_vec();
             client.inbox.consume(length);
-            if swallow > 0 {
-                client.swallow = Some((bytes, swallow, swallow));
+            if discard > 0 {
+                client.discard = Some((bytes, discard, discard));
                 continue;
             }
             let choice = books.choose_queue(0, &bytes, now);

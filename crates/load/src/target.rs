@@ -20,7 +20,7 @@ const LONGEST_ANSWER: usize = 1_024;
 
 /// Where connections to one server begin.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct Target {
     place: Place,
     tls: Option<(Connector, String)>,
     login: Option<Vec<u8>>,
@@ -41,11 +41,11 @@ pub struct Greeting {
     unsaid: Vec<u8>,
     /// The words that are good answers to each line of it, for the lines that are not answered yet.
     owed: VecDeque<&'static [&'static str]>,
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
-impl Door {
-    /// The doors to every server of a load, in their order; looks names up.
+impl Target {
+    /// The targets of a load, in their order; resolves names.
     ///
     /// # Errors
     /// Which server cannot be found, or which file of certificates cannot be read.
@@ -61,7 +61,7 @@ impl Door {
         let name = |target: &Address| {
             load.tls.as_ref().and_then(|tls| tls.name.clone()).unwrap_or_else(|| target.host.clone())
         };
-        let door = |target: &Address| {
+        let target = |target: &Address| {
             let place = match target.file() {
                 Some(file) => Place::File(file.to_owned()),
                 None => {
@@ -76,7 +76,7 @@ impl Door {
                 load.login.as_ref().filter(|_| !load.parts().iter().any(|part| part.workload.is_of_queue()));
             Ok(Self { place, tls, login: login.map(Login::said) })
         };
-        load.targets.iter().map(door).collect()
+        load.targets.iter().map(target).collect()
     }
 
     /// Begins a connection, on which `hello` is said first; with `little`, the kernel is to keep little of what comes and is not read.
@@ -106,7 +106,7 @@ impl Door {
             said.splice(0..0, login.iter().copied());
             owed.push_front(&["STORED"]);
         }
-        Ok(Greeting { conn, connected: false, unsaid: said, owed, heard: Vec::new() })
+        Ok(Greeting { conn, connected: false, unsaid: said, owed, received: Vec::new() })
     }
 }
 
@@ -128,7 +128,7 @@ impl Greeting {
         if self.conn.is_greeted() && self.owed.is_empty() {
             return Ok(true);
         }
-        self.hear()?;
+        self.receive()?;
         if !self.conn.is_greeted() {
             return Ok(false);
         }
@@ -142,9 +142,9 @@ impl Greeting {
             }
         }
         while let (Some(end), Some(good)) =
-            (self.heard.windows(2).position(|pair| pair == b"\r\n"), self.owed.front())
+            (self.received.windows(2).position(|pair| pair == b"\r\n"), self.owed.front())
         {
-            let line = &self.heard[..end];
+            let line = &self.received[..end];
             let word = line.split(|&byte| byte == b' ').next().unwrap_or_default();
             if !good.iter().any(|good| good.as_bytes() == word) {
                 let to = if *good == ["STORED"] { "the user and password" } else { "what is said first" };
@@ -153,23 +153,23 @@ impl Greeting {
                     format!("the server answered `{}` to {to}", line.escape_ascii()),
                 ));
             }
-            self.heard.drain(..end + 2);
+            self.received.drain(..end + 2);
             self.owed.pop_front();
         }
-        if self.heard.len() > LONGEST_ANSWER {
+        if self.received.len() > LONGEST_ANSWER {
             return Err(io::Error::other("the server said what is no answer to signing in"));
         }
         Ok(self.owed.is_empty())
     }
 
-    fn hear(&mut self) -> io::Result<()> {
+    fn receive(&mut self) -> io::Result<()> {
         let mut room = [0; 256];
         loop {
             match self.conn.read(&mut room) {
                 Moved::Some(count) => {
-                    self.heard.extend_from_slice(&room[..count]);
+                    self.received.extend_from_slice(&room[..count]);
                     // What was said is answered with less than this.
-                    if self.heard.len() > LONGEST_ANSWER * (1 + self.owed.len()) {
+                    if self.received.len() > LONGEST_ANSWER * (1 + self.owed.len()) {
                         return Err(io::Error::other("the server said what is no answer to signing in"));
                     }
                 }

@@ -16,14 +16,14 @@ const UNUSED_FOR: Nanos = Nanos::from_secs(1);
 
 /// Memory that nobody uses just now.
 #[derive(Debug, Default)]
-pub(crate) struct Spares {
+pub(crate) struct FreeBuffers {
     free: Vec<Arc<Vec<u8>>>,
     /// The fewest that there were since it was last looked.
     fewest: usize,
     due: Stamp,
 }
 
-impl Spares {
+impl FreeBuffers {
     /// Empty memory with room, if there is any. Nobody else has it.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Arc<Vec<u8>>> {
@@ -62,37 +62,37 @@ mod tests {
 
     #[test]
     fn what_was_put_away_is_taken_again_and_empty() {
-        let mut spares = Spares::default();
-        assert!(spares.take().is_none());
+        let mut buffers = FreeBuffers::default();
+        assert!(buffers.take().is_none());
         let memory = |bytes: usize| Arc::new(vec![1; bytes]);
-        spares.put(memory(20_000));
-        let memory_again = spares.take().unwrap();
+        buffers.put(memory(20_000));
+        let memory_again = buffers.take().unwrap();
         assert!(memory_again.is_empty() && memory_again.capacity() >= 20_000);
         for other in [100, MOST + 1] {
-            spares.put(memory(other));
+            buffers.put(memory(other));
         }
-        spares.put(Arc::clone(&memory_again));
-        assert!(spares.take().is_none(), "it is not worth it, or too much, or somebody else's too");
+        buffers.put(Arc::clone(&memory_again));
+        assert!(buffers.take().is_none(), "it is not worth it, or too much, or somebody else's too");
         for _ in 0..2 * COUNT {
-            spares.put(memory(KEEP));
+            buffers.put(memory(KEEP));
         }
-        assert_eq!(spares.free.len(), COUNT);
+        assert_eq!(buffers.free.len(), COUNT);
     }
 
     #[test]
     fn what_nobody_needs_for_a_second_is_given_back() {
-        let mut spares = Spares::default();
+        let mut buffers = FreeBuffers::default();
         let second = |number: u64| Stamp(number * 1_000_000_000);
-        (0..5).for_each(|_| spares.put(Arc::new(vec![0; KEEP])));
-        spares.tick(second(1));
-        assert_eq!(spares.free.len(), 5, "they were put away in this second");
-        let used: Vec<_> = (0..2).filter_map(|_| spares.take()).collect();
-        used.into_iter().for_each(|memory| spares.put(memory));
-        spares.tick(second(1) + Nanos::from_millis(500));
-        assert_eq!(spares.free.len(), 5, "the second is not over");
-        spares.tick(second(2));
-        assert_eq!(spares.free.len(), 2, "three of them have never been taken");
-        spares.tick(second(3));
-        assert_eq!(spares.free.len(), 0);
+        (0..5).for_each(|_| buffers.put(Arc::new(vec![0; KEEP])));
+        buffers.tick(second(1));
+        assert_eq!(buffers.free.len(), 5, "they were put away in this second");
+        let used: Vec<_> = (0..2).filter_map(|_| buffers.take()).collect();
+        used.into_iter().for_each(|memory| buffers.put(memory));
+        buffers.tick(second(1) + Nanos::from_millis(500));
+        assert_eq!(buffers.free.len(), 5, "the second is not over");
+        buffers.tick(second(2));
+        assert_eq!(buffers.free.len(), 2, "three of them have never been taken");
+        buffers.tick(second(3));
+        assert_eq!(buffers.free.len(), 0);
     }
 }
