@@ -74,6 +74,12 @@ impl Failure {
         self.advice().map_or(&self.message, |(message, _)| message)
     }
 
+    /// Everything that went wrong, without what to do about it, in one line.
+    pub(crate) fn messages(&self) -> String {
+        let all: Vec<_> = std::iter::once(self).chain(&self.further).map(Self::message).collect();
+        all.join(", and ")
+    }
+
     /// Tells it as a warning on stderr, with what comes of it.
     pub(crate) fn warn(&self, so: &str) {
         let (message, hint) = self.advice().unwrap_or((&self.message, ""));

@@ -150,7 +150,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     krarup_net::files::allow_many();
     let own = args.clone();
     let again = move || {
-        let config = own.config().map_err(|failure| failure.message().to_owned())?;
+        let config = own.config().map_err(|failure| failure.messages())?;
         config.check()?;
         Ok(config)
     };

@@ -501,3 +501,42 @@ impl<T> Kind<T> for Unwritten {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use toml::Spanned;
+
+    use super::*;
+
+    /// Reads back what was written.
+    fn again<T>(kind: &impl Kind<T>, value: &T) -> T {
+        let text = kind.write(value).unwrap();
+        let written = DeValue::parse(&text).unwrap().into_inner();
+        kind.read("key", &Spanned::new(0..0, written), &mut Vec::new()).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(count in 0_u64..1 << 40, micros in 0..MONTH.0 / 1_000, share in 0.0..=1.0) {
+            prop_assert_eq!(again(&Count::from(0), &count), count);
+            prop_assert_eq!(again(&Size::from(0), &(count << (count % 20))), count << (count % 20));
+            let length = Nanos::from_micros(micros);
+            prop_assert_eq!(again(&Duration::up_to(MONTH), &length), length);
+            prop_assert_eq!(again(&Number::SHARE, &share), share);
+        }
+    }
+
+    #[test]
+    fn bounds_are_told_as_people_write_them() {
+        let length = Duration::between(Nanos::from_millis(1), MONTH);
+        assert_eq!(length.or_zero().bounds(), "0 or from 1ms to 720h");
+        assert!(
+            length.check("key", &Nanos::ZERO).is_err() && length.or_zero().check("key", &Nanos::ZERO).is_ok()
+        );
+        assert_eq!(Kind::<usize>::bounds(&Size::between(1, 1 << 30)), "from 1 to 1GiB");
+        let wrong = Kind::<u32>::check(&Count::between(1, 64), "threads", &65).unwrap_err();
+        assert_eq!(wrong.to_string(), "`threads` is 65, and must be from 1 to 64");
+        assert!(Number::POSITIVE.check("rate", &f64::NAN).is_err());
+    }
+}

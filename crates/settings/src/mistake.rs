@@ -123,7 +123,8 @@ impl From<Mistake> for String {
 }
 
 impl From<Mistakes> for String {
+    /// In one line.
     fn from(mistakes: Mistakes) -> Self {
-        mistakes.to_string()
+        mistakes.to_string().replace('\n', ", and ")
     }
 }
