@@ -1,7 +1,5 @@
 //! Where requests can go: servers, pools of servers, and which keys belong to which pool. Plain data.
 
-use serde::{Deserialize, Serialize};
-
 use crate::placement::Placement;
 
 /// Everything the core knows of the world behind it.
@@ -101,8 +99,7 @@ impl PoolSpec {
 }
 
 /// What to do with a retrieval of several keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MultiGet {
     /// The whole of it goes to one server.
     #[default]
@@ -112,8 +109,7 @@ pub enum MultiGet {
 }
 
 /// When a write is done. It always goes to all holders of its key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
     /// When all have answered; the worst answer speaks for all.
     #[default]
@@ -127,8 +123,7 @@ pub enum Writes {
 }
 
 /// Who of a key's holders is read from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
     /// The one that was given the least work so far, counted in keys.
     #[default]
@@ -144,8 +139,7 @@ pub enum Reads {
 }
 
 /// What to do where a key's holder is down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenDown {
     /// Say so.
     #[default]
