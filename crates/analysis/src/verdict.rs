@@ -226,11 +226,11 @@ impl Part {
 }
 
 impl fmt::Display for Usable {
-    /// A sentence: up to where it is used well, and what it is that goes wrong then.
+    /// A sentence: up to which load it stays responsive, and what changes beyond.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rate, clients) = (text::count(self.throughput.round()), self.at.clients);
         let noun = if clients == 1 { "client" } else { "clients" };
-        write!(f, "It is used well up to {clients} {noun} ({rate} requests per second): ")?;
+        write!(f, "It stays responsive up to {clients} {noun} ({rate} requests per second): ")?;
         match self.reason {
             Reason::Response { clients, times } => write!(
                 f,

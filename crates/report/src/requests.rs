@@ -262,7 +262,7 @@ pub fn laws(requests: &Requests) -> Table {
         .flat_map(|station| station.places.iter().map(move |place| row(station, place)));
     Table {
         name: "laws".into(),
-        title: "Little's law at each place: L = X · W".into(),
+        title: "Little's law at each station: L = X · W".into(),
         caption: "X and W are of the requests that left the place in the measured span. L is counted on its own: how long all requests were there in the span, divided by its length. Where the \
                   two differ the place was not in a steady state, or rows are missing."
             .into(),

@@ -57,7 +57,7 @@ pub(crate) fn percentiles(results: &Results) -> Figure {
     Figure {
         name: "percentiles".into(),
         title: format!(
-            "Half of the requests, nine tenths, and the slowest hundredth, against {}",
+            "Response time, p50, p90 and p99, against {}",
             against.name
         ),
         caption: format!("{} The axes start from zero, and differ.", points_are(results)),
