@@ -1,8 +1,8 @@
 //! A whole conversation with the broker, by either protocol: cut anyhow, it is the same conversation, and memory stays within its bound.
 
-use krarup_broker::broker::Settings;
+use krarup_broker::broker::BrokerSettings;
 use krarup_broker::shards::Shard;
-use krarup_broker::statistics::About;
+use krarup_broker::statistics::ProcessFacts;
 use krarup_broker::{Broker, Queues, queues};
 use krarup_record::{Recorder, recorder};
 use krarup_units::{Nanos, Stamp};
@@ -20,14 +20,14 @@ pub fn check(bytes: &[u8]) {
 }
 
 fn converse(memcached: bool, bytes: &[u8], cut: usize) -> Vec<u8> {
-    let settings = Settings {
-        about: About::default(),
+    let settings = BrokerSettings {
+        about: ProcessFacts::default(),
         largest: 600,
         secret: None,
         processor: || Nanos::ZERO,
-        last_word: None,
+        final_reply: None,
     };
-    let bounds = queues::Settings {
+    let bounds = queues::QueueSettings {
         memory: MEMORY,
         durable: false,
         wall: Nanos::from_secs(1_000),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_change_is_a_drift_and_scatter_within_a_block_is_told() {
+    fn a_steady_change_is_a_drift_and_scatter_within_a_block_is_reported() {
         let falling: Vec<(u32, f64)> = (0..6).map(|k| (k / 3, 100.0 - 1.5 * f64::from(k))).collect();
         let anchor = judge("read", 0.1, runs(&falling)).unwrap();
         assert!(anchor.left_out.is_empty());

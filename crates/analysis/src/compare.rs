@@ -412,7 +412,7 @@ mod tests {
 
     /// Two sessions of the same: each has an offset of 1 % (standard deviation) that all its trials share, and each trial 1 % of its own.
     #[test]
-    fn two_sessions_of_the_same_are_hardly_ever_told_apart() {
+    fn two_sessions_of_the_same_are_hardly_ever_distinguished() {
         let mut state = 1_u64;
         let mut uniform = || {
             // SplitMix64.
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_changed_is_told() {
+    fn what_else_changed_is_reported() {
         let base = results(&[1_000.0, 1_010.0]);
         let mut other = results(&[1_000.0, 1_012.0]);
         other.environment.cpu = "another".into();

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn effects_are_found_again_and_shares_sum_to_one() {
+    fn effects_are_recovered_and_shares_sum_to_one() {
         let rate = |servers: bool, workers: bool| {
             1_000.0 + if servers { 300.0 } else { 0.0 } + if workers { 100.0 } else { 0.0 }
         };

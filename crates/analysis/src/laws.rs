@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_longer_than_its_whole_is_told() {
+    fn a_part_longer_than_its_whole_is_reported() {
         let mut trial = steady_trial("read", 16, 20_000.0);
         trial.middleware.as_mut().unwrap().response.mean = 1.0;
         assert!(matches!(check(&trial)[..], [Warning::PartBeyondWhole { .. }]));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_did_to_the_machine_is_told() {
+    fn what_others_did_to_the_machine_is_reported() {
         let mut trial = steady_trial("read", 16, 20_000.0);
         trial.disturbed =
             Some("the machine was disturbed: other programs took 30 % of the processors".into());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_one_side_did_not_see_are_told() {
+    fn requests_that_one_side_did_not_see_are_reported() {
         let mut trial = steady_trial("read", 16, 20_000.0);
         trial.client.completed += 5_000;
         trial.client.response.mean = 16.0 / (trial.client.completed as f64 / trial.length);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_machine_and_a_busy_generator_are_told() {
+    fn a_full_machine_and_a_busy_generator_are_reported() {
         let process =
             |station, busy: f64| ProcessCpu { station, name: "it".into(), busy: 10.0 * busy, cores: 1.0 };
         let said = |cpu: Vec<ProcessCpu>, machine: Option<Watch>, cores: u32| -> Vec<String> {

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_were_not_used_are_predicted_and_their_errors_told() {
+    fn cells_that_were_not_used_are_predicted_and_their_errors_reported() {
         let trials = trials(&[8, 16, 64], &[6, 24, 96, 192]);
         let results = summarise("t", Environment::default(), &trials).unwrap();
         let found = predicted(&results);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_nobody_knows_well_is_no_yardstick() {
+    fn a_cell_with_a_wide_interval_is_no_yardstick() {
         let mut trials = trials(&[8, 16, 64], &[6, 24, 96, 192]);
         trials.retain(|trial| trial.factors[0].1 == "read");
         // The one that is always calibrated on: its windows differ wildly, and its mean is off.

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_link_is_named_before_whoever_waits_for_it() {
+    fn a_full_link_is_named_before_a_client_that_waits_for_it() {
         let mut trial = steady_trial("read-only", 16, 2_918.0);
         let link = |name: &str, station, sent| Link { station, name: name.into(), bandwidth: 101e6, sent };
         let process = |busy: f64| ProcessCpu {

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_slows_down_all_the_time_is_told() {
+    fn a_run_that_slows_down_all_the_time_is_reported() {
         let rates: Vec<f64> =
             (0..40).map(|second| 2_000.0 - 20.0 * f64::from(second) + noise(second)).collect();
         let warnings = check(&run(&rates));

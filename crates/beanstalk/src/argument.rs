@@ -5,23 +5,23 @@ use krarup_units::Nanos;
 use crate::message::Ids;
 use crate::name::{is_name_byte, name};
 use crate::number::{digits, number, without_blanks};
-use crate::refusal::Wrong;
+use crate::refusal::LineError;
 
 /// One kind of argument.
 pub(crate) trait Argument {
     /// What it is once it is read.
     type Value<'a>;
     /// Whether it may be left out, or come several times: how the reference page writes it.
-    const SHAPE: Shape = Shape::One;
+    const SHAPE: ArgumentCount = ArgumentCount::One;
     /// Reads it from what is left of a line.
-    fn read<'a>(words: &mut Words<'a>) -> Result<Self::Value<'a>, Wrong>;
+    fn read<'a>(words: &mut ArgumentWords<'a>) -> Result<Self::Value<'a>, LineError>;
     /// Appends it to a line, the blank before it included.
     fn write(out: &mut Vec<u8>, value: &Self::Value<'_>);
 }
 
 /// How often an argument stands in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum ArgumentCount {
     One,
     Optional,
     Several,
@@ -37,8 +37,8 @@ macro_rules! numbers {
             type Value<'a> = $value;
 
             #[inline]
-            fn read<'a>(words: &mut Words<'a>) -> Result<$value, Wrong> {
-                let read: fn(&mut Words<'a>) -> Result<$value, Wrong> = $read;
+            fn read<'a>(words: &mut ArgumentWords<'a>) -> Result<$value, LineError> {
+                let read: fn(&mut ArgumentWords<'a>) -> Result<$value, LineError> = $read;
                 read(words)
             }
 
@@ -59,7 +59,7 @@ numbers! {
     /// A number of 64 bits of which beanstalkd looks at 32.
     Low: u32 = |words| words.number(u64::MAX).map(|number| number as u32), |number| u64::from(*number);
     /// A number of 32 bits that is not zero.
-    Positive: u32 = |words| words.small().and_then(|number| if number == 0 { Err(Wrong::BadFormat) } else { Ok(number) }),
+    Positive: u32 = |words| words.small().and_then(|number| if number == 0 { Err(LineError::BadFormat) } else { Ok(number) }),
         |number| u64::from(*number);
     /// Whole seconds.
     Seconds: Nanos = |words| words.small().map(|seconds| Nanos::from_secs(seconds.into())), |time| whole_seconds(*time);
@@ -77,9 +77,9 @@ pub(crate) struct MaybeSeconds;
 
 impl Argument for MaybeSeconds {
     type Value<'a> = Nanos;
-    const SHAPE: Shape = Shape::Optional;
+    const SHAPE: ArgumentCount = ArgumentCount::Optional;
 
-    fn read<'a>(words: &mut Words<'a>) -> Result<Nanos, Wrong> {
+    fn read<'a>(words: &mut ArgumentWords<'a>) -> Result<Nanos, LineError> {
         if words.is_empty() { Ok(Nanos::ZERO) } else { Seconds::read(words) }
     }
 
@@ -95,8 +95,8 @@ impl Argument for Name {
     type Value<'a> = &'a str;
 
     #[inline]
-    fn read<'a>(words: &mut Words<'a>) -> Result<&'a str, Wrong> {
-        name(words.spelled()?).ok_or(Wrong::BadFormat)
+    fn read<'a>(words: &mut ArgumentWords<'a>) -> Result<&'a str, LineError> {
+        name(words.spelled()?).ok_or(LineError::BadFormat)
     }
 
     fn write(out: &mut Vec<u8>, value: &&str) {
@@ -111,10 +111,10 @@ pub(crate) struct NameOrHyphen;
 impl Argument for NameOrHyphen {
     type Value<'a> = Option<&'a str>;
 
-    fn read<'a>(words: &mut Words<'a>) -> Result<Option<&'a str>, Wrong> {
+    fn read<'a>(words: &mut ArgumentWords<'a>) -> Result<Option<&'a str>, LineError> {
         match words.spelled()? {
             b"-" => Ok(None),
-            word => name(word).map(Some).ok_or(Wrong::BadFormat),
+            word => name(word).map(Some).ok_or(LineError::BadFormat),
         }
     }
 
@@ -128,9 +128,9 @@ pub(crate) struct MaybeName;
 
 impl Argument for MaybeName {
     type Value<'a> = Option<&'a str>;
-    const SHAPE: Shape = Shape::Optional;
+    const SHAPE: ArgumentCount = ArgumentCount::Optional;
 
-    fn read<'a>(words: &mut Words<'a>) -> Result<Option<&'a str>, Wrong> {
+    fn read<'a>(words: &mut ArgumentWords<'a>) -> Result<Option<&'a str>, LineError> {
         if words.is_empty() { Ok(None) } else { Name::read(words).map(Some) }
     }
 
@@ -142,18 +142,18 @@ impl Argument for MaybeName {
 }
 
 /// Nothing but numbers up to the end of the line, one at least.
-pub(crate) struct Numbers;
+pub(crate) struct MessageIds;
 
-impl Argument for Numbers {
+impl Argument for MessageIds {
     type Value<'a> = Ids<'a>;
-    const SHAPE: Shape = Shape::Several;
+    const SHAPE: ArgumentCount = ArgumentCount::Several;
 
-    fn read<'a>(words: &mut Words<'a>) -> Result<Ids<'a>, Wrong> {
+    fn read<'a>(words: &mut ArgumentWords<'a>) -> Result<Ids<'a>, LineError> {
         let all = words.0;
         while !words.is_empty() {
             words.number(u64::MAX)?;
         }
-        if all.is_empty() { Err(Wrong::BadFormat) } else { Ok(Ids::checked(all)) }
+        if all.is_empty() { Err(LineError::BadFormat) } else { Ok(Ids::checked(all)) }
     }
 
     fn write(out: &mut Vec<u8>, value: &Ids<'_>) {
@@ -162,36 +162,36 @@ impl Argument for Numbers {
 }
 
 /// What is left of a line.
-pub(crate) struct Words<'a>(pub(crate) &'a [u8]);
+pub(crate) struct ArgumentWords<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Words<'a> {
+impl<'a> ArgumentWords<'a> {
     #[inline]
-    fn number(&mut self, most: u64) -> Result<u64, Wrong> {
-        let (value, rest) = number(self.0, most).ok_or(Wrong::BadFormat)?;
+    fn number(&mut self, most: u64) -> Result<u64, LineError> {
+        let (value, rest) = number(self.0, most).ok_or(LineError::BadFormat)?;
         self.0 = rest;
         Ok(value)
     }
 
     #[inline]
-    pub(crate) fn small(&mut self) -> Result<u32, Wrong> {
+    pub(crate) fn small(&mut self) -> Result<u32, LineError> {
         self.number(u32::MAX.into()).map(|number| number as u32)
     }
 
     /// Bytes that may stand in a name, as many as there are.
     #[inline]
-    fn spelled(&mut self) -> Result<&'a [u8], Wrong> {
+    fn spelled(&mut self) -> Result<&'a [u8], LineError> {
         let text = without_blanks(self.0);
         let length = text.iter().take_while(|byte| is_name_byte(**byte)).count();
         let (word, rest) = text.split_at(length);
         self.0 = rest;
-        if word.is_empty() { Err(Wrong::BadFormat) } else { Ok(word) }
+        if word.is_empty() { Err(LineError::BadFormat) } else { Ok(word) }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) const fn end(&self) -> Result<(), Wrong> {
-        if self.is_empty() { Ok(()) } else { Err(Wrong::BadFormat) }
+    pub(crate) const fn end(&self) -> Result<(), LineError> {
+        if self.is_empty() { Ok(()) } else { Err(LineError::BadFormat) }
     }
 }

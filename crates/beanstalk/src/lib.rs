@@ -42,11 +42,11 @@ pub mod write;
 
 pub use message::{DEFAULT_TTR, Ids, Put, PutBatch};
 pub use page::page;
-pub use refusal::{Refusal, Wrong};
+pub use refusal::{LineError, Refusal};
 pub use reply::Reply;
 pub use table::{Request, Verb};
-pub use verb::{Begins, Group};
-pub use word::{Form, ReplyWord};
+pub use verb::{LineStart, VerbGroup};
+pub use word::{ReplyForm, ReplyWord};
 
 /// The tube that every client uses and watches at first.
 pub const DEFAULT_TUBE: &str = "default";

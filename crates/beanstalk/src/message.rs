@@ -10,7 +10,7 @@ pub const DEFAULT_TTR: u32 = 120;
 pub struct Put<'a> {
     /// Where to; the tube in use if none is named.
     pub tube: Option<&'a str>,
-    /// Who alone may have it.
+    /// The only client that may have it.
     pub receiver: Option<&'a str>,
     /// Under this key a second message is none.
     pub key: Option<&'a str>,

@@ -1,15 +1,15 @@
 //! The reference page, made from the table of verbs.
 
-use crate::argument::Shape;
+use crate::argument::ArgumentCount;
 use crate::table::Verb;
 
 impl Verb {
     /// Its word and arguments, as a manual writes them: `release ID PRIORITY DELAY`.
     pub fn usage(self) -> String {
-        let argument = |(name, shape): &(&str, Shape)| match shape {
-            Shape::One => format!(" {}", name.to_uppercase()),
-            Shape::Optional => format!(" [{}]", name.to_uppercase()),
-            Shape::Several => format!(" {0} {0} …", name.to_uppercase()),
+        let argument = |(name, shape): &(&str, ArgumentCount)| match shape {
+            ArgumentCount::One => format!(" {}", name.to_uppercase()),
+            ArgumentCount::Optional => format!(" [{}]", name.to_uppercase()),
+            ArgumentCount::Several => format!(" {0} {0} …", name.to_uppercase()),
         };
         self.name().to_owned() + &self.arguments().iter().map(argument).collect::<String>()
     }

@@ -4,7 +4,7 @@ use crate::word::ReplyWord;
 
 /// Why bytes are no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum LineError {
     /// The line is not as its verb wants it.
     BadFormat,
     /// No such verb.
@@ -15,7 +15,7 @@ pub enum Wrong {
     JobTooBig,
 }
 
-impl Wrong {
+impl LineError {
     /// The protocol's answer.
     pub const fn word(self) -> ReplyWord {
         match self {
@@ -33,7 +33,7 @@ pub enum Refusal {
     /// `swallow` bytes, of which not all need be there yet, go by before it is answered.
     Swallow {
         /// Why.
-        why: Wrong,
+        why: LineError,
         /// Counted from the front.
         swallow: u64,
     },

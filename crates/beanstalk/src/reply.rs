@@ -4,7 +4,7 @@ use krarup_units::Parsed;
 
 use crate::name::name;
 use crate::number::{end_of_line, number};
-use crate::word::{Form, ReplyWord};
+use crate::word::{ReplyForm, ReplyWord};
 
 /// The longest line of a reply, its end left out.
 pub const LONGEST_LINE: usize = 256;
@@ -162,27 +162,27 @@ fn read(bytes: &[u8], may_be_several: bool) -> Parsed<Reply<'_>, &'static str> {
     };
     const NUMBERS: Parsed<Reply<'_>, &str> = Parsed::Invalid("an answer without its numbers");
     match word.form() {
-        Form::Line => complete(Reply::Line { word, number: next() }),
-        Form::Tube => match name(rest) {
+        ReplyForm::Line => complete(Reply::Line { word, number: next() }),
+        ReplyForm::Tube => match name(rest) {
             Some(tube) => complete(Reply::Using(tube)),
             None => Parsed::Invalid("an answer without a name"),
         },
-        Form::Ready => {
+        ReplyForm::Ready => {
             let (priority, id) = (next().and_then(|priority| u32::try_from(priority).ok()), next());
             let (Some(priority), Some(id)) = (priority, id) else { return NUMBERS };
             complete(Reply::Ready { priority, id })
         }
-        Form::Message => {
+        ReplyForm::Message => {
             let (Some(id), Some(size)) = (next(), next()) else { return NUMBERS };
             let flags = next().and_then(|flags| u32::try_from(flags).ok());
             with_body(bytes, begin, size, |body| Reply::Message { word, id, flags, body })
         }
-        Form::Data => match next() {
+        ReplyForm::Data => match next() {
             Some(size) => with_body(bytes, begin, size, Reply::Data),
             None => NUMBERS,
         },
-        Form::Batch if !may_be_several => Parsed::Invalid("an answer of several within another"),
-        Form::Batch => match next() {
+        ReplyForm::Batch if !may_be_several => Parsed::Invalid("an answer of several within another"),
+        ReplyForm::Batch => match next() {
             Some(count) => with_replies(bytes, begin, word, count),
             None => NUMBERS,
         },

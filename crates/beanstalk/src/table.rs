@@ -16,16 +16,16 @@
 use krarup_units::Nanos;
 
 use crate::argument::{
-    Argument, Id, Low, MaybeName, MaybeSeconds, Name, NameOrHyphen, Numbers, Positive, Seconds, Shape, Small,
-    Timeout, Words,
+    Argument, ArgumentCount, ArgumentWords, Id, Low, MaybeName, MaybeSeconds, MessageIds, Name, NameOrHyphen,
+    Positive, Seconds, Small, Timeout,
 };
 use crate::message::{DEFAULT_TTR, Ids, Put, PutBatch};
-use crate::refusal::Wrong;
-use crate::verb::{Begins, Group};
+use crate::refusal::LineError;
+use crate::verb::{LineStart, VerbGroup};
 use crate::word::ReplyWord;
 
 /// What a line says.
-pub(crate) enum Line<'a> {
+pub(crate) enum ParsedLine<'a> {
     Whole(Request<'a>),
     /// A body of this size follows; something may stand behind the size that should not.
     Body {
@@ -41,7 +41,7 @@ pub(crate) enum Line<'a> {
 }
 
 /// What else is to be known of a verb.
-enum Note {
+enum VerbNote {
     Counted,
     Waits,
     Open,
@@ -58,7 +58,7 @@ macro_rules! value {
     ($life:lifetime MaybeSeconds) => { Nanos };
     ($life:lifetime Name) => { &$life str };
     ($life:lifetime MaybeName) => { Option<&$life str> };
-    ($life:lifetime Numbers) => { Ids<$life> };
+    ($life:lifetime MessageIds) => { Ids<$life> };
 }
 
 macro_rules! verbs {
@@ -117,20 +117,20 @@ macro_rules! verbs {
             }
 
             /// How its line begins.
-            pub const fn begins(self) -> Begins {
+            pub const fn begins(self) -> LineStart {
                 match self {
-                    $(Self::$body => Begins::$body_begins,)+
-                    Self::$batch => Begins::$batch_begins,
-                    $(Self::$verb => Begins::$begins,)+
+                    $(Self::$body => LineStart::$body_begins,)+
+                    Self::$batch => LineStart::$batch_begins,
+                    $(Self::$verb => LineStart::$begins,)+
                 }
             }
 
             /// What it is measured with.
-            pub const fn group(self) -> Group {
+            pub const fn group(self) -> VerbGroup {
                 match self {
-                    $(Self::$body => Group::$body_group,)+
-                    Self::$batch => Group::$batch_group,
-                    $(Self::$verb => Group::$group,)+
+                    $(Self::$body => VerbGroup::$body_group,)+
+                    Self::$batch => VerbGroup::$batch_group,
+                    $(Self::$verb => VerbGroup::$group,)+
                 }
             }
 
@@ -157,19 +157,19 @@ macro_rules! verbs {
                 matches!(self, $(Self::$body |)+ Self::$batch)
             }
 
-            const fn notes(self) -> &'static [Note] {
+            const fn notes(self) -> &'static [VerbNote] {
                 match self {
-                    $(Self::$body => &[$(Note::$body_note),*],)+
-                    Self::$batch => &[$(Note::$batch_note),*],
-                    $(Self::$verb => &[$(Note::$note),*],)+
+                    $(Self::$body => &[$(VerbNote::$body_note),*],)+
+                    Self::$batch => &[$(VerbNote::$batch_note),*],
+                    $(Self::$verb => &[$(VerbNote::$note),*],)+
                 }
             }
 
             /// Its arguments by name, each with how often it stands there.
-            pub(crate) const fn arguments(self) -> &'static [(&'static str, Shape)] {
+            pub(crate) const fn arguments(self) -> &'static [(&'static str, ArgumentCount)] {
                 match self {
-                    $(Self::$body => &[$((stringify!($body_name), <$body_kind as Argument>::SHAPE),)* ("bytes", Shape::One)],)+
-                    Self::$batch => &[$((stringify!($batch_name), <$batch_kind as Argument>::SHAPE),)* ("bytes", Shape::Several)],
+                    $(Self::$body => &[$((stringify!($body_name), <$body_kind as Argument>::SHAPE),)* ("bytes", ArgumentCount::One)],)+
+                    Self::$batch => &[$((stringify!($batch_name), <$batch_kind as Argument>::SHAPE),)* ("bytes", ArgumentCount::Several)],
                     $(Self::$verb => &[
                         $($((stringify!($name), <$kind as Argument>::SHAPE)),*)?
                         $($((stringify!($part), <$part_kind as Argument>::SHAPE)),*)?
@@ -192,18 +192,18 @@ macro_rules! verbs {
             }
 
             /// Reads what stands behind it in a line.
-            pub(crate) fn read<'a>(self, words: &mut Words<'a>) -> Result<Line<'a>, Wrong> {
+            pub(crate) fn read<'a>(self, words: &mut ArgumentWords<'a>) -> Result<ParsedLine<'a>, LineError> {
                 let request = match self {
                     $(Self::$body => {
                         $(let $body_name = $body_kind::read(words)?;)*
                         let size = words.small()?;
                         let put = Put { $($field)* ..Put::default() };
-                        return Ok(Line::Body { put, size, garbage: !words.is_empty() });
+                        return Ok(ParsedLine::Body { put, size, garbage: !words.is_empty() });
                     })+
                     Self::$batch => {
                         $(let $batch_name = $batch_kind::read(words)?;)*
                         let put = Put { $($batch_name,)* ..Put::default() };
-                        return Ok(Line::Bodies { put, sizes: Numbers::read(words)? });
+                        return Ok(ParsedLine::Bodies { put, sizes: MessageIds::read(words)? });
                     }
                     $(Self::$verb => {
                         $($(let $name = $kind::read(words)?;)*)?
@@ -214,12 +214,12 @@ macro_rules! verbs {
                 if !self.is_open() {
                     words.end()?;
                 }
-                Ok(Line::Whole(request))
+                Ok(ParsedLine::Whole(request))
             }
         }
 
         impl Request<'_> {
-            /// Its verb; of a message that is put [`Verb::Put`], by whichever verb it came.
+            /// Its verb; of a message that is put [`Verb::Put`], by whichever verb it arrived.
             pub const fn verb(&self) -> Verb {
                 match self {
                     Self::Put(_) => Verb::Put,
@@ -254,7 +254,7 @@ macro_rules! verbs {
 verbs! {
     // The first that fits writes a message.
     messages {
-        /// Puts a message into a tube that was created, for one client or, with a hyphen, for anybody; the sender must be logged in.
+        /// Puts a message into a tube that was created, for one client or, with a hyphen, for any client; the sender must be logged in.
         Send { tube: Some(tube), receiver, strict: true, ttr: DEFAULT_TTR, } (tube: Name, receiver: NameOrHyphen) "send"
             Extra Put [] [Inserted Draining NotLoggedIn UnknownTube UnknownClient];
         /// Puts a message, unless the tube had one of this key a while ago.
@@ -282,7 +282,7 @@ verbs! {
         PeekReady "peek-ready" Alone Peek [Counted] [Found NotFound];
         /// Shows the message of the tube in use whose delay ends first.
         PeekDelayed "peek-delayed" Alone Peek [Counted] [Found NotFound];
-        /// Shows the message of the tube in use that was set aside first.
+        /// Shows the message of the tube in use that was buried first.
         PeekBuried "peek-buried" Alone Peek [Counted] [Found NotFound];
         /// Leases a message of the tubes that are watched, waiting for one.
         Reserve "reserve" Alone Reserve [Counted Waits] [Reserved DeadlineSoon TimedOut];
@@ -296,7 +296,7 @@ verbs! {
         /// Ends a message that the client has leased, or that no client has.
         Delete(id: Id) "delete" Spaced Delete [Counted] [Deleted NotFound];
         /// Ends several.
-        DeleteBatch(id: Numbers) "delete-batch" Extra Delete [] [Deleted];
+        DeleteBatch(id: MessageIds) "delete-batch" Extra Delete [] [Deleted];
         /// Gives a leased message back.
         Release { id: Id, priority: Small, delay: Small } "release" Spaced Release [Counted] [Released Buried NotFound];
         /// Says into which tube messages are put.
@@ -307,7 +307,7 @@ verbs! {
         Ignore(tube: Name) "ignore" Tight Other [Counted] [Watching NotIgnored];
         /// Sets a leased message aside until it is kicked.
         Bury { id: Id, priority: Small } "bury" Spaced Bury [Counted] [Buried NotFound];
-        /// Makes so many messages ready that were set aside in the tube in use, or else that are delayed.
+        /// Makes so many messages ready that were buried in the tube in use, or else that are delayed.
         Kick(bound: Low) "kick" Spaced Kick [Counted Open] [Kicked];
         /// Makes this message ready.
         KickJob(id: Id) "kick-job" Spaced Kick [] [Kicked NotFound];
@@ -339,7 +339,7 @@ verbs! {
         CreateTube(tube: Name) "create-tube" Extra Other [] [Created Exists];
         /// Ends a tube and all its messages.
         DeleteTube(tube: Name) "delete-tube" Extra Other [] [Deleted UnknownTube];
-        /// A message that was reserved so often goes to the tube of the dead instead of back, or is set aside; 0 takes the limit away.
+        /// A message that was reserved so often goes to the tube of the dead instead of back, or is buried; 0 takes the limit away.
         LimitTube { tube: Name, most: Small, dead: MaybeName } "limit-tube" Extra Other [] [Limited OtherShard];
         /// A message that still waits so many seconds after its put is gone; 0: never.
         ExpireTube { tube: Name, seconds: Small } "expire-tube" Extra Other [] [Expiring];
@@ -347,7 +347,7 @@ verbs! {
         ArchiveTube { tube: Name, seconds: Small } "archive-tube" Extra Other [] [Archiving NoArchive];
         /// Takes a message of the tubes that are watched for good, waiting so many seconds.
         Pop { timeout: MaybeSeconds } "pop" Extra Pop [Waits] [Popped DeadlineSoon TimedOut];
-        /// Takes the oldest message of a created tube that is the client's or anybody's.
+        /// Takes the oldest message of a created tube that is the client's or any client's.
         PopTube(tube: Name) "pop-tube" Extra Pop [] [Popped Empty UnknownTube];
         /// The same from one sender, in any tube.
         PopSender(client: Name) "pop-sender" Extra Pop [] [Popped Empty UnknownClient];
@@ -355,7 +355,7 @@ verbs! {
         PeekTube(tube: Name) "peek-tube" Extra Peek [] [Found Empty UnknownTube];
         /// Shows what `pop-sender` would take.
         PeekSender(client: Name) "peek-sender" Extra Peek [] [Found Empty UnknownClient];
-        /// The tubes that hold a message for this client or for anybody.
+        /// The tubes that hold a message for this client or for any client.
         ListTubesForMe "list-tubes-for-me" Extra List [] [Ok NotLoggedIn];
         /// Waits so many seconds until `reserve` would give a message, which stays.
         Await { timeout: Seconds } "await" Extra Other [Waits] [Ready DeadlineSoon TimedOut];
@@ -367,22 +367,22 @@ verbs! {
 impl Verb {
     /// Whether it may wait for a message.
     pub const fn waits(self) -> bool {
-        matches!(self.notes(), [.., Note::Waits] | [.., Note::Waits, Note::Open])
+        matches!(self.notes(), [.., VerbNote::Waits] | [.., VerbNote::Waits, VerbNote::Open])
     }
 
     /// Whether beanstalkd's `stats` counts it.
     pub const fn is_counted(self) -> bool {
-        matches!(self.notes(), [Note::Counted, ..])
+        matches!(self.notes(), [VerbNote::Counted, ..])
     }
 
     /// Whether whatever stands behind its arguments is not looked at.
     pub(crate) const fn is_open(self) -> bool {
-        matches!(self.notes(), [.., Note::Open])
+        matches!(self.notes(), [.., VerbNote::Open])
     }
 
     /// Whether beanstalkd does not know it.
     pub const fn is_extra(self) -> bool {
-        matches!(self.begins(), Begins::Extra)
+        matches!(self.begins(), LineStart::Extra)
     }
 
     /// The verb of a line, and what stands behind its word.
@@ -390,8 +390,10 @@ impl Verb {
         let end = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
         let (word, rest) = line.split_at(end);
         match Self::of(word).map(|verb| (verb, verb.begins())) {
-            Some((verb, Begins::Extra | Begins::Alone | Begins::Loose)) => Some((verb, rest)),
-            Some((verb, Begins::Spaced | Begins::Tight)) if !rest.is_empty() => Some((verb, &rest[1..])),
+            Some((verb, LineStart::Extra | LineStart::Alone | LineStart::Loose)) => Some((verb, rest)),
+            Some((verb, LineStart::Spaced | LineStart::Tight)) if !rest.is_empty() => {
+                Some((verb, &rest[1..]))
+            }
             _ => Self::of_beginning(line),
         }
     }
@@ -399,7 +401,7 @@ impl Verb {
     /// The verb with the longest word that a line begins with, where a blank behind it is not asked for.
     #[cold]
     fn of_beginning(line: &[u8]) -> Option<(Self, &[u8])> {
-        let loose = |verb: &&Self| matches!(verb.begins(), Begins::Alone | Begins::Loose);
+        let loose = |verb: &&Self| matches!(verb.begins(), LineStart::Alone | LineStart::Loose);
         let begins = |verb: &&Self| line.starts_with(verb.name().as_bytes());
         let longest = Self::ALL.iter().filter(loose).filter(begins).max_by_key(|verb| verb.name().len());
         longest.map(|verb| (*verb, &line[verb.name().len()..]))

@@ -2,7 +2,7 @@
 
 /// How a line begins whose verb it is, as beanstalkd's program sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begins {
+pub enum LineStart {
     /// With the word and a blank; numbers may have more blanks before them.
     Spaced,
     /// With the word and one blank; a name stands at once behind it.
@@ -17,7 +17,7 @@ pub enum Begins {
 
 /// What a verb is about: those that are measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum VerbGroup {
     /// Bringing messages.
     Put,
     /// Leasing messages.

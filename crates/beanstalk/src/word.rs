@@ -2,7 +2,7 @@
 
 /// What stands behind the first word of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ReplyForm {
     /// Nothing, or a number.
     Line,
     /// The name of a tube.
@@ -39,8 +39,8 @@ macro_rules! words {
             }
 
             /// What stands behind it.
-            pub const fn form(self) -> Form {
-                match self { $(Self::$variant => Form::$form,)+ }
+            pub const fn form(self) -> ReplyForm {
+                match self { $(Self::$variant => ReplyForm::$form,)+ }
             }
 
             /// The word that is written so.
@@ -66,7 +66,7 @@ words! {
     Found = "FOUND" Message;
     /// It was given back.
     Released = "RELEASED" Line;
-    /// It was set aside.
+    /// It was buried.
     Buried = "BURIED" Line;
     /// Its lease begins anew.
     Touched = "TOUCHED" Line;
@@ -78,7 +78,7 @@ words! {
     Using = "USING" Tube;
     /// Data: names or statistics.
     Ok = "OK" Data;
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     TimedOut = "TIMED_OUT" Line;
     /// A lease of the client ends within a second.
     DeadlineSoon = "DEADLINE_SOON" Line;

@@ -71,7 +71,7 @@ pub fn ready(out: &mut Vec<u8>, priority: u32, id: u64) {
     end(out);
 }
 
-/// Appends a message: `WORD id bytes`, its flags behind that if they are told, and its body.
+/// Appends a message: `WORD id bytes`, its flags behind that if they are written, and its body.
 pub fn message(out: &mut Vec<u8>, word: ReplyWord, id: u64, flags: Option<u32>, bytes: &[u8]) {
     out.reserve(word.name().len() + bytes.len() + 52);
     out.extend_from_slice(word.name().as_bytes());

@@ -8,8 +8,8 @@ pub const SIZES: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 
 /// All batches so far.
 #[derive(Clone, Debug, Default)]
-pub struct Batches {
-    /// From handing a statement to a connection until its commit was heard of.
+pub struct BatchStatistics {
+    /// From handing a statement to a connection until its commit is known.
     pub times: Distribution,
     /// Requests that waited for each batch. A number stands where a time of so many nanoseconds would.
     sizes: Distribution,
@@ -17,7 +17,7 @@ pub struct Batches {
 
 /// How large batches were, in buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub struct BatchSizes {
     /// Batches up to each of [`SIZES`].
     pub up_to: Vec<u64>,
     /// How many there were.
@@ -26,7 +26,7 @@ pub struct Sizes {
     pub sum: u64,
 }
 
-impl Batches {
+impl BatchStatistics {
     /// One more: so many requests waited for it.
     pub fn record(&mut self, requests: u64, time: Nanos) {
         self.times.record(time);
@@ -44,8 +44,8 @@ impl Batches {
     }
 
     /// How large they were.
-    pub fn sizes(&self) -> Sizes {
-        Sizes { up_to: self.sizes.up_to(&SIZES), count: self.count(), sum: self.sizes.exact().sum.0 }
+    pub fn sizes(&self) -> BatchSizes {
+        BatchSizes { up_to: self.sizes.up_to(&SIZES), count: self.count(), sum: self.sizes.exact().sum.0 }
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn sizes_of_batches_are_counted_exactly() {
-        let mut batches = Batches::default();
+        let mut batches = BatchStatistics::default();
         assert_eq!(batches.mean_size(), None);
         for requests in [0, 1, 2, 3, 512, 5_000] {
             batches.record(requests, Nanos::from_micros(100));

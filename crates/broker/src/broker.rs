@@ -12,25 +12,25 @@
 //!
 //! Each client's requests are carried out one after the other and answered in their order. Puts, and what names another message by
 //! its number, may be carried out while earlier puts of the same client wait for their commit; whatever asks what there is
-//! waits until they are committed, so that everybody sees what he has put.
+//! waits until they are committed, so that every client sees what it has put.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use krarup_beanstalk::{PutBatch, Refusal, ReplyWord, Request, Verb, Wrong, reply, request, write};
+use krarup_beanstalk::{LineError, PutBatch, Refusal, ReplyWord, Request, Verb, reply, request, write};
 use krarup_record::file::rows::Lane;
 use krarup_record::{Outcome as Ending, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Outbox, Parsed, Stamp};
 
-use crate::batches::Batches;
-use crate::changes::Batch;
-use crate::counts::{Counts, operation};
+use crate::batches::BatchStatistics;
+use crate::changes::CommitBatch;
+use crate::counts::{VerbCounts, operation};
+use crate::database::{DatabaseReply, QueuedRequest, RequestTimes};
 use crate::job::ClientId;
-use crate::memcached::Told;
-use crate::owner::{self, Outcome};
-use crate::queues::{After, Answer, Fetched, Queues, Totals};
+use crate::memcached::ReplyFormat;
+use crate::owner::{self, OwnerOutcome};
+use crate::queues::{After, Fetched, Queues, ReserveResult, Totals};
 use crate::shared::{self, Shared};
-use crate::statistics::{self, About, Service};
-use crate::wish::{Asked, Reply, Way};
+use crate::statistics::{self, BrokerState, ProcessFacts};
 use session::Session;
 
 mod memcached;
@@ -39,18 +39,18 @@ mod session;
 
 pub use service::MEMCACHED;
 
-/// Answers that wait to leave, in bytes: with more of them a client is not heard.
+/// Answers that wait to leave, in bytes: with more of them a client is not read.
 const MOST_UNSENT: usize = 256 << 10;
 /// Answers of one client that wait for a commit.
 const MOST_SLOTS: usize = 4_096;
 /// Memory that a quiet client keeps.
 const KEEP: usize = 4 << 10;
 
-/// What the broker is told.
+/// Settings of the broker.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct BrokerSettings {
     /// What does not change, for `stats`.
-    pub about: About,
+    pub about: ProcessFacts,
     /// The largest body, in bytes.
     pub largest: u32,
     /// What a client must say with `login` before anything else.
@@ -58,7 +58,7 @@ pub struct Settings {
     /// Processor time of the process so far.
     pub processor: fn() -> Nanos,
     /// What clients hear last when it stops; none: nothing.
-    pub last_word: Option<ReplyWord>,
+    pub final_reply: Option<ReplyWord>,
 }
 
 /// An answer that is not yet with those that may leave.
@@ -68,7 +68,7 @@ struct Slot {
     verb: Option<Verb>,
     /// In the broker's words.
     bytes: Vec<u8>,
-    told: Told,
+    reply_format: ReplyFormat,
     visit: Visit,
     server: Option<ServerVisit>,
 }
@@ -116,16 +116,16 @@ struct Dialog {
     endless: bool,
     /// The batch of its latest put.
     put_with: After,
-    /// He speaks memcached's protocol.
+    /// It speaks memcached's protocol.
     memcached: Option<Session>,
     admitted: bool,
-    /// It has said its last, or nothing more is heard.
+    /// It has said its last, or nothing more is read.
     quitting: bool,
     /// Its side of the connection has ended.
     ended: bool,
     /// Requests of it are there that had to wait.
     stuck: bool,
-    /// Whether it is named among those to be listened to again.
+    /// Whether it is named among those to be read again.
     runnable: bool,
     /// The first of them waits for messages that are only in the store.
     lacking: bool,
@@ -134,47 +134,47 @@ struct Dialog {
 /// The broker, without its sockets.
 #[derive(Debug)]
 pub struct Broker {
-    settings: Settings,
-    /// The queues; where others share them, only who is connected and the tubes he uses.
+    settings: BrokerSettings,
+    /// The queues; where others share them, only that is connected and the tubes it uses.
     queues: Queues,
     shared: Option<Shared>,
     dialogs: Vec<Option<Dialog>>,
-    counts: Counts,
+    counts: VerbCounts,
     recorder: Recorder,
-    /// Where every row goes besides.
+    /// Where every row is also written.
     rows: Option<Lane>,
-    batches: Batches,
+    batches: BatchStatistics,
     /// Requests that waited when a connection last took one, and connections at work then.
     pool: (u32, u32),
     draining: bool,
     committed: u64,
     commits: u64,
     written: u64,
-    /// Whose requests wait for messages that are only in the store.
+    /// Clients whose requests wait for messages that are only in the store.
     lacking: Vec<ClientId>,
-    /// Whose answers wait for which batch.
+    /// Clients whose answers wait for which batch.
     held: BTreeMap<u64, Vec<ClientId>>,
     unanswered: u64,
     dirty: Vec<ClientId>,
     runnable: VecDeque<ClientId>,
-    answers: Vec<(ClientId, Answer)>,
+    answers: Vec<(ClientId, ReserveResult)>,
     scratch: Vec<u8>,
-    /// How the answer in the scratch is told.
-    told: Told,
+    /// How the answer in the scratch is sent.
+    reply_format: ReplyFormat,
 }
 
 impl Broker {
     /// A broker before these queues.
-    pub fn new(settings: Settings, queues: Queues, recorder: Recorder) -> Self {
+    pub fn new(settings: BrokerSettings, queues: Queues, recorder: Recorder) -> Self {
         Self {
             settings,
             queues,
             shared: None,
             dialogs: Vec::new(),
-            counts: Counts::default(),
+            counts: VerbCounts::default(),
             recorder,
             rows: None,
-            batches: Batches::default(),
+            batches: BatchStatistics::default(),
             pool: (0, 0),
             draining: false,
             committed: 0,
@@ -187,12 +187,17 @@ impl Broker {
             runnable: VecDeque::new(),
             answers: Vec::new(),
             scratch: Vec::new(),
-            told: Told::AsItIs,
+            reply_format: ReplyFormat::AsItIs,
         }
     }
 
     /// A broker that shares its queues with others: messages are in the database, and it decides.
-    pub fn sharing(settings: Settings, queues: Queues, recorder: Recorder, shared: shared::Settings) -> Self {
+    pub fn sharing(
+        settings: BrokerSettings,
+        queues: Queues,
+        recorder: Recorder,
+        shared: shared::SharedSettings,
+    ) -> Self {
         Self { shared: Some(Shared::new(shared)), ..Self::new(settings, queues, recorder) }
     }
 
@@ -216,7 +221,7 @@ impl Broker {
     }
 
     /// What shared a statement and its commit.
-    pub fn batches(&self) -> &Batches {
+    pub fn batches(&self) -> &BatchStatistics {
         &self.batches
     }
 
@@ -246,7 +251,7 @@ impl Broker {
     }
 
     /// How often each verb was asked for.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &VerbCounts {
         &self.counts
     }
 
@@ -256,8 +261,8 @@ impl Broker {
     }
 
     /// What changes and is none of the queues'.
-    pub fn service(&self, now: Stamp) -> Service {
-        Service {
+    pub fn service(&self, now: Stamp) -> BrokerState {
+        BrokerState {
             uptime: Nanos(now.0),
             processor: (self.settings.processor)(),
             draining: self.draining,
@@ -269,7 +274,7 @@ impl Broker {
 
     // ---- clients ----------------------------------------------------------------------------------------
 
-    /// Somebody connects.
+    /// A client connects.
     pub fn client_opened(&mut self) -> ClientId {
         let id = self.queues.open();
         if self.dialogs.len() <= id as usize {
@@ -283,7 +288,7 @@ impl Broker {
         id
     }
 
-    /// He is gone, whatever he was owed.
+    /// It is gone, whatever it was owed.
     pub fn client_gone(&mut self, id: ClientId, now: Stamp) {
         let dialog = self.dialogs[id as usize].take().expect("he was connected");
         if dialog.runnable {
@@ -360,7 +365,7 @@ impl Broker {
         })
     }
 
-    /// Whether he has everything he will get, and is to be closed.
+    /// Whether it has everything it will get, and is to be closed.
     pub fn client_finished(&self, id: ClientId) -> bool {
         self.dialogs[id as usize].as_ref().is_some_and(|dialog| {
             let done = dialog.quitting || (dialog.ended && !dialog.stuck);
@@ -368,7 +373,7 @@ impl Broker {
         })
     }
 
-    /// His side of the connection has ended: what he has sent is still answered, but he waits for nothing any more.
+    /// Its side of the connection has ended: what it has sent is still answered, but it waits for nothing any more.
     pub fn client_ended(&mut self, id: ClientId, now: Stamp) {
         self.dialog(id).ended = true;
         self.give_up_waiting(id);
@@ -376,14 +381,14 @@ impl Broker {
         self.dirty.push(id);
     }
 
-    /// Nothing more is heard of him; he gets what he is owed, and a last word if there is one.
+    /// Nothing more is read from it; it gets what it is owed, and a last word if there is one.
     pub fn client_dismissed(&mut self, id: ClientId, now: Stamp) {
         let dialog = self.dialog(id);
         dialog.quitting = true;
         dialog.stuck = false;
         self.give_up_waiting(id);
         self.spread(now);
-        if let Some(word) = self.settings.last_word {
+        if let Some(word) = self.settings.final_reply {
             self.scratch.clear();
             write::line(&mut self.scratch, word);
             self.answer(id, None, None, Visit::at(now, krarup_record::Operation::Other));
@@ -398,12 +403,12 @@ impl Broker {
         }
     }
 
-    /// Whether more of his bytes are not wanted now.
+    /// Whether more of its bytes are not wanted now.
     pub fn client_held_back(&self, id: ClientId) -> bool {
         self.dialogs[id as usize].as_ref().is_some_and(Dialog::is_held_back)
     }
 
-    /// Clients who may have something to be written, or are finished.
+    /// Clients that may have something to be written, or are finished.
     pub fn take_dirty(&mut self, into: &mut Vec<ClientId>) {
         into.clear();
         std::mem::swap(&mut self.dirty, into);
@@ -429,7 +434,7 @@ impl Broker {
     // ---- requests ---------------------------------------------------------------------------------------
 
     /// Bytes of a client, the first of them not understood yet; how many are done with. Those left over are to be offered again
-    /// with more behind them, or when he is runnable.
+    /// with more behind them, or when it is runnable.
     pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
         let mut done = 0;
         loop {
@@ -460,7 +465,7 @@ impl Broker {
                 };
                 dialog.endless = false;
                 done += end + 2;
-                self.complain(id, Wrong::BadFormat.word().line(), received, end + 2);
+                self.complain(id, LineError::BadFormat.word().line(), received, end + 2);
                 continue;
             }
             if dialog.is_held_back() {
@@ -522,7 +527,7 @@ impl Broker {
         lacks
     }
 
-    /// The store has answered what the queues wanted to read: who waited for it may go on.
+    /// The store has answered what the queues wanted to read: that waited for it may go on.
     pub fn fetched(&mut self, fetched: Fetched, now: Stamp) {
         self.queues.fetched(fetched, now);
         for id in std::mem::take(&mut self.lacking) {
@@ -544,11 +549,11 @@ impl Broker {
     /// Each message of a batch is a request of its own, and is answered so: one may be refused and another not.
     fn put_batch(&mut self, id: ClientId, batch: &PutBatch<'_>, used: usize, received: Stamp, now: Stamp) {
         let bodies: usize = batch.iter().map(|put| put.body.len() + 2).sum();
-        let (mut line, mut told) = (used - bodies, Told::Together(batch.len()));
+        let (mut line, mut reply_format) = (used - bodies, ReplyFormat::Together(batch.len()));
         for put in batch.iter() {
             // The line's bytes are counted with the first.
             let length = std::mem::take(&mut line) + put.body.len() + 2;
-            self.told = std::mem::take(&mut told);
+            self.reply_format = std::mem::take(&mut reply_format);
             let row = Visit { bytes_in: length as u64, ..Visit::at(received, operation(Verb::Put)) };
             self.carry_out(id, &Request::Put(put), row, now);
         }
@@ -588,14 +593,14 @@ impl Broker {
             return;
         }
         match owner::carry_out(&mut self.queues, id, request, now, &mut self.scratch) {
-            Outcome::Answered(after) => {
+            OwnerOutcome::Answered(after) => {
                 if verb == Verb::Put {
                     let dialog = self.dialog(id);
                     dialog.put_with = dialog.put_with.max(after);
                 }
                 self.answer(id, Some(verb), after, visit);
             }
-            Outcome::Waits => {
+            OwnerOutcome::Waits => {
                 let shape = match request {
                     Request::ReserveBatch { .. } => ReplyWord::ReservedBatch,
                     Request::Pop { .. } => ReplyWord::Popped,
@@ -606,7 +611,7 @@ impl Broker {
                     self.queues.give_up_waiting(id);
                 }
             }
-            Outcome::NotMine => {
+            OwnerOutcome::NotMine => {
                 match request {
                     Request::Ping => write::line(&mut self.scratch, ReplyWord::Pong),
                     Request::Quit => {
@@ -632,8 +637,8 @@ impl Broker {
 
     /// The answer to this client's latest request comes later.
     fn wait_for_answer(&mut self, id: ClientId, hold: Hold, verb: Verb, visit: Visit) {
-        let told = std::mem::take(&mut self.told);
-        let slot = Slot { hold, verb: Some(verb), bytes: Vec::new(), told, visit, server: None };
+        let reply_format = std::mem::take(&mut self.reply_format);
+        let slot = Slot { hold, verb: Some(verb), bytes: Vec::new(), reply_format, visit, server: None };
         self.dialog(id).slots.push_back(slot);
         self.unanswered += 1;
     }
@@ -643,7 +648,7 @@ impl Broker {
         if self.draining && matches!(request, Request::Put(_)) {
             return Some(ReplyWord::Draining);
         }
-        // Somebody would have to look again and again.
+        // A client would have to look again and again.
         if self.shared.is_some() && matches!(request, Request::Await { .. }) {
             return Some(ReplyWord::UnknownCommand);
         }
@@ -652,7 +657,7 @@ impl Broker {
             if *secret != Some(wanted.as_str()) {
                 return Some(ReplyWord::NotLoggedIn);
             }
-            // Who knows the secret may be anybody.
+            // Who knows the secret may be any client.
             if self.shared.is_none() {
                 let _ = self.queues.register(client);
             }
@@ -666,23 +671,30 @@ impl Broker {
     /// What stands in the scratch is the answer to this client's latest request.
     fn answer(&mut self, id: ClientId, verb: Option<Verb>, after: After, mut visit: Visit) {
         visit.outcome = ending(&self.scratch);
-        let told = std::mem::take(&mut self.told);
+        let reply_format = std::mem::take(&mut self.reply_format);
         let after = after.filter(|batch| *batch > self.committed);
         let dialog = self.dialogs[id as usize].as_mut().expect("he is connected");
         if dialog.slots.is_empty() && after.is_none() {
-            dialog.tell(&told, &self.scratch, visit, None);
+            dialog.tell(&reply_format, &self.scratch, visit, None);
             self.dirty.push(id);
             return;
         }
         let hold = after.map_or(Hold::Free, Hold::Commit);
-        dialog.slots.push_back(Slot { hold, verb, bytes: self.scratch.clone(), told, visit, server: None });
+        dialog.slots.push_back(Slot {
+            hold,
+            verb,
+            bytes: self.scratch.clone(),
+            reply_format,
+            visit,
+            server: None,
+        });
         self.unanswered += 1;
         if let Some(batch) = after {
             self.held.entry(batch).or_default().push(id);
         }
     }
 
-    /// Tells those who waited what came of it.
+    /// Tells those that waited the result.
     fn spread(&mut self, now: Stamp) {
         let mut answers = std::mem::take(&mut self.answers);
         self.queues.take_answers(&mut answers);
@@ -708,36 +720,36 @@ impl Broker {
 
     /// Tells what the database has answered.
     fn tell_replies(&mut self, now: Stamp) {
-        let told = self.shared.as_mut().map(Shared::take_told).unwrap_or_default();
-        for mut told in told {
-            if let Some((messages, tubes)) = told.stats {
+        let reply_format = self.shared.as_mut().map(Shared::take_replies).unwrap_or_default();
+        for mut reply_format in reply_format {
+            if let Some((messages, tubes)) = reply_format.stats {
                 let text = self.server_statistics(messages, tubes as usize, now);
-                write::data(&mut told.bytes, text.as_bytes());
+                write::data(&mut reply_format.bytes, text.as_bytes());
             }
-            let Some(dialog) = self.dialogs[told.client as usize].as_mut() else { continue };
-            let hold = Hold::Asked(told.number);
+            let Some(dialog) = self.dialogs[reply_format.client as usize].as_mut() else { continue };
+            let hold = Hold::Asked(reply_format.number);
             let Some(slot) = dialog.slots.iter_mut().find(|slot| slot.hold == hold) else { continue };
             slot.hold = Hold::Free;
-            slot.bytes = told.bytes;
+            slot.bytes = reply_format.bytes;
             slot.visit.outcome = ending(&slot.bytes);
-            if let Some(way) = told.way {
+            if let Some(way) = reply_format.way {
                 slot.visit.taken = way.taken.max(slot.visit.queued);
                 slot.visit.busy_workers = way.busy;
                 slot.visit.queue_length = way.left;
                 let sent = way.sent.max(slot.visit.taken);
                 slot.server = Some(ServerVisit::ok(0, sent, way.answered.max(sent)));
             }
-            self.let_leave(told.client);
+            self.let_leave(reply_format.client);
         }
     }
 
     /// What is to be asked of the database.
-    pub fn take_asked(&mut self) -> Vec<Asked> {
-        self.shared.as_mut().map(Shared::take_asked).unwrap_or_default()
+    pub fn take_queries(&mut self) -> Vec<QueuedRequest> {
+        self.shared.as_mut().map(Shared::take_queries).unwrap_or_default()
     }
 
-    /// What the database has answered, and how it came about.
-    pub fn heard(&mut self, answers: Vec<(u64, Reply)>, way: &Way, now: Stamp) {
+    /// What the database has answered, and how it arrived about.
+    pub fn heard(&mut self, answers: Vec<(u64, DatabaseReply)>, way: &RequestTimes, now: Stamp) {
         let Some(shared) = &mut self.shared else { return };
         self.commits += 1;
         self.written += u64::from(way.together);
@@ -749,8 +761,8 @@ impl Broker {
         self.spread(now);
     }
 
-    /// Whether nothing is on its way to the database that anybody waits for.
-    pub fn has_asked_nothing(&self) -> bool {
+    /// Whether nothing is on its way to the database that any client waits for.
+    pub fn has_no_query(&self) -> bool {
         self.shared.as_ref().is_none_or(Shared::is_idle)
     }
 
@@ -787,7 +799,7 @@ impl Broker {
             }
             let slot = dialog.slots.pop_front().expect("it is there");
             self.unanswered -= 1;
-            dialog.tell(&slot.told, &slot.bytes, slot.visit, slot.server);
+            dialog.tell(&slot.reply_format, &slot.bytes, slot.visit, slot.server);
         }
         self.dirty.push(id);
         if dialog.stuck && !std::mem::replace(&mut dialog.runnable, true) {
@@ -812,7 +824,7 @@ impl Broker {
     }
 
     /// What waits to be written to the store, under its number, while so many batches are under way.
-    pub fn take_batch(&mut self, now: Stamp, under_way: u32) -> Option<(u64, Batch)> {
+    pub fn take_batch(&mut self, now: Stamp, under_way: u32) -> Option<(u64, CommitBatch)> {
         let (number, batch) = self.queues.take_batch()?;
         let waiting = self.held.get(&number).map_or(0, Vec::len) as u32;
         self.of_batch(number, |slot| {
@@ -834,7 +846,7 @@ impl Broker {
         }
     }
 
-    /// A batch is on disk: it was sent then, and the store's answer came now.
+    /// A batch is on disk: it was sent then, and the store's answer arrived now.
     pub fn committed(&mut self, number: u64, sent: Stamp, now: Stamp) {
         self.of_batch(number, |slot| {
             let sent = sent.max(slot.visit.taken);
@@ -855,7 +867,7 @@ impl Broker {
 
     /// The store refused a batch, whole, and nothing of it has happened there: what was to be put is refused, everything else
     /// waits for the next batch.
-    pub fn refused(&mut self, number: u64, batch: Batch, now: Stamp) {
+    pub fn refused(&mut self, number: u64, batch: CommitBatch, now: Stamp) {
         self.queues.refused(number, batch);
         // Whether there is a next batch or not: its number is above all so far.
         let next = self.queues.next_batch();
@@ -886,10 +898,16 @@ impl Broker {
 
 impl Dialog {
     /// An answer leaves.
-    fn tell(&mut self, told: &Told, answer: &[u8], mut visit: Visit, server: Option<ServerVisit>) {
+    fn tell(
+        &mut self,
+        reply_format: &ReplyFormat,
+        answer: &[u8],
+        mut visit: Visit,
+        server: Option<ServerVisit>,
+    ) {
         let before = self.outbox.end();
-        let open = told.tell(answer, self.outbox.tail());
-        if told.opens()
+        let open = reply_format.tell(answer, self.outbox.tail());
+        if reply_format.opens()
             && let Some(session) = &mut self.memcached
         {
             session.opened(open);
@@ -918,7 +936,7 @@ fn keep(recorder: &mut Recorder, rows: &mut Option<Lane>, visit: &Visit, servers
 fn goes_beside_puts(request: &Request<'_>, queues: &Queues) -> bool {
     match *request {
         Request::Put(_) | Request::Use(_) | Request::Watch(_) | Request::Ignore(_) | Request::Quit => true,
-        // Somebody may guess the number that his put will have.
+        // A client may guess the number that its put will have.
         Request::Delete(id) | Request::Release { id, .. } | Request::Bury { id, .. } | Request::Touch(id) => {
             !queues.is_pending(id)
         }

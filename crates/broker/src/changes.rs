@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use krarup_units::Nanos;
 
-use crate::job::{Happened, Id, Job, State, TubeId};
+use crate::job::{Id, Job, JobCounts, JobState, TubeId};
 
 /// Where a message stands in a store. Leases are not written: a new owner finds what was reserved ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum StoredState {
     /// Ready, or reserved.
     Ready,
     /// Ready from then on, in nanoseconds since 1970.
@@ -25,14 +25,14 @@ pub enum Standing {
 
 /// A message as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct MessageRow {
     /// Its number.
     pub id: Id,
     /// The name of its tube.
     pub tube: Arc<str>,
-    /// Who put it.
+    /// The client that put it.
     pub sender: Option<Arc<str>>,
-    /// Who alone may have it.
+    /// The only client that may have it.
     pub receiver: Option<Arc<str>>,
     /// The smaller, the sooner.
     pub priority: u32,
@@ -43,10 +43,10 @@ pub struct Row {
     /// When it was put, since 1970.
     pub created: Nanos,
     /// Where it stands.
-    pub standing: Standing,
+    pub standing: StoredState,
     /// What happened to it.
-    pub happened: Happened,
-    /// What comes back with it to those who speak memcached's protocol.
+    pub happened: JobCounts,
+    /// What comes back with it to those that speak memcached's protocol.
     pub flags: u32,
     /// When it is gone if it still waits then, since 1970; none: never.
     pub lives_until: Option<Nanos>,
@@ -54,9 +54,9 @@ pub struct Row {
     pub body: Arc<[u8]>,
 }
 
-impl Row {
+impl MessageRow {
     /// The message, in this tube and this state.
-    pub(crate) fn into_job(self, tube: TubeId, state: State) -> Job {
+    pub(crate) fn into_job(self, tube: TubeId, state: JobState) -> Job {
         Job {
             tube,
             sender: self.sender,
@@ -78,11 +78,11 @@ impl Row {
 
 /// The last word on one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum MessageChange {
     /// It is new.
-    Insert(Box<Row>),
+    Insert(Box<MessageRow>),
     /// Everything but its body may have changed.
-    Update(Box<Row>),
+    Update(Box<MessageRow>),
     /// It is gone.
     Delete,
 }
@@ -105,7 +105,7 @@ pub struct TubeRow {
 /// A key that makes a second message none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRow {
-    /// The message that came first.
+    /// The message that was put first.
     pub id: Id,
     /// Until when it is remembered, in nanoseconds since 1970.
     pub until: Nanos,
@@ -113,20 +113,20 @@ pub struct KeyRow {
 
 /// What makes one commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Batch {
+pub struct CommitBatch {
     /// The last word on each message.
-    pub messages: HashMap<Id, Change>,
+    pub messages: HashMap<Id, MessageChange>,
     /// The last word on tubes, by name; none: forget it.
     pub tubes: HashMap<Arc<str>, Option<TubeRow>>,
-    /// Who is registered (true) and who no longer is.
+    /// Which clients are registered (true) and which no longer is.
     pub clients: HashMap<Arc<str>, bool>,
     /// Keys of tubes, by tube and key.
     pub keys: HashMap<(Arc<str>, Arc<str>), KeyRow>,
-    /// Messages that applications had laid down beside the queues, and that are in them from now on.
+    /// Messages that applications had stored beside the queues, and that are in them from now on.
     pub taken_in: Vec<i64>,
 }
 
-impl Batch {
+impl CommitBatch {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.is_of_messages()
@@ -151,28 +151,32 @@ impl Batch {
     }
 
     /// A message is new.
-    pub fn insert(&mut self, row: Row) {
-        self.messages.insert(row.id, Change::Insert(Box::new(row)));
+    pub fn insert(&mut self, row: MessageRow) {
+        self.messages.insert(row.id, MessageChange::Insert(Box::new(row)));
     }
 
     /// A message has changed.
-    pub fn update(&mut self, row: Row) {
+    pub fn update(&mut self, row: MessageRow) {
         match self.messages.entry(row.id) {
             Entry::Occupied(mut there) => {
-                let new = matches!(there.get(), Change::Insert(_));
-                there.insert(if new { Change::Insert(Box::new(row)) } else { Change::Update(Box::new(row)) });
+                let new = matches!(there.get(), MessageChange::Insert(_));
+                there.insert(if new {
+                    MessageChange::Insert(Box::new(row))
+                } else {
+                    MessageChange::Update(Box::new(row))
+                });
             }
-            Entry::Vacant(place) => _ = place.insert(Change::Update(Box::new(row))),
+            Entry::Vacant(place) => _ = place.insert(MessageChange::Update(Box::new(row))),
         }
     }
 
     /// A message is gone.
     pub fn delete(&mut self, id: Id) {
         match self.messages.entry(id) {
-            // The store never heard of it.
-            Entry::Occupied(there) if matches!(there.get(), Change::Insert(_)) => _ = there.remove(),
-            Entry::Occupied(mut there) => _ = there.insert(Change::Delete),
-            Entry::Vacant(place) => _ = place.insert(Change::Delete),
+            // The store never had it.
+            Entry::Occupied(there) if matches!(there.get(), MessageChange::Insert(_)) => _ = there.remove(),
+            Entry::Occupied(mut there) => _ = there.insert(MessageChange::Delete),
+            Entry::Vacant(place) => _ = place.insert(MessageChange::Delete),
         }
     }
 }
@@ -181,8 +185,8 @@ impl Batch {
 mod tests {
     use super::*;
 
-    fn row(id: Id, priority: u32) -> Row {
-        Row {
+    fn row(id: Id, priority: u32) -> MessageRow {
+        MessageRow {
             id,
             tube: "default".into(),
             sender: None,
@@ -191,8 +195,8 @@ mod tests {
             delay: Nanos::ZERO,
             ttr: Nanos::from_secs(1),
             created: Nanos::ZERO,
-            standing: Standing::Ready,
-            happened: Happened::default(),
+            standing: StoredState::Ready,
+            happened: JobCounts::default(),
             flags: 0,
             lives_until: None,
             body: Arc::from(&b"x"[..]),
@@ -201,18 +205,18 @@ mod tests {
 
     #[test]
     fn only_the_last_word_on_a_message_is_written() {
-        let mut batch = Batch::default();
+        let mut batch = CommitBatch::default();
         batch.insert(row(1, 5));
         batch.update(row(1, 6));
         batch.update(row(2, 7));
         batch.delete(2);
-        assert_eq!(batch.messages[&1], Change::Insert(Box::new(row(1, 6))));
-        assert_eq!(batch.messages[&2], Change::Delete);
+        assert_eq!(batch.messages[&1], MessageChange::Insert(Box::new(row(1, 6))));
+        assert_eq!(batch.messages[&2], MessageChange::Delete);
     }
 
     #[test]
-    fn what_came_and_went_within_a_batch_is_not_written_at_all() {
-        let mut batch = Batch::default();
+    fn what_was_made_and_deleted_within_a_batch_is_not_written_at_all() {
+        let mut batch = CommitBatch::default();
         batch.insert(row(1, 5));
         batch.delete(1);
         assert!(batch.is_empty());
@@ -220,7 +224,7 @@ mod tests {
 
     #[test]
     fn only_batches_without_a_message_in_common_may_be_written_in_any_order() {
-        let (mut one, mut other) = (Batch::default(), Batch::default());
+        let (mut one, mut other) = (CommitBatch::default(), CommitBatch::default());
         one.update(row(1, 5));
         one.insert(row(2, 5));
         other.delete(3);
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_batch_of_more_than_messages_is_written_alone() {
-        let (mut one, mut other) = (Batch::default(), Batch::default());
+        let (mut one, mut other) = (CommitBatch::default(), CommitBatch::default());
         one.insert(row(1, 5));
         other.tubes.insert("t".into(), Some(TubeRow::default()));
         assert!(!one.may_go_beside(&other) && !other.may_go_beside(&one));

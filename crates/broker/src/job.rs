@@ -37,10 +37,10 @@ pub type TubeId = u32;
 
 /// Where a message stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Put, and not yet committed: nobody sees it.
+pub enum JobState {
+    /// Put, and not yet committed: no client sees it.
     Pending,
-    /// Anybody may take it who may have it.
+    /// Any client may take it that may have it.
     Ready,
     /// One client has it until then.
     Reserved {
@@ -49,19 +49,19 @@ pub enum State {
         /// When it is taken away.
         until: Stamp,
     },
-    /// Nobody may take it until then.
+    /// No client may take it until then.
     Delayed {
         /// When it becomes ready.
         until: Stamp,
     },
     /// Set aside until it is kicked.
     Buried {
-        /// Its place among those set aside.
+        /// Its place among those buried.
         order: u64,
     },
 }
 
-impl State {
+impl JobState {
     /// The word of the protocol.
     pub const fn word(self) -> &'static str {
         match self {
@@ -75,14 +75,14 @@ impl State {
 
 /// How often something happened to a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Happened {
+pub struct JobCounts {
     /// It was reserved.
     pub reserves: u32,
     /// A lease of it ran out.
     pub timeouts: u32,
     /// It was given back.
     pub releases: u32,
-    /// It was set aside.
+    /// It was buried.
     pub buries: u32,
     /// It was kicked.
     pub kicks: u32,
@@ -93,9 +93,9 @@ pub struct Happened {
 pub struct Job {
     /// Where it lives, all its life unless it is given up as dead.
     pub tube: TubeId,
-    /// Who put it, if he had said who he is.
+    /// The client that put it, if it had said its name.
     pub sender: Option<Arc<str>>,
-    /// Who alone may have it.
+    /// The only client that may have it.
     pub receiver: Option<Arc<str>>,
     /// The smaller, the sooner.
     pub priority: u32,
@@ -106,16 +106,16 @@ pub struct Job {
     /// When it was put, since 1970.
     pub created: Nanos,
     /// Where it stands.
-    pub state: State,
-    /// What comes back with it to those who speak memcached's protocol.
+    pub state: JobState,
+    /// What comes back with it to those that speak memcached's protocol.
     pub flags: u32,
     /// When it is gone if it still waits then, since 1970, whatever its tube says; none: never.
     pub lives_until: Option<Nanos>,
     /// When it is gone if it still waits then.
     pub expires: Option<Stamp>,
     /// What happened to it.
-    pub happened: Happened,
-    /// Whether a store is told everything about it: of a lease and of the end of a delay none is.
+    pub happened: JobCounts,
+    /// Whether a store is sent everything about it: of a lease and of the end of a delay none is.
     pub saved: bool,
     /// The message itself; the store shares it until it is written.
     pub body: Arc<[u8]>,

@@ -10,8 +10,8 @@
 //! | [`queues`] | what each operation does to messages, tubes and leases; no socket, clock or disk |
 //! | [`changes`] | what must be on disk before it is answered, gathered until the store is free |
 //! | `owner` | requests to queues that this process owns |
-//! | [`shared`] | requests to queues that nobody owns: what is asked of the database, who waits |
-//! | [`wish`] | what is asked of a database that decides for itself |
+//! | [`shared`] | requests to queues that no client owns: what is asked of the database, the client that waits |
+//! | [`request`] | what is asked of a database that decides for itself |
 //! | [`broker`] | the life of a request, without sockets or a clock |
 //! | [`batches`] | what shared a statement and its commit, and how long that took |
 //! | [`statistics`] | the answers to `stats` |
@@ -24,6 +24,7 @@ pub mod batches;
 pub mod broker;
 pub mod changes;
 pub mod counts;
+pub mod database;
 pub mod job;
 pub mod memcached;
 pub mod metrics;
@@ -34,7 +35,6 @@ pub mod shared;
 pub mod statistics;
 pub mod tube;
 mod window;
-pub mod wish;
 
 pub use broker::Broker;
 pub use queues::Queues;

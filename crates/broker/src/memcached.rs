@@ -8,7 +8,7 @@
 //! get jobs/abort              or is given back
 //! ```
 //!
-//! Here keys become wishes, and the broker's answers are told in memcached's words; nothing of this knows queues or sockets.
+//! Here keys become queries, and the broker's answers are written in memcached's words; nothing of this knows queues or sockets.
 
 use krarup_beanstalk::{Put, Reply, ReplyWord, name::name, reply};
 use krarup_memcache::{Limits, Parsed, Request, request, request::Refusal, write};
@@ -47,7 +47,7 @@ pub(crate) const NOT_ALL: &[u8] =
 
 /// What comes before the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum CloseOption {
     /// The open one is done with.
     Close,
     /// The open one goes back.
@@ -56,7 +56,7 @@ pub enum End {
 
 /// What becomes of the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Take {
+pub enum TakeOption {
     /// It is gone.
     Pop,
     /// It is reserved until it is closed or aborted.
@@ -67,13 +67,13 @@ pub enum Take {
 
 /// What one key of a `get` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish<'a> {
+pub struct QueueGet<'a> {
     /// Of which queue.
     pub queue: &'a str,
     /// What comes first.
-    pub end: Option<End>,
+    pub end: Option<CloseOption>,
     /// What is wanted then; none where only something is ended.
-    pub take: Option<Take>,
+    pub take: Option<TakeOption>,
     /// How long to wait for it.
     pub wait: Nanos,
 }
@@ -82,15 +82,15 @@ pub struct Wish<'a> {
 ///
 /// # Errors
 /// The line that says what is wrong with it.
-pub fn wish(key: &[u8]) -> Result<Wish<'_>, &'static [u8]> {
+pub fn queue_get(key: &[u8]) -> Result<QueueGet<'_>, &'static [u8]> {
     let (queue, options) = parts(key)?;
     let (mut end, mut take, mut wait) = (None, None, None);
     for option in options {
         match option {
-            b"close" if end.is_none() => end = Some(End::Close),
-            b"abort" if end.is_none() => end = Some(End::Abort),
-            b"open" if take.is_none() => take = Some(Take::Open),
-            b"peek" if take.is_none() => take = Some(Take::Peek),
+            b"close" if end.is_none() => end = Some(CloseOption::Close),
+            b"abort" if end.is_none() => end = Some(CloseOption::Abort),
+            b"open" if take.is_none() => take = Some(TakeOption::Open),
+            b"peek" if take.is_none() => take = Some(TakeOption::Peek),
             b"close" | b"abort" | b"open" | b"peek" => return Err(BAD_PAIR),
             _ => {
                 let milliseconds = option.strip_prefix(b"t=").and_then(number).ok_or(BAD_GET)?;
@@ -98,22 +98,22 @@ pub fn wish(key: &[u8]) -> Result<Wish<'_>, &'static [u8]> {
             }
         }
     }
-    if take == Some(Take::Peek) && (end.is_some() || wait.is_some()) {
+    if take == Some(TakeOption::Peek) && (end.is_some() || wait.is_some()) {
         return Err(BAD_PAIR);
     }
     // `/close` alone asks for nothing more.
-    let take = take.or(end.is_none().then_some(Take::Pop));
+    let take = take.or(end.is_none().then_some(TakeOption::Pop));
     if take.is_none() && wait.is_some() {
         return Err(BAD_PAIR);
     }
-    Ok(Wish { queue, end, take, wait: wait.unwrap_or(Nanos::ZERO) })
+    Ok(QueueGet { queue, end, take, wait: wait.unwrap_or(Nanos::ZERO) })
 }
 
 /// Reads the key of a `set`: all of a message but its body.
 ///
 /// # Errors
 /// The line that says what is wrong with it.
-pub fn letter(key: &[u8]) -> Result<Put<'_>, &'static [u8]> {
+pub fn put_of_key(key: &[u8]) -> Result<Put<'_>, &'static [u8]> {
     let (queue, options) = parts(key)?;
     let mut put = Put { tube: Some(queue), priority: PRIORITY, ttr: TTR, ..Put::default() };
     for option in options {
@@ -161,9 +161,9 @@ fn number(text: &[u8]) -> Option<u32> {
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
-/// One request, or why there is none; `flush QUEUE`, which only queues know, comes as [`Asked::Flush`].
+/// One request, or why there is none; `flush QUEUE`, which only queues know, comes as [`QueueRequest::Flush`].
 #[derive(Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum QueueRequest<'a> {
     /// A request of memcached's protocol.
     Request(Request<'a>, usize),
     /// A queue is to be emptied.
@@ -175,25 +175,25 @@ pub enum Asked<'a> {
 }
 
 /// Reads one request from the front of `bytes`, whose messages may have `largest` bytes.
-pub fn parse(bytes: &[u8], largest: u32) -> Asked<'_> {
+pub fn parse(bytes: &[u8], largest: u32) -> QueueRequest<'_> {
     let limits = Limits { value: largest as usize, retrieval_line: 8 << 10, ..Limits::default() };
     match request::parse(bytes, &limits) {
-        Parsed::Complete { message, used } => Asked::Request(message, used),
-        Parsed::Incomplete { needed } => Asked::Incomplete(needed),
+        Parsed::Complete { message, used } => QueueRequest::Request(message, used),
+        Parsed::Incomplete { needed } => QueueRequest::Incomplete(needed),
         Parsed::Invalid(Refusal::Answer { reply: request::ERROR, used }) => {
             let line = bytes[..used].trim_ascii_end();
             match line.strip_prefix(b"flush ") {
-                Some(key) => Asked::Flush(key.trim_ascii(), used),
-                None => Asked::Refused(Refusal::Answer { reply: request::ERROR, used }),
+                Some(key) => QueueRequest::Flush(key.trim_ascii(), used),
+                None => QueueRequest::Refused(Refusal::Answer { reply: request::ERROR, used }),
             }
         }
-        Parsed::Invalid(refusal) => Asked::Refused(refusal),
+        Parsed::Invalid(refusal) => QueueRequest::Refused(refusal),
     }
 }
 
-/// How an answer of the broker is told.
+/// How an answer of the broker is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ReplyFormat {
     /// In the broker's own words.
     #[default]
     AsItIs,
@@ -222,7 +222,7 @@ pub(crate) enum Told {
     },
 }
 
-impl Told {
+impl ReplyFormat {
     /// Whether its answer says which message is open from then on.
     pub(crate) const fn opens(&self) -> bool {
         matches!(self, Self::Value { open: true, .. })
@@ -294,16 +294,17 @@ mod tests {
 
     #[test]
     fn a_key_says_what_is_wanted_of_which_queue() {
-        let asks = |key: &'static str| wish(key.as_bytes()).map(|wish| (wish.end, wish.take, wish.wait));
+        let asks =
+            |key: &'static str| queue_get(key.as_bytes()).map(|query| (query.end, query.take, query.wait));
         let ms = Nanos::from_millis;
-        assert_eq!(asks("q"), Ok((None, Some(Take::Pop), ms(0))));
-        assert_eq!(asks("q/t=500"), Ok((None, Some(Take::Pop), ms(500))));
-        assert_eq!(asks("q/open"), Ok((None, Some(Take::Open), ms(0))));
-        assert_eq!(asks("q/close"), Ok((Some(End::Close), None, ms(0))));
-        assert_eq!(asks("q/abort"), Ok((Some(End::Abort), None, ms(0))));
-        assert_eq!(asks("q/peek"), Ok((None, Some(Take::Peek), ms(0))));
+        assert_eq!(asks("q"), Ok((None, Some(TakeOption::Pop), ms(0))));
+        assert_eq!(asks("q/t=500"), Ok((None, Some(TakeOption::Pop), ms(500))));
+        assert_eq!(asks("q/open"), Ok((None, Some(TakeOption::Open), ms(0))));
+        assert_eq!(asks("q/close"), Ok((Some(CloseOption::Close), None, ms(0))));
+        assert_eq!(asks("q/abort"), Ok((Some(CloseOption::Abort), None, ms(0))));
+        assert_eq!(asks("q/peek"), Ok((None, Some(TakeOption::Peek), ms(0))));
         for key in ["q/close/open/t=500", "q/t=500/open/close"] {
-            assert_eq!(asks(key), Ok((Some(End::Close), Some(Take::Open), ms(500))));
+            assert_eq!(asks(key), Ok((Some(CloseOption::Close), Some(TakeOption::Open), ms(500))));
         }
         for key in ["q/close/abort", "q/open/peek", "q/peek/t=1", "q/close/t=1", "q/open/open"] {
             assert_eq!(asks(key), Err(BAD_PAIR), "{key}");
@@ -318,42 +319,42 @@ mod tests {
 
     #[test]
     fn a_message_has_its_priority_delay_time_to_run_and_key_from_its_queues_key() {
-        let put = letter(b"q/priority=3/delay=5/ttr=60/unique=k").unwrap();
+        let put = put_of_key(b"q/priority=3/delay=5/ttr=60/unique=k").unwrap();
         assert_eq!((put.tube, put.priority, put.delay, put.ttr, put.key), (Some("q"), 3, 5, 60, Some("k")));
-        let put = letter(b"q").unwrap();
+        let put = put_of_key(b"q").unwrap();
         assert_eq!((put.priority, put.delay, put.ttr, put.key), (PRIORITY, 0, TTR, None));
         for key in ["q/open", "q/ttr=x", "q/unique=", "q/"] {
-            assert_eq!(letter(key.as_bytes()), Err(BAD_SET), "{key}");
+            assert_eq!(put_of_key(key.as_bytes()), Err(BAD_SET), "{key}");
         }
         assert_eq!(queue(b"q"), Ok("q"));
         assert_eq!(queue(b"q/open"), Err(BAD_QUEUE));
     }
 
-    fn told(told: &Told, answer: &str) -> (String, Option<Id>) {
+    fn reply_format(reply_format: &ReplyFormat, answer: &str) -> (String, Option<Id>) {
         let mut out = Vec::new();
-        let open = told.tell(answer.as_bytes(), &mut out);
+        let open = reply_format.tell(answer.as_bytes(), &mut out);
         (String::from_utf8(out).unwrap(), open)
     }
 
     #[test]
-    fn answers_are_told_in_memcacheds_words() {
-        let value = |unique, open, last| Told::Value { key: (*b"q/open").into(), unique, open, last };
+    fn answers_are_reported_in_memcacheds_words() {
+        let value = |unique, open, last| ReplyFormat::Value { key: (*b"q/open").into(), unique, open, last };
         for (manner, answer, expected) in [
-            (Told::Put, "INSERTED 5\r\n", "STORED\r\n"),
-            (Told::Put, "EXISTS 5\r\n", "NOT_STORED\r\n"),
-            (Told::Put, "OUT_OF_MEMORY\r\n", "SERVER_ERROR out of memory storing object\r\n"),
-            (Told::Deleted, "UNKNOWN_TUBE\r\n", "NOT_FOUND\r\n"),
-            (Told::Ended, "NOT_FOUND\r\n", "CLIENT_ERROR the reservation had run out\r\n"),
-            (Told::Not, "DELETED\r\n", ""),
+            (ReplyFormat::Put, "INSERTED 5\r\n", "STORED\r\n"),
+            (ReplyFormat::Put, "EXISTS 5\r\n", "NOT_STORED\r\n"),
+            (ReplyFormat::Put, "OUT_OF_MEMORY\r\n", "SERVER_ERROR out of memory storing object\r\n"),
+            (ReplyFormat::Deleted, "UNKNOWN_TUBE\r\n", "NOT_FOUND\r\n"),
+            (ReplyFormat::Ended, "NOT_FOUND\r\n", "CLIENT_ERROR the reservation had run out\r\n"),
+            (ReplyFormat::Not, "DELETED\r\n", ""),
             (value(false, false, true), "POPPED 7 3 0\r\na\r\n\r\n", "VALUE q/open 0 3\r\na\r\n\r\nEND\r\n"),
             (value(true, false, false), "POPPED 7 1 9\r\na\r\n", "VALUE q/open 9 1 7\r\na\r\n"),
             (value(false, false, true), "TIMED_OUT\r\n", "END\r\n"),
             (value(false, false, false), "NOT_FOUND\r\n", ""),
         ] {
-            assert_eq!(told(&manner, answer), (expected.to_owned(), None), "{answer}");
+            assert_eq!(reply_format(&manner, answer), (expected.to_owned(), None), "{answer}");
         }
-        assert_eq!(told(&value(false, true, true), "RESERVED 7 1 0\r\na\r\n").1, Some(7));
-        assert_eq!(told(&value(false, true, true), "TIMED_OUT\r\n").1, None);
+        assert_eq!(reply_format(&value(false, true, true), "RESERVED 7 1 0\r\na\r\n").1, Some(7));
+        assert_eq!(reply_format(&value(false, true, true), "TIMED_OUT\r\n").1, None);
     }
 
     #[test]
@@ -374,19 +375,19 @@ mod tests {
 
     #[test]
     fn a_queue_is_emptied_by_a_word_of_its_own() {
-        assert_eq!(parse(b"flush q\r\nget", 10), Asked::Flush(b"q", 9));
-        assert!(matches!(parse(b"flush q", 10), Asked::Incomplete(_)));
-        assert!(matches!(parse(b"flush\r\n", 10), Asked::Refused(_)));
+        assert_eq!(parse(b"flush q\r\nget", 10), QueueRequest::Flush(b"q", 9));
+        assert!(matches!(parse(b"flush q", 10), QueueRequest::Incomplete(_)));
+        assert!(matches!(parse(b"flush\r\n", 10), QueueRequest::Refused(_)));
     }
 
     proptest! {
         #[test]
         fn no_key_does_harm(key in prop::collection::vec(prop::sample::select(b"q/opencls=t0 5abrk.".to_vec()), 0..40)) {
-            if let Ok(wish) = wish(&key) {
-                prop_assert!(key.starts_with(wish.queue.as_bytes()));
-                prop_assert!(wish.take.is_some() || wish.end.is_some());
+            if let Ok(query) = queue_get(&key) {
+                prop_assert!(key.starts_with(query.queue.as_bytes()));
+                prop_assert!(query.take.is_some() || query.end.is_some());
             }
-            let _ = (letter(&key), queue(&key));
+            let _ = (put_of_key(&key), queue(&key));
         }
     }
 }

@@ -4,12 +4,14 @@ use krarup_beanstalk::{ReplyWord, Request, write};
 use krarup_units::{Nanos, Stamp};
 
 use crate::job::ClientId;
-use crate::queues::{After, Answer, How, Limit, MOST_AT_ONCE, Queues, Refused, Reserve, Taken};
+use crate::queues::{
+    After, MOST_AT_ONCE, PutRefused, Queues, Released, Reserve, ReserveResult, TakeMode, TakenMessage,
+};
 use crate::statistics;
 
-/// What a request came to.
+/// What a request resulted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum OwnerOutcome {
     /// Its answer has been written; it leaves after that batch.
     Answered(After),
     /// Its answer comes later.
@@ -25,7 +27,7 @@ pub(crate) fn carry_out(
     request: &Request<'_>,
     now: Stamp,
     out: &mut Vec<u8>,
-) -> Outcome {
+) -> OwnerOutcome {
     const NOT_FOUND: ReplyWord = ReplyWord::NotFound;
     let seconds = |seconds: u32| Nanos::from_secs(seconds.into());
     let after = match *request {
@@ -34,16 +36,16 @@ pub(crate) fn carry_out(
                 write::numbered(out, ReplyWord::Inserted, id);
                 after
             }
-            Err(Refused::Duplicate(id, after)) => {
+            Err(PutRefused::Duplicate(id, after)) => {
                 write::numbered(out, ReplyWord::Exists, id);
                 after
             }
             Err(refused) => {
                 let word = match refused {
-                    Refused::UnknownTube => ReplyWord::UnknownTube,
-                    Refused::UnknownClient => ReplyWord::UnknownClient,
-                    Refused::NotLoggedIn => ReplyWord::NotLoggedIn,
-                    Refused::OutOfMemory | Refused::Duplicate(..) => ReplyWord::OutOfMemory,
+                    PutRefused::UnknownTube => ReplyWord::UnknownTube,
+                    PutRefused::UnknownClient => ReplyWord::UnknownClient,
+                    PutRefused::NotLoggedIn => ReplyWord::NotLoggedIn,
+                    PutRefused::OutOfMemory | PutRefused::Duplicate(..) => ReplyWord::OutOfMemory,
                 };
                 write::line(out, word);
                 None
@@ -66,24 +68,25 @@ pub(crate) fn carry_out(
             None
         }
         Request::Reserve => {
-            let wish = Reserve { how: How::Lease, most: 1, timeout: None };
-            return wait_for(queues, client, wish, now, out, ReplyWord::Reserved);
+            let query = Reserve { how: TakeMode::Lease, most: 1, timeout: None };
+            return wait_for(queues, client, query, now, out, ReplyWord::Reserved);
         }
         Request::ReserveWithTimeout { timeout } => {
-            let wish = Reserve { how: How::Lease, most: 1, timeout: Some(timeout) };
-            return wait_for(queues, client, wish, now, out, ReplyWord::Reserved);
+            let query = Reserve { how: TakeMode::Lease, most: 1, timeout: Some(timeout) };
+            return wait_for(queues, client, query, now, out, ReplyWord::Reserved);
         }
         Request::ReserveBatch { most, timeout } => {
-            let wish = Reserve { how: How::Lease, most: most.min(MOST_AT_ONCE), timeout: Some(timeout) };
-            return wait_for(queues, client, wish, now, out, ReplyWord::ReservedBatch);
+            let query =
+                Reserve { how: TakeMode::Lease, most: most.min(MOST_AT_ONCE), timeout: Some(timeout) };
+            return wait_for(queues, client, query, now, out, ReplyWord::ReservedBatch);
         }
         Request::Pop { timeout } => {
-            let wish = Reserve { how: How::Pop, most: 1, timeout: Some(timeout) };
-            return wait_for(queues, client, wish, now, out, ReplyWord::Popped);
+            let query = Reserve { how: TakeMode::Pop, most: 1, timeout: Some(timeout) };
+            return wait_for(queues, client, query, now, out, ReplyWord::Popped);
         }
         Request::Await { timeout } => {
-            let wish = Reserve { how: How::Look, most: 1, timeout: Some(timeout) };
-            return wait_for(queues, client, wish, now, out, ReplyWord::Ready);
+            let query = Reserve { how: TakeMode::Look, most: 1, timeout: Some(timeout) };
+            return wait_for(queues, client, query, now, out, ReplyWord::Ready);
         }
         Request::ReserveJob(id) => match queues.reserve_job(client, id, now) {
             Some(taken) => write_taken(out, ReplyWord::Reserved, &[taken]),
@@ -111,7 +114,7 @@ pub(crate) fn carry_out(
                 Some((limit, after)) => {
                     write::line(
                         out,
-                        if limit == Limit::Reached { ReplyWord::Buried } else { ReplyWord::Released },
+                        if limit == Released::Reached { ReplyWord::Buried } else { ReplyWord::Released },
                     );
                     after
                 }
@@ -245,10 +248,10 @@ pub(crate) fn carry_out(
             }
             None => say(out, ReplyWord::NotLoggedIn),
         },
-        Request::Stats | Request::Quit | Request::Ping => return Outcome::NotMine,
+        Request::Stats | Request::Quit | Request::Ping => return OwnerOutcome::NotMine,
         Request::PutBatch(_) => unreachable!("each of its messages is a request of its own"),
     };
-    Outcome::Answered(after)
+    OwnerOutcome::Answered(after)
 }
 
 fn say(out: &mut Vec<u8>, word: ReplyWord) -> After {
@@ -259,31 +262,31 @@ fn say(out: &mut Vec<u8>, word: ReplyWord) -> After {
 fn wait_for(
     queues: &mut Queues,
     client: ClientId,
-    wish: Reserve,
+    query: Reserve,
     now: Stamp,
     out: &mut Vec<u8>,
     word: ReplyWord,
-) -> Outcome {
-    match queues.reserve(client, wish, now) {
-        Some(answer) => Outcome::Answered(write_answer(out, word, &answer)),
-        None => Outcome::Waits,
+) -> OwnerOutcome {
+    match queues.reserve(client, query, now) {
+        Some(answer) => OwnerOutcome::Answered(write_answer(out, word, &answer)),
+        None => OwnerOutcome::Waits,
     }
 }
 
-/// Writes what a wish for messages came to, and says after which batch it leaves.
-pub(crate) fn write_answer(out: &mut Vec<u8>, word: ReplyWord, answer: &Answer) -> After {
+/// Writes what a request for messages resulted in, and says after which batch it leaves.
+pub(crate) fn write_answer(out: &mut Vec<u8>, word: ReplyWord, answer: &ReserveResult) -> After {
     match answer {
-        Answer::Taken(taken) => write_taken(out, word, taken),
-        Answer::TimedOut => say(out, ReplyWord::TimedOut),
-        Answer::DeadlineSoon => say(out, ReplyWord::DeadlineSoon),
-        Answer::Ready(priority, id) => {
+        ReserveResult::Taken(taken) => write_taken(out, word, taken),
+        ReserveResult::TimedOut => say(out, ReplyWord::TimedOut),
+        ReserveResult::DeadlineSoon => say(out, ReplyWord::DeadlineSoon),
+        ReserveResult::Ready(priority, id) => {
             write::ready(out, *priority, *id);
             None
         }
     }
 }
 
-pub(crate) fn write_taken(out: &mut Vec<u8>, word: ReplyWord, taken: &[Taken]) -> After {
+pub(crate) fn write_taken(out: &mut Vec<u8>, word: ReplyWord, taken: &[TakenMessage]) -> After {
     let each = if word == ReplyWord::ReservedBatch {
         write::numbered(out, word, taken.len() as u64);
         ReplyWord::Reserved

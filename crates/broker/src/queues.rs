@@ -1,18 +1,18 @@
 //! Messages, tubes, leases: what each operation does to them. No socket, no clock, no disk; time is an argument.
 //!
 //! The owner of the queues decides here and at once. Where a store keeps them, what was decided is also written into a
-//! [`Batch`], and each operation that changes something says after which batch it may be answered. A message that was put
-//! is nobody's before its batch is committed; one that was deleted is nobody's from now on.
+//! [`CommitBatch`], and each operation that changes something says after which batch it may be answered. A message that was put
+//! is no client's before its batch is committed; one that was deleted is no client's from now on.
 //!
 //! | file | what is done there |
 //! |---|---|
 //! | this | clients, tubes, putting, committing |
 //! | `take` | reserving, popping, waiting for a message |
-//! | `moves` | what the holder of a lease, or anybody, does to a message that is there |
-//! | `time` | what happens when nobody does anything |
+//! | `moves` | what the holder of a lease, or any client, does to a message that is there |
+//! | `time` | what happens when no client does anything |
 //! | `heads` | which messages are only in the store, and are read when they are needed |
 //! | `look` | questions that change nothing |
-//! | `reservation`, `store`, `view` | what is asked and told: when messages are taken, of a store, by questions |
+//! | `reservation`, `store`, `view` | what is asked and written: when messages are taken, of a store, by questions |
 
 mod heads;
 mod look;
@@ -31,26 +31,26 @@ use std::sync::Arc;
 use krarup_beanstalk::{DEFAULT_TUBE, Put};
 use krarup_units::{Nanos, Stamp};
 
-use crate::changes::{Batch, KeyRow, Row, Standing, TubeRow};
-use reservation::Waiting;
+use crate::changes::{CommitBatch, KeyRow, MessageRow, StoredState, TubeRow};
+use reservation::WaitingClient;
 use store::{FromTo, Heads};
 
-use crate::job::{ClientId, Happened, Id, Job, State, TubeId};
+use crate::job::{ClientId, Id, Job, JobCounts, JobState, TubeId};
 use crate::shards::Shard;
 use crate::tube::{Tubes, URGENT};
-use crate::window::Window;
+use crate::window::KeyWindow;
 
 pub use crate::job::OVERHEAD;
-pub use moves::Limit;
+pub use moves::Released;
 pub(crate) use reservation::MOST_AT_ONCE;
-pub use reservation::{After, Answer, How, Reserve, Taken};
-pub use store::{Fetch, Fetched, Line, Resident};
+pub use reservation::{After, Reserve, ReserveResult, TakeMode, TakenMessage};
+pub use store::{Fetch, Fetched, Resident, StoredQueue};
 pub(crate) use take::SAFETY_MARGIN;
 pub use view::{JobView, Nothing, Totals, TubeView};
 
-/// What the queues are told.
+/// Settings of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct QueueSettings {
     /// Bytes that all messages may have, each with [`OVERHEAD`].
     pub memory: u64,
     /// Whether a store keeps them: then operations are answered after their batch.
@@ -69,14 +69,14 @@ pub struct Settings {
 type Key = (Arc<str>, Arc<str>);
 /// Why a message was not put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum PutRefused {
     /// All memory is in use.
     OutOfMemory,
-    /// Nobody has created the tube.
+    /// No client has created the tube.
     UnknownTube,
-    /// Nobody of this name is registered.
+    /// No client of this name is registered.
     UnknownClient,
-    /// The sender has not said who he is.
+    /// The sender has not said its name.
     NotLoggedIn,
     /// Its key is that of an earlier message, to be answered after this batch.
     Duplicate(Id, After),
@@ -101,10 +101,10 @@ struct Client {
     name: Option<Arc<str>>,
     used: TubeId,
     watched: Vec<TubeId>,
-    /// Whether he is told the flags of messages.
+    /// Whether it is sent the flags of messages.
     flagged: bool,
     leases: BTreeSet<(Stamp, Id)>,
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingClient>,
     producer: bool,
     worker: bool,
 }
@@ -112,14 +112,14 @@ struct Client {
 /// All queues of one owner.
 #[derive(Debug)]
 pub struct Queues {
-    settings: Settings,
+    settings: QueueSettings,
     jobs: HashMap<Id, Job>,
     tubes: Tubes,
     clients: Vec<Option<Client>>,
     free_clients: Vec<ClientId>,
     registered: HashSet<Arc<str>>,
     /// Ready messages of each sender, for each receiver.
-    sent: HashMap<FromTo, Window<Id>>,
+    sent: HashMap<FromTo, KeyWindow<Id>>,
     heads: Heads,
     /// Whether any messages expire, those of a tube or single ones.
     expiring: bool,
@@ -130,17 +130,17 @@ pub struct Queues {
     next_order: u64,
     used: u64,
     /// What will be in the next batch, and its number.
-    batch: Batch,
+    batch: CommitBatch,
     gathering: u64,
-    /// Messages that nobody sees before their batch is committed, in order.
+    /// Messages that no client sees before their batch is committed, in order.
     pending: VecDeque<(u64, Id)>,
-    answers: Vec<(ClientId, Answer)>,
+    answers: Vec<(ClientId, ReserveResult)>,
     totals: Totals,
 }
 
 impl Queues {
-    /// No messages and nobody connected.
-    pub fn new(settings: Settings) -> Self {
+    /// No messages and no client connected.
+    pub fn new(settings: QueueSettings) -> Self {
         let mut tubes = Tubes::default();
         let default = tubes.find_or_make(DEFAULT_TUBE);
         // It is always there.
@@ -161,7 +161,7 @@ impl Queues {
             next_id: settings.shard.id_from(1),
             next_order: 1,
             used: 0,
-            batch: Batch::default(),
+            batch: CommitBatch::default(),
             gathering: 1,
             pending: VecDeque::new(),
             answers: Vec::new(),
@@ -171,7 +171,7 @@ impl Queues {
 
     // ---- clients ----------------------------------------------------------------------------------------
 
-    /// Somebody connects: he uses and watches the tube `default`.
+    /// A client connects: it uses and watches the tube `default`.
     pub fn open(&mut self) -> ClientId {
         let default = self.tubes.find_or_make(DEFAULT_TUBE);
         let tube = self.tubes.get_mut(default);
@@ -197,7 +197,7 @@ impl Queues {
         place
     }
 
-    /// He goes: what he had reserved is ready again.
+    /// It goes: what it had reserved is ready again.
     pub fn close(&mut self, client: ClientId, now: Stamp) {
         self.stop_waiting(client);
         self.heads_left(client);
@@ -261,7 +261,7 @@ impl Queues {
         Some(self.client(client).watched.len())
     }
 
-    /// Somebody may be sent messages from now on; whether he was not registered before.
+    /// A client may be sent messages from now on; whether it was not registered before.
     pub fn register(&mut self, name: &str) -> (bool, After) {
         let name: Arc<str> = name.into();
         let new = self.registered.insert(Arc::clone(&name));
@@ -271,7 +271,7 @@ impl Queues {
         (new, self.after())
     }
 
-    /// Nobody of this name any more; whether he was registered. Messages for him stay until he is back.
+    /// No client of this name any more; whether it was registered. Messages for it stay until it is back.
     pub fn unregister(&mut self, name: &str) -> (bool, After) {
         let was = self.registered.remove(name);
         if was && self.settings.durable {
@@ -280,40 +280,40 @@ impl Queues {
         (was, self.after())
     }
 
-    /// The client says who he is; whether he is registered.
+    /// The client says its name; whether it is registered.
     pub fn login(&mut self, client: ClientId, name: &str) -> bool {
         let Some(name) = self.registered.get(name).cloned() else { return false };
         self.client_mut(client).name = Some(name);
         true
     }
 
-    /// He is called so from now on: others know that he is registered.
+    /// It is called so from now on: others know that it is registered.
     pub(crate) fn call(&mut self, client: ClientId, name: &str) {
         self.client_mut(client).name = Some(name.into());
     }
 
-    /// What he has said he is called.
+    /// What it has said it is called.
     pub(crate) fn name(&self, client: ClientId) -> Option<Arc<str>> {
         self.client(client).name.clone()
     }
 
-    /// He is told the flags of messages from now on.
+    /// It is sent the flags of messages from now on.
     pub(crate) fn wants_flags(&mut self, client: ClientId) {
         self.client_mut(client).flagged = true;
     }
 
-    /// The flags of a message, if he is told them.
+    /// The flags of a message, if it is sent them.
     pub(crate) fn told_flags(&self, client: ClientId, flags: u32) -> Option<u32> {
         self.client(client).flagged.then_some(flags)
     }
 
-    /// He puts messages.
+    /// It puts messages.
     pub(crate) fn is_producer(&mut self, client: ClientId) {
         let known = self.client_mut(client);
         self.totals.producers += u64::from(!std::mem::replace(&mut known.producer, true));
     }
 
-    /// He takes messages.
+    /// It takes messages.
     pub(crate) fn is_worker(&mut self, client: ClientId) {
         let known = self.client_mut(client);
         self.totals.workers += u64::from(!std::mem::replace(&mut known.worker, true));
@@ -339,7 +339,7 @@ impl Queues {
         self.tubes.get_mut(tube).using += 1;
         for id in ids {
             // What is not committed yet has not happened yet: it will be in the new tube of this name.
-            if self.jobs[&id].state != State::Pending {
+            if self.jobs[&id].state != JobState::Pending {
                 self.remove(id);
             }
         }
@@ -367,7 +367,8 @@ impl Queues {
         self.tubes.get_mut(tube).kept.expires = seconds;
         self.expiring |= seconds > 0;
         self.write_tube(tube);
-        let waits = |job: &Job| job.tube == tube && matches!(job.state, State::Ready | State::Delayed { .. });
+        let waits =
+            |job: &Job| job.tube == tube && matches!(job.state, JobState::Ready | JobState::Delayed { .. });
         let ids: Vec<Id> = self.jobs.iter().filter(|(_, job)| waits(job)).map(|(id, _)| *id).collect();
         for id in ids {
             self.unwatch_expiry(id);
@@ -405,23 +406,23 @@ impl Queues {
     ///
     /// # Errors
     /// Why it was refused.
-    pub fn put(&mut self, client: ClientId, put: &Put<'_>, now: Stamp) -> Result<(Id, After), Refused> {
+    pub fn put(&mut self, client: ClientId, put: &Put<'_>, now: Stamp) -> Result<(Id, After), PutRefused> {
         let sender = self.client(client).name.clone();
         if put.strict {
             if sender.is_none() {
-                return Err(Refused::NotLoggedIn);
+                return Err(PutRefused::NotLoggedIn);
             }
             let tube = put.tube.and_then(|name| self.tubes.find(name));
             if !tube.is_some_and(|tube| self.tubes.get(tube).kept.created) {
-                return Err(Refused::UnknownTube);
+                return Err(PutRefused::UnknownTube);
             }
         }
         let receiver = match put.receiver {
             None => None,
-            Some(name) => Some(self.registered.get(name).cloned().ok_or(Refused::UnknownClient)?),
+            Some(name) => Some(self.registered.get(name).cloned().ok_or(PutRefused::UnknownClient)?),
         };
         if !self.has_room(put.body.len()) {
-            return Err(Refused::OutOfMemory);
+            return Err(PutRefused::OutOfMemory);
         }
         let tube = match put.tube {
             Some(name) => self.tubes.find_or_make(name),
@@ -431,7 +432,7 @@ impl Queues {
         if let Some(key) = put.key {
             let key = (name, Arc::from(key));
             if let Some(there) = self.keys.get(&key) {
-                return Err(Refused::Duplicate(there.id, self.committed_with(there.id)));
+                return Err(PutRefused::Duplicate(there.id, self.committed_with(there.id)));
             }
             self.remember(
                 key,
@@ -453,7 +454,7 @@ impl Queues {
         self.next_id
     }
 
-    /// Messages that applications had laid down beside the queues come in, each under its number there.
+    /// Messages that applications had stored beside the queues come in, each under its number there.
     pub fn take_in(&mut self, number: i64, tube: &str, put: &Put<'_>, now: Stamp) {
         let tube = self.tubes.find_or_make(tube);
         self.batch.taken_in.push(number);
@@ -479,11 +480,11 @@ impl Queues {
             delay,
             ttr: Nanos::from_secs(put.ttr.max(1).into()),
             created: self.wall(now),
-            state: State::Pending,
+            state: JobState::Pending,
             flags: put.flags,
             lives_until: put.lives.map(|seconds| self.wall(now) + Nanos::from_secs(seconds.into())),
             expires: None,
-            happened: Happened::default(),
+            happened: JobCounts::default(),
             saved: true,
             body: put.body.into(),
         };
@@ -496,7 +497,8 @@ impl Queues {
         self.jobs.insert(id, job);
         if self.settings.durable {
             let until = self.on_the_microsecond(now + delay);
-            let row = self.row(id, if delay > Nanos::ZERO { State::Delayed { until } } else { State::Ready });
+            let row =
+                self.row(id, if delay > Nanos::ZERO { JobState::Delayed { until } } else { JobState::Ready });
             self.batch.insert(row);
             self.pending.push_back((self.gathering, id));
         } else {
@@ -539,7 +541,7 @@ impl Queues {
     }
 
     /// What waits to be written, under its number; none if nothing does.
-    pub fn take_batch(&mut self) -> Option<(u64, Batch)> {
+    pub fn take_batch(&mut self) -> Option<(u64, CommitBatch)> {
         if self.batch.is_empty() {
             return None;
         }
@@ -554,7 +556,7 @@ impl Queues {
     }
 
     /// What waits to be written.
-    pub fn gathered(&self) -> &Batch {
+    pub fn gathered(&self) -> &CommitBatch {
         &self.batch
     }
 
@@ -575,7 +577,7 @@ impl Queues {
     }
 
     /// The store refused this batch, whole: what was put with it never was. Everything else of it waits for the next.
-    pub fn refused(&mut self, number: u64, batch: Batch) {
+    pub fn refused(&mut self, number: u64, batch: CommitBatch) {
         while let Some(&(its, id)) = self.pending.front()
             && its <= number
         {
@@ -591,9 +593,9 @@ impl Queues {
         }
         let newer = std::mem::take(&mut self.batch);
         let mut kept = batch;
-        kept.messages.retain(|_, change| !matches!(change, crate::changes::Change::Insert(_)));
+        kept.messages.retain(|_, change| !matches!(change, crate::changes::MessageChange::Insert(_)));
         kept.keys.clear();
-        // They are found again where they were laid down.
+        // They are found again where they were stored.
         kept.taken_in.clear();
         kept.messages.extend(newer.messages);
         kept.tubes.extend(newer.tubes);
@@ -605,21 +607,21 @@ impl Queues {
     }
 
     /// A message that was in the store when this owner began.
-    pub fn load(&mut self, row: Row, now: Stamp) {
+    pub fn load(&mut self, row: MessageRow, now: Stamp) {
         let tube = self.tubes.find_or_make(&row.tube);
         self.ids_from(row.id + 1);
         self.expiring |= row.lives_until.is_some();
         let (id, standing) = (row.id, row.standing);
-        let job = row.into_job(tube, State::Pending);
+        let job = row.into_job(tube, JobState::Pending);
         self.used += job.cost();
         self.jobs.insert(id, job);
         match standing {
-            Standing::Ready => self.make_ready(id, now),
-            Standing::Delayed(wall) => {
+            StoredState::Ready => self.make_ready(id, now),
+            StoredState::Delayed(wall) => {
                 let until = self.stamp(wall);
                 if until > now { self.delay(id, until) } else { self.make_ready(id, now) }
             }
-            Standing::Buried(order) => {
+            StoredState::Buried(order) => {
                 self.next_order = self.next_order.max(order + 1);
                 self.set_aside(id, order);
             }
@@ -651,14 +653,14 @@ impl Queues {
         self.next_id = self.next_id.max(self.settings.shard.id_from(first));
     }
 
-    fn row(&self, id: Id, state: State) -> Row {
+    fn row(&self, id: Id, state: JobState) -> MessageRow {
         let job = &self.jobs[&id];
         let standing = match state {
-            State::Pending | State::Ready | State::Reserved { .. } => Standing::Ready,
-            State::Delayed { until } => Standing::Delayed(self.wall(until)),
-            State::Buried { order } => Standing::Buried(order),
+            JobState::Pending | JobState::Ready | JobState::Reserved { .. } => StoredState::Ready,
+            JobState::Delayed { until } => StoredState::Delayed(self.wall(until)),
+            JobState::Buried { order } => StoredState::Buried(order),
         };
-        Row {
+        MessageRow {
             id,
             tube: Arc::clone(&self.tubes.get(job.tube).name),
             sender: job.sender.clone(),
@@ -705,7 +707,7 @@ impl Queues {
     /// Puts a message that is in no line into that of the delayed.
     fn delay(&mut self, id: Id, until: Stamp) {
         let job = self.jobs.get_mut(&id).expect("it is there");
-        job.state = State::Delayed { until };
+        job.state = JobState::Delayed { until };
         let here = self.tubes.get_mut(job.tube).delayed.insert((until, id));
         self.due.insert((until, Due::Delay(id)));
         self.totals.delayed += 1;
@@ -716,13 +718,13 @@ impl Queues {
     /// Puts a message that is in no line into that of the buried.
     fn set_aside(&mut self, id: Id, order: u64) {
         let job = self.jobs.get_mut(&id).expect("it is there");
-        job.state = State::Buried { order };
+        job.state = JobState::Buried { order };
         let here = self.tubes.get_mut(job.tube).buried.insert((order, id));
         self.totals.buried += 1;
         self.settle(id, here);
     }
 
-    /// A message that is in no line is ready: whoever waits for it longest has it, or it goes into its line.
+    /// A message that is in no line is ready: a client that waits for it longest has it, or it goes into its line.
     fn make_ready(&mut self, id: Id, now: Stamp) {
         if self.expiry(id).is_some_and(|end| end <= now) {
             return self.expire(id);
@@ -733,7 +735,7 @@ impl Queues {
             }
         }
         let job = self.jobs.get_mut(&id).expect("it is there");
-        job.state = State::Ready;
+        job.state = JobState::Ready;
         let tube = self.tubes.get_mut(job.tube);
         let here = tube.line_mut(job.receiver.as_ref()).insert((job.priority, id));
         let urgent = u64::from(job.priority < URGENT);
@@ -749,17 +751,18 @@ impl Queues {
         self.settle(id, here);
     }
 
-    /// Takes a message out of the line it is in, or away from who has it.
+    /// Takes a message out of the line it is in, or away from the client that has it.
     fn unlist(&mut self, id: Id) {
         self.unwatch_expiry(id);
         let job = &self.jobs[&id];
         match job.state {
-            State::Pending => {}
-            State::Ready => {
+            JobState::Pending => {}
+            JobState::Ready => {
                 let tube = self.tubes.get_mut(job.tube);
                 let line = tube.line_mut(job.receiver.as_ref());
                 line.remove((job.priority, id));
-                let low = line.is_low().then(|| Line::Ready(Arc::clone(&tube.name), job.receiver.clone()));
+                let low =
+                    line.is_low().then(|| StoredQueue::Ready(Arc::clone(&tube.name), job.receiver.clone()));
                 if let Some(receiver) = &job.receiver
                     && tube.addressed[receiver].is_empty()
                 {
@@ -782,18 +785,18 @@ impl Queues {
                     self.look_ahead(&line);
                 }
             }
-            State::Reserved { .. } => self.end_lease(id),
-            State::Delayed { until } => {
+            JobState::Reserved { .. } => self.end_lease(id),
+            JobState::Delayed { until } => {
                 let tube = self.tubes.get_mut(job.tube);
                 tube.delayed.remove((until, id));
-                let low = tube.delayed.is_low().then(|| Line::Delayed(Arc::clone(&tube.name)));
+                let low = tube.delayed.is_low().then(|| StoredQueue::Delayed(Arc::clone(&tube.name)));
                 self.due.remove(&(until, Due::Delay(id)));
                 self.totals.delayed -= 1;
                 if let Some(line) = low {
                     self.look_ahead(&line);
                 }
             }
-            State::Buried { order } => {
+            JobState::Buried { order } => {
                 self.tubes.get_mut(job.tube).buried.remove((order, id));
                 self.totals.buried -= 1;
             }

@@ -1,21 +1,21 @@
-//! Requests to queues that nobody owns: what is asked of the database, what is told, and who waits.
+//! Requests to queues that no client owns: what is asked of the database, what is sent, and the client that waits.
 //!
-//! A connection's name and tubes are in the memory of its broker; messages are not. So a request becomes a [`Wish`], and its answer is
-//! written when the reply is here. Somebody who waits asks again when there is reason to: a message was put here, or the sweep, four times
-//! a second, has found something for him that others have put.
+//! A connection's name and tubes are in the memory of its broker; messages are not. So a request becomes a [`DatabaseRequest`], and its answer is
+//! written when the reply is here. A client that waits asks again when there is reason to: a message was put here, or the sweep, four times
+//! a second, has found something for it that others have put.
 //!
 //! | file | what is done there |
 //! |---|---|
-//! | this | asking: which wish a request is, and what may be asked beside what |
+//! | this | asking: which request a request is, and what may be asked beside what |
 //! | `tell` | telling: what a reply is in words |
 //! | `patience` | waiting |
 //! | `pending` | what is waited for |
 
-mod patience;
 mod pending;
-mod tell;
+mod replies;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,19 +23,22 @@ use std::sync::Arc;
 use krarup_beanstalk::{Put, ReplyWord, Request, write};
 use krarup_units::{Nanos, Stamp};
 
+use crate::database::{
+    DatabaseRequest, Lookup, MessageSelector, NewMessage, QueuedRequest, RareRequest, StateChange,
+    StatementKind, Taker,
+};
 use crate::job::{ClientId, Id};
-use crate::queues::{How, MOST_AT_ONCE, Queues, Reserve};
-use crate::wish::{Asked, Kind, Look, Move, NewMessage, Once, Taker, Which, Wish};
-pub(crate) use pending::Told;
+use crate::queues::{MOST_AT_ONCE, Queues, Reserve, TakeMode};
+pub(crate) use pending::PendingReply;
 use pending::{For, Holder, Underway};
 
 /// Bytes that a message on its way to the database is counted with beside its body.
 const OVERHEAD: u64 = 320;
 
-/// What is told to a broker that shares its queues with others.
+/// Settings of a broker that shares its queues with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether wishes of one kind share a statement; then one client may have several of them under way.
+pub struct SharedSettings {
+    /// Whether queries of one kind share a statement; then one client may have several of them under way.
     pub gathers: bool,
     /// Our number among the brokers.
     pub number: i64,
@@ -46,15 +49,15 @@ pub struct Settings {
 /// The queues as one of their brokers sees them.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    settings: Settings,
+    settings: SharedSettings,
     next: u64,
     connections: u32,
     holders: Vec<Option<Holder>>,
     underway: HashMap<u64, Underway>,
-    /// What is left of requests that are several wishes: how many, and how many went well.
+    /// What is left of requests that are several queries: how many, and how many went well.
     several: HashMap<u64, (usize, u64)>,
-    asked: Vec<Asked>,
-    told: Vec<Told>,
+    asked: Vec<QueuedRequest>,
+    replies: Vec<PendingReply>,
     /// Bytes of bodies on their way.
     used: u64,
     put: u64,
@@ -70,7 +73,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: SharedSettings) -> Self {
         Self {
             settings,
             next: 1,
@@ -79,7 +82,7 @@ impl Shared {
             underway: HashMap::new(),
             several: HashMap::new(),
             asked: Vec::new(),
-            told: Vec::new(),
+            replies: Vec::new(),
             used: 0,
             put: 0,
             turn: 0,
@@ -102,7 +105,7 @@ impl Shared {
         self.holders.iter().flatten().filter(|holder| holder.wait.is_some()).count() as u64
     }
 
-    /// Whether nothing that somebody is to be told, or that was given back, is under way.
+    /// Whether nothing that a client is to be written, or that was given back, is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.underway.values().all(|one| matches!(one.what, For::Sweep(_)))
     }
@@ -119,7 +122,7 @@ impl Shared {
         self.holders[place] = Some(Holder { taker, out: None, leases: HashMap::new(), wait: None });
     }
 
-    /// He goes: what he held is ready again.
+    /// It goes: what it held is ready again.
     pub(crate) fn close(&mut self, client: ClientId) {
         self.stop_waiting(client);
         let holder = self.holders[client as usize].take().expect("he was connected");
@@ -130,9 +133,9 @@ impl Shared {
 
     fn give_back(&mut self, id: Id, taker: Taker) {
         let number = self.next_number();
-        let wish = Wish::Move { id, taker, what: Move::GiveBack };
+        let query = DatabaseRequest::Move { id, taker, what: StateChange::GiveBack };
         self.underway.insert(number, Underway { client: 0, taker, number, what: For::GiveBack });
-        self.asked.push(Asked { number, wish, joins: false });
+        self.asked.push(QueuedRequest { number, query, joins: false });
     }
 
     fn holder(&mut self, client: ClientId) -> &mut Holder {
@@ -148,23 +151,23 @@ impl Shared {
     }
 
     /// What is to be asked of the database.
-    pub(crate) fn take_asked(&mut self) -> Vec<Asked> {
+    pub(crate) fn take_queries(&mut self) -> Vec<QueuedRequest> {
         std::mem::take(&mut self.asked)
     }
 
     /// Whether a request may be carried out beside what of this client is under way, and still be answered in its order and see what
-    /// he has done before.
+    /// it has done before.
     pub(crate) fn may_go(&self, client: ClientId, request: &Request<'_>) -> bool {
         let Some((under_way, _)) = self.holders[client as usize].as_ref().and_then(|holder| holder.out)
         else {
             return true;
         };
         match kind(request) {
-            None => under_way != Kind::Take,
+            None => under_way != StatementKind::Take,
             Some(kind) => {
                 self.settings.gathers
                     && kind == under_way
-                    && matches!(kind, Kind::Put | Kind::Send | Kind::Finish)
+                    && matches!(kind, StatementKind::Put | StatementKind::Send | StatementKind::Finish)
             }
         }
     }
@@ -177,14 +180,19 @@ impl Shared {
     /// The same for a client of memcached's protocol, which either puts, or wants to know all that it has asked before.
     pub(crate) fn may_put_or_begin(&self, client: ClientId, puts: bool) -> bool {
         let out = self.holders[client as usize].as_ref().and_then(|holder| holder.out);
-        out.is_none_or(|(kind, _)| puts && self.settings.gathers && kind == Kind::Put)
+        out.is_none_or(|(kind, _)| puts && self.settings.gathers && kind == StatementKind::Put)
     }
 
-    /// A message goes back to where its holder took it from; under which number he will be told.
-    pub(crate) fn ask_back(&mut self, client: ClientId, id: Id) -> u64 {
+    /// A message goes back to where its holder took it from; under which number it will be written.
+    pub(crate) fn query_give_back(&mut self, client: ClientId, id: Id) -> u64 {
         let taker = self.holder(client).taker;
         let slot = self.next_number();
-        self.send(client, slot, Wish::Move { id, taker, what: Move::GiveBack }, For::Release(id));
+        self.send(
+            client,
+            slot,
+            DatabaseRequest::Move { id, taker, what: StateChange::GiveBack },
+            For::Release(id),
+        );
         slot
     }
 
@@ -201,94 +209,100 @@ impl Shared {
         let taker = self.holder(client).taker;
         let name = queues.name(client);
         let used = || -> Arc<str> { queues.used(client).into() };
-        let once = |once| Wish::Once(once);
-        let look = |what| Wish::Look { what, client: name.clone() };
-        let at = |id, what| Wish::Move { id, taker, what };
-        let pop = |which| Wish::Take { which, client: name.clone(), taker, most: 1, pops: true };
-        let (wish, what) = match *request {
+        let once = |once| DatabaseRequest::Once(once);
+        let look = |what| DatabaseRequest::Look { what, client: name.clone() };
+        let at = |id, what| DatabaseRequest::Move { id, taker, what };
+        let pop = |which| DatabaseRequest::Take { which, client: name.clone(), taker, most: 1, pops: true };
+        let (query, what) = match *request {
             Request::Put(put) => return self.ask_put(queues, client, &put, out),
             Request::Reserve => {
-                let wish = Reserve { how: How::Lease, most: 1, timeout: None };
-                return Some(self.ask_to_wait(queues, client, wish, ReplyWord::Reserved, now));
+                let query = Reserve { how: TakeMode::Lease, most: 1, timeout: None };
+                return Some(self.ask_to_wait(queues, client, query, ReplyWord::Reserved, now));
             }
             Request::ReserveWithTimeout { timeout } => {
-                let wish = Reserve { how: How::Lease, most: 1, timeout: Some(timeout) };
-                return Some(self.ask_to_wait(queues, client, wish, ReplyWord::Reserved, now));
+                let query = Reserve { how: TakeMode::Lease, most: 1, timeout: Some(timeout) };
+                return Some(self.ask_to_wait(queues, client, query, ReplyWord::Reserved, now));
             }
             Request::ReserveBatch { most, timeout } => {
                 let most = most.min(MOST_AT_ONCE);
-                let wish = Reserve { how: How::Lease, most, timeout: Some(timeout) };
-                return Some(self.ask_to_wait(queues, client, wish, ReplyWord::ReservedBatch, now));
+                let query = Reserve { how: TakeMode::Lease, most, timeout: Some(timeout) };
+                return Some(self.ask_to_wait(queues, client, query, ReplyWord::ReservedBatch, now));
             }
             Request::Pop { timeout } => {
-                let wish = Reserve { how: How::Pop, most: 1, timeout: Some(timeout) };
-                return Some(self.ask_to_wait(queues, client, wish, ReplyWord::Popped, now));
+                let query = Reserve { how: TakeMode::Pop, most: 1, timeout: Some(timeout) };
+                return Some(self.ask_to_wait(queues, client, query, ReplyWord::Popped, now));
             }
             Request::ReserveJob(id) => {
                 queues.is_worker(client);
-                let which = Which::Number(id);
-                let wish = Wish::Take { which, client: name, taker, most: 1, pops: false };
-                (wish, For::Take(ReplyWord::Reserved))
+                let which = MessageSelector::Number(id);
+                let query = DatabaseRequest::Take { which, client: name, taker, most: 1, pops: false };
+                (query, For::Take(ReplyWord::Reserved))
             }
-            Request::PopTube(tube) => (pop(Which::Created(tube.into())), For::Take(ReplyWord::Popped)),
-            Request::PopSender(from) => (pop(Which::Sender(from.into())), For::Take(ReplyWord::Popped)),
-            Request::Delete(id) => (Wish::Finish { id, taker }, For::Delete(id)),
+            Request::PopTube(tube) => {
+                (pop(MessageSelector::Created(tube.into())), For::Take(ReplyWord::Popped))
+            }
+            Request::PopSender(from) => {
+                (pop(MessageSelector::Sender(from.into())), For::Take(ReplyWord::Popped))
+            }
+            Request::Delete(id) => (DatabaseRequest::Finish { id, taker }, For::Delete(id)),
             Request::DeleteBatch(ids) => {
                 let slot = self.next_number();
                 let ids: BTreeSet<Id> = ids.iter().collect();
                 self.several.insert(slot, (ids.len(), 0));
                 for id in ids {
-                    self.send(client, slot, Wish::Finish { id, taker }, For::DeleteOneOf(id));
+                    self.send(client, slot, DatabaseRequest::Finish { id, taker }, For::DeleteOneOf(id));
                 }
                 return Some(slot);
             }
             Request::Release { id, priority, delay } => {
-                (at(id, Move::Release { priority, delay }), For::Release(id))
+                (at(id, StateChange::Release { priority, delay }), For::Release(id))
             }
-            Request::Bury { id, priority } => (at(id, Move::Bury { priority }), For::Bury(id)),
-            Request::Touch(id) => (at(id, Move::Touch), For::Touch(id)),
-            Request::KickJob(id) => (at(id, Move::Kick), For::KickJob),
-            Request::Peek(id) => (look(Look::Number(id)), For::Look),
-            Request::PeekReady => (look(Look::Ready(used())), For::Look),
-            Request::PeekDelayed => (look(Look::Delayed(used())), For::Look),
-            Request::PeekBuried => (look(Look::Buried(used())), For::Look),
-            Request::PeekTube(tube) => (look(Look::Created(tube.into())), For::Seek),
-            Request::PeekSender(sender) => (look(Look::Sender(sender.into())), For::Seek),
+            Request::Bury { id, priority } => (at(id, StateChange::Bury { priority }), For::Bury(id)),
+            Request::Touch(id) => (at(id, StateChange::Touch), For::Touch(id)),
+            Request::KickJob(id) => (at(id, StateChange::Kick), For::KickJob),
+            Request::Peek(id) => (look(Lookup::Number(id)), For::Look),
+            Request::PeekReady => (look(Lookup::Ready(used())), For::Look),
+            Request::PeekDelayed => (look(Lookup::Delayed(used())), For::Look),
+            Request::PeekBuried => (look(Lookup::Buried(used())), For::Look),
+            Request::PeekTube(tube) => (look(Lookup::Created(tube.into())), For::Seek),
+            Request::PeekSender(sender) => (look(Lookup::Sender(sender.into())), For::Seek),
             Request::ListTubesForMe => match name {
-                Some(name) => (Wish::List(name), For::List),
+                Some(name) => (DatabaseRequest::List(name), For::List),
                 None => {
                     write::line(out, ReplyWord::NotLoggedIn);
                     return None;
                 }
             },
-            Request::Kick(bound) => (once(Once::Kick { tube: used(), bound }), For::Kick),
-            Request::StatsJob(id) => (once(Once::StatsJob(id)), For::StatsJob),
-            Request::StatsTube(tube) => (once(Once::StatsTube(tube.into())), For::StatsTube(tube.into())),
-            Request::Stats => (once(Once::Stats), For::Stats),
-            Request::ListTubes => (once(Once::Tubes), For::Tubes),
+            Request::Kick(bound) => (once(RareRequest::Kick { tube: used(), bound }), For::Kick),
+            Request::StatsJob(id) => (once(RareRequest::StatsJob(id)), For::StatsJob),
+            Request::StatsTube(tube) => {
+                (once(RareRequest::StatsTube(tube.into())), For::StatsTube(tube.into()))
+            }
+            Request::Stats => (once(RareRequest::Stats), For::Stats),
+            Request::ListTubes => (once(RareRequest::Tubes), For::Tubes),
             Request::PauseTube { tube, seconds } => {
                 let known = queues.view_tube(tube, now).is_some();
-                (once(Once::Pause { tube: tube.into(), length: seconds, known }), For::Pause)
+                (once(RareRequest::Pause { tube: tube.into(), length: seconds, known }), For::Pause)
             }
             Request::Login { client: name, .. } => {
-                let wish = Once::Login { client: name.into(), knows_the_secret: secret_told };
-                (once(wish), For::Login(name.into()))
+                let query = RareRequest::Login { client: name.into(), knows_the_secret: secret_told };
+                (once(query), For::Login(name.into()))
             }
-            Request::Register(name) => (once(Once::Register(name.into())), For::Register),
-            Request::Unregister(name) => (once(Once::Unregister(name.into())), For::Unregister),
-            Request::CreateTube(tube) => (once(Once::Create(tube.into())), For::Create),
-            Request::DeleteTube(tube) => (once(Once::DeleteTube(tube.into())), For::DeleteTube),
+            Request::Register(name) => (once(RareRequest::Register(name.into())), For::Register),
+            Request::Unregister(name) => (once(RareRequest::Unregister(name.into())), For::Unregister),
+            Request::CreateTube(tube) => (once(RareRequest::Create(tube.into())), For::Create),
+            Request::DeleteTube(tube) => (once(RareRequest::DeleteTube(tube.into())), For::DeleteTube),
             Request::LimitTube { tube, most, dead } => {
                 let dead = dead.filter(|_| most > 0).map(Into::into);
-                (once(Once::Limit { tube: tube.into(), most, dead }), For::Limit)
+                (once(RareRequest::Limit { tube: tube.into(), most, dead }), For::Limit)
             }
             Request::ExpireTube { tube, seconds } => {
-                let wish = Once::Keep { tube: tube.into(), expires: Some(seconds), keeps: None };
-                (once(wish), For::Expire)
+                let query = RareRequest::Keep { tube: tube.into(), expires: Some(seconds), keeps: None };
+                (once(query), For::Expire)
             }
             Request::ArchiveTube { tube, seconds } => {
-                let wish = Once::Keep { tube: tube.into(), expires: None, keeps: Some(seconds) };
-                (once(wish), For::Archive)
+                let query = RareRequest::Keep { tube: tube.into(), expires: None, keeps: Some(seconds) };
+                (once(query), For::Archive)
             }
             Request::Use(_)
             | Request::Watch(_)
@@ -301,7 +315,7 @@ impl Shared {
             Request::PutBatch(_) => unreachable!("each of its messages is a request of its own"),
         };
         let slot = self.next_number();
-        self.send(client, slot, wish, what);
+        self.send(client, slot, query, what);
         Some(slot)
     }
 
@@ -318,7 +332,7 @@ impl Shared {
             return None;
         }
         if put.lives == Some(0) {
-            // It would be gone before anybody could see it.
+            // It would be gone before any client could see it.
             self.put += 1;
             queues.have_expired(1);
             write::numbered(out, ReplyWord::Inserted, 0);
@@ -334,7 +348,7 @@ impl Shared {
         let tube: Arc<str> = put.tube.unwrap_or_else(|| queues.used(client)).into();
         let receiver: Option<Arc<str>> = put.receiver.map(Into::into);
         let what = For::Put(Arc::clone(&tube), receiver.clone(), size);
-        let wish = Wish::New(NewMessage {
+        let query = DatabaseRequest::New(NewMessage {
             tube,
             sender,
             receiver,
@@ -348,45 +362,45 @@ impl Shared {
             body: put.body.into(),
         });
         let slot = self.next_number();
-        self.send(client, slot, wish, what);
+        self.send(client, slot, query, what);
         Some(slot)
     }
 
-    fn send(&mut self, client: ClientId, slot: u64, wish: Wish, what: For) {
-        let kind = wish.kind();
+    fn send(&mut self, client: ClientId, slot: u64, query: DatabaseRequest, what: For) {
+        let kind = query.kind();
         let holder = self.holder(client);
         let taker = holder.taker;
         let joins = holder.out.is_some_and(|(other, _)| other == kind);
         holder.out = Some((kind, holder.out.map_or(0, |(_, count)| count) + 1));
         let number = self.next_number();
         self.underway.insert(number, Underway { client, taker, number: slot, what });
-        self.asked.push(Asked { number, wish, joins });
+        self.asked.push(QueuedRequest { number, query, joins });
     }
 }
 
-/// Of which kind the wish of a request is; none: it is about the connection alone.
-fn kind(request: &Request<'_>) -> Option<Kind> {
+/// Of which kind the request of a request is; none: it is about the connection alone.
+fn kind(request: &Request<'_>) -> Option<StatementKind> {
     Some(match *request {
-        Request::Put(put) if put.receiver.is_none() && put.key.is_none() && !put.strict => Kind::Put,
-        Request::Put(_) => Kind::Send,
+        Request::Put(put) if put.receiver.is_none() && put.key.is_none() && !put.strict => StatementKind::Put,
+        Request::Put(_) => StatementKind::Send,
         Request::Reserve
         | Request::ReserveWithTimeout { .. }
         | Request::ReserveBatch { .. }
         | Request::Pop { .. }
         | Request::ReserveJob(_)
         | Request::PopTube(_)
-        | Request::PopSender(_) => Kind::Take,
-        Request::Delete(_) | Request::DeleteBatch(_) => Kind::Finish,
+        | Request::PopSender(_) => StatementKind::Take,
+        Request::Delete(_) | Request::DeleteBatch(_) => StatementKind::Finish,
         Request::Release { .. } | Request::Bury { .. } | Request::Touch(_) | Request::KickJob(_) => {
-            Kind::Move
+            StatementKind::Move
         }
         Request::Peek(_)
         | Request::PeekReady
         | Request::PeekDelayed
         | Request::PeekBuried
         | Request::PeekTube(_)
-        | Request::PeekSender(_) => Kind::Look,
-        Request::ListTubesForMe => Kind::List,
+        | Request::PeekSender(_) => StatementKind::Look,
+        Request::ListTubesForMe => StatementKind::List,
         Request::Use(_)
         | Request::Watch(_)
         | Request::Ignore(_)
@@ -394,7 +408,7 @@ fn kind(request: &Request<'_>) -> Option<Kind> {
         | Request::ListTubesWatched
         | Request::Quit
         | Request::Ping => return None,
-        _ => Kind::Once,
+        _ => StatementKind::Once,
     })
 }
 

@@ -5,12 +5,12 @@ use std::fmt::{Display, Write};
 use krarup_beanstalk::Verb;
 use krarup_units::Nanos;
 
-use crate::counts::Counts;
+use crate::counts::VerbCounts;
 use crate::queues::{JobView, Totals, TubeView};
 
 /// What does not change while the broker runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct About {
+pub struct ProcessFacts {
     /// Our version.
     pub version: String,
     /// The number of the process.
@@ -31,7 +31,7 @@ pub struct About {
 
 /// What changes, and is none of the queues'.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Service {
+pub struct BrokerState {
     /// Since the start.
     pub uptime: Nanos,
     /// Processor time of the whole process.
@@ -68,7 +68,13 @@ const fn seconds(time: Nanos) -> u64 {
 }
 
 /// The answer to `stats`.
-pub fn server(about: &About, service: &Service, totals: &Totals, tubes: usize, counts: &Counts) -> String {
+pub fn server(
+    about: &ProcessFacts,
+    service: &BrokerState,
+    totals: &Totals,
+    tubes: usize,
+    counts: &VerbCounts,
+) -> String {
     let mut lines = Lines::new();
     lines.add("current-jobs-urgent", totals.urgent);
     lines.add("current-jobs-ready", totals.ready);
@@ -128,7 +134,7 @@ pub fn tube(view: &TubeView) -> String {
     lines.add("cmd-pause-tube", view.pauses);
     lines.add("pause", seconds(view.pause));
     lines.add("pause-time-left", seconds(view.pause_left));
-    // Of our own verbs, and there only for tubes that were told to.
+    // Of our own verbs, and there only for tubes that were written to.
     if view.expires > Nanos::ZERO || view.expired > 0 {
         lines.add("expires", seconds(view.expires));
         lines.add("total-expired", view.expired);
@@ -166,11 +172,11 @@ pub fn job(view: &JobView) -> String {
 
 /// The answer to memcached's `stats`: its names where it has them, and Kestrel's for each queue.
 pub fn memcached(
-    about: &About,
-    service: &Service,
+    about: &ProcessFacts,
+    service: &BrokerState,
     totals: &Totals,
     memory: u64,
-    counts: &Counts,
+    counts: &VerbCounts,
     tubes: impl Iterator<Item = TubeView>,
 ) -> String {
     let mut text = String::new();

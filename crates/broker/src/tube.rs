@@ -7,25 +7,25 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::changes::TubeRow;
 use crate::job::{ClientId, Id, TubeId};
-use crate::window::{First, Window};
+use crate::window::{FirstKey, KeyWindow};
 
 /// Messages below this priority are counted as urgent.
 pub const URGENT: u32 = 1_024;
 
 /// In the order in which they are taken: by priority, then by age.
-pub(crate) type Line = Window<(u32, Id)>;
+pub(crate) type ReadyQueue = KeyWindow<(u32, Id)>;
 
 /// A tube of the protocol.
 #[derive(Debug, Default)]
 pub(crate) struct Tube {
     pub(crate) name: Arc<str>,
-    /// Ready, for anybody.
-    pub(crate) ready: Line,
+    /// Ready, for any client.
+    pub(crate) ready: ReadyQueue,
     /// Ready, for one receiver each.
-    pub(crate) addressed: HashMap<Arc<str>, Line>,
-    pub(crate) delayed: Window<(Stamp, Id)>,
-    /// By their order of being set aside.
-    pub(crate) buried: Window<(u64, Id)>,
+    pub(crate) addressed: HashMap<Arc<str>, ReadyQueue>,
+    pub(crate) delayed: KeyWindow<(Stamp, Id)>,
+    /// By their order of being buried.
+    pub(crate) buried: KeyWindow<(u64, Id)>,
     pub(crate) reserved: u64,
     pub(crate) pending: u64,
     pub(crate) urgent: u64,
@@ -45,12 +45,12 @@ pub(crate) struct Tube {
 }
 
 impl Tube {
-    /// Messages ready for anybody or for one.
+    /// Messages ready for any client or for one.
     pub(crate) fn ready_count(&self) -> u64 {
-        self.ready.len() + self.addressed.values().map(Line::len).sum::<u64>()
+        self.ready.len() + self.addressed.values().map(ReadyQueue::len).sum::<u64>()
     }
 
-    /// Whether it holds no message and nobody refers to it.
+    /// Whether it holds no message and no client refers to it.
     pub(crate) fn is_idle(&self) -> bool {
         self.using == 0
             && self.watching == 0
@@ -69,7 +69,7 @@ impl Tube {
     }
 
     /// The lines of which `client` may be given messages.
-    pub(crate) fn lines_for(&self, client: Option<&Arc<str>>) -> impl Iterator<Item = &Line> {
+    pub(crate) fn lines_for(&self, client: Option<&Arc<str>>) -> impl Iterator<Item = &ReadyQueue> {
         [Some(&self.ready), client.and_then(|name| self.addressed.get(name))].into_iter().flatten()
     }
 
@@ -79,11 +79,11 @@ impl Tube {
     }
 
     /// The message that `client` would be given.
-    pub(crate) fn first_for(&self, client: Option<&Arc<str>>) -> First<(u32, Id)> {
+    pub(crate) fn first_for(&self, client: Option<&Arc<str>>) -> FirstKey<(u32, Id)> {
         first_of(self.lines_for(client))
     }
 
-    pub(crate) fn line_mut(&mut self, receiver: Option<&Arc<str>>) -> &mut Line {
+    pub(crate) fn line_mut(&mut self, receiver: Option<&Arc<str>>) -> &mut ReadyQueue {
         match receiver {
             None => &mut self.ready,
             Some(name) => self.addressed.entry(Arc::clone(name)).or_default(),
@@ -92,24 +92,24 @@ impl Tube {
 }
 
 /// The first of several lines; one that must be read before it is known counts as being there.
-pub(crate) fn first_of<'a, K: Ord + Copy + 'a>(lines: impl Iterator<Item = &'a Window<K>>) -> First<K> {
+pub(crate) fn first_of<'a, K: Ord + Copy + 'a>(lines: impl Iterator<Item = &'a KeyWindow<K>>) -> FirstKey<K> {
     let (mut known, mut beyond) = (None, None);
     for line in lines {
         match line.first() {
-            First::Is(key) => known = known.into_iter().chain([key]).min(),
-            First::Beyond(from) => beyond = beyond.into_iter().chain([from]).min(),
-            First::Nothing => {}
+            FirstKey::Is(key) => known = known.into_iter().chain([key]).min(),
+            FirstKey::Beyond(from) => beyond = beyond.into_iter().chain([from]).min(),
+            FirstKey::Nothing => {}
         }
     }
     match (known, beyond) {
-        (Some(key), Some(from)) if from <= key => First::Beyond(from),
-        (Some(key), _) => First::Is(key),
-        (None, Some(from)) => First::Beyond(from),
-        (None, None) => First::Nothing,
+        (Some(key), Some(from)) if from <= key => FirstKey::Beyond(from),
+        (Some(key), _) => FirstKey::Is(key),
+        (None, Some(from)) => FirstKey::Beyond(from),
+        (None, None) => FirstKey::Nothing,
     }
 }
 
-/// All tubes. One that nobody refers to and that holds nothing is no more.
+/// All tubes. One that no client refers to and that holds nothing is no more.
 #[derive(Debug, Default)]
 pub(crate) struct Tubes {
     places: Vec<Option<Tube>>,

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! Everything before `from` is here, everything from there on is not. So a message that comes is either in its place here or counted,
-//! and whoever takes from the front never has to ask whether something was left out.
+//! and a client that takes from the front never has to ask whether something was left out.
 
 use std::collections::BTreeSet;
 
 /// What is first in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum First<K> {
+pub(crate) enum FirstKey<K> {
     /// This one.
     Is(K),
     /// One that must be read from the store; it is not before this place.
@@ -21,8 +21,8 @@ pub(crate) enum First<K> {
     Nothing,
 }
 
-impl<K> First<K> {
-    /// The first, if it is known; whoever asks has had the line read before.
+impl<K> FirstKey<K> {
+    /// The first, if it is known; a client that asks has had the line read before.
     pub(crate) fn here(self) -> Option<K> {
         match self {
             Self::Is(key) => Some(key),
@@ -33,7 +33,7 @@ impl<K> First<K> {
 
 /// The first part of a line, and how long the rest is.
 #[derive(Debug)]
-pub(crate) struct Window<K> {
+pub(crate) struct KeyWindow<K> {
     here: BTreeSet<K>,
     beyond: u64,
     /// Where the rest begins, if there is one.
@@ -42,13 +42,13 @@ pub(crate) struct Window<K> {
     low: usize,
 }
 
-impl<K> Default for Window<K> {
+impl<K> Default for KeyWindow<K> {
     fn default() -> Self {
         Self { here: BTreeSet::new(), beyond: 0, from: None, low: 0 }
     }
 }
 
-impl<K: Ord + Copy> Window<K> {
+impl<K: Ord + Copy> KeyWindow<K> {
     /// How many are in the line, wherever they are.
     pub(crate) fn len(&self) -> u64 {
         self.here.len() as u64 + self.beyond
@@ -58,11 +58,11 @@ impl<K: Ord + Copy> Window<K> {
         self.len() == 0
     }
 
-    pub(crate) fn first(&self) -> First<K> {
+    pub(crate) fn first(&self) -> FirstKey<K> {
         match (self.here.first(), self.from) {
-            (Some(key), _) => First::Is(*key),
-            (None, Some(from)) => First::Beyond(from),
-            (None, None) => First::Nothing,
+            (Some(key), _) => FirstKey::Is(*key),
+            (None, Some(from)) => FirstKey::Beyond(from),
+            (None, None) => FirstKey::Nothing,
         }
     }
 
@@ -137,12 +137,12 @@ impl<K: Ord + Copy> Window<K> {
         }
     }
 
-    /// The rest has been read up to here, or to its end; `came` of it. How many were counted that are not there.
-    pub(crate) fn read_up_to(&mut self, end: Option<K>, came: usize) -> u64 {
+    /// The rest has been read up to here, or to its end; `count` of it. How many were counted that are not there.
+    pub(crate) fn read_up_to(&mut self, end: Option<K>, count: usize) -> u64 {
         let missing = if end.is_none() { std::mem::take(&mut self.beyond) } else { 0 };
         // Meanwhile all may have gone, and others come and been cut.
         self.from = end.max(self.from.filter(|_| end.is_some())).filter(|_| self.beyond > 0);
-        self.low = came / 2;
+        self.low = count / 2;
         missing
     }
 
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_comes_behind_the_cut_is_only_counted() {
-        let mut line = Window::default();
+        let mut line = KeyWindow::default();
         for key in [1, 2, 3] {
             assert!(line.insert(key));
         }
@@ -173,22 +173,22 @@ mod tests {
 
     #[test]
     fn the_first_is_known_as_long_as_anything_is_here() {
-        let mut line = Window::default();
-        assert_eq!(line.first(), First::Nothing);
+        let mut line = KeyWindow::default();
+        assert_eq!(line.first(), FirstKey::Nothing);
         line.unread(0, 2);
-        assert_eq!(line.first(), First::Beyond(0));
+        assert_eq!(line.first(), FirstKey::Beyond(0));
         line.read(5);
         assert_eq!(line.read_up_to(Some(6), 1), 0);
-        assert_eq!((line.first(), line.rest()), (First::Is(5), Some(6)));
+        assert_eq!((line.first(), line.rest()), (FirstKey::Is(5), Some(6)));
         line.remove(5);
-        assert_eq!(line.first(), First::Beyond(6));
+        assert_eq!(line.first(), FirstKey::Beyond(6));
         line.remove(7);
-        assert_eq!((line.first(), line.rest()), (First::Nothing, None));
+        assert_eq!((line.first(), line.rest()), (FirstKey::Nothing, None));
     }
 
     #[test]
-    fn a_line_that_was_read_to_its_end_holds_what_came() {
-        let mut line = Window::default();
+    fn a_line_that_was_read_to_its_end_holds_what_was_read() {
+        let mut line = KeyWindow::default();
         line.unread(0, 3);
         line.read(1);
         assert_eq!(line.read_up_to(None, 1), 2, "somebody else has taken two");

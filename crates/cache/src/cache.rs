@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_named_no_more_and_its_number_is_given_again() {
+    fn a_client_that_is_gone_is_named_no_more_and_its_number_is_given_once_more() {
         let mut cache = cache();
         let id = cache.connected(0, NOW);
         cache.read(id, b"version\r\n", NOW, NOW);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use krarup_broker::queues::Resident;
 use krarup_broker::shards::Shard;
-use krarup_broker::statistics::About;
+use krarup_broker::statistics::ProcessFacts;
 use krarup_broker::{Broker, Queues, broker, queues, shared};
 use krarup_net::tls::Acceptor;
 use krarup_net::{Clock, Listener, listen};
@@ -211,7 +211,7 @@ impl Base {
 }
 
 /// What an event loop begins with.
-type Begun = (Queues, Option<Store>, Option<shared::Settings>);
+type Begun = (Queues, Option<Store>, Option<shared::SharedSettings>);
 
 /// What there is to serve, as soon as it is this broker's turn; none: a stop was asked for first.
 fn begin(
@@ -231,7 +231,7 @@ fn begin(
     }
     let Some(sharing) = share(place, base, reached)? else { return Ok(None) };
     let gathers = args.mode == Mode::Batch;
-    let settings = shared::Settings { gathers, number: sharing.number(), memory: args.memory.0 };
+    let settings = shared::SharedSettings { gathers, number: sharing.number(), memory: args.memory.0 };
     let pool = pool::Settings {
         gathers,
         connections: args.pool,
@@ -248,12 +248,12 @@ fn serve(
     base: &Base,
     records: &Records,
 ) -> Result<engine::Ended, Failure> {
-    let settings = broker::Settings {
+    let settings = broker::BrokerSettings {
         about: about(&base.clock, base.largest, if store.is_some() { args.mode.name() } else { "memory" }),
         largest: base.largest,
         secret: base.secret.clone(),
         processor: krarup_net::cpu::process,
-        last_word: None,
+        final_reply: None,
     };
     let mut broker = match sharing {
         None => Broker::new(settings, queues, records::recorder()),
@@ -305,8 +305,8 @@ impl BrokerArgs {
         Resident { bytes, heads: self.read_ahead as usize }
     }
 
-    fn queues(&self, clock: &Clock, durable: bool, shard: Shard) -> queues::Settings {
-        queues::Settings {
+    fn queues(&self, clock: &Clock, durable: bool, shard: Shard) -> queues::QueueSettings {
+        queues::QueueSettings {
             shard,
             memory: self.memory.0 / u64::from(self.shards),
             durable,
@@ -456,12 +456,12 @@ fn secret(path: &std::path::Path) -> Result<String, Failure> {
 }
 
 /// What `stats` tells of this process and its machine.
-fn about(clock: &Clock, largest: u32, store: &str) -> About {
+fn about(clock: &Clock, largest: u32, store: &str) -> ProcessFacts {
     let kernel = |name: &str| {
         fs::read_to_string(format!("/proc/sys/kernel/{name}"))
             .map_or_else(|_| String::new(), |text| text.trim().to_owned())
     };
-    About {
+    ProcessFacts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         id: format!("{:016x}", clock.wall_epoch().0 ^ u64::from(std::process::id()).rotate_right(16)),

@@ -381,7 +381,7 @@ mod tests {
 
     /// Measured at clients that are never outside, the time there is 0: the workers are always busy.
     #[test]
-    fn nobody_is_outside_where_that_takes_no_time() {
+    fn no_customer_is_outside_where_that_takes_no_time() {
         for (population, workers) in [(1, 1), (6, 2), (12, 4), (10_000, 16)] {
             let model = constant(0.004, 0.0);
             let answer = model.solve(population, workers).unwrap();

@@ -513,7 +513,7 @@ mod tests {
 
     /// Retrograde stations have two-humped distributions: the logarithms must agree with the direct sum.
     #[test]
-    fn speeds_that_fall_again_are_solved_too() {
+    fn speeds_that_fall_once_more_are_solved_too() {
         let speeds: Vec<f64> =
             (1..=40).map(|j| f64::from(j) / (1.0 + 0.01 * f64::from(j * (j - 1)))).collect();
         let odd = Resource { name: "odd".into(), demand: 1.0, pace: Pace::Speeds(speeds.clone()) };

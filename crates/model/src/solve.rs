@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_waits_for_as_many_answers_as_it_is_told() {
+    fn a_fork_waits_for_as_many_answers_as_it_is_configured_to() {
         let source = |come: &str, wait: &str| {
             r#"station = [{ name = "s1" }, { name = "s2" }, { name = "s3" }]
                class = [{ name = "set", COME, path = [{ fork = ["s1", "s2", "s3"], wait = WAIT, service = 0.6 }] }]"#

@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_told_and_what_is_not_there_is_an_error_with_the_address() {
+    fn what_is_asked_for_is_reported_and_what_is_not_there_is_an_error_with_the_address() {
         let server = begin(answer);
         assert_eq!(get(&server.address, "/here").as_deref(), Ok("well\n"));
         let error = get(&server.address, "/there").unwrap_err();

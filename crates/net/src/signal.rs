@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_heard_as_readiness() {
+    fn a_signal_is_seen_as_readiness() {
         let mut poll = Poll::new().unwrap();
         let mut signals = Signals::register(poll.registry(), Token(1), Token(2)).unwrap();
         raise(SIGTERM).unwrap();

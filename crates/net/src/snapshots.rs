@@ -183,7 +183,7 @@ mod tests {
 
     /// Each waited a second in turn, so that the last of many heard much too late that the loop is stuck.
     #[test]
-    fn one_question_finds_a_stuck_loop_for_all_who_ask_meanwhile() {
+    fn one_question_finds_a_stuck_loop_for_all_callers_that_ask_meanwhile() {
         let stage = one_loop(Duration::ZERO);
         let askers = ask_together(&stage, 50);
         stage.go_on.send(()).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_while_another_does_is_told_what_is_laid_down_after_that() {
+    fn a_caller_that_asks_while_another_does_gets_what_is_stored_after_that() {
         let stage = one_loop(Duration::from_secs(60));
         let askers = ask_together(&stage, 50);
         for numbers in [1, 2] {

@@ -53,7 +53,7 @@ mod tests {
     use crate::Clock;
 
     #[test]
-    fn a_timer_is_ready_at_its_time_and_again_when_set_anew() {
+    fn a_timer_is_ready_at_its_time_and_once_more_when_set_anew() {
         let mut poll = Poll::new().unwrap();
         let mut events = Events::with_capacity(4);
         let timer = Timer::register(poll.registry(), Token(7)).unwrap();

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_whose_time_is_over_is_told_and_a_good_one_is_not() {
+    fn a_certificate_whose_time_is_over_is_reported_and_a_good_one_is_not() {
         let file = |name: &str| {
             PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/certificates")).join(name)
         };

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_histogram_is_told_with_and_without_a_label() {
+    fn a_histogram_is_reported_with_and_without_a_label() {
         let mut text = Text::default();
         text.head("h", "histogram", "Help.");
         text.buckets("h", None, [(1.0, 2), (2.0, 3)].into_iter(), 4, 10.5);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_told_with_its_errors_where_it_had_not_looked() {
+    fn a_model_is_reported_with_its_errors_where_it_had_not_looked() {
         let blocks = family(&prediction());
         let [
             Block::Paragraph(said),

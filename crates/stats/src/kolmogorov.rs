@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn two_samples_are_told_apart_by_a_shift() {
+    fn two_samples_are_distinguished_by_a_shift() {
         let one: Vec<f64> = (0..60).map(f64::from).collect();
         let shifted: Vec<f64> = (0..60).map(|i| f64::from(i) + 30.5).collect();
         assert!(ks_two_samples(&one, &shifted).unwrap().p_value < 1e-4);

@@ -25,7 +25,7 @@ use krarup_units::{Nanos, Stamp};
 use crate::postgres::heads::Reader;
 use crate::postgres::pen::Pen;
 use crate::postgres::{IDS_AHEAD, Laid, Owned, Problem, Session, is_deposed, words};
-use krarup_broker::changes::Batch;
+use krarup_broker::changes::CommitBatch;
 use krarup_broker::job::Id;
 use krarup_broker::queues::{Fetch, Fetched};
 
@@ -65,7 +65,7 @@ pub enum News {
         /// The number that it was given with [`Journal::write`].
         number: u64,
         /// What it held.
-        batch: Arc<Batch>,
+        batch: Arc<CommitBatch>,
         /// The database's reason.
         why: String,
     },
@@ -118,7 +118,7 @@ struct Ids {
 #[derive(Debug)]
 struct UnderWay {
     number: u64,
-    batch: Arc<Batch>,
+    batch: Arc<CommitBatch>,
     came: Option<Came>,
 }
 
@@ -138,7 +138,7 @@ enum Order {
 
 struct Job {
     number: u64,
-    batch: Arc<Batch>,
+    batch: Arc<CommitBatch>,
 }
 
 #[derive(Debug)]
@@ -214,10 +214,10 @@ impl Journal {
     }
 
     /// Whether what has been gathered may be written now, beside what is under way; ids below `next_id` have been given.
-    pub fn may_write(&self, gathered: &Batch, next_id: Id) -> bool {
-        let beside = |other: &Batch| gathered.may_go_beside(other);
+    pub fn may_write(&self, gathered: &CommitBatch, next_id: Id) -> bool {
+        let beside = |other: &CommitBatch| gathered.may_go_beside(other);
         let others = || self.under_way.iter().filter(|one| one.came.is_none()).map(|one| &*one.batch);
-        let lines = gathered.lines() + others().map(Batch::lines).sum::<usize>();
+        let lines = gathered.lines() + others().map(CommitBatch::lines).sum::<usize>();
         let pens = if self.waits_for_disk { PENS } else { PENS - 1 };
         let is_first = others().next().is_none();
         !self.free.is_empty()
@@ -232,7 +232,7 @@ impl Journal {
     }
 
     /// Writes a batch that may be written now.
-    pub fn write(&mut self, number: u64, batch: Batch) {
+    pub fn write(&mut self, number: u64, batch: CommitBatch) {
         let pen = self.free.pop().expect("a pen is free where a batch may be written");
         if let Some(highest) = batch.messages.keys().max() {
             self.ids.next.fetch_max(highest + 1, Ordering::Relaxed);
@@ -545,8 +545,8 @@ mod tests {
         (journal, say, received)
     }
 
-    fn deletes(ids: std::ops::Range<Id>) -> Batch {
-        let mut batch = Batch::default();
+    fn deletes(ids: std::ops::Range<Id>) -> CommitBatch {
+        let mut batch = CommitBatch::default();
         ids.for_each(|id| batch.delete(id));
         batch
     }
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_batches_is_told_in_their_order() {
+    fn what_became_of_batches_is_reported_in_their_order() {
         let (mut journal, say, _threads) = journal();
         journal.write(1, deletes(1..3));
         journal.write(2, deletes(3..5));
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_the_database_has_not_heard_of_are_not_given() {
+    fn ids_that_the_database_does_not_know_are_not_given() {
         let (journal, _, _threads) = journal();
         assert!(journal.may_write(&deletes(1..2), 1_000));
         assert!(!journal.may_write(&deletes(1..2), 1_001));

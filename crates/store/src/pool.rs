@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!                    ┌─ lane ─▶ connection ─▶ BEGIN, statement, COMMIT ─┐
-//!  loop ── wishes ──▶┤   ⋮                                               ├─▶ answers ── loop
+//!  loop ── queries ──▶┤   ⋮                                               ├─▶ answers ── loop
 //!                    └─ lane ─▶ connection ─────────────────────────────┘
 //! ```
 //!
-//! **direct**: one lane before C connections; each takes one wish, for one statement. **batch**: a lane for each class of wishes and
+//! **direct**: one lane before C connections; each takes one request, for one statement. **batch**: a lane for each class of queries and
 //! one connection for each lane; it takes all that wait of the kind of the first. There is no timer: the next batch is what has come
 //! while the last was at the database. One thread moves all of it.
 
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::postgres::session::{Clearing, Known, Session, Stub, Trouble, Until};
 use crate::postgres::{Problem, Sharing};
-use krarup_broker::wish::{Asked, Kind, Reply, Way, Wish};
+use krarup_broker::database::{DatabaseReply, DatabaseRequest, QueuedRequest, RequestTimes, StatementKind};
 
 /// Wishes that share a statement at most.
 const MOST_TOGETHER: usize = 512;
@@ -41,7 +41,7 @@ const TRIES: u32 = 3;
 /// How the database is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether waiting wishes share a statement; then there is one connection for each class of wishes.
+    /// Whether waiting queries share a statement; then there is one connection for each class of queries.
     pub gathers: bool,
     /// Connections, where they do not.
     pub connections: u32,
@@ -52,8 +52,8 @@ pub struct Settings {
 /// What the thread tells.
 #[derive(Debug)]
 pub enum News {
-    /// What came of wishes.
-    Answered(Vec<(u64, Reply)>, Way),
+    /// What came of queries.
+    Answered(Vec<(u64, DatabaseReply)>, RequestTimes),
     /// The database refused something that it may take another time, and why.
     Refused(String),
     /// It takes again what it refused.
@@ -69,13 +69,13 @@ pub enum News {
 /// The loop's end of the thread.
 #[derive(Debug)]
 pub struct Pool {
-    wishes: Option<UnboundedSender<Vec<Asked>>>,
+    queries: Option<UnboundedSender<Vec<QueuedRequest>>>,
     news: Receiver<News>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Pool {
-    /// Begins to take wishes; `wake` is called whenever there are news.
+    /// Begins to take queries; `wake` is called whenever there are news.
     ///
     /// # Errors
     /// The system gives no thread.
@@ -85,21 +85,21 @@ impl Pool {
         clock: Clock,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, String> {
-        let (wishes, received) = unbounded_channel();
+        let (queries, received) = unbounded_channel();
         let (tell, news) = mpsc::channel();
         let told = Told { tell, wake: Box::new(wake) };
         let thread = thread::Builder::new()
             .name("pool".into())
             .spawn(move || work(sharing, settings, clock, told, received))
             .map_err(|error| format!("no thread can be had: {error}"))?;
-        Ok(Self { wishes: Some(wishes), news, thread: Some(thread) })
+        Ok(Self { queries: Some(queries), news, thread: Some(thread) })
     }
 
     /// Carries these out, in any order.
-    pub fn ask(&self, wishes: Vec<Asked>) {
-        if let Some(sender) = &self.wishes {
+    pub fn ask(&self, queries: Vec<QueuedRequest>) {
+        if let Some(sender) = &self.queries {
             // A thread that is no more has said why.
-            let _ = sender.send(wishes);
+            let _ = sender.send(queries);
         }
     }
 
@@ -110,7 +110,7 @@ impl Pool {
 
     /// Ends the thread; where nothing is left to be done, its connections are closed in order.
     pub fn end(mut self, nothing_left: bool) {
-        self.wishes = None;
+        self.queries = None;
         if let Some(thread) = self.thread.take()
             && nothing_left
         {
@@ -148,9 +148,9 @@ struct Shop {
     /// When that was last told.
     lost_at: Cell<Option<Instant>>,
     /// What the database refuses for now: of which kinds, and whether because it writes nothing at all.
-    refused: RefCell<BTreeMap<Kind, bool>>,
+    refused: RefCell<BTreeMap<StatementKind, bool>>,
     /// Kinds that are not asked until then, and for how long they were kept back.
-    held: RefCell<BTreeMap<Kind, (Instant, Duration)>>,
+    held: RefCell<BTreeMap<StatementKind, (Instant, Duration)>>,
 }
 
 /// A transaction that broke at its end: nobody knows whether it was committed.
@@ -159,12 +159,12 @@ struct Unknown {
     /// The session that it was in.
     session: Known,
     /// Its answers, if they were heard.
-    replies: Option<Vec<Reply>>,
+    replies: Option<Vec<DatabaseReply>>,
 }
 
 #[derive(Default)]
 struct Lane {
-    waiting: RefCell<VecDeque<Asked>>,
+    waiting: RefCell<VecDeque<QueuedRequest>>,
     come: Notify,
 }
 
@@ -176,7 +176,7 @@ fn work(
     settings: Settings,
     clock: Clock,
     told: Told,
-    mut wishes: UnboundedReceiver<Vec<Asked>>,
+    mut queries: UnboundedReceiver<Vec<QueuedRequest>>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
@@ -193,7 +193,7 @@ fn work(
             }
         }
         loop {
-            let came = pin!(wishes.recv());
+            let came = pin!(queries.recv());
             let deposed = pin!(shop.deposed.notified());
             match select(came, deposed).await {
                 Either::Left((Some(some), _)) => shop.take_in(some),
@@ -251,15 +251,15 @@ impl Shop {
         }
     }
 
-    /// In which lane a wish waits; the first is that of the sweeps, which wait for nobody.
-    fn lane(&self, kind: Kind) -> usize {
+    /// In which lane a request waits; the first is that of the sweeps, which wait for nobody.
+    fn lane(&self, kind: StatementKind) -> usize {
         match kind {
-            Kind::Sweep => 0,
+            StatementKind::Sweep => 0,
             _ if !self.settings.gathers => 1,
-            Kind::Put | Kind::Send => 1,
-            Kind::Take => 2,
-            Kind::Finish | Kind::Move => 3,
-            Kind::Look | Kind::List | Kind::Once => 4,
+            StatementKind::Put | StatementKind::Send => 1,
+            StatementKind::Take => 2,
+            StatementKind::Finish | StatementKind::Move => 3,
+            StatementKind::Look | StatementKind::List | StatementKind::Once => 4,
         }
     }
 
@@ -267,10 +267,10 @@ impl Shop {
         if lane == 0 || self.settings.gathers { 1 } else { self.settings.connections }
     }
 
-    fn take_in(&self, wishes: Vec<Asked>) {
-        self.open.set(self.open.get() + wishes.len());
-        for asked in wishes {
-            let lane = &self.lanes[self.lane(asked.wish.kind())];
+    fn take_in(&self, queries: Vec<QueuedRequest>) {
+        self.open.set(self.open.get() + queries.len());
+        for asked in queries {
+            let lane = &self.lanes[self.lane(asked.query.kind())];
             lane.waiting.borrow_mut().push_back(asked);
             lane.come.notify_one();
         }
@@ -297,7 +297,7 @@ impl Shop {
         }
     }
 
-    /// So many wishes are no longer open.
+    /// So many queries are no longer open.
     fn answered(&self, count: usize) {
         self.open.set(self.open.get() - count);
         if self.ending.get() {
@@ -314,19 +314,19 @@ impl Shop {
     }
 
     /// Wishes that were taken wait again, before those that came later.
-    fn put_back(&self, mut later: Vec<Asked>) {
+    fn put_back(&self, mut later: Vec<QueuedRequest>) {
         let Some(first) = later.first_mut() else { return };
         // What it joined has been answered.
         first.joins = false;
-        let lane = &self.lanes[self.lane(first.wish.kind())];
+        let lane = &self.lanes[self.lane(first.query.kind())];
         for asked in later.into_iter().rev() {
             lane.waiting.borrow_mut().push_front(asked);
         }
         lane.come.notify_one();
     }
 
-    /// The next wishes of a lane, when there are some.
-    async fn next(&self, lane: usize) -> (Vec<Asked>, Way) {
+    /// The next queries of a lane, when there are some.
+    async fn next(&self, lane: usize) -> (Vec<QueuedRequest>, RequestTimes) {
         let lane = &self.lanes[lane];
         loop {
             if let Some(next) = self.take(lane) {
@@ -336,40 +336,40 @@ impl Shop {
         }
     }
 
-    fn take(&self, lane: &Lane) -> Option<(Vec<Asked>, Way)> {
+    fn take(&self, lane: &Lane) -> Option<(Vec<QueuedRequest>, RequestTimes)> {
         let mut waiting = lane.waiting.borrow_mut();
-        let place = waiting.iter().position(|asked| !self.is_held(&asked.wish))?;
+        let place = waiting.iter().position(|asked| !self.is_held(&asked.query))?;
         let first = waiting.remove(place)?;
-        let kind = first.wish.kind();
+        let kind = first.query.kind();
         let mut some = vec![first];
-        if self.settings.gathers && !matches!(kind, Kind::Once | Kind::Sweep) {
+        if self.settings.gathers && !matches!(kind, StatementKind::Once | StatementKind::Sweep) {
             gather(&mut waiting, kind, &mut some);
         }
         // A request of many messages keeps their order.
         while !self.settings.gathers
-            && waiting.get(place).is_some_and(|next| next.joins && next.wish.kind() == kind)
+            && waiting.get(place).is_some_and(|next| next.joins && next.query.kind() == kind)
         {
             some.extend(waiting.remove(place));
         }
         self.busy.set(self.busy.get() + 1);
-        let way = Way {
+        let way = RequestTimes {
             taken: self.clock.now(),
             busy: self.busy.get(),
             left: waiting.len() as u32,
             together: some.len() as u32,
-            ..Way::default()
+            ..RequestTimes::default()
         };
         Some((some, way))
     }
 
-    /// Carries out wishes of one kind until the answers are known, and tells them; those that come back are to be tried again later.
+    /// Carries out queries of one kind until the answers are known, and tells them; those that come back are to be tried again later.
     async fn carry_out(
         self: &Rc<Self>,
         session: &mut Option<Session>,
-        asked: Vec<Asked>,
-        way: &mut Way,
-    ) -> Result<Vec<Asked>, Over> {
-        let kind = asked[0].wish.kind();
+        asked: Vec<QueuedRequest>,
+        way: &mut RequestTimes,
+    ) -> Result<Vec<QueuedRequest>, Over> {
+        let kind = asked[0].query.kind();
         let mut unknown: Option<Unknown> = None;
         let (mut pause, mut tries) = (AGAIN, 0);
         loop {
@@ -410,11 +410,11 @@ impl Shop {
             match came {
                 Ok(replies) => {
                     self.done(stub);
-                    if matches!(asked[0].wish, Wish::Sweep(_)) {
+                    if matches!(asked[0].query, DatabaseRequest::Sweep(_)) {
                         self.cleared.set(clearing.to);
                     }
                     self.is_back();
-                    self.takes(&asked[0].wish);
+                    self.takes(&asked[0].query);
                     self.answer(&asked, replies, way);
                     return Ok(Vec::new());
                 }
@@ -444,9 +444,9 @@ impl Shop {
                     if until != Until::Never {
                         self.refuse(kind, &why, until);
                     }
-                    let sweeps = matches!(asked[0].wish, Wish::Sweep(_));
-                    if until == Until::Never || sweeps || matches!(asked[0].wish, Wish::New(_)) {
-                        self.answer(&asked, vec![Reply::Failed(why)], way);
+                    let sweeps = matches!(asked[0].query, DatabaseRequest::Sweep(_));
+                    if until == Until::Never || sweeps || matches!(asked[0].query, DatabaseRequest::New(_)) {
+                        self.answer(&asked, vec![DatabaseReply::Failed(why)], way);
                         return Ok(Vec::new());
                     }
                     if until != Until::Again {
@@ -465,9 +465,9 @@ impl Shop {
     async fn settle(
         &self,
         open: &Session,
-        asked: &[Asked],
+        asked: &[QueuedRequest],
         one: &Unknown,
-    ) -> Result<Option<Option<Vec<Reply>>>, Trouble> {
+    ) -> Result<Option<Option<Vec<DatabaseReply>>>, Trouble> {
         let came = match (open.was_committed(one.stub, one.session).await?, &one.replies) {
             (None, _) => return Ok(None),
             (Some(false), _) => None,
@@ -479,8 +479,8 @@ impl Shop {
         Ok(Some(came))
     }
 
-    /// Asks what became of a transaction for as long as it takes; where it was not committed its wishes are carried out anew.
-    async fn find_out(self: Rc<Self>, asked: Vec<Asked>, one: Unknown, mut way: Way) {
+    /// Asks what became of a transaction for as long as it takes; where it was not committed its queries are carried out anew.
+    async fn find_out(self: Rc<Self>, asked: Vec<QueuedRequest>, one: Unknown, mut way: RequestTimes) {
         let mut pause = AGAIN;
         loop {
             let Ok(session) = self.connect_again().await else { return self.depose() };
@@ -502,14 +502,14 @@ impl Shop {
     // ---- what the database refuses --------------------------------------------------------------------------
 
     /// Whether this one is kept back now. What only reads never is.
-    fn is_held(&self, wish: &Wish) -> bool {
+    fn is_held(&self, query: &DatabaseRequest) -> bool {
         let held = self.held.borrow();
-        let until = held.get(&wish.kind()).filter(|_| wish.writes());
+        let until = held.get(&query.kind()).filter(|_| query.writes());
         until.is_some_and(|(until, _)| *until > Instant::now())
     }
 
     /// Keeps a kind back, each time for longer.
-    fn hold(self: &Rc<Self>, kind: Kind) {
+    fn hold(self: &Rc<Self>, kind: StatementKind) {
         let now = Instant::now();
         let mut held = self.held.borrow_mut();
         let pause = match held.get(&kind) {
@@ -527,21 +527,21 @@ impl Shop {
     }
 
     /// Connections look again for what there is to do.
-    fn go_on(&self, kind: Kind) {
+    fn go_on(&self, kind: StatementKind) {
         let lane = &self.lanes[self.lane(kind)];
         lane.come.notify_waiters();
         lane.come.notify_one();
     }
 
-    fn refuse(&self, kind: Kind, why: &str, until: Until) {
+    fn refuse(&self, kind: StatementKind, why: &str, until: Until) {
         self.refused.borrow_mut().insert(kind, until == Until::Writes);
         self.told.say(News::Refused(why.to_owned()));
     }
 
     /// It has done this: also others of the kind are done again, and where it writes at all none is refused for that reason.
-    fn takes(&self, wish: &Wish) {
-        let kind = wish.kind();
-        if !wish.writes() {
+    fn takes(&self, query: &DatabaseRequest) {
+        let kind = query.kind();
+        if !query.writes() {
             return;
         }
         if self.held.borrow_mut().remove(&kind).is_some() {
@@ -557,7 +557,7 @@ impl Shop {
         }
     }
 
-    fn answer(&self, asked: &[Asked], replies: Vec<Reply>, way: &mut Way) {
+    fn answer(&self, asked: &[QueuedRequest], replies: Vec<DatabaseReply>, way: &mut RequestTimes) {
         way.answered = self.clock.now();
         let answers = asked.iter().map(|one| one.number).zip(replies).collect();
         self.told.say(News::Answered(answers, *way));
@@ -623,16 +623,16 @@ impl Shop {
 
 const LANES: usize = 5;
 
-/// Takes all of a kind out of a lane, up to a bound. No client has wishes of two kinds, so that none is overtaken by its own.
-fn gather(waiting: &mut VecDeque<Asked>, kind: Kind, some: &mut Vec<Asked>) {
-    while some.len() < MOST_TOGETHER && waiting.front().is_some_and(|next| next.wish.kind() == kind) {
+/// Takes all of a kind out of a lane, up to a bound. No client has queries of two kinds, so that none is overtaken by its own.
+fn gather(waiting: &mut VecDeque<QueuedRequest>, kind: StatementKind, some: &mut Vec<QueuedRequest>) {
+    while some.len() < MOST_TOGETHER && waiting.front().is_some_and(|next| next.query.kind() == kind) {
         some.extend(waiting.pop_front());
     }
     if waiting.is_empty() || some.len() >= MOST_TOGETHER {
         return;
     }
     for asked in std::mem::take(waiting) {
-        if some.len() < MOST_TOGETHER && asked.wish.kind() == kind {
+        if some.len() < MOST_TOGETHER && asked.query.kind() == kind {
             some.push(asked);
         } else {
             waiting.push_back(asked);

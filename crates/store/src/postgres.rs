@@ -23,7 +23,7 @@ use postgres::error::SqlState;
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::{Client, Error, Statement};
 
-use krarup_broker::changes::{KeyRow, Row, TubeRow};
+use krarup_broker::changes::{KeyRow, MessageRow, TubeRow};
 use krarup_broker::job::Id;
 use krarup_broker::queues::Resident;
 use krarup_broker::shards::Shard;
@@ -205,7 +205,7 @@ impl Owned {
         &mut self,
         resident: Resident,
         now: Nanos,
-        mut message: impl FnMut(Row),
+        mut message: impl FnMut(MessageRow),
     ) -> Result<Contents, Problem> {
         self.heads = resident.heads;
         let shard = self.shard;
@@ -256,7 +256,7 @@ impl Owned {
     }
 
     /// Hands over every message; the first id above all of them.
-    fn read_all(&mut self, tubes: &[Arc<str>], message: &mut impl FnMut(Row)) -> Result<Id, Error> {
+    fn read_all(&mut self, tubes: &[Arc<str>], message: &mut impl FnMut(MessageRow)) -> Result<Id, Error> {
         let mut above = 0;
         let mut names = Names::default();
         let tubes: Vec<&str> = tubes.iter().map(|tube| &**tube).collect();

@@ -452,7 +452,7 @@ mod tests {
 
     /// The warm-up is slower: within the cut nothing of it is left, and the whole run tells how long it was.
     #[test]
-    fn a_warm_up_is_cut_off_and_told_by_the_whole_run() {
+    fn a_warm_up_is_cut_off_and_reported_by_the_whole_run() {
         let mut rows = regular(4_000);
         for (number, (visit, server)) in rows.iter_mut().enumerate() {
             let slow = if number < 800 { 200 * MILLI } else { (number as u64 * 37 % 11) * MILLI / 100 };
@@ -471,7 +471,7 @@ mod tests {
 
     /// A third of the answers are a second late and not in the rows: L, counted over time, is not X · W of those that ended.
     #[test]
-    fn a_place_that_fills_up_is_told() {
+    fn a_place_that_fills_up_is_reported() {
         let mut rows = regular(2_000);
         for (number, (visit, server)) in rows.iter_mut().enumerate() {
             // Each waits longer than the one before, by a half of what lies between them.
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_wrong_or_missing_are_told() {
+    fn rows_that_are_wrong_or_missing_are_reported() {
         let mut rows = regular(500);
         rows[7].0.taken = Stamp(0);
         rows[8].0.outcome = Outcome::Timeout;

@@ -16,7 +16,7 @@ fn request(text: &'static str) -> Request<'static> {
     }
 }
 
-fn wrong(text: &str) -> Wrong {
+fn wrong(text: &str) -> LineError {
     match one(text) {
         Parsed::Invalid(Refusal::Swallow { why, .. }) => why,
         other => panic!("{text:?} gave {other:?}"),
@@ -41,7 +41,7 @@ fn numbers_may_have_any_number_of_blanks_before_them_but_nothing_behind_the_last
         "release 1 2\r\n",
         "bury 1 2 3\r\n",
     ] {
-        assert_eq!(wrong(bad), Wrong::BadFormat, "{bad:?}");
+        assert_eq!(wrong(bad), LineError::BadFormat, "{bad:?}");
     }
 }
 
@@ -54,19 +54,19 @@ fn some_verbs_are_read_as_loosely_as_beanstalkd_reads_them() {
     assert_eq!(request("quitting\r\n"), Request::Quit);
     assert_eq!(request("kick 3 men\r\n"), Request::Kick(3));
     for bad in ["reserved\r\n", "statsx\r\n", "list-tubes-\r\n", "reserve-with-timeout 2147483648\r\n"] {
-        assert_eq!(wrong(bad), Wrong::BadFormat, "{bad:?}");
+        assert_eq!(wrong(bad), LineError::BadFormat, "{bad:?}");
     }
     for unknown in
         ["put\r\n", "delete\t7\r\n", "delete\r\n", "Put 1 2 3 4\r\n", "\r\n", "foo\r\n", " put 1 2 3 4\r\n"]
     {
-        assert_eq!(wrong(unknown), Wrong::UnknownCommand, "{unknown:?}");
+        assert_eq!(wrong(unknown), LineError::UnknownCommand, "{unknown:?}");
     }
 }
 
 #[test]
 fn a_body_beyond_the_limit_goes_by_whole() {
     let line = "put 0 0 1 65536 and more\r\n";
-    let Parsed::Invalid(Refusal::Swallow { why: Wrong::JobTooBig, swallow }) = one(line) else {
+    let Parsed::Invalid(Refusal::Swallow { why: LineError::JobTooBig, swallow }) = one(line) else {
         panic!("not refused")
     };
     assert_eq!(swallow, line.len() as u64 + 65_538);
@@ -75,7 +75,7 @@ fn a_body_beyond_the_limit_goes_by_whole() {
 #[test]
 fn a_body_without_its_end_goes_by_whole() {
     let text = "put 0 0 1 2\r\nabcdput 0 0 1 2\r\n";
-    let Parsed::Invalid(Refusal::Swallow { why: Wrong::ExpectedCrlf, swallow }) = one(text) else {
+    let Parsed::Invalid(Refusal::Swallow { why: LineError::ExpectedCrlf, swallow }) = one(text) else {
         panic!("not refused")
     };
     assert_eq!(swallow, "put 0 0 1 2\r\nabcd".len() as u64);
@@ -84,8 +84,8 @@ fn a_body_without_its_end_goes_by_whole() {
 #[test]
 fn a_line_is_too_long_at_225_bytes_unless_its_verb_has_several_names() {
     let long = format!("use {}\r\n", "a".repeat(219));
-    assert_eq!(wrong(&long), Wrong::BadFormat);
-    assert_eq!(wrong(&format!("put 0 0 1 {}1\r\n", "0".repeat(215))), Wrong::BadFormat);
+    assert_eq!(wrong(&long), LineError::BadFormat);
+    assert_eq!(wrong(&format!("put 0 0 1 {}1\r\n", "0".repeat(215))), LineError::BadFormat);
     let name = "a".repeat(200);
     let text = format!("send {name} {name} 1\r\nx\r\n");
     let Parsed::Complete { message: Request::Put(put), .. } = one(&text) else { panic!("refused") };
@@ -106,7 +106,7 @@ fn the_extra_verbs_are_read() {
     let Request::DeleteBatch(ids) = request("delete-batch 3 5  8\r\n") else { panic!("no ids") };
     assert_eq!(ids.iter().collect::<Vec<_>>(), [3, 5, 8]);
     for bad in ["reserve-batch 0 0\r\n", "delete-batch\r\n", "ping now\r\n", "send q -a 1\r\n"] {
-        assert_eq!(wrong(bad), Wrong::BadFormat, "{bad:?}");
+        assert_eq!(wrong(bad), LineError::BadFormat, "{bad:?}");
     }
 }
 

@@ -10,7 +10,8 @@ use super::{Broker, Hold};
 use crate::counts::operation;
 use crate::job::{ClientId, Id};
 use crate::memcached::{
-    self, Asked, End, NOT_ALL, NOT_FOR_QUEUES, ONE_KEY, STILL_OPEN, Take, Told, UNAUTHENTICATED, Wish,
+    self, CloseOption, NOT_ALL, NOT_FOR_QUEUES, ONE_KEY, QueueGet, QueueRequest, ReplyFormat, STILL_OPEN,
+    TakeOption, UNAUTHENTICATED,
 };
 use crate::queues::Queues;
 use crate::statistics;
@@ -26,7 +27,7 @@ struct Asking {
 }
 
 impl Broker {
-    /// Somebody connects who speaks memcached's protocol.
+    /// A client connects that speaks memcached's protocol.
     pub fn memcached_opened(&mut self) -> ClientId {
         let id = self.client_opened();
         self.dialog(id).memcached = Some(Session::default());
@@ -43,12 +44,12 @@ impl Broker {
         now: Stamp,
     ) -> usize {
         let asked = memcached::parse(bytes, self.settings.largest);
-        if matches!(asked, Asked::Incomplete(_)) {
+        if matches!(asked, QueueRequest::Incomplete(_)) {
             return 0;
         }
-        let puts = matches!(asked, Asked::Request(Cached::Store(_), _));
+        let puts = matches!(asked, QueueRequest::Request(Cached::Store(_), _));
         let committed = self.committed;
-        // What is open must be known, and whoever asks what there is sees what he has put.
+        // What is open must be known, and a client that asks what there is sees what it has put.
         let asking = self.shared.as_ref().is_some_and(|shared| !shared.may_put_or_begin(id, puts));
         let dialog = self.dialog(id);
         let opening = dialog.memcached.as_ref().is_some_and(|session| session.opening.is_some());
@@ -62,8 +63,8 @@ impl Broker {
         let mut asking = Asking { id, received, now, length: 0 };
         let open = self.dialog(id).admitted;
         match asked {
-            Asked::Incomplete(_) => 0,
-            Asked::Request(request, used) => {
+            QueueRequest::Incomplete(_) => 0,
+            QueueRequest::Request(request, used) => {
                 asking.length = used;
                 let harmless = matches!(request, Cached::Store(_) | Cached::Version | Cached::Quit);
                 if !open && !harmless {
@@ -73,7 +74,7 @@ impl Broker {
                 }
                 used
             }
-            Asked::Flush(key, used) => {
+            QueueRequest::Flush(key, used) => {
                 asking.length = used;
                 match memcached::queue(key) {
                     _ if !open => self.tell(asking, UNAUTHENTICATED),
@@ -82,21 +83,21 @@ impl Broker {
                 }
                 used
             }
-            Asked::Refused(Refusal::Answer { reply, used }) => {
+            QueueRequest::Refused(Refusal::Answer { reply, used }) => {
                 asking.length = used;
                 self.tell(asking, reply);
                 used
             }
-            Asked::Refused(Refusal::TooLarge { used, discard: swallow, noreply, .. }) => {
+            QueueRequest::Refused(Refusal::TooLarge { used, discard: swallow, noreply, .. }) => {
                 let reply = if noreply { b"" } else { krarup_memcache::request::TOO_LARGE };
                 self.dialog(id).swallow = Some((swallow, reply));
                 used
             }
-            Asked::Refused(Refusal::Discard { reply, used, discard: swallow }) => {
+            QueueRequest::Refused(Refusal::Discard { reply, used, discard: swallow }) => {
                 self.dialog(id).swallow = Some((swallow, reply));
                 used
             }
-            Asked::Refused(Refusal::Close { reply }) => {
+            QueueRequest::Refused(Refusal::Close { reply }) => {
                 asking.length = bytes.len();
                 self.tell(asking, reply);
                 self.dialog(id).quitting = true;
@@ -144,26 +145,26 @@ impl Broker {
         let mut word = || words.next().and_then(name::name);
         match (word(), word()) {
             (Some(client), secret) => {
-                let told = if store.noreply { Told::Not } else { Told::Login };
-                self.ask(asking, &Request::Login { client, secret }, told);
+                let reply_format = if store.noreply { ReplyFormat::Not } else { ReplyFormat::Login };
+                self.ask(asking, &Request::Login { client, secret }, reply_format);
             }
             _ => self.tell(asking, b"CLIENT_ERROR bad authentication token format\r\n"),
         }
     }
 
     fn put_value(&mut self, asking: Asking, store: &Store<'_>) {
-        let put = match memcached::letter(store.key) {
+        let put = match memcached::put_of_key(store.key) {
             _ if store.command != Storage::Set => Err(NOT_FOR_QUEUES),
             put => put,
         };
         match put {
             Ok(put) => {
-                let told = if store.noreply { Told::Not } else { Told::Put };
+                let reply_format = if store.noreply { ReplyFormat::Not } else { ReplyFormat::Put };
                 let lives = memcached::lives(store.exptime, self.queues.wall(asking.now));
                 self.ask(
                     asking,
                     &Request::Put(Put { flags: store.flags, lives, body: store.data, ..put }),
-                    told,
+                    reply_format,
                 );
             }
             Err(line) => self.tell(asking, if store.noreply { b"" } else { line }),
@@ -171,89 +172,89 @@ impl Broker {
     }
 
     fn get(&mut self, mut asking: Asking, retrieve: &Retrieve<'_>) {
-        let mut wishes = Vec::with_capacity(retrieve.keys.len());
+        let mut queries = Vec::with_capacity(retrieve.keys.len());
         for key in retrieve.keys.iter() {
-            match memcached::wish(key) {
+            match memcached::queue_get(key) {
                 // Waiting for one would keep the others, and they may have been taken already.
-                Ok(wish) if retrieve.keys.len() > 1 && (wish.end.is_some() || wish.wait.0 > 0) => {
+                Ok(query) if retrieve.keys.len() > 1 && (query.end.is_some() || query.wait.0 > 0) => {
                     return self.tell(asking, ONE_KEY);
                 }
-                Ok(Wish { take: Some(Take::Open), .. }) if retrieve.keys.len() > 1 => {
+                Ok(QueueGet { take: Some(TakeOption::Open), .. }) if retrieve.keys.len() > 1 => {
                     return self.tell(asking, ONE_KEY);
                 }
-                Ok(wish) => wishes.push((key, wish)),
+                Ok(query) => queries.push((key, query)),
                 Err(line) => return self.tell(asking, line),
             }
         }
-        let count = wishes.len();
+        let count = queries.len();
         if count > 1 && self.shared.is_some() {
             return self.tell(asking, ONE_KEY);
         }
-        for (place, (key, wish)) in wishes.into_iter().enumerate() {
+        for (place, (key, query)) in queries.into_iter().enumerate() {
             let session = self.dialog(asking.id).memcached.as_mut().expect("he speaks this protocol");
-            if wish.take == Some(Take::Open) && wish.end.is_none() && session.is_open(wish.queue) {
+            if query.take == Some(TakeOption::Open) && query.end.is_none() && session.is_open(query.queue) {
                 return self.tell(asking, STILL_OPEN);
             }
-            let ended = wish.end.and_then(|end| Some((end, session.end(wish.queue)?)));
+            let ended = query.end.and_then(|end| Some((end, session.end(query.queue)?)));
             if let Some((end, open)) = ended {
-                let told = if wish.take.is_some() { Told::Not } else { Told::Ended };
-                self.end_open(asking, end, open, told);
+                let reply_format = if query.take.is_some() { ReplyFormat::Not } else { ReplyFormat::Ended };
+                self.end_open(asking, end, open, reply_format);
                 // The first row has the request's bytes.
                 asking.length = 0;
-            } else if wish.take.is_none() {
+            } else if query.take.is_none() {
                 self.tell(asking, b"END\r\n");
             }
-            let Some(take) = wish.take else { continue };
-            let told = Told::Value {
+            let Some(take) = query.take else { continue };
+            let reply_format = ReplyFormat::Value {
                 key: key.into(),
                 unique: retrieve.command.with_unique(),
-                open: take == Take::Open,
+                open: take == TakeOption::Open,
                 last: place + 1 == count,
             };
             let session = self.dialog(asking.id).memcached.as_mut().expect("he speaks this protocol");
-            if told.opens() {
-                session.opening = Some(wish.queue.into());
+            if reply_format.opens() {
+                session.opening = Some(query.queue.into());
             }
             match take {
-                Take::Peek => {
-                    self.queues.use_tube(asking.id, wish.queue);
-                    self.ask(asking, &Request::PeekReady, told);
+                TakeOption::Peek => {
+                    self.queues.use_tube(asking.id, query.queue);
+                    self.ask(asking, &Request::PeekReady, reply_format);
                 }
-                Take::Open | Take::Pop => {
-                    self.watch_only(asking.id, wish.queue);
-                    let request = if take == Take::Pop {
-                        Request::Pop { timeout: wish.wait }
+                TakeOption::Open | TakeOption::Pop => {
+                    self.watch_only(asking.id, query.queue);
+                    let request = if take == TakeOption::Pop {
+                        Request::Pop { timeout: query.wait }
                     } else {
-                        Request::ReserveWithTimeout { timeout: wish.wait }
+                        Request::ReserveWithTimeout { timeout: query.wait }
                     };
-                    self.ask(asking, &request, told);
+                    self.ask(asking, &request, reply_format);
                 }
             }
             asking.length = 0;
         }
     }
 
-    fn end_open(&mut self, asking: Asking, end: End, open: Id, told: Told) {
-        if end == End::Abort
+    fn end_open(&mut self, asking: Asking, end: CloseOption, open: Id, reply_format: ReplyFormat) {
+        if end == CloseOption::Abort
             && let Some(shared) = &mut self.shared
         {
-            let number = shared.ask_back(asking.id, open);
+            let number = shared.query_give_back(asking.id, open);
             let verb = Verb::Release;
             self.counts.count(verb);
-            self.told = told;
+            self.reply_format = reply_format;
             let visit =
                 Visit { bytes_in: asking.length as u64, ..Visit::at(asking.received, operation(verb)) };
             return self.wait_for_answer(asking.id, Hold::Asked(number), verb, visit);
         }
         let request = match end {
-            End::Close => Request::Delete(open),
-            End::Abort => {
+            CloseOption::Close => Request::Delete(open),
+            CloseOption::Abort => {
                 // It goes back to where it was.
                 let priority = self.queues.view_job(open, asking.now).map_or(0, |job| job.priority);
                 Request::Release { id: open, priority, delay: 0 }
             }
         };
-        self.ask(asking, &request, told);
+        self.ask(asking, &request, reply_format);
     }
 
     /// Messages are taken from this queue alone.
@@ -268,15 +269,15 @@ impl Broker {
     }
 
     fn empty(&mut self, asking: Asking, queue: &str, noreply: bool) {
-        let told = if noreply { Told::Not } else { Told::Deleted };
-        self.ask(asking, &Request::DeleteTube(queue), told);
+        let reply_format = if noreply { ReplyFormat::Not } else { ReplyFormat::Deleted };
+        self.ask(asking, &Request::DeleteTube(queue), reply_format);
     }
 
-    /// A request of the broker's own; its answer is told so.
-    fn ask(&mut self, asking: Asking, request: &Request<'_>, told: Told) {
+    /// A request of the broker's own; its answer is sent so.
+    fn ask(&mut self, asking: Asking, request: &Request<'_>, reply_format: ReplyFormat) {
         let visit =
             Visit { bytes_in: asking.length as u64, ..Visit::at(asking.received, operation(request.verb())) };
-        self.told = told;
+        self.reply_format = reply_format;
         self.carry_out(asking.id, request, visit, asking.now);
     }
 
@@ -304,20 +305,20 @@ impl Broker {
 }
 
 /// Whether a request needs messages that are only in the store.
-fn lacks(queues: &mut Queues, id: ClientId, asked: &Asked<'_>, now: Stamp) -> bool {
+fn lacks(queues: &mut Queues, id: ClientId, asked: &QueueRequest<'_>, now: Stamp) -> bool {
     let mut ends =
         |key| memcached::queue(key).is_ok_and(|queue| queues.lacks(id, &Request::DeleteTube(queue), now));
     match asked {
-        Asked::Request(Cached::Retrieve(retrieve), _) if !retrieve.command.touches() => {
-            let wishes = retrieve.keys.iter().filter_map(|key| memcached::wish(key).ok());
-            let taken = wishes.filter(|wish| wish.take.is_some()).map(|wish| wish.queue);
+        QueueRequest::Request(Cached::Retrieve(retrieve), _) if !retrieve.command.touches() => {
+            let queries = retrieve.keys.iter().filter_map(|key| memcached::queue_get(key).ok());
+            let taken = queries.filter(|query| query.take.is_some()).map(|query| query.queue);
             // A key may stand there more than once.
             let count = retrieve.keys.len();
             // Every one is looked at, so that all are read together.
             taken.filter(|queue| queues.lacks_first_of(id, queue, count)).count() > 0
         }
-        Asked::Request(Cached::Delete { key, .. }, _) => ends(key),
-        Asked::Flush(key, _) => ends(key),
+        QueueRequest::Request(Cached::Delete { key, .. }, _) => ends(key),
+        QueueRequest::Flush(key, _) => ends(key),
         _ => false,
     }
 }

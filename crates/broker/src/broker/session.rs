@@ -9,7 +9,7 @@ pub(super) struct Session {
     open: Vec<(Box<str>, Id)>,
     /// The queue that is being opened: its answer is on the way.
     pub(super) opening: Option<Box<str>>,
-    /// The only queue that is watched; none: that of everybody at first.
+    /// The only queue that is watched; none: that of every client at first.
     pub(super) watched: Option<Box<str>>,
 }
 

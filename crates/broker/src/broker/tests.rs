@@ -7,7 +7,7 @@ use super::*;
 use crate::queues;
 
 pub(super) fn broker(durable: bool) -> Broker {
-    let queues = queues::Settings {
+    let queues = queues::QueueSettings {
         memory: 1 << 20,
         durable,
         wall: Nanos::from_secs(1_000),
@@ -15,12 +15,12 @@ pub(super) fn broker(durable: bool) -> Broker {
         resident: None,
         shard: crate::shards::Shard::WHOLE,
     };
-    let settings = Settings {
-        about: About::default(),
+    let settings = BrokerSettings {
+        about: ProcessFacts::default(),
         largest: 1_000,
         secret: None,
         processor: || Nanos::ZERO,
-        last_word: None,
+        final_reply: None,
     };
     let recorder = Recorder::new(recorder::Settings::default()).unwrap();
     Broker::new(settings, Queues::new(queues), recorder)
@@ -36,9 +36,9 @@ pub(super) fn say(broker: &mut Broker, id: ClientId, text: &str) -> String {
 }
 
 pub(super) fn hear(broker: &mut Broker, id: ClientId) -> String {
-    let heard = String::from_utf8(broker.client_output(id).to_vec()).unwrap();
-    broker.client_written(id, heard.len(), NOW);
-    heard
+    let output = String::from_utf8(broker.client_output(id).to_vec()).unwrap();
+    broker.client_written(id, output.len(), NOW);
+    output
 }
 
 pub(super) fn commit(broker: &mut Broker) {
@@ -95,7 +95,7 @@ fn a_body_beyond_the_limit_goes_by_and_the_conversation_goes_on() {
 }
 
 #[test]
-fn who_waits_is_heard_again_when_he_is_answered() {
+fn a_client_that_waits_is_read_later_when_it_is_answered() {
     let mut broker = broker(false);
     let [worker, producer] = [(); 2].map(|()| broker.client_opened());
     let said = b"reserve\r\nping\r\n";
@@ -128,7 +128,7 @@ fn answers_leave_after_their_commit_and_in_order() {
 }
 
 #[test]
-fn who_has_put_sees_what_he_has_put() {
+fn a_client_that_has_put_sees_what_it_has_put() {
     let mut broker = broker(true);
     let id = broker.client_opened();
     let said = b"put 0 0 1 1\r\na\r\npeek-ready\r\n";
@@ -170,7 +170,7 @@ fn a_refused_batch_refuses_its_puts_and_keeps_the_rest_waiting() {
 }
 
 #[test]
-fn who_has_ended_his_side_waits_for_nothing_and_gets_what_he_is_owed() {
+fn a_client_that_has_ended_its_side_waits_for_nothing_and_gets_what_it_is_owed() {
     let mut broker = broker(false);
     let id = broker.client_opened();
     broker.client_bytes(id, b"reserve\r\n", NOW, NOW);
@@ -246,9 +246,12 @@ fn a_batch_that_is_not_well_formed_goes_by_as_a_whole() {
     for _ in 0..6 {
         say(&mut broker, id, &many);
     }
-    let heard = say(&mut broker, id, &many);
-    assert!(heard.starts_with("INSERTED_BATCH 150\r\n") && heard.ends_with("OUT_OF_MEMORY\r\n"), "{heard}");
-    assert_eq!(heard.lines().count(), 151);
+    let output = say(&mut broker, id, &many);
+    assert!(
+        output.starts_with("INSERTED_BATCH 150\r\n") && output.ends_with("OUT_OF_MEMORY\r\n"),
+        "{output}"
+    );
+    assert_eq!(output.lines().count(), 151);
     assert_eq!(say(&mut broker, id, "ping\r\n"), "PONG\r\n");
 }
 

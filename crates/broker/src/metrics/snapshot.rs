@@ -1,9 +1,9 @@
 //! The broker's numbers of one moment.
 
-use crate::batches::Sizes;
+use crate::batches::BatchSizes;
 use crate::broker::Broker;
 use crate::queues::Totals;
-use crate::statistics::Service;
+use crate::statistics::BrokerState;
 use krarup_record::exposition::{OfOperation, Times};
 use krarup_units::Stamp;
 
@@ -13,7 +13,7 @@ pub struct Snapshot {
     pub(super) totals: Totals,
     pub(super) tubes: u64,
     pub(super) memory: u64,
-    pub(super) service: Service,
+    pub(super) service: BrokerState,
     pub(super) operations: Vec<OfOperation>,
     /// Requests that wait for the store, and those that are with it.
     pub(super) waiting: u64,
@@ -21,7 +21,7 @@ pub struct Snapshot {
     /// Connections to the store at work.
     pub(super) busy: u64,
     pub(super) statements: Times,
-    pub(super) batches: Sizes,
+    pub(super) batches: BatchSizes,
     /// Whether the store can be reached and takes what it is given; a memory always does.
     pub(super) store_takes: bool,
     pub(super) stopping: bool,

@@ -59,7 +59,7 @@ const fn times(name: &'static str, quantity: Quantity, help: &'static str) -> Me
     Metric { name, help, value: Source::OperationTimes(quantity) }
 }
 
-/// Every metric, in the order in which they are told.
+/// Every metric, in the order in which they are written.
 pub const TABLE: &[Metric] = &[
     Metric { name: "krarup_build_info", help: "1, with the version as a label.", value: Source::Version },
     gauge("krarup_broker_uptime_seconds", |now| now.service.uptime.as_seconds(), "Since the start."),

@@ -10,12 +10,12 @@ use krarup_beanstalk::Request;
 use krarup_units::{Nanos, Stamp};
 
 use super::reservation::MOST_AT_ONCE;
-use super::store::{Fetch, Fetched, FromTo, Kicking, Line, Wanted};
+use super::store::{Fetch, Fetched, FromTo, Kicking, StoredQueue, Wanted};
 use super::view::Nothing;
 use super::{Due, Queues};
-use crate::changes::{Change, Row, Standing};
-use crate::job::{ClientId, Id, Job, State};
-use crate::window::Window;
+use crate::changes::{MessageChange, MessageRow, StoredState};
+use crate::job::{ClientId, Id, Job, JobState};
+use crate::window::KeyWindow;
 
 /// Messages that are read by their numbers at a time.
 const SOUGHT_AT_ONCE: usize = 1_000;
@@ -23,7 +23,7 @@ const SOUGHT_AT_ONCE: usize = 1_000;
 impl Queues {
     // ---- leaving out ------------------------------------------------------------------------------------
 
-    /// A message stands in its line, among those that are here or not: whoever is too many is left out.
+    /// A message stands in its line, among those that are here or not: a client that is too many is left out.
     pub(super) fn settle(&mut self, id: Id, here: bool) {
         let Some(resident) = self.settings.resident else { return };
         if !here {
@@ -35,10 +35,10 @@ impl Queues {
         let job = &self.jobs[&id];
         let tube = self.tubes.get_mut(job.tube);
         let cut = match job.state {
-            State::Ready => cut(tube.line_mut(job.receiver.as_ref()), resident.heads).map(|(_, id)| id),
-            State::Delayed { .. } => cut(&mut tube.delayed, resident.heads).map(|(_, id)| id),
-            State::Buried { .. } => cut(&mut tube.buried, resident.heads).map(|(_, id)| id),
-            State::Pending | State::Reserved { .. } => None,
+            JobState::Ready => cut(tube.line_mut(job.receiver.as_ref()), resident.heads).map(|(_, id)| id),
+            JobState::Delayed { .. } => cut(&mut tube.delayed, resident.heads).map(|(_, id)| id),
+            JobState::Buried { .. } => cut(&mut tube.buried, resident.heads).map(|(_, id)| id),
+            JobState::Pending | JobState::Reserved { .. } => None,
         };
         if let Some(cut) = cut {
             self.leave_out(cut);
@@ -81,7 +81,7 @@ impl Queues {
         self.unwatch_expiry(id);
         let job = self.jobs.remove(&id).expect("it is here");
         self.used -= job.cost();
-        if let State::Delayed { until } = job.state {
+        if let JobState::Delayed { until } = job.state {
             self.due.remove(&(until, Due::Delay(id)));
         }
     }
@@ -136,7 +136,7 @@ impl Queues {
         if !self.heads.begun {
             return false;
         }
-        // Whether what he sought was looked for, and is here if it is anywhere.
+        // Whether what it sought was looked for, and is here if it is anywhere.
         let sought = self.heads.sought.remove(&client) == Some(self.heads.generation);
         match *request {
             Request::Reserve
@@ -171,7 +171,7 @@ impl Queues {
     fn lacks_any_of_watched(&mut self, client: ClientId, count: usize) -> bool {
         let known = self.client(client);
         let tubes = known.watched.iter().map(|tube| self.tubes.get(*tube));
-        let short = |line: &crate::tube::Line| !line.has(count);
+        let short = |line: &crate::tube::ReadyQueue| !line.has(count);
         let lacking: Vec<Arc<str>> = tubes
             .filter(|tube| tube.paused.is_none() && tube.lines_for(known.name.as_ref()).any(short))
             .map(|tube| Arc::clone(&tube.name))
@@ -182,7 +182,7 @@ impl Queues {
         !lacking.is_empty()
     }
 
-    /// Whether the first so many of this tube that he may have are not here.
+    /// Whether the first so many of this tube that it may have are not here.
     pub(crate) fn lacks_first_of(&mut self, client: ClientId, tube: &str, count: usize) -> bool {
         let Some(tube) = self.tubes.find(tube) else { return false };
         let name = self.client(client).name.clone();
@@ -198,19 +198,19 @@ impl Queues {
         let tube = self.tubes.get(tube);
         let mut wanted = Vec::new();
         if !tube.ready.has(count) {
-            wanted.push(Line::Ready(Arc::clone(&tube.name), None));
+            wanted.push(StoredQueue::Ready(Arc::clone(&tube.name), None));
         }
         if let Some(name) = client
             && tube.addressed.get(name).is_some_and(|line| !line.has(count))
         {
-            wanted.push(Line::Ready(Arc::clone(&tube.name), Some(Arc::clone(name))));
+            wanted.push(StoredQueue::Ready(Arc::clone(&tube.name), Some(Arc::clone(name))));
         }
         for line in wanted {
             self.want(line);
         }
     }
 
-    pub(super) fn want(&mut self, line: Line) {
+    pub(super) fn want(&mut self, line: StoredQueue) {
         let wanted = Wanted::Line(line);
         if self.heads.fetching.as_ref() != Some(&wanted) && !self.heads.wanted.contains(&wanted) {
             self.heads.wanted.push_back(wanted);
@@ -221,9 +221,9 @@ impl Queues {
         let tube = self.tubes.get(self.client(client).used);
         let name = Arc::clone(&tube.name);
         let (lacks, line) = if buried {
-            (!tube.buried.has(1), Line::Buried(name))
+            (!tube.buried.has(1), StoredQueue::Buried(name))
         } else {
-            (!tube.delayed.has(1), Line::Delayed(name))
+            (!tube.delayed.has(1), StoredQueue::Delayed(name))
         };
         if lacks {
             self.want(line);
@@ -252,7 +252,7 @@ impl Queues {
         }
         let done = begun.map_or(0, |kicking| kicking.done) + here.len() as u32;
         self.heads.kicking.insert(client, Kicking { buried, done });
-        self.want(if buried { Line::Buried(name) } else { Line::Delayed(name) });
+        self.want(if buried { StoredQueue::Buried(name) } else { StoredQueue::Delayed(name) });
         true
     }
 
@@ -265,15 +265,15 @@ impl Queues {
         let ready =
             std::iter::once((None, &of.ready)).chain(of.addressed.iter().map(|(to, line)| (Some(to), line)));
         for (to, line) in ready.filter(|(_, line)| line.rest().is_some()) {
-            lines.push(Line::Ready(name(), to.cloned()));
+            lines.push(StoredQueue::Ready(name(), to.cloned()));
             here.extend(line.here().map(|(_, id)| id));
         }
         if of.delayed.rest().is_some() {
-            lines.push(Line::Delayed(name()));
+            lines.push(StoredQueue::Delayed(name()));
             here.extend(of.delayed.here().map(|(_, id)| id));
         }
         if of.buried.rest().is_some() {
-            lines.push(Line::Buried(name()));
+            lines.push(StoredQueue::Buried(name()));
             here.extend(of.buried.here().map(|(_, id)| id));
         }
         for id in here {
@@ -287,7 +287,7 @@ impl Queues {
     }
 
     fn is_outside(&self, id: Id) -> bool {
-        let gone = || matches!(self.batch.messages.get(&id), Some(Change::Delete));
+        let gone = || matches!(self.batch.messages.get(&id), Some(MessageChange::Delete));
         !self.jobs.contains_key(&id) && id < self.next_id && self.outside() > 0 && !gone()
     }
 
@@ -308,7 +308,7 @@ impl Queues {
         let mut lacks = false;
         for line in &lines {
             if self.sent.get(line).is_some_and(|line| !line.has(1)) {
-                self.want(Line::Sent(line.clone()));
+                self.want(StoredQueue::Sent(line.clone()));
                 lacks = true;
             }
         }
@@ -324,7 +324,7 @@ impl Queues {
                 self.heads.seekers.push_back((client, vec![id]));
                 return true;
             }
-            // Somebody has changed the table under us.
+            // A client has changed the table under us.
             for line in &lines {
                 if let Some(line) = self.sent.get_mut(line).filter(|line| line.holds(id)) {
                     line.remove(id);
@@ -333,7 +333,7 @@ impl Queues {
         }
     }
 
-    /// He is gone: what he sought is nobody's.
+    /// It is gone: what it sought is no client's.
     pub(super) fn heads_left(&mut self, client: ClientId) {
         self.heads.seekers.retain(|(other, _)| *other != client);
         self.heads.sought.remove(&client);
@@ -377,17 +377,19 @@ impl Queues {
     }
 
     /// Where the rest of a line begins; none if there is no rest any more.
-    fn place_of(&self, line: &Line) -> Option<(u64, Id)> {
+    fn place_of(&self, line: &StoredQueue) -> Option<(u64, Id)> {
         let tube = |name: &Arc<str>| self.tubes.find(name).map(|tube| self.tubes.get(tube));
         match line {
-            Line::Ready(name, to) => {
+            StoredQueue::Ready(name, to) => {
                 let tube = tube(name)?;
                 let line = to.as_ref().map_or(Some(&tube.ready), |to| tube.addressed.get(to))?;
                 line.rest().map(|(priority, id)| (priority.into(), id))
             }
-            Line::Delayed(name) => tube(name)?.delayed.rest().map(|(until, id)| (self.wall(until).0, id)),
-            Line::Buried(name) => tube(name)?.buried.rest(),
-            Line::Sent(line) => self.sent.get(line)?.rest().map(|id| (0, id)),
+            StoredQueue::Delayed(name) => {
+                tube(name)?.delayed.rest().map(|(until, id)| (self.wall(until).0, id))
+            }
+            StoredQueue::Buried(name) => tube(name)?.buried.rest(),
+            StoredQueue::Sent(line) => self.sent.get(line)?.rest().map(|id| (0, id)),
         }
     }
 
@@ -406,10 +408,10 @@ impl Queues {
     /// What the store has answered to the latest [`Self::take_fetch`].
     pub fn fetched(&mut self, fetched: Fetched, now: Stamp) {
         match self.heads.fetching.take() {
-            Some(Wanted::Line(Line::Sent(line))) => self.numbers_came(&line, &fetched),
+            Some(Wanted::Line(StoredQueue::Sent(line))) => self.numbers_fetched(&line, &fetched),
             Some(Wanted::Line(line)) => {
-                self.heads_came(&line, fetched);
-                if let Line::Ready(name, _) = &line
+                self.heads_fetched(&line, fetched);
+                if let StoredQueue::Ready(name, _) = &line
                     && let Some(tube) = self.tubes.find(name)
                     && self.tubes.get(tube).paused.is_none()
                 {
@@ -423,7 +425,7 @@ impl Queues {
                         let id = row.id;
                         self.admit(row);
                         self.heads.guests.insert(id, self.heads.committed);
-                        if let State::Delayed { until } = self.jobs[&id].state {
+                        if let JobState::Delayed { until } = self.jobs[&id].state {
                             self.due.insert((until, Due::Delay(id)));
                         }
                     }
@@ -442,14 +444,14 @@ impl Queues {
         }
     }
 
-    fn numbers_came(&mut self, line: &FromTo, fetched: &Fetched) {
+    fn numbers_fetched(&mut self, line: &FromTo, fetched: &Fetched) {
         let end = fetched.ids.last().filter(|_| !fetched.complete).map(|id| id + 1);
-        let Some(from) = self.sent.get(line).and_then(Window::rest) else { return };
+        let Some(from) = self.sent.get(line).and_then(KeyWindow::rest) else { return };
         let is_of = |id: &Id| {
             let of = |job: &Job| {
-                job.state == State::Ready && job.sender.as_ref() == Some(&line.0) && job.receiver == line.1
+                job.state == JobState::Ready && job.sender.as_ref() == Some(&line.0) && job.receiver == line.1
             };
-            let gone = || matches!(self.batch.messages.get(id), Some(Change::Delete));
+            let gone = || matches!(self.batch.messages.get(id), Some(MessageChange::Delete));
             self.jobs.get(id).map_or_else(|| !gone(), of)
         };
         // What is ready since the last batch is not so in the store.
@@ -463,15 +465,15 @@ impl Queues {
         window.read_up_to(end, fetched.ids.len());
     }
 
-    fn heads_came(&mut self, line: &Line, fetched: Fetched) {
-        let came = fetched.rows.len();
+    fn heads_fetched(&mut self, line: &StoredQueue, fetched: Fetched) {
+        let fetched_count = fetched.rows.len();
         let mut last = None;
-        let (mut keys, mut guests) = (Vec::with_capacity(came), Vec::new());
+        let (mut keys, mut guests) = (Vec::with_capacity(fetched_count), Vec::new());
         for row in fetched.rows {
             let place = (self.place(&row), row.id);
             last = Some(place);
             if self.jobs.contains_key(&row.id)
-                || matches!(self.batch.messages.get(&row.id), Some(Change::Delete))
+                || matches!(self.batch.messages.get(&row.id), Some(MessageChange::Delete))
             {
                 continue;
             }
@@ -491,30 +493,30 @@ impl Queues {
         }
         keys.extend(guests);
         let (name, to) = match line {
-            Line::Ready(name, to) => (name, to.as_ref()),
-            Line::Delayed(name) | Line::Buried(name) => (name, None),
-            Line::Sent(_) => return,
+            StoredQueue::Ready(name, to) => (name, to.as_ref()),
+            StoredQueue::Delayed(name) | StoredQueue::Buried(name) => (name, None),
+            StoredQueue::Sent(_) => return,
         };
         let place = self.tubes.find_or_make(name);
         let tube = self.tubes.get_mut(place);
         let missing = match line {
-            Line::Ready(..) => {
-                read(tube.line_mut(to), &keys, end, came, |(priority, id)| (priority as u32, id))
+            StoredQueue::Ready(..) => {
+                read(tube.line_mut(to), &keys, end, fetched_count, |(priority, id)| (priority as u32, id))
             }
-            Line::Delayed(_) => {
+            StoredQueue::Delayed(_) => {
                 self.due.extend(keys.iter().map(|(until, id)| (Stamp(*until), Due::Delay(*id))));
-                read(&mut tube.delayed, &keys, end, came, |(until, id)| (Stamp(until), id))
+                read(&mut tube.delayed, &keys, end, fetched_count, |(until, id)| (Stamp(until), id))
             }
-            _ => read(&mut tube.buried, &keys, end, came, |place| place),
+            _ => read(&mut tube.buried, &keys, end, fetched_count, |place| place),
         };
         let count = match line {
-            Line::Ready(..) => &mut self.totals.ready,
-            Line::Delayed(_) => &mut self.totals.delayed,
+            StoredQueue::Ready(..) => &mut self.totals.ready,
+            StoredQueue::Delayed(_) => &mut self.totals.delayed,
             _ => &mut self.totals.buried,
         };
         *count = count.saturating_sub(missing);
         if let Some(to) = to
-            && tube.addressed.get(to).is_some_and(Window::is_empty)
+            && tube.addressed.get(to).is_some_and(KeyWindow::is_empty)
         {
             tube.addressed.remove(to);
         }
@@ -523,16 +525,16 @@ impl Queues {
     }
 
     /// A line that nears the end of what is here is read on, and one of delays is never left unread.
-    pub(super) fn look_ahead(&mut self, line: &Line) {
+    pub(super) fn look_ahead(&mut self, line: &StoredQueue) {
         let tube = |name: &Arc<str>| self.tubes.find(name).map(|tube| self.tubes.get(tube));
         let low = match line {
-            Line::Ready(name, to) => tube(name).is_some_and(|tube| {
+            StoredQueue::Ready(name, to) => tube(name).is_some_and(|tube| {
                 let line = to.as_ref().map_or(Some(&tube.ready), |to| tube.addressed.get(to));
-                let goes_on = |line: &crate::tube::Line| line.count_here() > 0 || tube.kept.expires > 0;
+                let goes_on = |line: &crate::tube::ReadyQueue| line.count_here() > 0 || tube.kept.expires > 0;
                 line.is_some_and(|line| line.is_low() && goes_on(line))
             }),
-            Line::Delayed(name) => tube(name).is_some_and(|tube| tube.delayed.is_low()),
-            Line::Buried(_) | Line::Sent(_) => false,
+            StoredQueue::Delayed(name) => tube(name).is_some_and(|tube| tube.delayed.is_low()),
+            StoredQueue::Buried(_) | StoredQueue::Sent(_) => false,
         };
         if low {
             self.want(line.clone());
@@ -540,41 +542,41 @@ impl Queues {
     }
 
     /// What a row's line is ordered by.
-    fn place(&self, row: &Row) -> u64 {
+    fn place(&self, row: &MessageRow) -> u64 {
         match row.standing {
-            Standing::Ready => row.priority.into(),
-            Standing::Delayed(wall) => self.stamp(wall).0,
-            Standing::Buried(order) => order,
+            StoredState::Ready => row.priority.into(),
+            StoredState::Delayed(wall) => self.stamp(wall).0,
+            StoredState::Buried(order) => order,
         }
     }
 
     /// Where a message stands in a line, if it does.
-    fn place_in(&self, line: &Line, id: Id) -> Option<(u64, Id)> {
+    fn place_in(&self, line: &StoredQueue, id: Id) -> Option<(u64, Id)> {
         let job = &self.jobs[&id];
         let in_tube = |name: &Arc<str>| self.tubes.get(job.tube).name == *name;
         match (line, job.state) {
-            (Line::Ready(name, to), State::Ready) if in_tube(name) && job.receiver == *to => {
+            (StoredQueue::Ready(name, to), JobState::Ready) if in_tube(name) && job.receiver == *to => {
                 Some((job.priority.into(), id))
             }
-            (Line::Delayed(name), State::Delayed { until }) if in_tube(name) => Some((until.0, id)),
-            (Line::Buried(name), State::Buried { order }) if in_tube(name) => Some((order, id)),
+            (StoredQueue::Delayed(name), JobState::Delayed { until }) if in_tube(name) => Some((until.0, id)),
+            (StoredQueue::Buried(name), JobState::Buried { order }) if in_tube(name) => Some((order, id)),
             _ => None,
         }
     }
 
     /// A message is in memory again, as the store has it; its line knows of it already.
-    fn admit(&mut self, row: Row) {
+    fn admit(&mut self, row: MessageRow) {
         let state = match row.standing {
-            Standing::Ready => State::Ready,
-            Standing::Delayed(wall) => State::Delayed { until: self.stamp(wall) },
-            Standing::Buried(order) => State::Buried { order },
+            StoredState::Ready => JobState::Ready,
+            StoredState::Delayed(wall) => JobState::Delayed { until: self.stamp(wall) },
+            StoredState::Buried(order) => JobState::Buried { order },
         };
         let tube = self.tubes.find_or_make(&row.tube);
         self.expiring |= row.lives_until.is_some();
         let (id, job) = (row.id, row.into_job(tube, state));
         self.used += job.cost();
         self.jobs.insert(id, job);
-        if matches!(state, State::Ready | State::Delayed { .. }) {
+        if matches!(state, JobState::Ready | JobState::Delayed { .. }) {
             self.watch_expiry(id);
         }
     }
@@ -583,7 +585,7 @@ impl Queues {
         Stamp(wall.0.saturating_sub(self.settings.wall.0))
     }
 
-    /// The oldest message of a sender that is the client's or nobody's.
+    /// The oldest message of a sender that is the client's or no client's.
     pub(super) fn first_sent(&self, client: ClientId, sender: &str) -> Result<Id, Nothing> {
         let lines = self.sent_lines(client, sender).ok_or(Nothing::UnknownClient)?;
         let lines = lines.iter().filter_map(|line| self.sent.get(line));
@@ -594,10 +596,10 @@ impl Queues {
 
     /// So many messages of a line are in the store, `urgent` of them below the priority that counts as urgent; they will be read when they are
     /// needed.
-    pub fn load_line(&mut self, line: Line, count: u64, urgent: u64) {
+    pub fn load_line(&mut self, line: StoredQueue, count: u64, urgent: u64) {
         self.heads.begun = true;
         match &line {
-            Line::Ready(name, to) => {
+            StoredQueue::Ready(name, to) => {
                 let tube = self.tubes.find_or_make(name);
                 let tube = self.tubes.get_mut(tube);
                 tube.line_mut(to.as_ref()).unread((0, 0), count);
@@ -609,42 +611,42 @@ impl Queues {
                     self.want(line);
                 }
             }
-            Line::Delayed(name) => {
+            StoredQueue::Delayed(name) => {
                 let tube = self.tubes.find_or_make(name);
                 self.tubes.get_mut(tube).delayed.unread((Stamp(0), 0), count);
                 self.totals.delayed += count;
                 self.want(line);
             }
-            Line::Buried(name) => {
+            StoredQueue::Buried(name) => {
                 let tube = self.tubes.find_or_make(name);
                 self.tubes.get_mut(tube).buried.unread((0, 0), count);
                 self.totals.buried += count;
             }
-            Line::Sent(from_to) => self.sent.entry(from_to.clone()).or_default().unread(0, count),
+            StoredQueue::Sent(from_to) => self.sent.entry(from_to.clone()).or_default().unread(0, count),
         }
     }
 
-    /// Messages are set aside behind this place from now on.
+    /// Messages are buried behind this place from now on.
     pub fn set_aside_from(&mut self, order: u64) {
         self.next_order = self.next_order.max(order);
     }
 }
 
-fn cut<K: Ord + Copy>(line: &mut Window<K>, heads: usize) -> Option<K> {
+fn cut<K: Ord + Copy>(line: &mut KeyWindow<K>, heads: usize) -> Option<K> {
     if line.count_here() > heads { line.cut() } else { None }
 }
 
 fn read<K: Ord + Copy>(
-    line: &mut Window<K>,
+    line: &mut KeyWindow<K>,
     places: &[(u64, Id)],
     end: Option<(u64, Id)>,
-    came: usize,
+    fetched_count: usize,
     key: impl Fn((u64, Id)) -> K,
 ) -> u64 {
     for place in places {
         line.read(key(*place));
     }
-    line.read_up_to(end.map(key), came)
+    line.read_up_to(end.map(key), fetched_count)
 }
 
 #[cfg(test)]

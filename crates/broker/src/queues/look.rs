@@ -5,10 +5,10 @@ use std::sync::Arc;
 use krarup_units::{Nanos, Stamp};
 
 use super::Queues;
-use super::reservation::{How, Taken};
+use super::reservation::{TakeMode, TakenMessage};
 use super::store::FromTo;
 use super::view::{JobView, Nothing, Totals, TubeView};
-use crate::job::{ClientId, Id, State};
+use crate::job::{ClientId, Id, JobState};
 
 impl Queues {
     /// What is counted over all tubes.
@@ -28,27 +28,27 @@ impl Queues {
 
     /// A message by its number.
     pub fn peek(&self, id: Id) -> Option<Arc<[u8]>> {
-        let job = self.jobs.get(&id).filter(|job| job.state != State::Pending)?;
+        let job = self.jobs.get(&id).filter(|job| job.state != JobState::Pending)?;
         Some(Arc::clone(&job.body))
     }
 
     /// Whether it was put and is not committed yet.
     pub fn is_pending(&self, id: Id) -> bool {
-        self.jobs.get(&id).is_some_and(|job| job.state == State::Pending)
+        self.jobs.get(&id).is_some_and(|job| job.state == JobState::Pending)
     }
 
     fn found(&self, id: Id) -> (Id, Arc<[u8]>) {
         (id, Arc::clone(&self.jobs[&id].body))
     }
 
-    /// The message of the tube in use that he would be given next.
+    /// The message of the tube in use that it would be given next.
     pub fn peek_ready(&self, client: ClientId) -> Option<(Id, Arc<[u8]>)> {
         let known = self.client(client);
         let (_, id) = self.tubes.get(known.used).first_for(known.name.as_ref()).here()?;
         Some(self.found(id))
     }
 
-    /// The same, with its flags if he is told them.
+    /// The same, with its flags if it is sent them.
     pub(crate) fn peek_ready_flagged(&self, client: ClientId) -> Option<(Id, Option<u32>, Arc<[u8]>)> {
         let (id, body) = self.peek_ready(client)?;
         Some((id, self.told_flags(client, self.jobs[&id].flags), body))
@@ -60,13 +60,13 @@ impl Queues {
         Some(self.found(id))
     }
 
-    /// The message of the tube in use that was set aside first.
+    /// The message of the tube in use that was buried first.
     pub fn peek_buried(&self, client: ClientId) -> Option<(Id, Arc<[u8]>)> {
         let (_, id) = self.tubes.get(self.client(client).used).buried.first_here()?;
         Some(self.found(id))
     }
 
-    /// The oldest message of a created tube that is his or nobody's.
+    /// The oldest message of a created tube that is its or no client's.
     ///
     /// # Errors
     /// Why there is none.
@@ -77,7 +77,7 @@ impl Queues {
         Ok(self.found(id))
     }
 
-    /// The oldest message of a sender, in any tube, that is his or nobody's.
+    /// The oldest message of a sender, in any tube, that is its or no client's.
     ///
     /// # Errors
     /// Why there is none.
@@ -86,8 +86,8 @@ impl Queues {
         Ok(self.found(id))
     }
 
-    /// The lines of a sender's messages that are the client's or nobody's; none if nobody is registered under that name. Who has not said
-    /// who he is has one line twice.
+    /// The lines of a sender's messages that are the client's or no client's; none if no client is registered under that name. A client that has not said
+    /// its name has one line twice.
     pub(super) fn sent_lines(&self, client: ClientId, sender: &str) -> Option<[FromTo; 2]> {
         let sender = self.registered.get(sender)?;
         Some([None, self.client(client).name.clone()].map(|receiver| (Arc::clone(sender), receiver)))
@@ -97,21 +97,26 @@ impl Queues {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn pop_tube(&mut self, client: ClientId, name: &str, now: Stamp) -> Result<Taken, Nothing> {
+    pub fn pop_tube(&mut self, client: ClientId, name: &str, now: Stamp) -> Result<TakenMessage, Nothing> {
         let (id, _) = self.peek_tube(client, name)?;
-        Ok(self.take(client, id, How::Pop, now))
+        Ok(self.take(client, id, TakeMode::Pop, now))
     }
 
     /// Takes what [`Self::peek_sender`] shows.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn pop_sender(&mut self, client: ClientId, sender: &str, now: Stamp) -> Result<Taken, Nothing> {
+    pub fn pop_sender(
+        &mut self,
+        client: ClientId,
+        sender: &str,
+        now: Stamp,
+    ) -> Result<TakenMessage, Nothing> {
         let (id, _) = self.peek_sender(client, sender)?;
-        Ok(self.take(client, id, How::Pop, now))
+        Ok(self.take(client, id, TakeMode::Pop, now))
     }
 
-    /// The tubes that hold a ready message which is his or nobody's; none if he has not said who he is.
+    /// The tubes that hold a ready message which is its or no client's; none if it has not said its name.
     pub fn tubes_for(&self, client: ClientId) -> Option<Vec<Arc<str>>> {
         let name = self.client(client).name.as_ref()?;
         let holding = self.tubes.iter().filter(|(_, tube)| tube.holds_for(Some(name)));
@@ -123,26 +128,28 @@ impl Queues {
         self.tubes.iter().map(|(_, tube)| Arc::clone(&tube.name)).collect()
     }
 
-    /// The tube that he uses.
+    /// The tube that it uses.
     pub fn used(&self, client: ClientId) -> &str {
         &self.tubes.get(self.client(client).used).name
     }
 
-    /// The tubes that he watches, in the order in which he said so.
+    /// The tubes that it watches, in the order in which it said so.
     pub fn watched(&self, client: ClientId) -> Vec<Arc<str>> {
         self.client(client).watched.iter().map(|tube| Arc::clone(&self.tubes.get(*tube).name)).collect()
     }
 
-    /// Whether he waits for a message.
+    /// Whether it waits for a message.
     pub fn is_waiting(&self, client: ClientId) -> bool {
         self.client(client).waiting.is_some()
     }
 
     /// One message, as `stats-job` tells of it.
     pub fn view_job(&self, id: Id, now: Stamp) -> Option<JobView> {
-        let job = self.jobs.get(&id).filter(|job| job.state != State::Pending)?;
+        let job = self.jobs.get(&id).filter(|job| job.state != JobState::Pending)?;
         let time_left = match job.state {
-            State::Reserved { until, .. } | State::Delayed { until } => Nanos(until.0.saturating_sub(now.0)),
+            JobState::Reserved { until, .. } | JobState::Delayed { until } => {
+                Nanos(until.0.saturating_sub(now.0))
+            }
             _ => Nanos::ZERO,
         };
         Some(JobView {

@@ -1,13 +1,13 @@
-//! What is done to a message that is there: by who has it, or by anybody.
+//! What is done to a message that is there: by the client that has it, or by any client.
 
 use krarup_units::{Nanos, Stamp};
 
 use super::{After, Due, Queues};
-use crate::job::{ClientId, Id, State};
+use crate::job::{ClientId, Id, JobState};
 
 /// Where a message went that was given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum Released {
     /// Back.
     Within,
     /// It was reserved too often: aside, or into the tube of the dead.
@@ -16,14 +16,14 @@ pub enum Limit {
 
 impl Queues {
     fn holds(&self, client: ClientId, id: Id) -> bool {
-        matches!(self.jobs.get(&id), Some(job) if matches!(job.state, State::Reserved { by, .. } if by == client))
+        matches!(self.jobs.get(&id), Some(job) if matches!(job.state, JobState::Reserved { by, .. } if by == client))
     }
 
-    /// A message is done; none if it is not there, or somebody else has it.
+    /// A message is done; none if it is not there, or another client has it.
     pub fn delete(&mut self, client: ClientId, id: Id) -> Option<After> {
         match self.jobs.get(&id)?.state {
-            State::Pending => return None,
-            State::Reserved { by, .. } if by != client => return None,
+            JobState::Pending => return None,
+            JobState::Reserved { by, .. } if by != client => return None,
             _ => {}
         }
         let tube = self.jobs[&id].tube;
@@ -32,7 +32,7 @@ impl Queues {
         Some(self.after())
     }
 
-    /// Its holder gives a message back; none if he does not hold it.
+    /// Its holder gives a message back; none if it does not hold it.
     pub fn release(
         &mut self,
         client: ClientId,
@@ -40,7 +40,7 @@ impl Queues {
         priority: u32,
         delay: Nanos,
         now: Stamp,
-    ) -> Option<(Limit, After)> {
+    ) -> Option<(Released, After)> {
         if !self.holds(client, id) {
             return None;
         }
@@ -51,25 +51,25 @@ impl Queues {
         job.happened.releases += 1;
         let limit = if self.is_dead(id) {
             self.bury_dead(id, now);
-            Limit::Reached
+            Released::Reached
         } else {
-            // Written before anybody else may have it: the next to take it may pop it.
+            // Written before any client else may have it: the next to take it may pop it.
             if delay > Nanos::ZERO {
                 let until = self.on_the_microsecond(Stamp(now.0.saturating_add(delay.0)));
-                self.jobs.get_mut(&id).expect("he holds it").state = State::Delayed { until };
+                self.jobs.get_mut(&id).expect("he holds it").state = JobState::Delayed { until };
                 self.write(id);
                 self.delay(id, until);
             } else {
-                self.jobs.get_mut(&id).expect("he holds it").state = State::Pending;
+                self.jobs.get_mut(&id).expect("he holds it").state = JobState::Pending;
                 self.write(id);
                 self.make_ready(id, now);
             }
-            Limit::Within
+            Released::Within
         };
         Some((limit, self.after()))
     }
 
-    /// Its holder sets a message aside; none if he does not hold it.
+    /// Its holder buries a message; none if it does not hold it.
     pub fn bury(&mut self, client: ClientId, id: Id, priority: u32) -> Option<After> {
         if !self.holds(client, id) {
             return None;
@@ -84,20 +84,20 @@ impl Queues {
         self.jobs.get_mut(&id).expect("it is there").happened.buries += 1;
         let order = self.next_order;
         self.next_order += 1;
-        self.jobs.get_mut(&id).expect("it is there").state = State::Buried { order };
+        self.jobs.get_mut(&id).expect("it is there").state = JobState::Buried { order };
         self.write(id);
         self.set_aside(id, order);
     }
 
-    /// Its holder has a message for a whole lease from now on; whether he holds it.
+    /// Its holder has a message for a whole lease from now on; whether it holds it.
     pub fn touch(&mut self, client: ClientId, id: Id, now: Stamp) -> bool {
         if !self.holds(client, id) {
             return false;
         }
         let job = self.jobs.get_mut(&id).expect("he holds it");
-        let State::Reserved { until: before, .. } = job.state else { return false };
+        let JobState::Reserved { until: before, .. } = job.state else { return false };
         let until = Stamp(now.0.saturating_add(job.ttr.0));
-        job.state = State::Reserved { by: client, until };
+        job.state = JobState::Reserved { by: client, until };
         let leases = &mut self.client_mut(client).leases;
         leases.remove(&(before, id));
         leases.insert((until, id));
@@ -106,7 +106,7 @@ impl Queues {
         true
     }
 
-    /// Makes up to `bound` messages of the tube in use ready: those set aside, or where there are none, those delayed. How many.
+    /// Makes up to `bound` messages of the tube in use ready: those buried, or where there are none, those delayed. How many.
     pub fn kick(&mut self, client: ClientId, bound: u32, now: Stamp) -> (u32, After) {
         let tube = self.tubes.get(self.client(client).used);
         let begun = self.heads.kicking.remove(&client);
@@ -125,9 +125,9 @@ impl Queues {
         (ids.len() as u32 + done, self.after().or(before))
     }
 
-    /// Makes one message ready that was set aside or is delayed; none if it is neither.
+    /// Makes one message ready that was buried or is delayed; none if it is neither.
     pub fn kick_job(&mut self, id: Id, now: Stamp) -> Option<After> {
-        if !matches!(self.jobs.get(&id)?.state, State::Buried { .. } | State::Delayed { .. }) {
+        if !matches!(self.jobs.get(&id)?.state, JobState::Buried { .. } | JobState::Delayed { .. }) {
             return None;
         }
         self.kick_one(id, now);
@@ -138,12 +138,12 @@ impl Queues {
         self.unlist(id);
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.happened.kicks += 1;
-        job.state = State::Pending;
+        job.state = JobState::Pending;
         self.write(id);
         self.make_ready(id, now);
     }
 
-    /// Nobody gets a message of this tube for so long; whether there is such a tube.
+    /// No client gets a message of this tube for so long; whether there is such a tube.
     pub fn pause_tube(&mut self, name: &str, length: Nanos, now: Stamp) -> bool {
         let Some(tube) = self.tubes.find(name) else { return false };
         // For no time at all is for the shortest there is, so that the end comes to pass.
@@ -161,7 +161,7 @@ impl Queues {
 
     /// A lease ended without a word: the message is ready again, or given up.
     pub(super) fn give_back(&mut self, id: Id, now: Stamp) {
-        self.jobs.get_mut(&id).expect("it is there").state = State::Pending;
+        self.jobs.get_mut(&id).expect("it is there").state = JobState::Pending;
         if self.is_dead(id) {
             self.bury_dead(id, now);
         } else {
@@ -175,14 +175,14 @@ impl Queues {
         most > 0 && job.happened.reserves >= most
     }
 
-    /// A message in no line that was reserved too often is set aside, or begins anew in the tube of the dead.
+    /// A message in no line that was reserved too often is buried, or begins anew in the tube of the dead.
     fn bury_dead(&mut self, id: Id, now: Stamp) {
         let from = self.jobs[&id].tube;
         let Some(dead) = self.tubes.get(from).kept.dead.clone() else { return self.bury_here(id) };
         let to = self.tubes.find_or_make(&dead);
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.tube = to;
-        job.state = State::Pending;
+        job.state = JobState::Pending;
         // There it has not been reserved yet.
         job.happened.reserves = 0;
         self.write(id);

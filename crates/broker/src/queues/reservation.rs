@@ -14,39 +14,39 @@ pub(crate) const MOST_AT_ONCE: u32 = 1_000;
 
 /// What becomes of a message that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum TakeMode {
     /// It is leased, and is to be deleted when it is done.
     Lease,
     /// It is gone.
     Pop,
-    /// It stays: he only wants to know that it is there.
+    /// It stays: it only wants to know that it is there.
     Look,
 }
 
-/// A wish for messages.
+/// A request for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserve {
     /// What becomes of them.
-    pub how: How,
-    /// How many at most, at least 1. Nobody waits for a second one.
+    pub how: TakeMode,
+    /// How many at most, at least 1. No client waits for a second one.
     pub most: u32,
     /// How long to wait; none: for ever.
     pub timeout: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
-    pub(super) how: How,
-    /// When to look after him.
+pub(super) struct WaitingClient {
+    pub(super) how: TakeMode,
+    /// When to look after it.
     pub(super) alarm: Option<Stamp>,
 }
 
 /// A message that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenMessage {
     /// Its number.
     pub id: Id,
-    /// Its flags, if he is told them.
+    /// Its flags, if it is sent them.
     pub flags: Option<u32>,
     /// The message.
     pub body: Arc<[u8]>,
@@ -54,14 +54,14 @@ pub struct Taken {
     pub after: After,
 }
 
-/// What a wish for messages came to.
+/// What a request for messages resulted in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReserveResult {
     /// Here they are, one at least.
-    Taken(Vec<Taken>),
-    /// None came in time.
+    Taken(Vec<TakenMessage>),
+    /// None arrived in time.
     TimedOut,
-    /// A lease of his is about to end.
+    /// A lease of its is about to end.
     DeadlineSoon,
     /// There is one, of this priority and number; it was there when this was answered.
     Ready(u32, Id),

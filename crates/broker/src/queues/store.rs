@@ -3,10 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::changes::Row;
+use crate::changes::MessageRow;
 use crate::job::{ClientId, Id};
 
-/// The sender of a message, and who alone may have it.
+/// The sender of a message, and the only client that may have it.
 pub(crate) type FromTo = (Arc<str>, Option<Arc<str>>);
 
 /// What is kept in memory of messages that wait, where a store keeps them all.
@@ -20,14 +20,14 @@ pub struct Resident {
 
 /// A line of a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Line {
-    /// Ready, in this tube, for anybody or for one receiver; by priority.
+pub enum StoredQueue {
+    /// Ready, in this tube, for any client or for one receiver; by priority.
     Ready(Arc<str>, Option<Arc<str>>),
     /// Delayed, in this tube; by the end of the delay.
     Delayed(Arc<str>),
     /// Set aside, in this tube; by their order.
     Buried(Arc<str>),
-    /// Ready, of this sender, for anybody or for one receiver; by number alone.
+    /// Ready, of this sender, for any client or for one receiver; by number alone.
     Sent(FromTo),
 }
 
@@ -37,7 +37,7 @@ pub enum Fetch {
     /// What makes reading lines quick: it is asked for once, when the first line is cut.
     Begin,
     /// The messages of a line, those from this place on: what the line is ordered by (for delays: since 1970, in nanoseconds), then the number.
-    Heads(Line, (u64, Id)),
+    Heads(StoredQueue, (u64, Id)),
     /// These messages.
     Named(Vec<Id>),
 }
@@ -46,7 +46,7 @@ pub enum Fetch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
     /// The messages, in the order of their line.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MessageRow>,
     /// Of a sender's line: their numbers alone.
     pub ids: Vec<Id>,
     /// Whether they are the last of their line.
@@ -69,9 +69,9 @@ pub(super) struct Heads {
     pub(super) fetching: Option<Wanted>,
     /// Messages that are here beside their lines, and the batch after which the store knows all about them.
     pub(super) guests: HashMap<Id, u64>,
-    /// Who needs which messages.
+    /// Which client needs which messages.
     pub(super) seekers: VecDeque<(ClientId, Vec<Id>)>,
-    /// Who was given what he sought, in which generation of guests.
+    /// Which client was given what it sought, in which generation of guests.
     pub(super) sought: HashMap<ClientId, u64>,
     pub(super) generation: u64,
     pub(super) committed: u64,
@@ -81,6 +81,6 @@ pub(super) struct Heads {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Begin,
-    Line(Line),
+    Line(StoredQueue),
     Seekers(Vec<(ClientId, Vec<Id>)>),
 }

@@ -4,78 +4,78 @@ use std::sync::Arc;
 
 use krarup_units::{Nanos, Stamp};
 
-use super::reservation::{Answer, How, Reserve, Taken, Waiting};
+use super::reservation::{Reserve, ReserveResult, TakeMode, TakenMessage, WaitingClient};
 use super::{Due, Queues};
-use crate::job::{ClientId, Id, State, TubeId};
+use crate::job::{ClientId, Id, JobState, TubeId};
 use crate::tube::first_of;
-use crate::window::First;
+use crate::window::FirstKey;
 
-/// The last part of a lease: who waits for another message is told that it nears its end.
+/// The last part of a lease: the client that waits for another message is sent that it nears its end.
 pub(crate) const SAFETY_MARGIN: Nanos = Nanos::from_secs(1);
 
 impl Queues {
-    /// Somebody wants messages. None: he waits, and will find his answer among [`Self::take_answers`].
-    pub fn reserve(&mut self, client: ClientId, wish: Reserve, now: Stamp) -> Option<Answer> {
-        if wish.how != How::Look {
+    /// A client wants messages. None: it waits, and will find its answer among [`Self::take_answers`].
+    pub fn reserve(&mut self, client: ClientId, query: Reserve, now: Stamp) -> Option<ReserveResult> {
+        if query.how != TakeMode::Look {
             self.is_worker(client);
         }
         let mut taken = Vec::new();
         if self.deadline_is_soon(client, now) && !self.holds_any(client) {
-            return Some(Answer::DeadlineSoon);
+            return Some(ReserveResult::DeadlineSoon);
         }
-        if wish.how == How::Look
+        if query.how == TakeMode::Look
             && let Some(id) = self.best_of(client)
         {
-            return Some(Answer::Ready(self.jobs[&id].priority, id));
+            return Some(ReserveResult::Ready(self.jobs[&id].priority, id));
         }
-        while taken.len() < wish.most as usize
+        while taken.len() < query.most as usize
             && let Some(id) = self.best_of(client)
         {
-            taken.push(self.take(client, id, wish.how, now));
+            taken.push(self.take(client, id, query.how, now));
         }
         if !taken.is_empty() {
-            return Some(Answer::Taken(taken));
+            return Some(ReserveResult::Taken(taken));
         }
-        if wish.timeout == Some(Nanos::ZERO) {
-            return Some(Answer::TimedOut);
+        if query.timeout == Some(Nanos::ZERO) {
+            return Some(ReserveResult::TimedOut);
         }
-        let until = wish.timeout.map(|timeout| Stamp(now.0.saturating_add(timeout.0)));
-        self.wait(client, wish.how, until);
+        let until = query.timeout.map(|timeout| Stamp(now.0.saturating_add(timeout.0)));
+        self.wait(client, query.how, until);
         None
     }
 
-    /// Takes one message by its number, whatever line it is in; none if it is not there, or somebody has it.
-    pub fn reserve_job(&mut self, client: ClientId, id: Id, now: Stamp) -> Option<Taken> {
+    /// Takes one message by its number, whatever line it is in; none if it is not there, or a client has it.
+    pub fn reserve_job(&mut self, client: ClientId, id: Id, now: Stamp) -> Option<TakenMessage> {
         let job = self.jobs.get(&id)?;
-        if matches!(job.state, State::Reserved { .. } | State::Pending) || !self.may_have(client, id) {
+        if matches!(job.state, JobState::Reserved { .. } | JobState::Pending) || !self.may_have(client, id) {
             return None;
         }
         self.is_worker(client);
-        Some(self.take(client, id, How::Lease, now))
+        Some(self.take(client, id, TakeMode::Lease, now))
     }
 
     /// Takes a message out of the line it is in.
-    pub(super) fn take(&mut self, client: ClientId, id: Id, how: How, now: Stamp) -> Taken {
+    pub(super) fn take(&mut self, client: ClientId, id: Id, how: TakeMode, now: Stamp) -> TakenMessage {
         self.unlist(id);
         let flags = self.told_flags(client, self.jobs[&id].flags);
         match how {
-            How::Lease => {
+            TakeMode::Lease => {
                 self.lease(client, id, now);
-                Taken { id, flags, body: Arc::clone(&self.jobs[&id].body), after: None }
+                TakenMessage { id, flags, body: Arc::clone(&self.jobs[&id].body), after: None }
             }
-            How::Pop => {
-                self.jobs.get_mut(&id).expect("it is there").state = State::Pending;
+            TakeMode::Pop => {
+                self.jobs.get_mut(&id).expect("it is there").state = JobState::Pending;
                 let job = self.remove(id);
-                Taken { id, flags, body: job.body, after: self.after() }
+                TakenMessage { id, flags, body: job.body, after: self.after() }
             }
-            How::Look => unreachable!("who only looks takes nothing"),
+            TakeMode::Look => unreachable!("who only looks takes nothing"),
         }
     }
 
     fn lease(&mut self, client: ClientId, id: Id, now: Stamp) {
         let job = self.jobs.get_mut(&id).expect("it is there");
         let until = Stamp(now.0.saturating_add(job.ttr.0));
-        job.state = State::Reserved { by: client, until };
+        job.state = JobState::Reserved { by: client, until };
         job.happened.reserves += 1;
         job.saved = false;
         self.tubes.get_mut(job.tube).reserved += 1;
@@ -84,10 +84,10 @@ impl Queues {
         self.due.insert((until, Due::Lease(id)));
     }
 
-    /// Takes a message away from who has it; it is in no line then.
+    /// Takes a message away from the client that has it; it is in no line then.
     pub(super) fn end_lease(&mut self, id: Id) {
         let job = &self.jobs[&id];
-        let State::Reserved { by, until } = job.state else { return };
+        let JobState::Reserved { by, until } = job.state else { return };
         self.tubes.get_mut(job.tube).reserved -= 1;
         self.totals.reserved -= 1;
         self.client_mut(by).leases.remove(&(until, id));
@@ -99,19 +99,19 @@ impl Queues {
         soonest.is_some_and(|(until, _)| now.0.saturating_add(SAFETY_MARGIN.0) >= until.0)
     }
 
-    /// Whether it is for everybody, or for him.
+    /// Whether it is for every client, or for it.
     pub(super) fn may_have(&self, client: ClientId, id: Id) -> bool {
         let receiver = &self.jobs[&id].receiver;
         receiver.is_none() || *receiver == self.client(client).name
     }
 
-    /// Whether there is a message for him in a tube he watches, paused ones included.
+    /// Whether there is a message for it in a tube it watches, paused ones included.
     fn holds_any(&self, client: ClientId) -> bool {
         let known = self.client(client);
         known.watched.iter().any(|tube| self.tubes.get(*tube).holds_for(known.name.as_ref()))
     }
 
-    /// The most urgent, then oldest message of all tubes he watches that are open.
+    /// The most urgent, then oldest message of all tubes it watches that are open.
     fn best_of(&self, client: ClientId) -> Option<Id> {
         let known = self.client(client);
         let tubes = known.watched.iter().map(|tube| self.tubes.get(*tube));
@@ -121,22 +121,22 @@ impl Queues {
 
     // ---- waiting ----------------------------------------------------------------------------------------
 
-    fn wait(&mut self, client: ClientId, how: How, until: Option<Stamp>) {
+    fn wait(&mut self, client: ClientId, how: TakeMode, until: Option<Stamp>) {
         let known = self.client(client);
         let soon = known.leases.first().map(|(end, _)| Stamp(end.0.saturating_sub(SAFETY_MARGIN.0)));
         let alarm = until.into_iter().chain(soon).min();
         for tube in known.watched.clone() {
             self.tubes.get_mut(tube).waiting.push_back(client);
         }
-        self.client_mut(client).waiting = Some(Waiting { how, alarm });
+        self.client_mut(client).waiting = Some(WaitingClient { how, alarm });
         if let Some(alarm) = alarm {
             self.due.insert((alarm, Due::Client(client)));
         }
         self.totals.waiting += 1;
     }
 
-    /// He waits no longer, whatever for.
-    pub(super) fn stop_waiting(&mut self, client: ClientId) -> Option<How> {
+    /// It waits no longer, whatever for.
+    pub(super) fn stop_waiting(&mut self, client: ClientId) -> Option<TakeMode> {
         let waiting = self.client_mut(client).waiting.take()?;
         if let Some(alarm) = waiting.alarm {
             self.due.remove(&(alarm, Due::Client(client)));
@@ -151,14 +151,14 @@ impl Queues {
         Some(waiting.how)
     }
 
-    /// His side of the connection has ended: he is told that nothing came.
+    /// Its side of the connection has ended: it is sent that nothing arrived.
     pub fn give_up_waiting(&mut self, client: ClientId) {
         if self.stop_waiting(client).is_some() {
-            self.answers.push((client, Answer::TimedOut));
+            self.answers.push((client, ReserveResult::TimedOut));
         }
     }
 
-    /// Who has waited longest for this message.
+    /// The client that has waited longest for this message.
     pub(super) fn who_waits_for(&self, id: Id) -> Option<ClientId> {
         let tube = self.tubes.get(self.jobs[&id].tube);
         if tube.paused.is_some() {
@@ -169,46 +169,46 @@ impl Queues {
         waiting.find(|client| !tube.holds_for(self.client(*client).name.as_ref()))
     }
 
-    /// Gives a message that is in no line to somebody who waits; whether he has taken it, and not only looked.
+    /// Gives a message that is in no line to a client that waits; whether it has taken it, and not only looked.
     pub(super) fn grant(&mut self, client: ClientId, id: Id, now: Stamp) -> bool {
         let how = self.stop_waiting(client).expect("he waits");
-        if how == How::Look {
-            self.answers.push((client, Answer::Ready(self.jobs[&id].priority, id)));
+        if how == TakeMode::Look {
+            self.answers.push((client, ReserveResult::Ready(self.jobs[&id].priority, id)));
             return false;
         }
-        self.jobs.get_mut(&id).expect("it is there").state = State::Pending;
+        self.jobs.get_mut(&id).expect("it is there").state = JobState::Pending;
         let taken = self.take(client, id, how, now);
-        self.answers.push((client, Answer::Taken(vec![taken])));
+        self.answers.push((client, ReserveResult::Taken(vec![taken])));
         true
     }
 
-    /// A tube is open again: those who wait for it are served in turn.
+    /// A tube is open again: those that wait for it are served in turn.
     pub(super) fn serve_waiting(&mut self, tube: TubeId, now: Stamp) {
         let waiting: Vec<ClientId> = self.tubes.get(tube).waiting.iter().copied().collect();
         for client in waiting {
             let name = self.client(client).name.clone();
             match self.tubes.get(tube).first_for(name.as_ref()) {
-                First::Is((_, id)) => {
+                FirstKey::Is((_, id)) => {
                     self.unlist(id);
                     if !self.grant(client, id, now) {
                         self.make_ready(id, now);
                     }
                 }
-                First::Beyond(_) => self.read_ready(tube, name.as_ref(), 1),
-                First::Nothing => {}
+                FirstKey::Beyond(_) => self.read_ready(tube, name.as_ref(), 1),
+                FirstKey::Nothing => {}
             }
         }
     }
 
-    /// Somebody has waited until his alarm.
+    /// A client has waited until its alarm.
     pub(super) fn wake(&mut self, client: ClientId, now: Stamp) {
         let soon = self.deadline_is_soon(client, now);
         self.stop_waiting(client);
-        self.answers.push((client, if soon { Answer::DeadlineSoon } else { Answer::TimedOut }));
+        self.answers.push((client, if soon { ReserveResult::DeadlineSoon } else { ReserveResult::TimedOut }));
     }
 
-    /// What those who waited are to be told, in order.
-    pub fn take_answers(&mut self, into: &mut Vec<(ClientId, Answer)>) {
+    /// What those that waited are to be written, in order.
+    pub fn take_answers(&mut self, into: &mut Vec<(ClientId, ReserveResult)>) {
         into.append(&mut self.answers);
     }
 }

@@ -9,7 +9,7 @@ const MEMORY: u64 = 1 << 20;
 
 fn queues(durable: bool) -> Queues {
     let remember_keys = Nanos::from_secs(60);
-    Queues::new(Settings {
+    Queues::new(QueueSettings {
         memory: MEMORY,
         durable,
         wall: Nanos::from_secs(1_000),
@@ -45,21 +45,21 @@ fn a_message_may_have_an_end_of_its_own_beside_that_of_its_tube() {
     queues.expire_tube("default", 5, at(4));
     queues.tick(at(5));
     assert_eq!((queues.totals().expired, queues.totals().ready), (3, 0));
-    // Who holds it keeps it; given back, it is gone.
+    // The client that holds it keeps it; given back, it is gone.
     let id = queues.put(client, &Put { lives: Some(2), ..message(b"x") }, at(6)).unwrap().0;
     assert_eq!(reserve(&mut queues, client, at(7)), Some(id));
     queues.tick(at(8));
-    assert_eq!(queues.release(client, id, 0, Nanos::ZERO, at(9)).map(|done| done.0), Some(Limit::Within));
+    assert_eq!(queues.release(client, id, 0, Nanos::ZERO, at(9)).map(|done| done.0), Some(Released::Within));
     assert_eq!((queues.totals().expired, queues.memory_used()), (4, 0));
 }
 
-const NOW: Reserve = Reserve { how: How::Lease, most: 1, timeout: Some(Nanos::ZERO) };
+const NOW: Reserve = Reserve { how: TakeMode::Lease, most: 1, timeout: Some(Nanos::ZERO) };
 const EVER: Reserve = Reserve { timeout: None, ..NOW };
 
 fn reserve(queues: &mut Queues, client: ClientId, now: Stamp) -> Option<Id> {
     match queues.reserve(client, NOW, now) {
-        Some(Answer::Taken(taken)) => Some(taken[0].id),
-        Some(Answer::TimedOut) => None,
+        Some(ReserveResult::Taken(taken)) => Some(taken[0].id),
+        Some(ReserveResult::TimedOut) => None,
         other => panic!("{other:?}"),
     }
 }
@@ -68,7 +68,7 @@ fn answers(queues: &mut Queues) -> Vec<(ClientId, Option<Id>)> {
     let mut answers = Vec::new();
     queues.take_answers(&mut answers);
     let id = |answer| match answer {
-        Answer::Taken(taken) => Some(taken[0].id),
+        ReserveResult::Taken(taken) => Some(taken[0].id),
         _ => None,
     };
     answers.into_iter().map(|(client, answer)| (client, id(answer))).collect()
@@ -98,7 +98,7 @@ fn a_tube_that_only_its_messages_hold_can_be_deleted() {
 }
 
 #[test]
-fn who_waits_longest_is_served_first() {
+fn a_client_that_waits_longest_is_served_first() {
     let mut queues = queues(false);
     let [a, b, c] = [(); 3].map(|()| queues.open());
     assert_eq!(queues.reserve(a, EVER, at(0)), None);
@@ -108,7 +108,7 @@ fn who_waits_longest_is_served_first() {
 }
 
 #[test]
-fn a_lease_that_runs_out_makes_the_message_ready_again() {
+fn a_lease_that_runs_out_makes_the_message_ready_once_more() {
     let mut queues = queues(false);
     let [a, b] = [(); 2].map(|()| queues.open());
     let id = queues.put(a, &Put { ttr: 3, ..message(b"x") }, at(0)).unwrap().0;
@@ -124,7 +124,7 @@ fn a_lease_that_runs_out_makes_the_message_ready_again() {
 }
 
 #[test]
-fn a_touch_makes_the_lease_whole_again() {
+fn a_touch_makes_the_lease_whole_once_more() {
     let mut queues = queues(false);
     let client = queues.open();
     let id = queues.put(client, &Put { ttr: 3, ..message(b"x") }, at(0)).unwrap().0;
@@ -135,21 +135,21 @@ fn a_touch_makes_the_lease_whole_again() {
 }
 
 #[test]
-fn who_holds_a_lease_near_its_end_is_told_instead_of_made_to_wait() {
+fn a_client_that_holds_a_lease_near_its_end_gets_a_reply_instead_of_waiting() {
     let mut queues = queues(false);
     let client = queues.open();
     queues.put(client, &Put { ttr: 3, ..message(b"x") }, at(0)).unwrap();
     reserve(&mut queues, client, at(0));
     assert_eq!(queues.reserve(client, EVER, at(0)), None);
     queues.tick(at(2));
-    let mut told = Vec::new();
-    queues.take_answers(&mut told);
-    assert_eq!(told, [(client, Answer::DeadlineSoon)]);
-    assert_eq!(queues.reserve(client, EVER, at(2)), Some(Answer::DeadlineSoon));
+    let mut answers = Vec::new();
+    queues.take_answers(&mut answers);
+    assert_eq!(answers, [(client, ReserveResult::DeadlineSoon)]);
+    assert_eq!(queues.reserve(client, EVER, at(2)), Some(ReserveResult::DeadlineSoon));
 }
 
 #[test]
-fn who_waits_with_a_limit_is_told_when_it_is_over() {
+fn a_client_that_waits_with_a_limit_is_reported_when_it_is_over() {
     let mut queues = queues(false);
     let client = queues.open();
     assert_eq!(queues.reserve(client, Reserve { timeout: Some(Nanos::from_secs(2)), ..NOW }, at(0)), None);
@@ -189,48 +189,50 @@ fn any_number_may_look() {
     let mut queues = queues(false);
     let looking: Vec<ClientId> = (0..100_000).map(|_| queues.open()).collect();
     for &client in &looking {
-        let look = Reserve { how: How::Look, most: 1, timeout: None };
+        let look = Reserve { how: TakeMode::Look, most: 1, timeout: None };
         assert_eq!(queues.reserve(client, look, at(0)), None);
     }
     let puts = queues.open();
     let id = put(&mut queues, puts, 7);
-    let mut heard = Vec::new();
-    queues.take_answers(&mut heard);
-    assert!(heard.into_iter().eq(looking.into_iter().map(|client| (client, Answer::Ready(7, id)))));
+    let mut output = Vec::new();
+    queues.take_answers(&mut output);
+    assert!(output.into_iter().eq(looking.into_iter().map(|client| (client, ReserveResult::Ready(7, id)))));
 }
 
 #[test]
-fn who_only_looks_is_told_what_there_is_and_takes_nothing() {
+fn a_client_that_only_looks_gets_what_there_is_and_takes_nothing() {
     let mut queues = queues(false);
     let [looks, waits, puts] = [(); 3].map(|()| queues.open());
-    let look = |timeout| Reserve { how: How::Look, most: 1, timeout };
+    let look = |timeout| Reserve { how: TakeMode::Look, most: 1, timeout };
     let now = Some(Nanos::ZERO);
-    assert_eq!(queues.reserve(looks, look(now), at(0)), Some(Answer::TimedOut));
+    assert_eq!(queues.reserve(looks, look(now), at(0)), Some(ReserveResult::TimedOut));
     assert_eq!(queues.reserve(looks, look(None), at(0)), None);
     assert_eq!(queues.reserve(waits, EVER, at(0)), None);
-    // He is told, and who waits for it has it.
+    // It is sent, and the client that waits for it has it.
     let id = put(&mut queues, puts, 7);
-    let mut heard = Vec::new();
-    queues.take_answers(&mut heard);
-    assert_eq!(heard[0], (looks, Answer::Ready(7, id)));
-    assert!(matches!(&heard[1], (client, Answer::Taken(taken)) if *client == waits && taken[0].id == id));
+    let mut output = Vec::new();
+    queues.take_answers(&mut output);
+    assert_eq!(output[0], (looks, ReserveResult::Ready(7, id)));
+    assert!(
+        matches!(&output[1], (client, ReserveResult::Taken(taken)) if *client == waits && taken[0].id == id)
+    );
     let id = put(&mut queues, puts, 8);
-    assert_eq!(queues.reserve(looks, look(now), at(1)), Some(Answer::Ready(8, id)));
+    assert_eq!(queues.reserve(looks, look(now), at(1)), Some(ReserveResult::Ready(8, id)));
     assert_eq!(queues.view_job(id, at(1)).map(|view| view.happened.reserves), Some(0));
-    // Of a paused tube he is told when the pause is over, and it stays.
+    // Of a paused tube it is sent when the pause is over, and it stays.
     queues.pause_tube("default", Nanos::from_secs(2), at(1));
     assert_eq!(queues.reserve(looks, look(None), at(1)), None);
     queues.tick(at(3));
-    heard.clear();
-    queues.take_answers(&mut heard);
-    assert_eq!(heard, [(looks, Answer::Ready(8, id))]);
+    output.clear();
+    queues.take_answers(&mut output);
+    assert_eq!(output, [(looks, ReserveResult::Ready(8, id))]);
     assert_eq!(queues.totals().ready, 1);
 }
 
 #[test]
 fn an_owner_of_a_shard_gives_its_own_ids_alone() {
     let settings = queues(false).settings;
-    let mut queues = Queues::new(Settings { shard: Shard { number: 2, of: 4 }, ..settings });
+    let mut queues = Queues::new(QueueSettings { shard: Shard { number: 2, of: 4 }, ..settings });
     let client = queues.open();
     assert_eq!([1, 2, 3].map(|priority| put(&mut queues, client, priority)), [2, 6, 10]);
     queues.ids_from(15);
@@ -238,7 +240,7 @@ fn an_owner_of_a_shard_gives_its_own_ids_alone() {
 }
 
 #[test]
-fn nobody_gets_a_message_of_a_paused_tube_until_the_pause_is_over() {
+fn no_client_gets_a_message_of_a_paused_tube_until_the_pause_is_over() {
     let mut queues = queues(false);
     let [a, b] = [(); 2].map(|()| queues.open());
     assert!(queues.pause_tube("default", Nanos::from_secs(2), at(0)));
@@ -251,7 +253,7 @@ fn nobody_gets_a_message_of_a_paused_tube_until_the_pause_is_over() {
 }
 
 #[test]
-fn what_a_client_had_is_ready_again_when_he_goes() {
+fn what_a_client_had_is_ready_once_more_when_it_goes() {
     let mut queues = queues(false);
     let [a, b] = [(); 2].map(|()| queues.open());
     let id = put(&mut queues, a, 1);
@@ -261,7 +263,7 @@ fn what_a_client_had_is_ready_again_when_he_goes() {
 }
 
 #[test]
-fn a_tube_that_nobody_refers_to_and_that_holds_nothing_is_no_more() {
+fn a_tube_that_no_client_refers_to_and_that_holds_nothing_is_no_more() {
     let mut queues = queues(false);
     let client = queues.open();
     queues.use_tube(client, "a");
@@ -277,7 +279,7 @@ fn a_tube_that_nobody_refers_to_and_that_holds_nothing_is_no_more() {
 }
 
 #[test]
-fn a_message_to_one_is_nobody_elses_and_nobody_waits_behind_it() {
+fn a_message_to_one_is_no_other_clients_and_no_client_waits_behind_it() {
     let mut queues = queues(false);
     let [anna, other] = [(); 2].map(|()| queues.open());
     assert!(!queues.login(anna, "anna"));
@@ -287,7 +289,7 @@ fn a_message_to_one_is_nobody_elses_and_nobody_waits_behind_it() {
     let to_all = put(&mut queues, other, 10);
     assert_eq!(
         queues.put(other, &Put { receiver: Some("bob"), ..message(b"1") }, at(0)),
-        Err(Refused::UnknownClient)
+        Err(PutRefused::UnknownClient)
     );
     assert_eq!(reserve(&mut queues, other, at(0)), Some(to_all));
     assert_eq!(queues.reserve_job(other, to_anna, at(0)), None);
@@ -295,7 +297,7 @@ fn a_message_to_one_is_nobody_elses_and_nobody_waits_behind_it() {
 }
 
 #[test]
-fn the_first_who_waits_and_may_have_it_gets_it() {
+fn the_first_client_that_waits_and_may_have_it_gets_it() {
     let mut queues = queues(false);
     let [anna, other] = [(); 2].map(|()| queues.open());
     queues.register("anna");
@@ -311,12 +313,12 @@ fn the_operations_of_2015_tell_no_such_queue_from_empty_and_from_no_such_client(
     let mut queues = queues(false);
     let [anna, bob] = [(); 2].map(|()| queues.open());
     let strict = Put { tube: Some("q"), strict: true, ..message(b"hello") };
-    assert_eq!(queues.put(anna, &strict, at(0)), Err(Refused::NotLoggedIn));
+    assert_eq!(queues.put(anna, &strict, at(0)), Err(PutRefused::NotLoggedIn));
     for (client, name) in [(anna, "anna"), (bob, "bob")] {
         assert!(queues.register(name).0);
         assert!(queues.login(client, name));
     }
-    assert_eq!(queues.put(anna, &strict, at(0)), Err(Refused::UnknownTube));
+    assert_eq!(queues.put(anna, &strict, at(0)), Err(PutRefused::UnknownTube));
     assert_eq!(queues.peek_tube(bob, "q"), Err(Nothing::UnknownTube));
     assert!(queues.create_tube("q").0);
     assert!(!queues.create_tube("q").0);
@@ -355,7 +357,7 @@ fn a_message_reserved_too_often_goes_to_the_tube_of_the_dead_or_aside() {
     let client = queues.open();
     queues.limit_tube("default", 2, Some("dead"));
     let id = put(&mut queues, client, 1);
-    for expected in [Limit::Within, Limit::Reached] {
+    for expected in [Released::Within, Released::Reached] {
         assert_eq!(reserve(&mut queues, client, at(0)), Some(id));
         assert_eq!(queues.release(client, id, 1, Nanos::ZERO, at(0)).unwrap().0, expected);
     }
@@ -373,9 +375,13 @@ fn a_key_makes_a_second_message_none_while_it_is_remembered() {
     let client = queues.open();
     let keyed = Put { key: Some("order-7"), ..message(b"x") };
     let id = queues.put(client, &keyed, at(0)).unwrap().0;
-    assert_eq!(queues.put(client, &keyed, at(1)), Err(Refused::Duplicate(id, None)));
+    assert_eq!(queues.put(client, &keyed, at(1)), Err(PutRefused::Duplicate(id, None)));
     queues.delete(client, id);
-    assert_eq!(queues.put(client, &keyed, at(59)), Err(Refused::Duplicate(id, None)), "also when it is done");
+    assert_eq!(
+        queues.put(client, &keyed, at(59)),
+        Err(PutRefused::Duplicate(id, None)),
+        "also when it is done"
+    );
     queues.tick(at(60));
     assert!(queues.put(client, &keyed, at(60)).is_ok());
 }
@@ -386,13 +392,13 @@ fn memory_is_bounded() {
     let client = queues.open();
     let large = vec![0; (MEMORY - OVERHEAD) as usize];
     let id = queues.put(client, &message(&large), at(0)).unwrap().0;
-    assert_eq!(queues.put(client, &message(b""), at(0)), Err(Refused::OutOfMemory));
+    assert_eq!(queues.put(client, &message(b""), at(0)), Err(PutRefused::OutOfMemory));
     queues.delete(client, id);
     assert!(queues.put(client, &message(b""), at(0)).is_ok());
 }
 
 #[test]
-fn nobody_sees_a_message_before_its_batch_is_committed() {
+fn no_client_sees_a_message_before_its_batch_is_committed() {
     let mut queues = queues(true);
     let client = queues.open();
     let (id, after) = queues.put(client, &message(b"x"), at(0)).unwrap();
@@ -421,11 +427,14 @@ fn a_refused_batch_takes_its_puts_along_and_leaves_the_rest_for_the_next() {
     assert_eq!(queues.peek(new), None);
     assert_eq!(queues.memory_used(), 0);
     let (_, batch) = queues.take_batch().unwrap();
-    assert_eq!(batch.messages.into_iter().collect::<Vec<_>>(), [(old, crate::changes::Change::Delete)]);
+    assert_eq!(
+        batch.messages.into_iter().collect::<Vec<_>>(),
+        [(old, crate::changes::MessageChange::Delete)]
+    );
 }
 
 #[test]
-fn what_has_waited_too_long_is_gone_unless_somebody_has_it() {
+fn what_has_waited_too_long_is_gone_unless_a_client_has_it() {
     let mut queues = queues(false);
     let [a, b] = [(); 2].map(|()| queues.open());
     let (held, aside) = (put(&mut queues, a, 1), put(&mut queues, a, 2));
@@ -440,7 +449,7 @@ fn what_has_waited_too_long_is_gone_unless_somebody_has_it() {
     queues.tick(at(5));
     assert_eq!((queues.totals().ready, queues.totals().delayed, queues.totals().expired), (0, 0, 2));
     assert!(queues.peek(late).is_none() && queues.peek(held).is_some() && queues.peek(aside).is_some());
-    // What comes back too late is gone at once; nobody who waits is given it.
+    // What comes back too late is gone at once; no client that waits is given it.
     assert_eq!(queues.reserve(b, EVER, at(6)), None);
     queues.release(a, held, 1, Nanos::ZERO, at(6)).unwrap();
     queues.kick(a, 1, at(6));
@@ -455,7 +464,7 @@ fn what_has_waited_too_long_is_gone_unless_somebody_has_it() {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Put { priority: u32, delay: u32, ttr: u32 },
-    Reserve { how: How, wait: bool },
+    Reserve { how: TakeMode, wait: bool },
     Delete(u8),
     Release(u8, u32),
     Bury(u8),
@@ -471,7 +480,7 @@ fn step() -> impl Strategy<Value = Step> {
     let id = 1..20_u8;
     prop_oneof![
         4 => (0..3_u32, 0..3_u32, 1..4_u32).prop_map(|(priority, delay, ttr)| Step::Put { priority, delay, ttr }),
-        4 => (any::<bool>(), any::<bool>()).prop_map(|(pop, wait)| Step::Reserve { how: if pop { How::Pop } else { How::Lease }, wait }),
+        4 => (any::<bool>(), any::<bool>()).prop_map(|(pop, wait)| Step::Reserve { how: if pop { TakeMode::Pop } else { TakeMode::Lease }, wait }),
         2 => id.clone().prop_map(Step::Delete),
         2 => (id.clone(), 0..3_u32).prop_map(|(id, delay)| Step::Release(id, delay)),
         1 => id.clone().prop_map(Step::Bury),
@@ -485,8 +494,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever comes in whatever order: each message is in exactly one place, the counts are those of the places, nobody waits
-    /// for a message that is there, and what the store has been told is what is there.
+    /// Whatever comes in whatever order: each message is in exactly one place, the counts are those of the places, no client waits
+    /// for a message that is there, and what the store has been written is what is there.
     #[test]
     fn messages_are_neither_lost_nor_made(
         durable in any::<bool>(),
@@ -495,8 +504,8 @@ proptest! {
         let mut queues = queues(durable);
         let mut clients = [(); 3].map(|()| queues.open());
         let mut now = at(0);
-        let mut store: std::collections::BTreeMap<Id, Standing> = std::collections::BTreeMap::new();
-        let mut told = Vec::new();
+        let mut store: std::collections::BTreeMap<Id, StoredState> = std::collections::BTreeMap::new();
+        let mut answers = Vec::new();
         for (who, what) in steps {
             let client = clients[who];
             let free = !queues.is_waiting(client);
@@ -510,9 +519,9 @@ proptest! {
                     if let Some((number, batch)) = queues.take_batch() {
                         for (id, change) in batch.messages {
                             match change {
-                                crate::changes::Change::Insert(row) => prop_assert!(store.insert(id, row.standing).is_none()),
-                                crate::changes::Change::Update(row) => prop_assert!(store.insert(id, row.standing).is_some()),
-                                crate::changes::Change::Delete => prop_assert!(store.remove(&id).is_some()),
+                                crate::changes::MessageChange::Insert(row) => prop_assert!(store.insert(id, row.standing).is_none()),
+                                crate::changes::MessageChange::Update(row) => prop_assert!(store.insert(id, row.standing).is_some()),
+                                crate::changes::MessageChange::Delete => prop_assert!(store.remove(&id).is_some()),
                             }
                         }
                         queues.committed(number, now);
@@ -534,8 +543,8 @@ proptest! {
                 Step::Pause => _ = queues.pause_tube("default", Nanos::from_secs(1), now),
             }
             queues.tick(now);
-            told.clear();
-            queues.take_answers(&mut told);
+            answers.clear();
+            queues.take_answers(&mut answers);
             let totals = queues.totals();
             let pending = queues.pending.len() as u64;
             prop_assert_eq!(totals.ready + totals.reserved + totals.delayed + totals.buried + pending, queues.jobs.len() as u64);
@@ -549,8 +558,8 @@ proptest! {
             while let Some((number, batch)) = queues.take_batch() {
                 for (id, change) in batch.messages {
                     match change {
-                        crate::changes::Change::Insert(row) | crate::changes::Change::Update(row) => _ = store.insert(id, row.standing),
-                        crate::changes::Change::Delete => _ = store.remove(&id),
+                        crate::changes::MessageChange::Insert(row) | crate::changes::MessageChange::Update(row) => _ = store.insert(id, row.standing),
+                        crate::changes::MessageChange::Delete => _ = store.remove(&id),
                     }
                 }
                 queues.committed(number, now);

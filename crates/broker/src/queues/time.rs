@@ -1,9 +1,9 @@
-//! What happens when nobody does anything: leases, delays, pauses and patience come to their ends.
+//! What happens when no client does anything: leases, delays, pauses and patience come to their ends.
 
 use krarup_units::{Nanos, Stamp};
 
 use super::{Due, Queues};
-use crate::job::{Id, State};
+use crate::job::{Id, JobState};
 
 impl Queues {
     /// When something comes to its end next.
@@ -82,7 +82,7 @@ impl Queues {
     /// A message in no line has waited too long.
     pub(super) fn expire(&mut self, id: Id) {
         let job = self.jobs.get_mut(&id).expect("it is there");
-        job.state = State::Pending;
+        job.state = JobState::Pending;
         self.tubes.get_mut(job.tube).expired += 1;
         self.totals.expired += 1;
         self.remove(id);
@@ -91,7 +91,7 @@ impl Queues {
     /// A delayed message in no line is ready. That is not written, unless its sender's line may have to be read from the store again.
     fn end_delay(&mut self, id: Id, now: Stamp) {
         let job = self.jobs.get_mut(&id).expect("it is there");
-        job.state = State::Pending;
+        job.state = JobState::Pending;
         job.saved = false;
         if job.sender.is_some() && self.settings.resident.is_some() {
             self.write(id);

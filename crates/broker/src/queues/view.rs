@@ -1,11 +1,11 @@
-//! What is told of all tubes, of one, and of one message.
+//! What is sent of all tubes, of one, and of one message.
 
 use std::sync::Arc;
 
 use krarup_beanstalk::ReplyWord;
 use krarup_units::Nanos;
 
-use crate::job::{Happened, Id};
+use crate::job::{Id, JobCounts};
 
 /// What is counted over all tubes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct JobView {
     pub delay: Nanos,
     pub ttr: Nanos,
     pub time_left: Nanos,
-    pub happened: Happened,
+    pub happened: JobCounts,
     pub sender: Option<Arc<str>>,
     pub receiver: Option<Arc<str>>,
 }
@@ -71,9 +71,9 @@ pub struct TubeView {
 pub enum Nothing {
     /// There is none.
     Empty,
-    /// Nobody has created the tube.
+    /// No client has created the tube.
     UnknownTube,
-    /// Nobody of this name is registered.
+    /// No client of this name is registered.
     UnknownClient,
 }
 

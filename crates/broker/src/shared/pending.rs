@@ -6,11 +6,11 @@ use std::sync::Arc;
 use krarup_beanstalk::ReplyWord;
 use krarup_units::Stamp;
 
+use crate::database::{RequestTimes, StatementKind, Taker};
 use crate::job::{ClientId, Id};
 use crate::queues::Totals;
-use crate::wish::{Kind, Taker, Way};
 
-/// What a wish is for.
+/// What a request is for.
 #[derive(Clone, Debug)]
 pub(super) enum For {
     Put(Arc<str>, Option<Arc<str>>, u64),
@@ -40,17 +40,17 @@ pub(super) enum For {
     Limit,
     Expire,
     Archive,
-    /// Nobody is told.
+    /// No client is sent.
     GiveBack,
     Sweep(Vec<(Arc<str>, Option<Arc<str>>)>),
 }
 
 #[derive(Debug)]
 pub(super) struct Underway {
-    /// Who asked, and as whom; he may be gone.
+    /// Who asked, and as whom; it may be gone.
     pub(super) client: ClientId,
     pub(super) taker: Taker,
-    /// Under which number he is answered.
+    /// Under which number it is answered.
     pub(super) number: u64,
     pub(super) what: For,
 }
@@ -59,14 +59,14 @@ pub(super) struct Underway {
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) taker: Taker,
-    /// What of his is under way, all of one kind, and how many.
-    pub(super) out: Option<(Kind, u32)>,
-    /// What he holds, until when, and for how many seconds.
+    /// What of its is under way, all of one kind, and how many.
+    pub(super) out: Option<(StatementKind, u32)>,
+    /// What it holds, until when, and for how many seconds.
     pub(super) leases: HashMap<Id, (Stamp, u32)>,
     pub(super) wait: Option<Wait>,
 }
 
-/// A wish for messages that may have to wait.
+/// A request for messages that may have to wait.
 #[derive(Debug)]
 pub(super) struct Wait {
     pub(super) slot: u64,
@@ -78,24 +78,24 @@ pub(super) struct Wait {
     /// None: for ever.
     pub(super) until: Option<Stamp>,
     pub(super) alarm: Option<Stamp>,
-    /// Whether he is being asked for now, and how often something had become ready before.
+    /// Whether it is being asked for now, and how often something had become ready before.
     pub(super) asking: bool,
     pub(super) asked_at: u64,
-    /// Who finds something wakes the next.
+    /// A client that finds something wakes the next.
     pub(super) wakes: bool,
-    /// He waits no longer than for the answer that is under way.
+    /// It waits no longer than for the answer that is under way.
     pub(super) gives_up: bool,
 }
 
 /// An answer for a client.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct PendingReply {
     pub(crate) client: ClientId,
-    /// Under which number he asked.
+    /// Under which number it asked.
     pub(crate) number: u64,
     pub(crate) bytes: Vec<u8>,
     /// None: it was not the database that answered.
-    pub(crate) way: Option<Way>,
+    pub(crate) way: Option<RequestTimes>,
     /// What of the answer to `stats` the database knows; the rest is to be written.
     pub(crate) stats: Option<(Totals, u64)>,
 }

@@ -37,7 +37,7 @@ fn requests_are_answered_in_order() {
 }
 
 #[test]
-fn who_wants_no_answer_gets_none() {
+fn a_client_that_wants_no_answer_gets_none() {
     let (answers, _) = talk(
         b"set k 0 0 1 noreply\r\n9\r\nadd k 0 0 1 noreply\r\n9\r\nincr k 1 noreply\r\nincr z 1 noreply\r\n\
           touch k 0 noreply\r\ndelete k noreply\r\nflush_all noreply\r\nverbosity 1 noreply\r\nversion\r\n",

@@ -338,12 +338,12 @@ fn serve(
         return Ok(None);
     };
     let queues = load(args, &mut owned, clock).map_err(told)?;
-    let settings = broker::Settings {
+    let settings = broker::BrokerSettings {
         about: about(clock, *largest, Mode::Owned.name()),
         largest: *largest,
         secret: secret.clone(),
         processor: krarup_net::cpu::process,
-        last_word: Some(ReplyWord::Moved),
+        final_reply: Some(ReplyWord::Moved),
     };
     let mut broker = Broker::new(settings, queues, recorder());
     if let Some(rows) = rows {

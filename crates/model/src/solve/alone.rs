@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_or_overtake_have_means_only() {
+    fn those_that_share_or_overtake_have_means_only() {
         let shared = one(", discipline = \"ps\"", "rate = 0.5", "1");
         assert!((shared.last().classes[0].response - 2.0).abs() < 1e-12);
         assert!(shared.last().waits.is_empty() && shared.waits_table().is_none());

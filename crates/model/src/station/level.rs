@@ -232,7 +232,7 @@ mod tests {
 
     /// Two servers without a place to wait: who is admitted is served at once.
     #[test]
-    fn who_never_waits_stays_for_an_exponential_time() {
+    fn a_customer_that_never_waits_stays_for_an_exponential_time() {
         let s = mmm_k(3.0, 0.5, 2, 2).unwrap();
         assert!((s.response_tail(0.7) - (-1.4_f64).exp()).abs() < 1e-12);
     }

@@ -546,7 +546,7 @@ fn every_visit_leaves_a_row_and_rows_add_up_to_the_results() {
 }
 
 #[test]
-fn progress_is_told_and_may_stop_the_run() {
+fn progress_is_reported_and_may_stop_the_run() {
     let network = one_station(Station::single("s"), 0.5, Distribution::exponential(1.0));
     let settings =
         SimulationSettings { precision: 0.0, max_events: 10_000_000, ..SimulationSettings::default() };

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_read() {
+    fn what_was_reported_is_read() {
         let samples = told(&[30_000, 30_000, 2_000_000]);
         assert_eq!((samples.value("up"), samples.value("down")), (Some(1.0), None));
         assert_eq!(samples.of("n_total", "operation", "put"), Some(3.0));

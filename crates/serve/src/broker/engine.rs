@@ -206,7 +206,7 @@ pub fn run(
         journal.end(next_id);
     }
     if let Some(pool) = engine.pool.take() {
-        pool.end(!engine.deposed && engine.broker.has_asked_nothing());
+        pool.end(!engine.deposed && engine.broker.has_no_query());
     }
     Ok(Ended { broker: engine.broker, started, stopped: clock.now(), deposed: engine.deposed })
 }
@@ -495,7 +495,7 @@ impl<N: FnMut(Notice)> Engine<N> {
     fn feed(&mut self) {
         let now = self.clock.now();
         if let Some(pool) = &self.pool {
-            let asked = self.broker.take_asked();
+            let asked = self.broker.take_queries();
             if !asked.is_empty() {
                 pool.ask(asked);
             }
@@ -586,7 +586,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         let Some(stop_by) = self.stop_by else { return false };
         let written = !self.broker.queues().has_batch()
             && self.journal.as_ref().is_none_or(|journal| journal.under_way() == 0);
-        if self.driver.is_over(&self.broker) && written && self.broker.has_asked_nothing() {
+        if self.driver.is_over(&self.broker) && written && self.broker.has_no_query() {
             return true;
         }
         if stop_by > self.clock.now() {

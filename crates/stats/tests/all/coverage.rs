@@ -73,7 +73,7 @@ fn differences_of_two_alternatives() {
 
 /// Equal systems are called different in one of twenty comparisons at 95 %, not more.
 #[test]
-fn equal_systems_are_seldom_told_apart() {
+fn equal_systems_are_seldom_distinguished() {
     let apart = (0..SAMPLES).filter(|&seed| {
         let mut source = Source(Xoshiro256PlusPlus::seed_from_u64(seed));
         welch(&source.normals(6), &source.normals(6), 0.95).unwrap().verdict != Direction::NoConclusion

@@ -75,7 +75,7 @@ fn the_2016_tables_follow_as_well_from_the_width_of_one_interval() {
 }
 
 #[test]
-fn only_one_of_the_2016_effects_cannot_be_told_from_zero() {
+fn only_one_of_the_2016_effects_cannot_be_distinguished_from_zero() {
     let result = recover(&FACTORS, &means_of_2016(), 5, KnownError::Share(0.0286), 0.90).unwrap();
     let undecided: Vec<&str> = result
         .effects

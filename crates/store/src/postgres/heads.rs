@@ -10,12 +10,12 @@ use std::thread;
 use std::time::SystemTime;
 
 use postgres::types::ToSql;
-use postgres::{Client, Error, Row as Line};
+use postgres::{Client, Error, Row};
 
 use super::place::{LEASE, Place, Problem, Session, is_fatal};
 use super::rows::{Names, read, wall};
 use krarup_broker::job::Id;
-use krarup_broker::queues::{Fetch, Fetched, Line as Of, OVERHEAD};
+use krarup_broker::queues::{Fetch, Fetched, OVERHEAD, StoredQueue};
 use krarup_broker::shards::Shard;
 use krarup_units::Nanos;
 
@@ -47,7 +47,7 @@ const BYTES_AT_ONCE: i64 = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// How many messages each line has, and how many of them are urgent.
-    pub lines: Vec<(Of, u64, u64)>,
+    pub lines: Vec<(StoredQueue, u64, u64)>,
     /// The first place behind all that were set aside.
     pub aside_from: u64,
     /// Messages, each counted once.
@@ -60,7 +60,7 @@ fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(Counts, u64, 
     let mut tubes: BTreeSet<Arc<str>> = BTreeSet::new();
     let (mut counts, mut bytes, mut late) = (Counts::default(), 0, false);
     let mut names = Names::default();
-    let mut lines: BTreeMap<Of, (u64, u64)> = BTreeMap::new();
+    let mut lines: BTreeMap<StoredQueue, (u64, u64)> = BTreeMap::new();
     let urgent = i64::from(krarup_broker::tube::URGENT);
     let mut counting = client.transaction()?;
     counting.batch_execute(IN_MEMORY)?;
@@ -89,11 +89,11 @@ fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(Counts, u64, 
         counts.aside_from = counts.aside_from.max((row.get::<_, i64>(7) + 1) as u64);
         bytes += row.get::<_, i64>(8) as u64;
         let line = match state {
-            1 => Of::Delayed(tube),
-            2 => Of::Buried(tube),
-            _ => Of::Ready(tube, to.clone()),
+            1 => StoredQueue::Delayed(tube),
+            2 => StoredQueue::Buried(tube),
+            _ => StoredQueue::Ready(tube, to.clone()),
         };
-        let sent = sender.filter(|_| state == 0).map(|sender| Of::Sent((sender, to)));
+        let sent = sender.filter(|_| state == 0).map(|sender| StoredQueue::Sent((sender, to)));
         for (line, urgent) in [(Some(line), urgent), (sent, 0)] {
             let Some(line) = line else { continue };
             let of_line = lines.entry(line).or_default();
@@ -202,16 +202,16 @@ fn fetch(client: &mut Client, fetch: &Fetch, most: usize) -> Result<Fetched, Err
     let (id, number, limit) = (from.1 as i64, from.0 as i64, most as i64);
     let due: SystemTime = wall(Nanos(from.0));
     let (tube, ordered, condition, place): (_, _, _, &(dyn ToSql + Sync)) = match line {
-        Of::Sent((sender, to)) => return numbers(client, sender, to.as_deref(), id, limit),
-        Of::Ready(tube, None) => (tube, "priority", "receiver IS NULL AND state = 0", &number),
-        Of::Ready(tube, Some(_)) => (tube, "priority", "receiver = $6 AND state = 0", &number),
-        Of::Delayed(tube) => (tube, "due", "state = 1", &due),
-        Of::Buried(tube) => (tube, "buried", "state = 2", &number),
+        StoredQueue::Sent((sender, to)) => return numbers(client, sender, to.as_deref(), id, limit),
+        StoredQueue::Ready(tube, None) => (tube, "priority", "receiver IS NULL AND state = 0", &number),
+        StoredQueue::Ready(tube, Some(_)) => (tube, "priority", "receiver = $6 AND state = 0", &number),
+        StoredQueue::Delayed(tube) => (tube, "due", "state = 1", &due),
+        StoredQueue::Buried(tube) => (tube, "buried", "state = 2", &number),
     };
     let statement = NEXT.replace("PLACE", ordered).replace("LINE", condition);
     let tube = &**tube;
     let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tube, place, &id, &limit, &BYTES_AT_ONCE];
-    let to = if let Of::Ready(_, Some(to)) = line { Some(&**to) } else { None };
+    let to = if let StoredQueue::Ready(_, Some(to)) = line { Some(&**to) } else { None };
     if let Some(to) = &to {
         values.push(to);
     }
@@ -221,7 +221,7 @@ fn fetch(client: &mut Client, fetch: &Fetch, most: usize) -> Result<Fetched, Err
     Ok(Fetched { rows: rows(&lines), complete, ..Fetched::default() })
 }
 
-fn rows(lines: &[Line]) -> Vec<krarup_broker::changes::Row> {
+fn rows(lines: &[Row]) -> Vec<krarup_broker::changes::MessageRow> {
     let mut names = Names::default();
     lines.iter().map(|line| read(line, &mut names)).collect()
 }

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_shared_evenly_whoever_comes_or_goes_and_none_moves_that_need_not() {
+    fn shards_are_shared_evenly_whichever_broker_comes_or_goes_and_none_moves_that_need_not() {
         for shards in 1..=16_usize {
             let mut owners = vec![None; shards];
             let mut members = vec![1];

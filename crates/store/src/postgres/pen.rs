@@ -16,8 +16,8 @@ use super::SETTINGS;
 use super::heads::open;
 use super::place::{END_HOLDER, Place, Problem, Session, fence_of, is_fatal};
 use super::rows::wall;
-use krarup_broker::changes::{Batch, Change, KeyRow, Row, Standing};
-use krarup_broker::job::Happened;
+use krarup_broker::changes::{CommitBatch, KeyRow, MessageChange, MessageRow, StoredState};
+use krarup_broker::job::JobCounts;
 use krarup_broker::shards::{self, Shard};
 
 const WRITE: &str = include_str!("write.sql");
@@ -72,7 +72,7 @@ impl Pen {
     /// # Errors
     /// If the session still stands ([`Session::is_over`]), nothing of it was written; otherwise nobody knows, and it is to be written
     /// again after [`Session::mend`].
-    pub(crate) fn write(&mut self, batch: &Batch) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, batch: &CommitBatch) -> Result<(), Error> {
         let lists = Lists::of(batch);
         if batch.is_of_messages() {
             let (epoch, shard) = (self.epoch, self.shard);
@@ -154,8 +154,8 @@ impl Session for Pen {
 
 /// A batch as the columns of its statements.
 struct Lists<'a> {
-    new: Vec<&'a Row>,
-    changed: Vec<&'a Row>,
+    new: Vec<&'a MessageRow>,
+    changed: Vec<&'a MessageRow>,
     gone: Vec<i64>,
 }
 
@@ -170,7 +170,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(rows: &[&'a Row]) -> Self {
+    fn of(rows: &[&'a MessageRow]) -> Self {
         Self {
             ids: rows.iter().map(|row| row.id as i64).collect(),
             tubes: rows.iter().map(|row| &*row.tube).collect(),
@@ -185,13 +185,13 @@ impl<'a> Columns<'a> {
 type Values<'v> = &'v [&'v (dyn postgres::types::ToSql + Sync)];
 
 impl<'a> Lists<'a> {
-    fn of(batch: &'a Batch) -> Self {
+    fn of(batch: &'a CommitBatch) -> Self {
         let mut lists = Self { new: Vec::new(), changed: Vec::new(), gone: Vec::new() };
         for (id, change) in &batch.messages {
             match change {
-                Change::Insert(row) => lists.new.push(row),
-                Change::Update(row) => lists.changed.push(row),
-                Change::Delete => lists.gone.push(*id as i64),
+                MessageChange::Insert(row) => lists.new.push(row),
+                MessageChange::Update(row) => lists.changed.push(row),
+                MessageChange::Delete => lists.gone.push(*id as i64),
             }
         }
         // Neighbours in the table are written together, and two batches never lock rows in opposite orders.
@@ -240,7 +240,7 @@ impl<'a> Lists<'a> {
         let ends: Vec<Option<SystemTime>> = new.iter().map(|row| row.lives_until.map(wall)).collect();
         let rows = &self.changed;
         let buried: Vec<Option<i64>> = rows.iter().map(|row| place_aside(row)).collect();
-        let count = |what: fn(&Happened) -> u32| -> Vec<i32> {
+        let count = |what: fn(&JobCounts) -> u32| -> Vec<i32> {
             rows.iter().map(|row| what(&row.happened).try_into().unwrap_or(i32::MAX)).collect()
         };
         let (reserves, timeouts) = (count(|happened| happened.reserves), count(|happened| happened.timeouts));
@@ -292,7 +292,7 @@ struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    fn of(new: &[&'a Row]) -> Self {
+    fn of(new: &[&'a MessageRow]) -> Self {
         Self {
             ttrs: new.iter().map(|row| seconds(row.ttr)).collect(),
             created: new.iter().map(|row| wall(row.created)).collect(),
@@ -302,8 +302,8 @@ impl<'a> Contents<'a> {
 }
 
 /// Whether a new message is as `put` makes it without a delay: the columns that are left are as in every such row.
-fn is_plain(row: &Row) -> bool {
-    row.standing == Standing::Ready
+fn is_plain(row: &MessageRow) -> bool {
+    row.standing == StoredState::Ready
         && row.delay == Nanos::ZERO
         && row.sender.is_none()
         && row.receiver.is_none()
@@ -311,25 +311,25 @@ fn is_plain(row: &Row) -> bool {
         && row.lives_until.is_none()
 }
 
-fn state(row: &Row) -> i16 {
+fn state(row: &MessageRow) -> i16 {
     match row.standing {
-        Standing::Ready => 0,
-        Standing::Delayed(_) => 1,
-        Standing::Buried(_) => 2,
+        StoredState::Ready => 0,
+        StoredState::Delayed(_) => 1,
+        StoredState::Buried(_) => 2,
     }
 }
 
-fn due(row: &Row) -> Option<SystemTime> {
+fn due(row: &MessageRow) -> Option<SystemTime> {
     match row.standing {
-        Standing::Delayed(until) => Some(wall(until)),
-        Standing::Ready | Standing::Buried(_) => None,
+        StoredState::Delayed(until) => Some(wall(until)),
+        StoredState::Ready | StoredState::Buried(_) => None,
     }
 }
 
-fn place_aside(row: &Row) -> Option<i64> {
+fn place_aside(row: &MessageRow) -> Option<i64> {
     match row.standing {
-        Standing::Buried(order) => Some(order as i64),
-        Standing::Ready | Standing::Delayed(_) => None,
+        StoredState::Buried(order) => Some(order as i64),
+        StoredState::Ready | StoredState::Delayed(_) => None,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use krarup_broker::changes::{Row, Standing};
-use krarup_broker::job::{Happened, Id};
+use krarup_broker::changes::{MessageRow, StoredState};
+use krarup_broker::job::{Id, JobCounts};
 use krarup_units::Nanos;
 
 /// Names that occur again and again are kept once.
@@ -23,16 +23,16 @@ impl Names {
 }
 
 /// A message out of a row.
-pub(super) fn read(row: &postgres::Row, names: &mut Names) -> Row {
+pub(super) fn read(row: &postgres::Row, names: &mut Names) -> MessageRow {
     let due: Option<SystemTime> = row.get(4);
     let standing = match (row.get::<_, i16>(2), due) {
-        (1, Some(due)) => Standing::Delayed(since_1970(due)),
-        (2, _) => Standing::Buried(row.get::<_, Option<i64>>(5).unwrap_or(0) as u64),
-        _ => Standing::Ready,
+        (1, Some(due)) => StoredState::Delayed(since_1970(due)),
+        (2, _) => StoredState::Buried(row.get::<_, Option<i64>>(5).unwrap_or(0) as u64),
+        _ => StoredState::Ready,
     };
     let count = |column: usize| row.get::<_, i32>(column) as u32;
     let seconds = |column: usize| Nanos::from_secs(u64::from(row.get::<_, i32>(column) as u32));
-    Row {
+    MessageRow {
         id: row.get::<_, i64>(0) as Id,
         tube: names.one(row.get(1)),
         sender: row.get::<_, Option<&str>>(9).map(|name| names.one(name)),
@@ -42,7 +42,7 @@ pub(super) fn read(row: &postgres::Row, names: &mut Names) -> Row {
         ttr: seconds(7),
         created: since_1970(row.get(8)),
         standing,
-        happened: Happened {
+        happened: JobCounts {
             reserves: count(11),
             timeouts: count(12),
             releases: count(13),

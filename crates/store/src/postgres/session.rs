@@ -1,7 +1,7 @@
-//! One connection to queues that nobody owns: wishes as the columns of prepared statements, rows as their answers.
+//! One connection to queues that nobody owns: queries as the columns of prepared statements, rows as their answers.
 //!
 //! ```text
-//! one statement for all wishes of a kind, committed at once ──▶ their answers, which may be told
+//! one statement for all queries of a kind, committed at once ──▶ their answers, which may be told
 //!
 //! BEGIN; one statement ──▶ their answers                       where they could not be had again
 //! COMMIT               ──▶ they may be told
@@ -22,9 +22,12 @@ use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
 
 use super::SETTINGS;
 use super::place::{Problem, is_fatal, words};
-use krarup_broker::job::{Happened, Id};
+use krarup_broker::database::{
+    DatabaseReply, DatabaseRequest, Lookup, MessageSelector, QueuedRequest, RareRequest, ResultCode,
+    ResultRow, StateChange, StatementKind, TubeFacts,
+};
+use krarup_broker::job::{Id, JobCounts};
 use krarup_broker::queues::{JobView, Totals};
-use krarup_broker::wish::{Asked, Kind, Line, Look, Move, Once, Reply, TubeFacts, Which, Wish, Word};
 
 const PUT: &str = include_str!("shared/put.sql");
 const PUT_ONE: &str = include_str!("shared/put_one.sql");
@@ -70,7 +73,7 @@ pub(crate) enum Trouble {
     /// The connection broke before anything could have been committed.
     Broken(String),
     /// The connection broke, and the transaction of this serial may have been committed; then these are the answers, or those that its row tells.
-    Unknown(Option<Vec<Reply>>),
+    Unknown(Option<Vec<DatabaseReply>>),
     /// The database refuses, and until when.
     Refused { why: String, until: Until },
 }
@@ -199,14 +202,18 @@ impl Session {
     ///
     /// # Errors
     /// The database refuses, or the session broke.
-    pub(crate) async fn replies(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Trouble> {
+    pub(crate) async fn replies(
+        &self,
+        asked: &[QueuedRequest],
+        stub: Stub,
+    ) -> Result<Vec<DatabaseReply>, Trouble> {
         self.kept(asked, stub).await.map_err(|error| self.trouble(&error))
     }
 
-    async fn kept(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+    async fn kept(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
         let mut takers: Vec<i64> = Vec::new();
         for one in asked {
-            if let Wish::Take { taker, .. } = one.wish {
+            if let DatabaseRequest::Take { taker, .. } = one.query {
                 takers.push(taker);
             }
         }
@@ -219,23 +226,25 @@ impl Session {
         Ok(lines(asked.len(), rows))
     }
 
-    /// Carries out wishes of one kind, all or none; their answers in order.
+    /// Carries out queries of one kind, all or none; their answers in order.
     pub(crate) async fn carry_out(
         &self,
-        asked: &[Asked],
+        asked: &[QueuedRequest],
         stub: Stub,
         remember: Duration,
         clearing: Clearing,
-    ) -> Result<Vec<Reply>, Trouble> {
-        let read = |result: Result<Vec<Reply>, Error>| result.map_err(|error| self.trouble(&error));
-        match asked[0].wish.kind() {
-            Kind::Look => read(self.look(asked).await),
-            Kind::List => read(self.list(asked).await),
-            Kind::Sweep => read(self.sweep(asked, stub, clearing).await),
-            Kind::Once if !asked[0].wish.writes() => read(self.once(&asked[0].wish).await),
-            Kind::Put => self.at_once(self.put(asked, stub).await),
-            Kind::Finish => self.at_once(self.finish(asked, stub).await),
-            Kind::Take if asked.iter().all(|one| matches!(one.wish, Wish::Take { pops: false, .. })) => {
+    ) -> Result<Vec<DatabaseReply>, Trouble> {
+        let read = |result: Result<Vec<DatabaseReply>, Error>| result.map_err(|error| self.trouble(&error));
+        match asked[0].query.kind() {
+            StatementKind::Look => read(self.look(asked).await),
+            StatementKind::List => read(self.list(asked).await),
+            StatementKind::Sweep => read(self.sweep(asked, stub, clearing).await),
+            StatementKind::Once if !asked[0].query.writes() => read(self.once(&asked[0].query).await),
+            StatementKind::Put => self.at_once(self.put(asked, stub).await),
+            StatementKind::Finish => self.at_once(self.finish(asked, stub).await),
+            StatementKind::Take
+                if asked.iter().all(|one| matches!(one.query, DatabaseRequest::Take { pops: false, .. })) =>
+            {
                 self.at_once(self.take(asked, stub).await)
             }
             _ => self.transaction(asked, stub, remember).await,
@@ -243,25 +252,25 @@ impl Session {
     }
 
     /// What came of a statement that was a transaction of its own.
-    fn at_once(&self, came: Result<Vec<Reply>, Error>) -> Result<Vec<Reply>, Trouble> {
+    fn at_once(&self, came: Result<Vec<DatabaseReply>, Error>) -> Result<Vec<DatabaseReply>, Trouble> {
         came.map_err(|error| if self.is_over(&error) { Trouble::Unknown(None) } else { self.trouble(&error) })
     }
 
     async fn transaction(
         &self,
-        asked: &[Asked],
+        asked: &[QueuedRequest],
         stub: Stub,
         remember: Duration,
-    ) -> Result<Vec<Reply>, Trouble> {
+    ) -> Result<Vec<DatabaseReply>, Trouble> {
         let statement = async {
-            match asked[0].wish.kind() {
-                Kind::Send => self.send(asked, stub, remember).await,
-                Kind::Take => self.take(asked, stub).await,
-                Kind::Move => self.moves(asked, stub).await,
+            match asked[0].query.kind() {
+                StatementKind::Send => self.send(asked, stub, remember).await,
+                StatementKind::Take => self.take(asked, stub).await,
+                StatementKind::Move => self.moves(asked, stub).await,
                 _ => {
                     let statement = "INSERT INTO krarup.outcome VALUES ($1, $2)";
                     self.client.execute(statement, &[&stub.broker, &stub.serial]).await?;
-                    self.once(&asked[0].wish).await
+                    self.once(&asked[0].query).await
                 }
             }
         };
@@ -308,8 +317,8 @@ impl Session {
 
     // Lists of one are as long to take apart as the work itself: what comes alone has a statement of its own.
 
-    async fn put(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
-        if let [Asked { wish: Wish::New(new), .. }] = asked {
+    async fn put(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
+        if let [QueuedRequest { query: DatabaseRequest::New(new), .. }] = asked {
             let columns: &Columns<'_> = &[
                 &stub.broker,
                 &stub.serial,
@@ -342,7 +351,12 @@ impl Session {
         Ok(lines(asked.len(), self.client.query(&self.put, columns).await?))
     }
 
-    async fn send(&self, asked: &[Asked], stub: Stub, remember: Duration) -> Result<Vec<Reply>, Error> {
+    async fn send(
+        &self,
+        asked: &[QueuedRequest],
+        stub: Stub,
+        remember: Duration,
+    ) -> Result<Vec<DatabaseReply>, Error> {
         let new = News::of(asked);
         let columns: &Columns<'_> = &[
             &stub.broker,
@@ -364,9 +378,9 @@ impl Session {
         Ok(lines(asked.len(), self.client.query(&self.send, columns).await?))
     }
 
-    async fn take(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+    async fn take(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
         let plain: Option<Vec<(&str, i64)>> =
-            asked.iter().map(|one| leases_first_of_one_tube(&one.wish)).collect();
+            asked.iter().map(|one| leases_first_of_one_tube(&one.query)).collect();
         if let Some(plain) = plain {
             if let [(tube, taker)] = &plain[..] {
                 let columns: &Columns<'_> = &[&stub.broker, &stub.serial, tube, taker];
@@ -379,13 +393,15 @@ impl Session {
         let (mut kinds, mut names, mut clients) = (Vec::new(), Vec::new(), Vec::new());
         let (mut wanted, mut takers, mut most, mut pops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for one in asked {
-            let Wish::Take { which, client, taker, most: bound, pops: gone } = &one.wish else { continue };
+            let DatabaseRequest::Take { which, client, taker, most: bound, pops: gone } = &one.query else {
+                continue;
+            };
             let (kind, name, number) = match which {
                 // Names have no blanks in them.
-                Which::Tubes(tubes) => (1, tubes.join(" "), 0),
-                Which::Created(tube) => (2, tube.to_string(), 0),
-                Which::Sender(sender) => (3, sender.to_string(), 0),
-                Which::Number(id) => (4, String::new(), number(*id)),
+                MessageSelector::Tubes(tubes) => (1, tubes.join(" "), 0),
+                MessageSelector::Created(tube) => (2, tube.to_string(), 0),
+                MessageSelector::Sender(sender) => (3, sender.to_string(), 0),
+                MessageSelector::Number(id) => (4, String::new(), number(*id)),
             };
             kinds.push(kind);
             names.push(name);
@@ -400,31 +416,31 @@ impl Session {
         Ok(lines(asked.len(), self.client.query(&self.take, columns).await?))
     }
 
-    async fn finish(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
-        if let [Asked { wish: Wish::Finish { id, taker }, .. }] = asked {
+    async fn finish(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
+        if let [QueuedRequest { query: DatabaseRequest::Finish { id, taker }, .. }] = asked {
             let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &number(*id), taker];
             return Ok(lines(1, self.client.query(&self.finish_one, columns).await?));
         }
-        let wish = |one: &Asked| match one.wish {
-            Wish::Finish { id, taker } => Some((number(id), taker)),
+        let query = |one: &QueuedRequest| match one.query {
+            DatabaseRequest::Finish { id, taker } => Some((number(id), taker)),
             _ => None,
         };
-        let (ids, takers): (Vec<i64>, Vec<i64>) = asked.iter().filter_map(wish).unzip();
+        let (ids, takers): (Vec<i64>, Vec<i64>) = asked.iter().filter_map(query).unzip();
         let columns: &Columns<'_> = &[&stub.broker, &stub.serial, &ids, &takers];
         Ok(lines(asked.len(), self.client.query(&self.finish, columns).await?))
     }
 
-    async fn moves(&self, asked: &[Asked], stub: Stub) -> Result<Vec<Reply>, Error> {
+    async fn moves(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
         let (mut kinds, mut ids, mut takers) = (Vec::new(), Vec::new(), Vec::new());
         let (mut priorities, mut delays, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
         for one in asked {
-            let Wish::Move { id, taker, what } = one.wish else { continue };
+            let DatabaseRequest::Move { id, taker, what } = one.query else { continue };
             let (kind, priority, delay) = match what {
-                Move::Release { priority, delay } => (1, priority, delay),
-                Move::Bury { priority } => (2, priority, 0),
-                Move::Touch => (3, 0, 0),
-                Move::Kick => (4, 0, 0),
-                Move::GiveBack => (5, 0, 0),
+                StateChange::Release { priority, delay } => (1, priority, delay),
+                StateChange::Bury { priority } => (2, priority, 0),
+                StateChange::Touch => (3, 0, 0),
+                StateChange::Kick => (4, 0, 0),
+                StateChange::GiveBack => (5, 0, 0),
             };
             kinds.push(kind);
             ids.push(number(id));
@@ -438,18 +454,18 @@ impl Session {
         Ok(lines(asked.len(), self.client.query(&self.r#move, columns).await?))
     }
 
-    async fn look(&self, asked: &[Asked]) -> Result<Vec<Reply>, Error> {
+    async fn look(&self, asked: &[QueuedRequest]) -> Result<Vec<DatabaseReply>, Error> {
         let (mut kinds, mut names, mut clients, mut wanted) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for one in asked {
-            let Wish::Look { what, client } = &one.wish else { continue };
+            let DatabaseRequest::Look { what, client } = &one.query else { continue };
             let (kind, name, id) = match what {
-                Look::Number(id) => (1, None, number(*id)),
-                Look::Ready(tube) => (2, Some(&**tube), 0),
-                Look::Delayed(tube) => (3, Some(&**tube), 0),
-                Look::Buried(tube) => (4, Some(&**tube), 0),
-                Look::Created(tube) => (5, Some(&**tube), 0),
-                Look::Sender(sender) => (6, Some(&**sender), 0),
+                Lookup::Number(id) => (1, None, number(*id)),
+                Lookup::Ready(tube) => (2, Some(&**tube), 0),
+                Lookup::Delayed(tube) => (3, Some(&**tube), 0),
+                Lookup::Buried(tube) => (4, Some(&**tube), 0),
+                Lookup::Created(tube) => (5, Some(&**tube), 0),
+                Lookup::Sender(sender) => (6, Some(&**sender), 0),
             };
             kinds.push(kind);
             names.push(name);
@@ -460,50 +476,55 @@ impl Session {
         Ok(lines(asked.len(), self.client.query(&self.look, columns).await?))
     }
 
-    async fn list(&self, asked: &[Asked]) -> Result<Vec<Reply>, Error> {
-        let client = |one: &Asked| match &one.wish {
-            Wish::List(client) => client.to_string(),
+    async fn list(&self, asked: &[QueuedRequest]) -> Result<Vec<DatabaseReply>, Error> {
+        let client = |one: &QueuedRequest| match &one.query {
+            DatabaseRequest::List(client) => client.to_string(),
             _ => String::new(),
         };
         let clients: Vec<String> = asked.iter().map(client).collect();
-        let mut replies = vec![Reply::Names(Vec::new()); asked.len()];
+        let mut replies = vec![DatabaseReply::Names(Vec::new()); asked.len()];
         for row in self.client.query(&self.list, &[&clients]).await? {
             let place: i64 = row.get(0);
-            replies[place as usize - 1] = Reply::Names(names(row.get(1)));
+            replies[place as usize - 1] = DatabaseReply::Names(names(row.get(1)));
         }
         Ok(replies)
     }
 
-    async fn sweep(&self, asked: &[Asked], stub: Stub, clearing: Clearing) -> Result<Vec<Reply>, Error> {
-        let Wish::Sweep(waited) = &asked[0].wish else { return Ok(Vec::new()) };
+    async fn sweep(
+        &self,
+        asked: &[QueuedRequest],
+        stub: Stub,
+        clearing: Clearing,
+    ) -> Result<Vec<DatabaseReply>, Error> {
+        let DatabaseRequest::Sweep(waited) = &asked[0].query else { return Ok(Vec::new()) };
         let (tubes, clients): (Vec<&str>, Vec<Option<&str>>) =
             waited.iter().map(|(tube, client)| (&**tube, client.as_deref())).unzip();
         let columns: &Columns<'_> = &[&stub.broker, &clearing.from, &clearing.to, &tubes, &clients];
         let row = self.client.query_one(&self.sweep, columns).await?;
         let (expired, places): (i64, Vec<i32>) = (row.get(0), row.get(1));
         let places = places.into_iter().map(|place| place as usize - 1).collect();
-        Ok(vec![Reply::Places(places, expired as u64)])
+        Ok(vec![DatabaseReply::Places(places, expired as u64)])
     }
 
     // ---- what is rare -------------------------------------------------------------------------------------
 
-    async fn once(&self, wish: &Wish) -> Result<Vec<Reply>, Error> {
-        let Wish::Once(once) = wish else { return Ok(Vec::new()) };
+    async fn once(&self, query: &DatabaseRequest) -> Result<Vec<DatabaseReply>, Error> {
+        let DatabaseRequest::Once(once) = query else { return Ok(Vec::new()) };
         let client = &self.client;
-        let yes = |count: u64| Reply::Yes(count > 0);
+        let yes = |count: u64| DatabaseReply::Yes(count > 0);
         let reply = match once {
-            Once::Kick { tube, bound } => {
+            RareRequest::Kick { tube, bound } => {
                 let statement = "SELECT krarup.kick($1, $2)";
                 let row = client.query_one(statement, &[&&**tube, &i64::from(*bound)]).await?;
-                Reply::Count(row.get::<_, i64>(0) as u64)
+                DatabaseReply::Count(row.get::<_, i64>(0) as u64)
             }
-            Once::StatsJob(id) => {
+            RareRequest::StatsJob(id) => {
                 let rows = client.query(include_str!("shared/stats_job.sql"), &[&number(*id)]).await?;
-                Reply::Job(rows.first().map(|row| Box::new(job(*id, row))))
+                DatabaseReply::Job(rows.first().map(|row| Box::new(job(*id, row))))
             }
-            Once::StatsTube(tube) => {
+            RareRequest::StatsTube(tube) => {
                 let row = client.query_one(include_str!("shared/stats_tube.sql"), &[&&**tube]).await?;
-                Reply::Tube(TubeFacts {
+                DatabaseReply::Tube(TubeFacts {
                     totals: totals(&row),
                     kept: row.get(6),
                     pause: seconds(row.get(7)),
@@ -512,52 +533,52 @@ impl Session {
                     keeps: Nanos::from_secs(row.get::<_, i32>(10) as u64),
                 })
             }
-            Once::Stats => {
+            RareRequest::Stats => {
                 let row = client.query_one(include_str!("shared/stats.sql"), &[]).await?;
-                Reply::Totals(totals(&row), row.get::<_, i64>(6) as u64)
+                DatabaseReply::Totals(totals(&row), row.get::<_, i64>(6) as u64)
             }
-            Once::Tubes => {
+            RareRequest::Tubes => {
                 let statement =
                     "SELECT tube FROM krarup.message UNION SELECT name FROM krarup.tube ORDER BY 1";
                 let rows = client.query(statement, &[]).await?;
-                Reply::Names(rows.iter().map(|row| row.get::<_, &str>(0).into()).collect())
+                DatabaseReply::Names(rows.iter().map(|row| row.get::<_, &str>(0).into()).collect())
             }
-            Once::Pause { tube, length, known } => yes(client
+            RareRequest::Pause { tube, length, known } => yes(client
                 .execute(include_str!("shared/pause.sql"), &[&&**tube, &i64::from(*length), known])
                 .await?),
-            Once::Login { client: name, knows_the_secret } => {
+            RareRequest::Login { client: name, knows_the_secret } => {
                 if *knows_the_secret {
                     client.execute(REGISTER, &[&&**name]).await?;
                 }
                 let statement = "SELECT EXISTS (SELECT FROM krarup.client WHERE name = $1)";
-                Reply::Yes(client.query_one(statement, &[&&**name]).await?.get(0))
+                DatabaseReply::Yes(client.query_one(statement, &[&&**name]).await?.get(0))
             }
-            Once::Register(name) => yes(client.execute(REGISTER, &[&&**name]).await?),
-            Once::Unregister(name) => {
+            RareRequest::Register(name) => yes(client.execute(REGISTER, &[&&**name]).await?),
+            RareRequest::Unregister(name) => {
                 yes(client.execute("DELETE FROM krarup.client WHERE name = $1", &[&&**name]).await?)
             }
-            Once::Create(tube) => {
+            RareRequest::Create(tube) => {
                 let statement = "INSERT INTO krarup.tube VALUES ($1, true, 0, NULL) \
                      ON CONFLICT (name) DO UPDATE SET created = true WHERE NOT tube.created";
                 yes(client.execute(statement, &[&&**tube]).await?)
             }
-            Once::DeleteTube(tube) => {
-                Reply::Yes(client.query_one("SELECT krarup.delete_tube($1)", &[&&**tube]).await?.get(0))
-            }
-            Once::Keep { tube, expires, keeps } => {
+            RareRequest::DeleteTube(tube) => DatabaseReply::Yes(
+                client.query_one("SELECT krarup.delete_tube($1)", &[&&**tube]).await?.get(0),
+            ),
+            RareRequest::Keep { tube, expires, keeps } => {
                 let number =
                     |seconds: &Option<u32>| seconds.map(|seconds| seconds.min(i32::MAX as u32) as i32);
                 let statement = "SELECT krarup.keep_tube($1, $2, $3)";
                 client.execute(statement, &[&&**tube, &number(expires), &number(keeps)]).await?;
-                Reply::Yes(true)
+                DatabaseReply::Yes(true)
             }
-            Once::Limit { tube, most, dead } => {
+            RareRequest::Limit { tube, most, dead } => {
                 let statement = "INSERT INTO krarup.tube VALUES ($1, false, $2, $3) \
                      ON CONFLICT (name) DO UPDATE SET most = excluded.most, dead = excluded.dead";
                 client.execute(statement, &[&&**tube, &(*most as i32), &dead.as_deref()]).await?;
                 let statement = "DELETE FROM krarup.tube WHERE name = $1 AND NOT created AND most = 0 AND expires = 0 AND keeps = 0";
                 client.execute(statement, &[&&**tube]).await?;
-                Reply::Yes(true)
+                DatabaseReply::Yes(true)
             }
         };
         Ok(vec![reply])
@@ -567,11 +588,15 @@ impl Session {
 const REGISTER: &str = "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING";
 
 /// Of which tube, and for whom: the common case, in which nobody has a name and nothing is compared.
-fn leases_first_of_one_tube(wish: &Wish) -> Option<(&str, i64)> {
-    match wish {
-        Wish::Take { which: Which::Tubes(tubes), client: None, taker, most: 1, pops: false } => {
-            <&[_; 1]>::try_from(&tubes[..]).ok().map(|[tube]| (&**tube, *taker))
-        }
+fn leases_first_of_one_tube(query: &DatabaseRequest) -> Option<(&str, i64)> {
+    match query {
+        DatabaseRequest::Take {
+            which: MessageSelector::Tubes(tubes),
+            client: None,
+            taker,
+            most: 1,
+            pops: false,
+        } => <&[_; 1]>::try_from(&tubes[..]).ok().map(|[tube]| (&**tube, *taker)),
         _ => None,
     }
 }
@@ -594,10 +619,10 @@ struct News<'a> {
 }
 
 impl<'a> News<'a> {
-    fn of(asked: &'a [Asked]) -> Self {
+    fn of(asked: &'a [QueuedRequest]) -> Self {
         let mut columns = Self::default();
         for one in asked {
-            let Wish::New(new) = &one.wish else { continue };
+            let DatabaseRequest::New(new) = &one.query else { continue };
             columns.tubes.push(&new.tube);
             columns.senders.push(new.sender.as_deref());
             columns.receivers.push(new.receiver.as_deref());
@@ -625,17 +650,17 @@ fn names(list: Vec<String>) -> Vec<Arc<str>> {
     list.into_iter().map(Into::into).collect()
 }
 
-/// Rows of the columns that all functions answer with, flags behind them where there may be any, by the place of their wish.
-fn lines(wishes: usize, rows: Vec<Row>) -> Vec<Reply> {
-    let mut by_place = vec![Vec::new(); wishes];
+/// Rows of the columns that all functions answer with, flags behind them where there may be any, by the place of their request.
+fn lines(queries: usize, rows: Vec<Row>) -> Vec<DatabaseReply> {
+    let mut by_place = vec![Vec::new(); queries];
     for row in rows {
         let (place, word): (i64, i16) = (row.get(0), row.get(1));
-        by_place[place as usize - 1].push(Line {
+        by_place[place as usize - 1].push(ResultRow {
             word: match word {
-                0 => Word::Done,
-                1 => Word::None,
-                2 => Word::Tube,
-                _ => Word::Client,
+                0 => ResultCode::Done,
+                1 => ResultCode::None,
+                2 => ResultCode::Tube,
+                _ => ResultCode::Client,
             },
             id: row.get::<_, i64>(2) as Id,
             ttr: row.get::<_, i32>(3) as u32,
@@ -643,7 +668,7 @@ fn lines(wishes: usize, rows: Vec<Row>) -> Vec<Reply> {
             body: row.get::<_, Option<&[u8]>>(4).unwrap_or_default().into(),
         });
     }
-    by_place.into_iter().map(Reply::Lines).collect()
+    by_place.into_iter().map(DatabaseReply::Lines).collect()
 }
 
 fn seconds(time: f64) -> Nanos {
@@ -681,7 +706,7 @@ fn job(id: Id, row: &Row) -> JobView {
         delay: whole(4),
         ttr: whole(5),
         time_left: seconds(row.get(6)),
-        happened: Happened {
+        happened: JobCounts {
             reserves: count(7),
             timeouts: count(8),
             releases: count(9),

@@ -55,7 +55,7 @@ fn an_open_message_is_closed_or_goes_back_to_where_it_was() {
 }
 
 #[test]
-fn each_queue_has_its_open_message_and_whoever_goes_gives_them_back() {
+fn each_queue_has_its_open_message_and_a_client_that_goes_gives_them_back() {
     let mut broker = broker(false);
     let [id, other] = [(); 2].map(|()| broker.memcached_opened());
     say(&mut broker, id, "set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\n");
@@ -70,7 +70,7 @@ fn each_queue_has_its_open_message_and_whoever_goes_gives_them_back() {
 }
 
 #[test]
-fn who_waits_gets_the_next_message_of_that_queue_or_hears_in_time_that_there_is_none() {
+fn a_client_that_waits_gets_the_next_message_of_that_queue_or_hears_in_time_that_there_is_none() {
     let mut broker = broker(false);
     let [worker, producer] = [(); 2].map(|()| broker.memcached_opened());
     assert_eq!(say(&mut broker, worker, "get q/t=500/open\r\n"), "");
@@ -114,14 +114,14 @@ fn answers_leave_after_their_commit_and_a_question_sees_what_was_put() {
 }
 
 #[test]
-fn flags_are_told_by_memcacheds_protocol_alone_and_what_is_over_is_counted() {
+fn flags_are_reported_by_memcacheds_protocol_alone_and_what_is_over_is_counted() {
     let mut broker = broker(false);
     let id = broker.memcached_opened();
     assert_eq!(say(&mut broker, id, "set q 7 0 1\r\na\r\nset q 8 -1 1\r\nb\r\n"), "STORED\r\nSTORED\r\n");
     assert_eq!(say(&mut broker, id, "get q/peek\r\n"), "VALUE q/peek 7 1\r\na\r\nEND\r\n");
     let other = broker.client_opened();
-    let heard = say(&mut broker, other, "watch q\r\nreserve\r\nrelease 1 0 0\r\n");
-    assert_eq!(heard, "WATCHING 2\r\nRESERVED 1 1\r\na\r\nRELEASED\r\n");
+    let output = say(&mut broker, other, "watch q\r\nreserve\r\nrelease 1 0 0\r\n");
+    assert_eq!(output, "WATCHING 2\r\nRESERVED 1 1\r\na\r\nRELEASED\r\n");
     assert_eq!(say(&mut broker, id, "get q\r\n"), "VALUE q 7 1\r\na\r\nEND\r\n");
     assert_eq!(say(&mut broker, id, "get q\r\n"), "END\r\n");
     assert_eq!(broker.queues().totals().expired, 1);
@@ -143,8 +143,8 @@ fn what_queues_do_not_know_is_refused_and_the_conversation_goes_on() {
         ("nonsense\r\n", "ERROR\r\n"),
         ("set q 0 0 1\r\nxyz\r\n", "CLIENT_ERROR bad data chunk\r\n"),
     ] {
-        let heard = say(&mut broker, id, said);
-        assert!(heard.starts_with(expected), "{heard:?} after {said:?}");
+        let output = say(&mut broker, id, said);
+        assert!(output.starts_with(expected), "{output:?} after {said:?}");
     }
     let large = format!("set q 0 0 1001\r\n{}\r\nget q\r\n", "x".repeat(1_001));
     assert_eq!(say(&mut broker, id, &large), "SERVER_ERROR object too large for cache\r\nEND\r\n");

@@ -5,42 +5,42 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::changes::Batch;
-use crate::owner::{self, Outcome};
-use crate::queues::{Resident, Settings};
+use crate::changes::CommitBatch;
+use crate::owner::{self, OwnerOutcome};
+use crate::queues::{QueueSettings, Resident};
 use krarup_beanstalk::{Ids, Put, ReplyWord, Request};
 
 /// A store, as a table.
 #[derive(Default)]
-struct Table(BTreeMap<Id, Row>);
+struct Table(BTreeMap<Id, MessageRow>);
 
 impl Table {
-    fn write(&mut self, batch: &Batch) {
+    fn write(&mut self, batch: &CommitBatch) {
         for (id, change) in &batch.messages {
             match change {
-                Change::Insert(row) => assert!(self.0.insert(*id, (**row).clone()).is_none()),
-                Change::Update(row) => {
+                MessageChange::Insert(row) => assert!(self.0.insert(*id, (**row).clone()).is_none()),
+                MessageChange::Update(row) => {
                     assert!(self.0.insert(*id, (**row).clone()).is_some(), "{id} is there");
                 }
-                Change::Delete => assert!(self.0.remove(id).is_some(), "{id} is there"),
+                MessageChange::Delete => assert!(self.0.remove(id).is_some(), "{id} is there"),
             }
         }
     }
 
     /// The lines of the table, each row with its place.
-    fn lines(&self) -> Vec<(Line, (u64, Id), &Row)> {
+    fn lines(&self) -> Vec<(StoredQueue, (u64, Id), &MessageRow)> {
         let mut lines = Vec::new();
         for (id, row) in &self.0 {
             let (line, place) = match row.standing {
-                Standing::Ready => {
-                    (Line::Ready(Arc::clone(&row.tube), row.receiver.clone()), row.priority.into())
+                StoredState::Ready => {
+                    (StoredQueue::Ready(Arc::clone(&row.tube), row.receiver.clone()), row.priority.into())
                 }
-                Standing::Delayed(until) => (Line::Delayed(Arc::clone(&row.tube)), until.0),
-                Standing::Buried(order) => (Line::Buried(Arc::clone(&row.tube)), order),
+                StoredState::Delayed(until) => (StoredQueue::Delayed(Arc::clone(&row.tube)), until.0),
+                StoredState::Buried(order) => (StoredQueue::Buried(Arc::clone(&row.tube)), order),
             };
             lines.push((line, (place, *id), row));
-            if let (Standing::Ready, Some(sender)) = (row.standing, &row.sender) {
-                lines.push((Line::Sent((Arc::clone(sender), row.receiver.clone())), (0, *id), row));
+            if let (StoredState::Ready, Some(sender)) = (row.standing, &row.sender) {
+                lines.push((StoredQueue::Sent((Arc::clone(sender), row.receiver.clone())), (0, *id), row));
             }
         }
         lines.sort_by_key(|(_, place, _)| *place);
@@ -57,10 +57,10 @@ impl Table {
             Fetch::Heads(line, from) => {
                 let lines = self.lines();
                 let of = lines.iter().filter(|(other, place, _)| other == line && place >= from);
-                let (rows, complete): (Vec<Row>, _) =
+                let (rows, complete): (Vec<MessageRow>, _) =
                     (of.clone().take(most).map(|(_, _, row)| (*row).clone()).collect(), of.count() < most);
                 match line {
-                    Line::Sent(_) => Fetched {
+                    StoredQueue::Sent(_) => Fetched {
                         ids: rows.iter().map(|row| row.id).collect(),
                         complete,
                         ..Fetched::default()
@@ -76,14 +76,14 @@ impl Table {
 struct Stored {
     queues: Queues,
     table: Table,
-    writing: Option<(u64, Batch)>,
+    writing: Option<(u64, CommitBatch)>,
     asking: Option<Fetch>,
     heads: usize,
 }
 
 impl Stored {
     fn new(resident: Option<Resident>) -> Self {
-        let settings = Settings {
+        let settings = QueueSettings {
             memory: 1 << 20,
             durable: true,
             wall: Nanos::from_secs(1_000),
@@ -159,10 +159,10 @@ impl Stored {
         }
         let mut out = Vec::new();
         let outcome = owner::carry_out(&mut self.queues, client, request, now, &mut out);
-        (out, outcome == Outcome::Waits)
+        (out, outcome == OwnerOutcome::Waits)
     }
 
-    fn told(&mut self) -> Vec<(ClientId, Vec<u8>)> {
+    fn answers(&mut self) -> Vec<(ClientId, Vec<u8>)> {
         let mut answers = Vec::new();
         self.queues.take_answers(&mut answers);
         let tell = |(client, answer)| {
@@ -297,7 +297,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Client 0 is nobody, watches both tubes and never waits; 1 and 2 watch one each and say who they are.
+/// Client 0 is no client, watches both tubes and never waits; 1 and 2 watch one each and say their name.
 fn enter(queues: &mut Queues, place: usize) -> ClientId {
     let client = queues.open();
     for (tube, name) in TUBES.iter().enumerate() {
@@ -329,7 +329,7 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
     }
     for (who, step) in steps {
         let client = clients[who];
-        let mut heard = Vec::new();
+        let mut output = Vec::new();
         // Both write at the same time.
         let free = both.iter().all(|stored| stored.writing.is_none());
         for stored in &mut both {
@@ -345,20 +345,20 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
                         body: b"x",
                         ..Put::default()
                     };
-                    heard.push(stored.request(client, &Request::Put(put), now));
+                    output.push(stored.request(client, &Request::Put(put), now));
                 }
                 Step::Ask(kind) => {
                     let kind = match kind {
                         Kind::Reserve(_) if !waits || who == 0 => Kind::Reserve(false),
                         Kind::Pop(_) if !waits || who == 0 => Kind::Pop(false),
-                        // Who waits may be told that his time is over while what he waits for is being read.
+                        // A client that waits may be written that its time is over while what it waits for is being read.
                         Kind::Pause(_) if waits => Kind::Tubes,
                         Kind::Release(id, priority, _) if waits => Kind::Release(id, priority, 0),
                         other => other,
                     };
                     // What is read must be committed; both see it at the same time.
                     stored.is_written(now);
-                    heard.push(stored.request(client, &kind.request(&mut Vec::new()), now));
+                    output.push(stored.request(client, &kind.request(&mut Vec::new()), now));
                 }
                 Step::Pass => {
                     stored.is_written(now);
@@ -383,15 +383,16 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
             now = now + Nanos::from_secs(1);
         }
         let [all, some] = &mut both;
-        if let [whole, bounded] = &heard[..] {
-            let shown = |heard: &(Vec<u8>, bool)| (String::from_utf8_lossy(&heard.0).into_owned(), heard.1);
+        if let [whole, bounded] = &output[..] {
+            let shown =
+                |output: &(Vec<u8>, bool)| (String::from_utf8_lossy(&output.0).into_owned(), output.1);
             prop_assert_eq!(shown(whole), shown(bounded), "after {:?}", step);
         }
         if matches!(step, Step::Pass) {
             some.read_all(now);
-            prop_assert_eq!(all.told(), some.told());
+            prop_assert_eq!(all.answers(), some.answers());
         } else {
-            let (a, b) = (all.told(), some.told());
+            let (a, b) = (all.answers(), some.answers());
             prop_assert_eq!(a, b, "after {:?}", step);
         }
         let (a, b) = (&all.queues, &some.queues);
@@ -409,7 +410,7 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
     some.is_written(now);
     let mut next = [None, Some(Resident { bytes: 0, heads })].map(Stored::new);
     for stored in &mut next {
-        let mut lines: Vec<(Line, u64, u64)> = Vec::new();
+        let mut lines: Vec<(StoredQueue, u64, u64)> = Vec::new();
         for (line, _, row) in some.table.lines() {
             let urgent = u64::from(row.priority < crate::tube::URGENT);
             match lines.iter_mut().find(|(other, ..)| *other == line) {
@@ -423,7 +424,7 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
             if stored.queues.settings.resident.is_none() {
                 stored.queues.load(row.clone(), Stamp(0));
             }
-            if let Standing::Buried(order) = row.standing {
+            if let StoredState::Buried(order) = row.standing {
                 stored.queues.set_aside_from(order + 1);
             }
         }

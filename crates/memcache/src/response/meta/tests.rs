@@ -64,7 +64,7 @@ fn an_answer_of_another_kind_is_refused() {
 }
 
 #[test]
-fn a_quiet_request_is_not_told_what_is_as_usual() {
+fn a_quiet_request_gets_no_reply_of_the_usual_kind() {
     for (command, classes) in [
         (MetaCommand::Get, &[Class::MetaMiss][..]),
         (MetaCommand::Set, &[Class::MetaDone]),

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_rows_is_told_apart() {
+    fn what_is_no_file_of_rows_is_distinguished() {
         let problem = |bytes: &[u8]| read(bytes.to_vec()).unwrap_err();
         assert!(matches!(problem(b"PAR1 not at all"), Problem::Rows(_)));
         let bytes = written(&[replied_at(1, 1)]);

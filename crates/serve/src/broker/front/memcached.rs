@@ -10,7 +10,7 @@ use krarup_net::blocking::BlockingClient;
 use super::behind::{Behind, Spoken};
 use super::patience::{Heard, Patience, Tried, lose, until_answered};
 use super::serving::{End, Inner};
-use krarup_broker::memcached::{self, Asked, ONE_KEY, Take, Wish};
+use krarup_broker::memcached::{self, ONE_KEY, QueueGet, QueueRequest, TakeOption};
 use krarup_broker::shards::shard_of;
 
 /// What one read may bring.
@@ -60,14 +60,14 @@ struct Waits {
 }
 
 impl Waits {
-    fn of(retrieve: &Retrieve<'_>, key: &[u8], wish: &Wish<'_>) -> Option<Self> {
+    fn of(retrieve: &Retrieve<'_>, key: &[u8], query: &QueueGet<'_>) -> Option<Self> {
         let command = if retrieve.command.with_unique() { "gets" } else { "get" };
-        let again = wish.take == Some(Take::Open);
+        let again = query.take == Some(TakeOption::Open);
         let open = if again { "/open" } else { "" };
-        (wish.wait.0 > 0).then(|| Self {
-            length: wish.wait.as_duration(),
+        (query.wait.0 > 0).then(|| Self {
+            length: query.wait.as_duration(),
             key: key.to_vec(),
-            rest: format!("{command} {}{open}/t=", wish.queue),
+            rest: format!("{command} {}{open}/t=", query.queue),
             again,
         })
     }
@@ -133,16 +133,16 @@ impl<'a> Session<'a> {
     /// Carries out the request at the front; how many bytes are done with.
     fn next(&mut self, bytes: &[u8]) -> Result<usize, End> {
         match memcached::parse(bytes, self.front.settings.largest) {
-            Asked::Incomplete(_) => Ok(0),
-            Asked::Request(Request::Quit, used) => {
+            QueueRequest::Incomplete(_) => Ok(0),
+            QueueRequest::Request(Request::Quit, used) => {
                 self.quits = true;
                 Ok(used)
             }
-            Asked::Request(request, used) => {
+            QueueRequest::Request(request, used) => {
                 self.carry_out(&request, &bytes[..used])?;
                 Ok(used)
             }
-            Asked::Flush(key, used) => {
+            QueueRequest::Flush(key, used) => {
                 match memcached::queue(key) {
                     Ok(queue) => {
                         let to = To::one(shard_of(queue, self.shards));
@@ -152,18 +152,18 @@ impl<'a> Session<'a> {
                 }
                 Ok(used)
             }
-            Asked::Refused(Refusal::Answer { reply, used }) => {
+            QueueRequest::Refused(Refusal::Answer { reply, used }) => {
                 self.out.extend_from_slice(reply);
                 Ok(used)
             }
-            Asked::Refused(Refusal::TooLarge { used, discard: swallow, noreply, .. }) => {
+            QueueRequest::Refused(Refusal::TooLarge { used, discard: swallow, noreply, .. }) => {
                 let reply = if noreply { b"" } else { krarup_memcache::request::TOO_LARGE };
                 self.go_by(bytes, used, swallow, reply)
             }
-            Asked::Refused(Refusal::Discard { reply, used, discard: swallow }) => {
+            QueueRequest::Refused(Refusal::Discard { reply, used, discard: swallow }) => {
                 self.go_by(bytes, used, swallow, reply)
             }
-            Asked::Refused(Refusal::Close { reply }) => {
+            QueueRequest::Refused(Refusal::Close { reply }) => {
                 self.out.extend_from_slice(reply);
                 self.quits = true;
                 Ok(bytes.len())
@@ -191,23 +191,23 @@ impl<'a> Session<'a> {
             Request::Store(store) if self.front.settings.secret.is_some() && self.said.is_none() => {
                 return self.log_in(line, store.noreply);
             }
-            Request::Store(store) => memcached::letter(store.key)
+            Request::Store(store) => memcached::put_of_key(store.key)
                 .map(|put| To { answers, ..To::one(shard_of(put.tube.unwrap_or_default(), self.shards)) }),
             Request::Retrieve(retrieve) => {
-                let wishes: Result<Vec<_>, _> = retrieve.keys.iter().map(memcached::wish).collect();
-                wishes.and_then(|wishes| {
+                let queries: Result<Vec<_>, _> = retrieve.keys.iter().map(memcached::queue_get).collect();
+                queries.and_then(|queries| {
                     let shards: BTreeSet<u32> =
-                        wishes.iter().map(|wish| shard_of(wish.queue, self.shards)).collect();
-                    let Some(first) = wishes.first().filter(|_| shards.len() == 1) else {
+                        queries.iter().map(|query| shard_of(query.queue, self.shards)).collect();
+                    let Some(first) = queries.first().filter(|_| shards.len() == 1) else {
                         return Err(ONE_KEY);
                     };
-                    let opens = (first.take == Some(Take::Open)).then_some(true);
+                    let opens = (first.take == Some(TakeOption::Open)).then_some(true);
                     let opens =
                         opens.or(first.end.map(|_| false)).map(|opens| (first.queue.to_owned(), opens));
                     // What a lost owner may have opened comes back.
                     let again = match first.take {
-                        Some(Take::Peek) => true,
-                        Some(Take::Open) => first.end.is_none(),
+                        Some(TakeOption::Peek) => true,
+                        Some(TakeOption::Open) => first.end.is_none(),
                         _ => false,
                     };
                     let key = retrieve.keys.iter().next().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use krarup_beanstalk::{DEFAULT_TUBE, Ids, Refusal, Reply, ReplyWord, Request, Wrong, request, write};
+use krarup_beanstalk::{DEFAULT_TUBE, Ids, LineError, Refusal, Reply, ReplyWord, Request, request, write};
 use krarup_net::blocking::BlockingClient;
 use krarup_units::Parsed;
 
@@ -11,7 +11,7 @@ use super::behind::{Behind, Lost, Spoken, read};
 use super::patience::{Heard, Patience, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use krarup_broker::job::Id;
-use krarup_broker::queues::How;
+use krarup_broker::queues::TakeMode;
 use krarup_broker::shards::shard_of;
 
 /// Puts that are sent on together at most.
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
             Parsed::Incomplete { .. } => Ok(Next::More),
             Parsed::Invalid(Refusal::Endless) => {
                 self.go_by(bytes, None)?;
-                write::line(&mut self.out, Wrong::BadFormat.word());
+                write::line(&mut self.out, LineError::BadFormat.word());
                 Ok(Next::Done(bytes.len()))
             }
             Parsed::Invalid(Refusal::Swallow { why, swallow }) => {
@@ -205,13 +205,13 @@ impl<'a> Session<'a> {
                 write::list(&mut self.out, self.watched.iter().map(String::as_str));
             }
             Request::Login { client, .. } => self.log_in(of(client), line)?,
-            Request::Reserve => self.reserve(How::Lease, None, None)?,
-            Request::ReserveWithTimeout { timeout } => self.reserve(How::Lease, None, Some(timeout))?,
+            Request::Reserve => self.reserve(TakeMode::Lease, None, None)?,
+            Request::ReserveWithTimeout { timeout } => self.reserve(TakeMode::Lease, None, Some(timeout))?,
             Request::ReserveBatch { most, timeout } => {
-                self.reserve(How::Lease, Some(most), Some(timeout))?;
+                self.reserve(TakeMode::Lease, Some(most), Some(timeout))?;
             }
-            Request::Pop { timeout } => self.reserve(How::Pop, None, Some(timeout))?,
-            Request::Await { timeout } => self.reserve(How::Look, None, Some(timeout))?,
+            Request::Pop { timeout } => self.reserve(TakeMode::Pop, None, Some(timeout))?,
+            Request::Await { timeout } => self.reserve(TakeMode::Look, None, Some(timeout))?,
             Request::Delete(id)
             | Request::Release { id, .. }
             | Request::Bury { id, .. }

@@ -12,7 +12,7 @@ use super::patience::Patience;
 use super::serving::End;
 use super::session::Session;
 use krarup_broker::job::Id;
-use krarup_broker::queues::How;
+use krarup_broker::queues::TakeMode;
 use krarup_broker::shards::shard_of;
 
 /// Seconds after which a question that nobody has answered is asked again.
@@ -24,7 +24,12 @@ impl Session<'_> {
     // ---- waiting ----------------------------------------------------------------------------------------
 
     /// Messages out of the tubes that are watched, whatever shards they are of.
-    pub(super) fn reserve(&mut self, how: How, most: Option<u32>, timeout: Option<Nanos>) -> Result<(), End> {
+    pub(super) fn reserve(
+        &mut self,
+        how: TakeMode,
+        most: Option<u32>,
+        timeout: Option<Nanos>,
+    ) -> Result<(), End> {
         let end = timeout.map(|timeout| Instant::now() + timeout.as_duration());
         let watched: BTreeSet<u32> = self.watched.iter().map(|tube| shard_of(tube, self.shards)).collect();
         let watched: Vec<u32> = watched.into_iter().collect();
@@ -43,7 +48,7 @@ impl Session<'_> {
     fn reserve_of_one(
         &mut self,
         shard: u32,
-        how: How,
+        how: TakeMode,
         most: Option<u32>,
         end: Option<Instant>,
     ) -> Result<(), End> {
@@ -53,7 +58,7 @@ impl Session<'_> {
             // Whole seconds, and never less than are left.
             let seconds = left.map(|left| Nanos::from_secs(left.as_millis().div_ceil(1_000) as u64));
             let asked = line(how, most, seconds.unwrap_or(LONG));
-            let answer = match self.answer_in_time(shard, &asked, how != How::Pop, &mut patience)? {
+            let answer = match self.answer_in_time(shard, &asked, how != TakeMode::Pop, &mut patience)? {
                 None if self.hung_up => ReplyWord::TimedOut.line().to_vec(),
                 None => continue,
                 Some(answer) => answer,
@@ -74,7 +79,7 @@ impl Session<'_> {
         &mut self,
         watched: &[u32],
         held: &[u32],
-        how: How,
+        how: TakeMode,
         most: Option<u32>,
         end: Option<Instant>,
     ) -> Result<(), End> {
@@ -86,18 +91,18 @@ impl Session<'_> {
             }
             let (mut best, mut soon) = (None, false);
             for &shard in watched.iter().chain(held) {
-                let answer = self.answer(shard, &line(How::Look, None, Nanos::ZERO), true)?;
+                let answer = self.answer(shard, &line(TakeMode::Look, None, Nanos::ZERO), true)?;
                 if let Some(ready) = ready(&answer).filter(|_| watched.contains(&shard)) {
                     best = best.into_iter().chain([(ready, shard)]).min();
                 }
                 soon |= answer == ReplyWord::DeadlineSoon.line();
             }
             if let Some(((priority, id), shard)) = best {
-                if how == How::Look {
+                if how == TakeMode::Look {
                     write::ready(&mut self.out, priority, id);
                     return Ok(());
                 }
-                let answer = self.answer(shard, &line(how, most, Nanos::ZERO), how != How::Pop)?;
+                let answer = self.answer(shard, &line(how, most, Nanos::ZERO), how != TakeMode::Pop)?;
                 if answer != ReplyWord::TimedOut.line() {
                     self.out.extend_from_slice(&answer);
                     return Ok(());
@@ -266,13 +271,13 @@ impl Session<'_> {
 }
 
 /// A request for messages.
-fn line(how: How, most: Option<u32>, timeout: Nanos) -> Vec<u8> {
+fn line(how: TakeMode, most: Option<u32>, timeout: Nanos) -> Vec<u8> {
     let mut line = Vec::new();
     let request = match (how, most) {
-        (How::Pop, _) => Request::Pop { timeout },
-        (How::Look, _) => Request::Await { timeout },
-        (How::Lease, None) => Request::ReserveWithTimeout { timeout },
-        (How::Lease, Some(most)) => Request::ReserveBatch { most, timeout },
+        (TakeMode::Pop, _) => Request::Pop { timeout },
+        (TakeMode::Look, _) => Request::Await { timeout },
+        (TakeMode::Lease, None) => Request::ReserveWithTimeout { timeout },
+        (TakeMode::Lease, Some(most)) => Request::ReserveBatch { most, timeout },
     };
     write::request(&mut line, &request);
     line

@@ -7,14 +7,14 @@ use krarup_units::{Nanos, Stamp};
 
 use super::Shared;
 use super::pending::{For, Underway, Wait};
+use crate::database::{DatabaseRequest, MessageSelector, QueuedRequest, RequestTimes};
 use crate::job::ClientId;
 use crate::owner::write_answer;
-use crate::queues::{Answer, How, Queues, Reserve, SAFETY_MARGIN};
-use crate::wish::{Asked, Way, Which, Wish};
+use crate::queues::{Queues, Reserve, ReserveResult, SAFETY_MARGIN, TakeMode};
 
 /// How often it is looked what others have done, and what has come to its end.
 const SWEEP: Nanos = Nanos::from_millis(250);
-/// Who is woken at once where others have put something; each who finds something wakes the next.
+/// That is woken at once where others have put something; each that finds something wakes the next.
 const WOKEN_AT_ONCE: usize = 16;
 /// Tubes of which it is known when something last became ready in them.
 const MOST_LATEST: usize = 10_000;
@@ -24,7 +24,7 @@ impl Shared {
         &mut self,
         queues: &mut Queues,
         client: ClientId,
-        wish: Reserve,
+        query: Reserve,
         shape: ReplyWord,
         now: Stamp,
     ) -> u64 {
@@ -35,10 +35,10 @@ impl Shared {
             slot,
             turn: self.turn,
             tubes: queues.watched(client),
-            most: wish.most,
-            pops: wish.how == How::Pop,
+            most: query.most,
+            pops: query.how == TakeMode::Pop,
             shape,
-            until: wish.timeout.map(|timeout| Stamp(now.0.saturating_add(timeout.0))),
+            until: query.timeout.map(|timeout| Stamp(now.0.saturating_add(timeout.0))),
             alarm: None,
             asking: false,
             asked_at: 0,
@@ -46,12 +46,12 @@ impl Shared {
             gives_up: false,
         };
         self.holder(client).wait = Some(wait);
-        self.ask_again(queues, client);
+        self.query_next(queues, client);
         slot
     }
 
-    /// Asks for somebody who waits.
-    fn ask_again(&mut self, queues: &Queues, client: ClientId) {
+    /// Asks for a client that waits.
+    fn query_next(&mut self, queues: &Queues, client: ClientId) {
         let events = self.events;
         let holder = self.holder(client);
         let taker = holder.taker;
@@ -59,18 +59,24 @@ impl Shared {
         wait.asking = true;
         wait.asked_at = events;
         let (slot, shape) = (wait.slot, wait.shape);
-        let wish = Wish::Take {
-            which: Which::Tubes(wait.tubes.clone()),
+        let query = DatabaseRequest::Take {
+            which: MessageSelector::Tubes(wait.tubes.clone()),
             client: queues.name(client),
             taker,
             most: wait.most,
             pops: wait.pops,
         };
-        self.send(client, slot, wish, For::Take(shape));
+        self.send(client, slot, query, For::Take(shape));
     }
 
-    /// There was nothing for him: he goes on waiting, or is told so.
-    pub(super) fn found_nothing(&mut self, queues: &Queues, client: ClientId, now: Stamp, way: &Way) {
+    /// There was nothing for it: it goes on waiting, or is sent so.
+    pub(super) fn found_nothing(
+        &mut self,
+        queues: &Queues,
+        client: ClientId,
+        now: Stamp,
+        way: &RequestTimes,
+    ) {
         let wait = self.holders[client as usize].as_ref().and_then(|holder| holder.wait.as_ref());
         let Some(wait) = wait else { return };
         // What has become ready since the database was asked it may not have seen.
@@ -80,13 +86,13 @@ impl Shared {
         let wait = self.holder(client).wait.as_mut().expect("he waits");
         wait.asking = false;
         if soon.is_some_and(|soon| soon <= now) {
-            return self.give_answer(client, &Answer::DeadlineSoon, Some(*way));
+            return self.give_answer(client, &ReserveResult::DeadlineSoon, Some(*way));
         }
         if wait.gives_up || wait.until.is_some_and(|until| until <= now) {
-            return self.give_answer(client, &Answer::TimedOut, Some(*way));
+            return self.give_answer(client, &ReserveResult::TimedOut, Some(*way));
         }
         if missed {
-            return self.ask_again(queues, client);
+            return self.query_next(queues, client);
         }
         wait.alarm = wait.until.into_iter().chain(soon).min();
         let (turn, alarm) = (wait.turn, wait.alarm);
@@ -98,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// When the first of his leases nears its end.
+    /// When the first of its leases nears its end.
     fn deadline(&mut self, client: ClientId, now: Stamp) -> Option<Stamp> {
         let leases = &mut self.holder(client).leases;
         leases.retain(|_, (until, _)| *until > now);
@@ -109,14 +115,14 @@ impl Shared {
             .map(|until| Stamp(until.0.saturating_sub(SAFETY_MARGIN.0)))
     }
 
-    fn give_answer(&mut self, client: ClientId, answer: &Answer, way: Option<Way>) {
+    fn give_answer(&mut self, client: ClientId, answer: &ReserveResult, way: Option<RequestTimes>) {
         let Some(wait) = self.holder(client).wait.take() else { return };
         let mut bytes = Vec::new();
         write_answer(&mut bytes, wait.shape, answer);
         self.tell(client, wait.slot, bytes, way);
     }
 
-    /// He is in no line any more.
+    /// It is in no line any more.
     fn leave_lines(&mut self, client: ClientId) {
         let Some(wait) = self.holder(client).wait.as_mut() else { return };
         let (turn, tubes, alarm) = (wait.turn, wait.tubes.clone(), wait.alarm.take());
@@ -138,7 +144,7 @@ impl Shared {
         self.holder(client).wait = None;
     }
 
-    /// He has found something, or was told that he will not: whether he wakes the next.
+    /// It has found something, or was informed that it will not: whether it wakes the next.
     pub(super) fn has_found(&mut self, queues: &Queues, client: ClientId) {
         let Some(wait) = self.holder(client).wait.take() else { return };
         if wait.wakes {
@@ -148,19 +154,19 @@ impl Shared {
         }
     }
 
-    /// His side of the connection has ended: he waits no longer.
+    /// Its side of the connection has ended: it waits no longer.
     pub(crate) fn give_up_waiting(&mut self, client: ClientId) {
         let Some(wait) = self.holder(client).wait.as_mut() else { return };
         wait.gives_up = true;
         if !wait.asking {
             self.leave_lines(client);
-            self.give_answer(client, &Answer::TimedOut, None);
+            self.give_answer(client, &ReserveResult::TimedOut, None);
         }
     }
 
     // ---- waking ---------------------------------------------------------------------------------------------
 
-    /// Something has become ready in a tube, for anybody or for one.
+    /// Something has become ready in a tube, for any client or for one.
     pub(super) fn became_ready(&mut self, queues: &Queues, tube: &Arc<str>, receiver: Option<&Arc<str>>) {
         self.events += 1;
         if self.latest.len() >= MOST_LATEST {
@@ -185,7 +191,7 @@ impl Shared {
         for client in woken {
             self.leave_lines(client);
             self.holder(client).wait.as_mut().expect("he waits").wakes = wakes;
-            self.ask_again(queues, client);
+            self.query_next(queues, client);
         }
     }
 
@@ -209,8 +215,8 @@ impl Shared {
             && when <= now
         {
             self.leave_lines(client);
-            // The last look: something may have come that he was not woken for.
-            self.ask_again(queues, client);
+            // The last look: something may have come that it was not woken for.
+            self.query_next(queues, client);
         }
         if !self.sweeping && self.sweep_at <= now {
             self.sweeping = true;
@@ -225,7 +231,7 @@ impl Shared {
             let number = self.next_number();
             let what = For::Sweep(waited.clone());
             self.underway.insert(number, Underway { client: 0, taker: 0, number, what });
-            self.asked.push(Asked { number, wish: Wish::Sweep(waited), joins: false });
+            self.asked.push(QueuedRequest { number, query: DatabaseRequest::Sweep(waited), joins: false });
         }
     }
 
@@ -247,7 +253,7 @@ impl Shared {
             for client in woken {
                 self.leave_lines(client);
                 self.holder(client).wait.as_mut().expect("he waits").wakes = true;
-                self.ask_again(queues, client);
+                self.query_next(queues, client);
             }
         }
     }

@@ -7,13 +7,13 @@ use krarup_units::{Nanos, Stamp};
 use crate::job::Id;
 use crate::queues::{JobView, Totals};
 
-/// Who holds a lease, over all brokers that share the queues: the broker's number above, the connection's below 32 bits.
+/// The client that holds a lease, over all brokers that share the queues: the broker's number above, the connection's below 32 bits.
 pub type Taker = i64;
 
 /// Wishes of one kind go into one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Messages for anybody.
+pub enum StatementKind {
+    /// Messages for any client.
     Put,
     /// Messages with a receiver, a key, or into a tube that must be there.
     Send,
@@ -25,11 +25,11 @@ pub enum Kind {
     Move,
     /// What is looked at and left.
     Look,
-    /// Tubes that hold something for somebody.
+    /// Tubes that hold something for a client.
     List,
     /// What is asked so rarely that it has a statement of its own.
     Once,
-    /// What happens when nobody does anything.
+    /// What happens when no client does anything.
     Sweep,
 }
 
@@ -52,7 +52,7 @@ pub struct NewMessage {
 
 /// Which messages are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum MessageSelector {
     /// The first of these tubes that are not paused.
     Tubes(Vec<Arc<str>>),
     /// The first of one created tube.
@@ -66,7 +66,7 @@ pub enum Which {
 /// What is done to one message by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the verbs of the protocol")]
-pub enum Move {
+pub enum StateChange {
     Release {
         priority: u32,
         delay: u32,
@@ -82,14 +82,14 @@ pub enum Move {
 
 /// What is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Lookup {
     /// This one.
     Number(Id),
     /// The first ready one of a tube.
     Ready(Arc<str>),
     /// The one of a tube whose delay ends first.
     Delayed(Arc<str>),
-    /// The one of a tube that was set aside first.
+    /// The one of a tube that was buried first.
     Buried(Arc<str>),
     /// The first of a created tube.
     Created(Arc<str>),
@@ -100,7 +100,7 @@ pub enum Look {
 /// What is asked rarely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the verbs of the protocol")]
-pub enum Once {
+pub enum RareRequest {
     Kick { tube: Arc<str>, bound: u32 },
     StatsJob(Id),
     StatsTube(Arc<str>),
@@ -119,10 +119,10 @@ pub enum Once {
 /// One thing that is asked of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "what they are stands at their types")]
-pub enum Wish {
+pub enum DatabaseRequest {
     New(NewMessage),
     Take {
-        which: Which,
+        which: MessageSelector,
         client: Option<Arc<str>>,
         taker: Taker,
         most: u32,
@@ -135,32 +135,34 @@ pub enum Wish {
     Move {
         id: Id,
         taker: Taker,
-        what: Move,
+        what: StateChange,
     },
     Look {
-        what: Look,
+        what: Lookup,
         client: Option<Arc<str>>,
     },
-    /// The tubes that hold something for him or for anybody.
+    /// The tubes that hold something for it or for any client.
     List(Arc<str>),
-    Once(Once),
-    /// Tubes that are waited for, each with who waits.
+    Once(RareRequest),
+    /// Tubes that are waited for, each with the client that waits.
     Sweep(Vec<(Arc<str>, Option<Arc<str>>)>),
 }
 
-impl Wish {
+impl DatabaseRequest {
     /// With which others it goes into one statement.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> StatementKind {
         match self {
-            Self::New(new) if new.receiver.is_none() && new.key.is_none() && !new.strict => Kind::Put,
-            Self::New(_) => Kind::Send,
-            Self::Take { .. } => Kind::Take,
-            Self::Finish { .. } => Kind::Finish,
-            Self::Move { .. } => Kind::Move,
-            Self::Look { .. } => Kind::Look,
-            Self::List(_) => Kind::List,
-            Self::Once(_) => Kind::Once,
-            Self::Sweep(_) => Kind::Sweep,
+            Self::New(new) if new.receiver.is_none() && new.key.is_none() && !new.strict => {
+                StatementKind::Put
+            }
+            Self::New(_) => StatementKind::Send,
+            Self::Take { .. } => StatementKind::Take,
+            Self::Finish { .. } => StatementKind::Finish,
+            Self::Move { .. } => StatementKind::Move,
+            Self::Look { .. } => StatementKind::Look,
+            Self::List(_) => StatementKind::List,
+            Self::Once(_) => StatementKind::Once,
+            Self::Sweep(_) => StatementKind::Sweep,
         }
     }
 
@@ -170,20 +172,20 @@ impl Wish {
             Self::Look { .. } | Self::List(_) => false,
             Self::Once(once) => !matches!(
                 once,
-                Once::StatsJob(_)
-                    | Once::StatsTube(_)
-                    | Once::Stats
-                    | Once::Tubes
-                    | Once::Login { knows_the_secret: false, .. }
+                RareRequest::StatsJob(_)
+                    | RareRequest::StatsTube(_)
+                    | RareRequest::Stats
+                    | RareRequest::Tubes
+                    | RareRequest::Login { knows_the_secret: false, .. }
             ),
             _ => true,
         }
     }
 }
 
-/// What became of a wish for messages, as the functions of the schema say it.
+/// What became of a request for messages, as the functions of the schema say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum ResultCode {
     /// Done, found, inserted.
     Done,
     /// There is none, or it is another's; a key that is taken.
@@ -196,14 +198,14 @@ pub enum Word {
 
 /// A message in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// What became of the wish.
-    pub word: Word,
+pub struct ResultRow {
+    /// What became of the request.
+    pub word: ResultCode,
     /// The message's number, if there is one.
     pub id: Id,
     /// How long its lease lasts, in seconds.
     pub ttr: u32,
-    /// What comes back with it to those who speak memcached's protocol.
+    /// What comes back with it to those that speak memcached's protocol.
     pub flags: u32,
     /// The message, if it was asked for.
     pub body: Arc<[u8]>,
@@ -222,11 +224,11 @@ pub struct TubeFacts {
     pub pause_left: Nanos,
 }
 
-/// What came of a wish.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum DatabaseReply {
     /// Messages, or a word about one.
-    Lines(Vec<Line>),
+    Lines(Vec<ResultRow>),
     /// How many.
     Count(u64),
     /// Whether it was so.
@@ -245,29 +247,29 @@ pub enum Reply {
     Failed(String),
 }
 
-/// A wish on its way to the database.
+/// A request on its way to the database.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct QueuedRequest {
     /// Its number.
     pub number: u64,
     /// What is asked.
-    pub wish: Wish,
-    /// It is of one request with the wish before it, and goes into its statement.
+    pub query: DatabaseRequest,
+    /// It is of one request with the request before it, and goes into its statement.
     pub joins: bool,
 }
 
 /// What the way there and back was like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Way {
+pub struct RequestTimes {
     /// When a connection took it.
     pub taken: Stamp,
     /// When its statement was sent.
     pub sent: Stamp,
-    /// When its commit, or the answer where nothing was to be committed, was heard of.
+    /// When its commit, or the answer where nothing was to be committed, is known.
     pub answered: Stamp,
     /// How many connections were busy then, its own included.
     pub busy: u32,
-    /// How many wishes were left waiting.
+    /// How many queries were left waiting.
     pub left: u32,
     /// How many shared its statement, itself included.
     pub together: u32,

@@ -5,30 +5,37 @@ use std::sync::Arc;
 use krarup_beanstalk::{ReplyWord, write};
 use krarup_units::Stamp;
 
-use super::pending::{For, Told, Underway};
+use super::pending::{For, PendingReply, Underway};
 use super::{Shared, after};
+use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow, TubeFacts};
 use crate::job::ClientId;
 use crate::owner::write_taken;
-use crate::queues::{Queues, Taken, TubeView};
+use crate::queues::{Queues, TakenMessage, TubeView};
 use crate::statistics;
-use crate::wish::{Line, Reply, TubeFacts, Way, Word};
 
 /// Leases of one client among which those that have run out are looked for.
 const MOST_LEASES: usize = 4_096;
 const NOT_FOUND: ReplyWord = ReplyWord::NotFound;
 
 impl Shared {
-    /// What clients are to be told.
-    pub(crate) fn take_told(&mut self) -> Vec<Told> {
-        std::mem::take(&mut self.told)
+    /// What clients are to be written.
+    pub(crate) fn take_replies(&mut self) -> Vec<PendingReply> {
+        std::mem::take(&mut self.replies)
     }
 
-    pub(super) fn tell(&mut self, client: ClientId, number: u64, bytes: Vec<u8>, way: Option<Way>) {
-        self.told.push(Told { client, number, bytes, way, stats: None });
+    pub(super) fn tell(&mut self, client: ClientId, number: u64, bytes: Vec<u8>, way: Option<RequestTimes>) {
+        self.replies.push(PendingReply { client, number, bytes, way, stats: None });
     }
 
-    /// A wish has come back.
-    pub(crate) fn answered(&mut self, queues: &mut Queues, number: u64, reply: Reply, way: &Way, now: Stamp) {
+    /// A request has come back.
+    pub(crate) fn answered(
+        &mut self,
+        queues: &mut Queues,
+        number: u64,
+        reply: DatabaseReply,
+        way: &RequestTimes,
+        now: Stamp,
+    ) {
         let Some(Underway { client, taker, number: slot, what }) = self.underway.remove(&number) else {
             return;
         };
@@ -36,21 +43,24 @@ impl Shared {
             self.used -= size;
         }
         if let For::Sweep(waited) = what {
-            let (places, expired) =
-                if let Reply::Places(places, expired) = reply { (places, expired) } else { (Vec::new(), 0) };
+            let (places, expired) = if let DatabaseReply::Places(places, expired) = reply {
+                (places, expired)
+            } else {
+                (Vec::new(), 0)
+            };
             queues.have_expired(expired);
             return self.swept(queues, &waited, &places);
         }
         let there = self.holders.get(client as usize).and_then(Option::as_ref);
         if matches!(what, For::GiveBack) || there.is_none_or(|holder| holder.taker != taker) {
-            // Nobody hears it any more; what was leased to him is given back.
+            // No client hears it any more; what was leased to it is given back.
             match (what, reply) {
-                (For::Take(ReplyWord::Reserved | ReplyWord::ReservedBatch), Reply::Lines(lines)) => {
-                    for line in lines.iter().filter(|line| line.word == Word::Done) {
+                (For::Take(ReplyWord::Reserved | ReplyWord::ReservedBatch), DatabaseReply::Lines(lines)) => {
+                    for line in lines.iter().filter(|line| line.word == ResultCode::Done) {
                         self.give_back(line.id, taker);
                     }
                 }
-                (For::Put(tube, receiver, _), Reply::Lines(_)) => {
+                (For::Put(tube, receiver, _), DatabaseReply::Lines(_)) => {
                     self.put += 1;
                     self.became_ready(queues, &tube, receiver.as_ref());
                 }
@@ -63,32 +73,32 @@ impl Shared {
         let mut bytes = Vec::new();
         let mut stats = None;
         match (what, reply) {
-            (For::Put(..), Reply::Failed(_)) => write::line(&mut bytes, ReplyWord::OutOfMemory),
-            (what, Reply::Failed(_)) => {
+            (For::Put(..), DatabaseReply::Failed(_)) => write::line(&mut bytes, ReplyWord::OutOfMemory),
+            (what, DatabaseReply::Failed(_)) => {
                 self.stop_waiting(client);
                 if let For::DeleteOneOf(_) = what {
                     return self.one_of_several(client, slot, false, way);
                 }
                 write::line(&mut bytes, ReplyWord::InternalError);
             }
-            (For::Put(tube, receiver, _), Reply::Lines(lines)) => {
+            (For::Put(tube, receiver, _), DatabaseReply::Lines(lines)) => {
                 let line = first(&lines);
                 match line.word {
-                    Word::Done => {
+                    ResultCode::Done => {
                         self.put += 1;
                         write::numbered(&mut bytes, ReplyWord::Inserted, line.id);
                         self.became_ready(queues, &tube, receiver.as_ref());
                     }
-                    Word::None => write::numbered(&mut bytes, ReplyWord::Exists, line.id),
+                    ResultCode::None => write::numbered(&mut bytes, ReplyWord::Exists, line.id),
                     word => write::line(&mut bytes, unknown(word)),
                 }
             }
-            (For::Take(shape), Reply::Lines(lines)) => {
+            (For::Take(shape), DatabaseReply::Lines(lines)) => {
                 let word = first(&lines).word;
-                if word == Word::None && self.holder(client).wait.is_some() {
+                if word == ResultCode::None && self.holder(client).wait.is_some() {
                     return self.found_nothing(queues, client, now, way);
                 }
-                if word == Word::Done {
+                if word == ResultCode::Done {
                     let leased = shape != ReplyWord::Popped;
                     let taken = lines
                         .into_iter()
@@ -101,94 +111,107 @@ impl Shared {
                     self.has_found(queues, client);
                 } else {
                     let nothing = if shape == ReplyWord::Popped { ReplyWord::Empty } else { NOT_FOUND };
-                    write::line(&mut bytes, if word == Word::None { nothing } else { unknown(word) });
+                    write::line(&mut bytes, if word == ResultCode::None { nothing } else { unknown(word) });
                 }
             }
-            (For::Delete(id), Reply::Lines(lines)) => {
-                let gone = first(&lines).word == Word::Done;
+            (For::Delete(id), DatabaseReply::Lines(lines)) => {
+                let gone = first(&lines).word == ResultCode::Done;
                 self.no_longer_holds(client, id, gone);
                 write::line(&mut bytes, if gone { ReplyWord::Deleted } else { NOT_FOUND });
             }
-            (For::DeleteOneOf(id), Reply::Lines(lines)) => {
-                let gone = first(&lines).word == Word::Done;
+            (For::DeleteOneOf(id), DatabaseReply::Lines(lines)) => {
+                let gone = first(&lines).word == ResultCode::Done;
                 self.no_longer_holds(client, id, gone);
                 return self.one_of_several(client, slot, gone, way);
             }
-            (For::Release(id), Reply::Lines(lines)) => {
+            (For::Release(id), DatabaseReply::Lines(lines)) => {
                 let word = first(&lines).word;
-                self.no_longer_holds(client, id, word != Word::None);
-                let given_up = if word == Word::Tube { ReplyWord::Buried } else { ReplyWord::Released };
-                write::line(&mut bytes, if word == Word::None { NOT_FOUND } else { given_up });
+                self.no_longer_holds(client, id, word != ResultCode::None);
+                let given_up = if word == ResultCode::Tube { ReplyWord::Buried } else { ReplyWord::Released };
+                write::line(&mut bytes, if word == ResultCode::None { NOT_FOUND } else { given_up });
                 self.sweep_soon();
             }
-            (For::Bury(id), Reply::Lines(lines)) => {
-                let done = first(&lines).word != Word::None;
+            (For::Bury(id), DatabaseReply::Lines(lines)) => {
+                let done = first(&lines).word != ResultCode::None;
                 self.no_longer_holds(client, id, done);
                 write::line(&mut bytes, if done { ReplyWord::Buried } else { NOT_FOUND });
             }
-            (For::Touch(id), Reply::Lines(lines)) => {
-                let done = first(&lines).word == Word::Done;
+            (For::Touch(id), DatabaseReply::Lines(lines)) => {
+                let done = first(&lines).word == ResultCode::Done;
                 if done && let Some((until, ttr)) = self.holder(client).leases.get_mut(&id) {
                     *until = after(now, *ttr);
                 }
                 write::line(&mut bytes, if done { ReplyWord::Touched } else { NOT_FOUND });
             }
-            (For::KickJob, Reply::Lines(lines)) => {
-                let done = first(&lines).word == Word::Done;
+            (For::KickJob, DatabaseReply::Lines(lines)) => {
+                let done = first(&lines).word == ResultCode::Done;
                 write::line(&mut bytes, if done { ReplyWord::Kicked } else { NOT_FOUND });
                 self.sweep_soon();
             }
-            (For::Kick, Reply::Count(count)) => {
+            (For::Kick, DatabaseReply::Count(count)) => {
                 write::numbered(&mut bytes, ReplyWord::Kicked, count);
                 self.sweep_soon();
             }
-            (For::Look, Reply::Lines(lines)) => {
+            (For::Look, DatabaseReply::Lines(lines)) => {
                 let line = first(&lines);
                 match line.word {
-                    Word::Done => {
+                    ResultCode::Done => {
                         let flags = queues.told_flags(client, line.flags);
                         write::message(&mut bytes, ReplyWord::Found, line.id, flags, &line.body);
                     }
-                    Word::None => write::line(&mut bytes, NOT_FOUND),
+                    ResultCode::None => write::line(&mut bytes, NOT_FOUND),
                     word => write::line(&mut bytes, unknown(word)),
                 }
             }
-            (For::Seek, Reply::Lines(lines)) => {
+            (For::Seek, DatabaseReply::Lines(lines)) => {
                 let line = first(&lines);
                 match line.word {
-                    Word::Done => write::message(&mut bytes, ReplyWord::Found, line.id, None, &line.body),
-                    Word::None => write::line(&mut bytes, ReplyWord::Empty),
+                    ResultCode::Done => {
+                        write::message(&mut bytes, ReplyWord::Found, line.id, None, &line.body);
+                    }
+                    ResultCode::None => write::line(&mut bytes, ReplyWord::Empty),
                     word => write::line(&mut bytes, unknown(word)),
                 }
             }
-            (For::List, Reply::Names(names)) => write::list(&mut bytes, names.iter().map(|name| &**name)),
-            (For::Tubes, Reply::Names(names)) => {
+            (For::List, DatabaseReply::Names(names)) => {
+                write::list(&mut bytes, names.iter().map(|name| &**name));
+            }
+            (For::Tubes, DatabaseReply::Names(names)) => {
                 let mut all = queues.tube_names();
                 all.extend(names.into_iter().filter(|name| queues.view_tube(name, now).is_none()));
                 write::list(&mut bytes, all.iter().map(|name| &**name));
             }
-            (For::StatsJob, Reply::Job(view)) => match view {
+            (For::StatsJob, DatabaseReply::Job(view)) => match view {
                 None => write::line(&mut bytes, NOT_FOUND),
                 Some(view) => write::data(&mut bytes, statistics::job(&view).as_bytes()),
             },
-            (For::StatsTube(name), Reply::Tube(facts)) => match self.view_tube(queues, &name, &facts, now) {
-                None => write::line(&mut bytes, NOT_FOUND),
-                Some(view) => write::data(&mut bytes, statistics::tube(&view).as_bytes()),
-            },
-            (For::Stats, Reply::Totals(totals, tubes)) => stats = Some((totals, tubes)),
-            (For::Login(name), Reply::Yes(known)) => {
+            (For::StatsTube(name), DatabaseReply::Tube(facts)) => {
+                match self.view_tube(queues, &name, &facts, now) {
+                    None => write::line(&mut bytes, NOT_FOUND),
+                    Some(view) => write::data(&mut bytes, statistics::tube(&view).as_bytes()),
+                }
+            }
+            (For::Stats, DatabaseReply::Totals(totals, tubes)) => stats = Some((totals, tubes)),
+            (For::Login(name), DatabaseReply::Yes(known)) => {
                 if known {
                     queues.call(client, &name);
                 }
                 write::line(&mut bytes, if known { ReplyWord::LoggedIn } else { ReplyWord::UnknownClient });
             }
-            (what, Reply::Yes(yes)) => write::line(&mut bytes, in_a_word(&what, yes)),
+            (what, DatabaseReply::Yes(yes)) => write::line(&mut bytes, in_a_word(&what, yes)),
             (what, reply) => unreachable!("{what:?} is never answered with {reply:?}"),
         }
-        self.told.push(Told { client, number: slot, bytes, way: Some(*way), stats });
+        self.replies.push(PendingReply { client, number: slot, bytes, way: Some(*way), stats });
     }
 
-    fn taken(&mut self, client: ClientId, line: Line, flags: Option<u32>, leased: bool, now: Stamp) -> Taken {
+    fn taken(
+        &mut self,
+        client: ClientId,
+        line: ResultRow,
+        flags: Option<u32>,
+        leased: bool,
+        now: Stamp,
+    ) -> TakenMessage {
         if leased {
             let leases = &mut self.holder(client).leases;
             if leases.len() >= MOST_LEASES {
@@ -196,7 +219,7 @@ impl Shared {
             }
             leases.insert(line.id, (after(now, line.ttr), line.ttr));
         }
-        Taken { id: line.id, flags, body: line.body, after: None }
+        TakenMessage { id: line.id, flags, body: line.body, after: None }
     }
 
     fn no_longer_holds(&mut self, client: ClientId, id: u64, so: bool) {
@@ -205,7 +228,7 @@ impl Shared {
         }
     }
 
-    fn one_of_several(&mut self, client: ClientId, slot: u64, well: bool, way: &Way) {
+    fn one_of_several(&mut self, client: ClientId, slot: u64, well: bool, way: &RequestTimes) {
         let Some((left, done)) = self.several.get_mut(&slot) else { return };
         *left -= 1;
         *done += u64::from(well);
@@ -247,9 +270,9 @@ impl Shared {
     }
 }
 
-fn first(lines: &[Line]) -> Line {
-    lines.first().cloned().unwrap_or_else(|| Line {
-        word: Word::None,
+fn first(lines: &[ResultRow]) -> ResultRow {
+    lines.first().cloned().unwrap_or_else(|| ResultRow {
+        word: ResultCode::None,
         id: 0,
         ttr: 0,
         flags: 0,
@@ -257,9 +280,9 @@ fn first(lines: &[Line]) -> Line {
     })
 }
 
-const fn unknown(word: Word) -> ReplyWord {
+const fn unknown(word: ResultCode) -> ReplyWord {
     match word {
-        Word::Client => ReplyWord::UnknownClient,
+        ResultCode::Client => ReplyWord::UnknownClient,
         _ => ReplyWord::UnknownTube,
     }
 }
@@ -277,7 +300,7 @@ fn in_a_word(what: &For, yes: bool) -> ReplyWord {
         (For::Limit, _) => ReplyWord::Limited,
         (For::Expire, _) => ReplyWord::Expiring,
         (For::Archive, _) => ReplyWord::Archiving,
-        // Somebody is registered already, a tube was created before.
+        // A client is registered already, a tube was created before.
         _ => ReplyWord::Exists,
     }
 }
