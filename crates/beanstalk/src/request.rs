@@ -35,16 +35,16 @@ pub fn parse(bytes: &[u8], largest: u32) -> Parsed<Request<'_>, Refusal> {
     let verb = Verb::of_line(line);
     let too_long = begin > LONGEST_LINE && !verb.is_some_and(|(verb, _)| verb.is_extra());
     if too_long || memchr::memchr(0, line).is_some() {
-        return swallow(LineError::BadFormat, begin as u64);
+        return skip(LineError::BadFormat, begin as u64);
     }
     match verb.ok_or(LineError::UnknownCommand).and_then(|(verb, rest)| read(verb, rest)) {
-        Err(why) => swallow(why, begin as u64),
+        Err(why) => skip(why, begin as u64),
         Ok(ParsedLine::Whole(message)) => Parsed::Complete { message, used: begin },
         // A body beyond the limit is refused as such, whatever stands behind its size.
         Ok(ParsedLine::Body { size, .. }) if size > largest => {
-            swallow(LineError::JobTooBig, begin as u64 + u64::from(size) + 2)
+            skip(LineError::JobTooBig, begin as u64 + u64::from(size) + 2)
         }
-        Ok(ParsedLine::Body { garbage: true, .. }) => swallow(LineError::BadFormat, begin as u64),
+        Ok(ParsedLine::Body { garbage: true, .. }) => skip(LineError::BadFormat, begin as u64),
         Ok(ParsedLine::Body { put, size, .. }) => with_body(bytes, put, begin, size as usize),
         Ok(ParsedLine::Bodies { put, sizes }) => with_bodies(bytes, put, begin, sizes, largest),
     }
@@ -65,7 +65,7 @@ fn with_body<'a>(bytes: &'a [u8], put: Put<'a>, begin: usize, size: usize) -> Pa
             let body = &bytes[begin..end];
             Parsed::Complete { message: Request::Put(Put { body, ..put }), used: end + 2 }
         }
-        Some(_) => swallow(LineError::ExpectedCrlf, end as u64 + 2),
+        Some(_) => skip(LineError::ExpectedCrlf, end as u64 + 2),
     }
 }
 
@@ -78,7 +78,7 @@ fn with_bodies<'a>(
 ) -> Parsed<Request<'a>, Refusal> {
     let whole = sizes.iter().fold(0_u64, |sum, size| sum.saturating_add(size).saturating_add(2));
     if whole > LARGEST_BATCH.max(u64::from(largest) + 2) || sizes.iter().any(|size| size > largest.into()) {
-        return swallow(LineError::JobTooBig, (begin as u64).saturating_add(whole));
+        return skip(LineError::JobTooBig, (begin as u64).saturating_add(whole));
     }
     let used = begin + whole as usize;
     let Some(bodies) = bytes.get(begin..used) else { return Parsed::Incomplete { needed: used } };
@@ -90,11 +90,11 @@ fn with_bodies<'a>(
     if well {
         Parsed::Complete { message: Request::PutBatch(PutBatch::received(put, sizes, bodies)), used }
     } else {
-        swallow(LineError::ExpectedCrlf, used as u64)
+        skip(LineError::ExpectedCrlf, used as u64)
     }
 }
 
-const fn swallow<'a>(why: LineError, swallow: u64) -> Parsed<Request<'a>, Refusal> {
+const fn skip<'a>(why: LineError, swallow: u64) -> Parsed<Request<'a>, Refusal> {
     Parsed::Invalid(Refusal::Swallow { why, swallow })
 }
 

@@ -749,7 +749,7 @@ impl Broker {
     }
 
     /// What the database has answered, and how it arrived about.
-    pub fn heard(&mut self, answers: Vec<(u64, DatabaseReply)>, way: &RequestTimes, now: Stamp) {
+    pub fn database_replied(&mut self, answers: Vec<(u64, DatabaseReply)>, way: &RequestTimes, now: Stamp) {
         let Some(shared) = &mut self.shared else { return };
         self.commits += 1;
         self.written += u64::from(way.together);

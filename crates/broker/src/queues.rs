@@ -303,7 +303,7 @@ impl Queues {
     }
 
     /// The flags of a message, if it is sent them.
-    pub(crate) fn told_flags(&self, client: ClientId, flags: u32) -> Option<u32> {
+    pub(crate) fn shown_flags(&self, client: ClientId, flags: u32) -> Option<u32> {
         self.client(client).flagged.then_some(flags)
     }
 
@@ -729,7 +729,7 @@ impl Queues {
         if self.expiry(id).is_some_and(|end| end <= now) {
             return self.expire(id);
         }
-        while let Some(client) = self.who_waits_for(id) {
+        while let Some(client) = self.longest_waiting_client(id) {
             if self.grant(client, id, now) {
                 return;
             }

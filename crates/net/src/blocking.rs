@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_come_through_either_listener_until_the_bell_has_rung() {
+    fn clients_are_accepted_by_either_listener_until_it_is_closed() {
         let folder = std::env::temp_dir().join(format!("krarup-guests-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = krarup_units::Address::of_file(&folder.join("door.sock"));

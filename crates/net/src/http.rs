@@ -61,7 +61,7 @@ impl Answer {
 /// What is asked of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// To be told something (`GET`, or `HEAD`, which is told less).
+    /// To read something (`GET`, or `HEAD`, which gets the head of the reply alone).
     Get,
     /// To have something done.
     Post,
@@ -251,15 +251,15 @@ pub fn get(address: &Address, path: &str) -> Result<String, String> {
         stream.set_write_timeout(Some(PATIENCE))?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes())?;
-        let mut told = Vec::new();
-        stream.take(LONGEST_ANSWER).read_to_end(&mut told)?;
-        Ok(told)
+        let mut received = Vec::new();
+        stream.take(LONGEST_ANSWER).read_to_end(&mut received)?;
+        Ok(received)
     };
-    let told = ask().map_err(|error| format!("{address} cannot be asked: {error}"))?;
-    let head = end_of_head(&told).ok_or_else(|| format!("what {address} answers is no HTTP"))?;
-    let line = String::from_utf8_lossy(&told[..head]).lines().next().unwrap_or_default().to_owned();
+    let received = ask().map_err(|error| format!("{address} cannot be asked: {error}"))?;
+    let head = end_of_head(&received).ok_or_else(|| format!("what {address} answers is no HTTP"))?;
+    let line = String::from_utf8_lossy(&received[..head]).lines().next().unwrap_or_default().to_owned();
     match line.split(' ').nth(1) {
-        Some("200") => Ok(String::from_utf8_lossy(&told[head..]).into_owned()),
+        Some("200") => Ok(String::from_utf8_lossy(&received[head..]).into_owned()),
         _ => Err(format!("{address} answers {path} with `{line}`")),
     }
 }
@@ -295,35 +295,37 @@ mod tests {
     }
 
     /// All that comes for these bytes, until the connection ends.
-    fn told(server: &Server, bytes: &[u8]) -> String {
+    fn received(server: &Server, bytes: &[u8]) -> String {
         let mut stream = connect(server);
         // It may end in the middle of what is sent, so that writing or reading fails.
         _ = stream.write_all(bytes);
-        let mut told = Vec::new();
-        _ = stream.read_to_end(&mut told);
-        String::from_utf8(told).unwrap()
+        let mut received = Vec::new();
+        _ = stream.read_to_end(&mut received);
+        String::from_utf8(received).unwrap()
     }
 
     #[test]
     fn a_path_is_answered_without_its_query_and_head_without_its_body() {
         let server = begin(answer);
-        let here = told(&server, b"GET /here?a=b HTTP/1.1\r\nHost: x\r\n\r\n");
+        let here = received(&server, b"GET /here?a=b HTTP/1.1\r\nHost: x\r\n\r\n");
         let (head, body) = here.split_once("\r\n\r\n").unwrap();
         assert_eq!((head.lines().next(), body), (Some("HTTP/1.1 200 OK"), "well\n"));
         for line in ["Content-Type: text/plain; charset=utf-8", "Content-Length: 5", "Connection: close"] {
             assert!(head.lines().any(|one| one == line), "{line}: {head}");
         }
-        let head = told(&server, b"HEAD /here HTTP/1.1\r\nHost: x\r\n\r\n");
+        let head = received(&server, b"HEAD /here HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(head.contains("Content-Length: 5") && head.ends_with("\r\n\r\n"), "{head}");
-        assert!(told(&server, b"GET /there HTTP/1.0\r\n\r\n").contains(" 404 Not Found"));
+        assert!(received(&server, b"GET /there HTTP/1.0\r\n\r\n").contains(" 404 Not Found"));
     }
 
     #[test]
     fn what_is_no_get_is_refused_and_what_is_no_http_too() {
         let server = begin(answer);
-        let status = |bytes: &[u8]| told(&server, bytes).get(9..12).unwrap_or_default().to_owned();
+        let status = |bytes: &[u8]| received(&server, bytes).get(9..12).unwrap_or_default().to_owned();
         assert_eq!(status(b"POST /here HTTP/1.1\r\nHost: x\r\n\r\n"), "405");
-        assert!(told(&server, b"PUT /here HTTP/1.1\r\nHost: x\r\n\r\n").contains("Allow: GET, HEAD, POST"));
+        assert!(
+            received(&server, b"PUT /here HTTP/1.1\r\nHost: x\r\n\r\n").contains("Allow: GET, HEAD, POST")
+        );
         assert_eq!(status(b"POST /do?now HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"), "200");
         for head in [&b"get key\r\n\r\n"[..], b"GET / here HTTP/1.1\r\n\r\n", b"\xff\xfe\r\n\r\n"] {
             assert_eq!(status(head), "400", "{}", head.escape_ascii());
@@ -334,7 +336,8 @@ mod tests {
     fn a_page_in_a_browser_cannot_post_and_a_person_can() {
         let server = begin(answer);
         let status = |more: &str| {
-            told(&server, format!("POST /do HTTP/1.1\r\nHost: x\r\n{more}\r\n").as_bytes())[9..12].to_owned()
+            received(&server, format!("POST /do HTTP/1.1\r\nHost: x\r\n{more}\r\n").as_bytes())[9..12]
+                .to_owned()
         };
         assert_eq!(status(""), "200");
         assert_eq!(status("Sec-Fetch-Site: none\r\n"), "200");
@@ -353,9 +356,9 @@ mod tests {
             for piece in ["GET /he", "re HTTP/1.1\r", "\nHost: x\r\n\r\n"] {
                 stream.write_all(piece.as_bytes()).unwrap();
             }
-            let mut told = String::new();
-            stream.read_to_string(&mut told).unwrap();
-            assert!(told.starts_with("HTTP/1.1 200 OK") && told.ends_with("well\n"), "{told}");
+            let mut received = String::new();
+            stream.read_to_string(&mut received).unwrap();
+            assert!(received.starts_with("HTTP/1.1 200 OK") && received.ends_with("well\n"), "{received}");
         }
     }
 
@@ -365,9 +368,9 @@ mod tests {
         let mut stream = connect(&server);
         stream.write_all(b"GET /here HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
-        let mut told = String::new();
-        stream.read_to_string(&mut told).unwrap();
-        assert!(told.ends_with("well\n"), "{told}");
+        let mut received = String::new();
+        stream.read_to_string(&mut received).unwrap();
+        assert!(received.ends_with("well\n"), "{received}");
     }
 
     #[test]
@@ -389,9 +392,9 @@ mod tests {
         // It is answered also where the server ends meanwhile: a reload may have moved the admin address.
         drop(server);
         release.send(()).unwrap();
-        let mut told = String::new();
-        slow.read_to_string(&mut told).unwrap();
-        assert!(told.ends_with("done\n"), "{told}");
+        let mut received = String::new();
+        slow.read_to_string(&mut received).unwrap();
+        assert!(received.ends_with("done\n"), "{received}");
     }
 
     /// They would be, if an answer had to wait for the thread of another one.
@@ -408,9 +411,9 @@ mod tests {
         }
         for mut asker in askers {
             asker.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            let mut told = String::new();
-            asker.read_to_string(&mut told).unwrap();
-            assert!(told.ends_with("well\n"), "{told}");
+            let mut received = String::new();
+            asker.read_to_string(&mut received).unwrap();
+            assert!(received.ends_with("well\n"), "{received}");
         }
     }
 
@@ -448,7 +451,7 @@ mod tests {
     #[test]
     fn a_head_without_end_is_not_read_to_it() {
         let server = begin(answer);
-        let refused = told(&server, &[b'x'; 64 << 10]);
+        let refused = received(&server, &[b'x'; 64 << 10]);
         assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 4"), "{refused}");
     }
 }

@@ -51,7 +51,7 @@ impl Queues {
     /// The same, with its flags if it is sent them.
     pub(crate) fn peek_ready_flagged(&self, client: ClientId) -> Option<(Id, Option<u32>, Arc<[u8]>)> {
         let (id, body) = self.peek_ready(client)?;
-        Some((id, self.told_flags(client, self.jobs[&id].flags), body))
+        Some((id, self.shown_flags(client, self.jobs[&id].flags), body))
     }
 
     /// The message of the tube in use whose delay ends first.

@@ -57,7 +57,7 @@ impl Queues {
     /// Takes a message out of the line it is in.
     pub(super) fn take(&mut self, client: ClientId, id: Id, how: TakeMode, now: Stamp) -> TakenMessage {
         self.unlist(id);
-        let flags = self.told_flags(client, self.jobs[&id].flags);
+        let flags = self.shown_flags(client, self.jobs[&id].flags);
         match how {
             TakeMode::Lease => {
                 self.lease(client, id, now);
@@ -159,7 +159,7 @@ impl Queues {
     }
 
     /// The client that has waited longest for this message.
-    pub(super) fn who_waits_for(&self, id: Id) -> Option<ClientId> {
+    pub(super) fn longest_waiting_client(&self, id: Id) -> Option<ClientId> {
         let tube = self.tubes.get(self.jobs[&id].tube);
         if tube.paused.is_some() {
             return None;

@@ -103,7 +103,7 @@ impl Shared {
                     let taken = lines
                         .into_iter()
                         .map(|line| {
-                            let flags = queues.told_flags(client, line.flags);
+                            let flags = queues.shown_flags(client, line.flags);
                             self.taken(client, line, flags, leased, now)
                         })
                         .collect::<Vec<_>>();
@@ -156,7 +156,7 @@ impl Shared {
                 let line = first(&lines);
                 match line.word {
                     ResultCode::Done => {
-                        let flags = queues.told_flags(client, line.flags);
+                        let flags = queues.shown_flags(client, line.flags);
                         write::message(&mut bytes, ReplyWord::Found, line.id, flags, &line.body);
                     }
                     ResultCode::None => write::line(&mut bytes, NOT_FOUND),

@@ -135,6 +135,85 @@ fn every_link_to_a_file_leads_to_one() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// The words of the design: one word for one thing, each with a row of the glossary.
+const TERMS: &[&str] = &[
+    "arrival rate",
+    "throughput",
+    "service time",
+    "visit ratio",
+    "service demand",
+    "waiting time",
+    "residence time",
+    "response time",
+    "utilization",
+    "queue length",
+    "population",
+    "think time",
+    "open workload",
+    "closed workload",
+    "station",
+    "delay station",
+    "bottleneck",
+    "knee",
+    "saturation",
+    "capacity",
+    "headroom",
+    "factor",
+    "level",
+    "cell",
+    "trial",
+    "repetition",
+    "due",
+    "lateness",
+    "server",
+    "worker",
+    "hit",
+    "miss",
+    "event loop",
+    "connection",
+    "read buffer",
+    "authentication",
+    "resolver",
+    "back-off",
+    "back-pressure",
+    "deadline",
+    "admin server",
+    "configuration source",
+    "request",
+    "operation",
+    "command",
+    "reply",
+    "statement",
+    "commit batch",
+    "lease holder",
+    "idempotent",
+    "event calendar",
+    "warm-up",
+    "replication",
+    "run",
+    "snapshot",
+];
+
+#[test]
+fn the_glossary_has_every_term_once_with_its_meaning() {
+    let page = fs::read_to_string(root().join("docs/reference/glossary.md")).expect("it is there");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect();
+    for row in &rows {
+        assert!(row.len() == 5 && !row[0].is_empty() && !row[3].is_empty(), "{row:?}");
+    }
+    for term in TERMS {
+        assert_eq!(rows.iter().filter(|row| row[0] == *term).count(), 1, "rows of `{term}`");
+    }
+    let linked = documents()
+        .into_iter()
+        .filter(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("glossary.md)")));
+    assert!(linked.count() >= 10, "guides link to the glossary");
+}
+
 fn krarup(words: &[&str]) -> Result<(), String> {
     let output = Command::new(env!("CARGO_BIN_EXE_krarup")).args(words).output().expect("krarup runs");
     if output.status.success() {

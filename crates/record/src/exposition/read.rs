@@ -109,7 +109,7 @@ mod tests {
     use crate::Distribution;
     use krarup_units::Nanos;
 
-    fn told(times: &[u64]) -> Samples {
+    fn exposed(times: &[u64]) -> Samples {
         let mut distribution = Distribution::new();
         times.iter().for_each(|time| distribution.record(Nanos(*time)));
         let mut text = Text::default();
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_was_reported_is_read() {
-        let samples = told(&[30_000, 30_000, 2_000_000]);
+        let samples = exposed(&[30_000, 30_000, 2_000_000]);
         assert_eq!((samples.value("up"), samples.value("down")), (Some(1.0), None));
         assert_eq!(samples.of("n_total", "operation", "put"), Some(3.0));
         assert_eq!(samples.labels("n_total", "operation"), ["get", "put"]);
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_between_two_looks_is_their_difference() {
-        let buckets = |times: &[u64]| told(times).buckets("all_seconds", None);
+        let buckets = |times: &[u64]| exposed(times).buckets("all_seconds", None);
         let between = buckets(&[30_000, 30_000, 2_000_000]).since(&buckets(&[30_000]));
         assert_eq!(between, buckets(&[30_000, 2_000_000]));
         assert_eq!(buckets(&[30_000]).since(&buckets(&[1, 2, 3])), buckets(&[30_000]));
@@ -158,7 +158,7 @@ mod tests {
             times in prop::collection::vec(1_u64..9_000_000_000, 1..50),
             shares in (0.0..1.0_f64, 0.0..1.0_f64),
         ) {
-            let buckets = told(&times).buckets("all_seconds", None);
+            let buckets = exposed(&times).buckets("all_seconds", None);
             let (low, high) = (shares.0.min(shares.1), shares.0.max(shares.1));
             prop_assert!(buckets.quantile(low).unwrap() <= buckets.quantile(high).unwrap() + 1e-12);
             prop_assert!(buckets.quantile(1.0).unwrap() <= 10.0);
