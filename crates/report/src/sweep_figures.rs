@@ -56,10 +56,7 @@ pub(crate) fn percentiles(results: &Results) -> Figure {
     };
     Figure {
         name: "percentiles".into(),
-        title: format!(
-            "Response time, p50, p90 and p99, against {}",
-            against.name
-        ),
+        title: format!("Response time, p50, p90 and p99, against {}", against.name),
         caption: format!("{} The axes start from zero, and differ.", points_are(results)),
         definitions: vec![define::percentile(), define::response_time()],
         notes: Vec::new(),
