@@ -7,7 +7,7 @@ use krarup_record::file::rows::{Lane, RowWriter};
 use krarup_record::{Recorder, file, recorder};
 use krarup_serve::broker::engine::Ended;
 
-use super::BrokerArgs;
+use super::args::BrokerArgs;
 use crate::failure::Failure;
 
 pub(super) struct Records {

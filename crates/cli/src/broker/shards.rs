@@ -24,10 +24,12 @@ use krarup_store::postgres::{Owned, Place, Problem};
 use krarup_units::Address;
 use krarup_units::Nanos;
 
+use super::args::{BrokerArgs, Mode};
+use super::base::{Base, about, load, place, tell};
+use super::ending;
 use super::records::{Records, recorder};
 use super::signals::{Follows, Signals};
 use super::waiting::{self, Reached};
-use super::{Base, BrokerArgs, Mode, about, ending, load, place, tell};
 use crate::failure::Failure;
 
 /// How often it is looked who is there.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use krarup_store::postgres::{Place, Problem};
 
 use super::signals::Signals;
-use super::wrong;
 use crate::failure::Failure;
 
 /// How soon a database that is out of reach is tried again at first, and how long at most; the time doubles in between.
@@ -86,4 +85,16 @@ pub(super) fn turn<T: Send + 'static>(
     }
     eprintln!("stopping: this broker was waiting");
     Ok(None)
+}
+
+fn wrong(problem: &Problem) -> Failure {
+    let hint = match problem {
+        Problem::Address(_) => "write it like postgres://user:password@127.0.0.1:5432/database",
+        Problem::Database(_) => "is the server running, and may this user make a schema in this database?",
+        Problem::Pooled => {
+            "connect to PostgreSQL itself, or set pool_mode = session for this database in pgbouncer"
+        }
+        Problem::Deposed => "start all brokers of this database in the same mode, with the same --shards",
+    };
+    Failure::run(problem.to_string()).hint(hint)
 }

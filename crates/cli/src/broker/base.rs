@@ -1,0 +1,133 @@
+//! What all event loops of a broker's process have in common: the clock, the database, what the operator is told.
+
+use std::fs;
+
+use krarup_broker::Queues;
+use krarup_broker::statistics::ProcessFacts;
+use krarup_net::tls::Acceptor;
+use krarup_net::{Clock, Listener};
+use krarup_serve::broker::engine::{Notice, Protocol};
+use krarup_store::postgres::{Owned, Place, Problem};
+use krarup_units::{Nanos, text};
+
+use super::args::BrokerArgs;
+use super::signals::Signals;
+use crate::failure::Failure;
+
+/// What all event loops of this process have in common.
+pub(super) struct Base {
+    pub(super) clock: Clock,
+    pub(super) largest: u32,
+    pub(super) secret: Option<String>,
+    pub(super) tls: Option<Acceptor>,
+    /// Listening sockets that this process was given: another handle of each goes to whichever serves or waits.
+    pub(super) inherited: Vec<Listener>,
+    pub(super) signals: Signals,
+}
+
+impl Base {
+    pub(super) fn inherited(&self) -> Result<Vec<Listener>, Failure> {
+        let handles = self.inherited.iter().map(Listener::try_clone).collect::<Result<_, _>>();
+        handles.map_err(|error| {
+            Failure::run(format!("the listening sockets that were given cannot be used: {error}"))
+        })
+    }
+}
+
+/// What an owner finds, and says that it has.
+pub(super) fn load(args: &BrokerArgs, owned: &mut Owned, clock: &Clock) -> Result<Queues, Problem> {
+    let shard = owned.shard();
+    let settings = args.queues(clock, true, shard);
+    let mut queues = Queues::new(settings);
+    let begun = clock.now();
+    let mut messages = 0;
+    let contents = owned.load(args.resident(), settings.wall + Nanos(begun.0), |row| {
+        queues.load(row, begun);
+        messages += 1;
+    })?;
+    for (name, row) in contents.tubes {
+        queues.load_tube(&name, row);
+    }
+    for name in contents.clients {
+        queues.load_client(&name);
+    }
+    for (tube, key, row) in contents.keys {
+        queues.load_key(&tube, &key, row);
+    }
+    queues.ids_from(contents.next_id);
+    let mut how = "read";
+    if let Some(counts) = contents.counts {
+        how = "counted";
+        messages = counts.messages;
+        queues.set_aside_from(counts.aside_from);
+        for (line, count, urgent) in counts.lines {
+            queues.load_line(line, count, urgent);
+        }
+    }
+    let took = text::duration((clock.now() - begun).as_seconds());
+    let its = if shard.is_whole() { String::new() } else { format!("shard {}: ", shard.number) };
+    eprintln!("{its}{messages} messages were there, {how} in {took}; this is owner number {}", owned.epoch());
+    Ok(queues)
+}
+
+pub(super) fn place(url: &str, largest: u32) -> Result<Place, Failure> {
+    let place = Place::parse(url).map(|place| place.limited(largest));
+    place.map_err(|problem| {
+        Failure::usage(problem.to_string())
+            .hint("write it like postgres://user:password@127.0.0.1:5432/database, or memory")
+    })
+}
+
+/// What `stats` tells of this process and its machine.
+pub(super) fn about(clock: &Clock, largest: u32, store: &str) -> ProcessFacts {
+    let kernel = |name: &str| {
+        fs::read_to_string(format!("/proc/sys/kernel/{name}"))
+            .map_or_else(|_| String::new(), |text| text.trim().to_owned())
+    };
+    ProcessFacts {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        id: format!("{:016x}", clock.wall_epoch().0 ^ u64::from(std::process::id()).rotate_right(16)),
+        host: kernel("hostname"),
+        os: kernel("version"),
+        platform: std::env::consts::ARCH.to_owned(),
+        store: store.to_owned(),
+        largest,
+    }
+}
+
+/// Tells the operator, on stderr.
+pub(super) fn tell(notice: Notice, asks: bool) {
+    match notice {
+        Notice::Listening(address, Protocol::Beanstalkd) => eprintln!("listening on {address}"),
+        Notice::Listening(address, Protocol::Memcached) => {
+            eprintln!("memcached's protocol on {address}");
+        }
+        Notice::Open(address) if !asks => {
+            eprintln!(
+                "warning: anybody who reaches {address} can take every message; --secret FILE or --tls-client-authorities FILE asks who connects"
+            );
+        }
+        Notice::Open(_) => {}
+        Notice::Admin(address) => eprintln!("metrics on http://{address}/metrics"),
+        Notice::Stopping => eprintln!("stopping: finishing what is in flight"),
+        Notice::Unfinished(requests) => {
+            eprintln!("warning: {requests} requests were not finished within the limit");
+        }
+        Notice::Draining => eprintln!("draining: no more messages are accepted"),
+        Notice::Refused(why) => {
+            eprintln!(
+                "warning: the database refuses what is to be written: {why}; puts are answered with OUT_OF_MEMORY"
+            );
+        }
+        Notice::Takes => eprintln!("the database takes messages again"),
+        Notice::Lost(why) => {
+            eprintln!("warning: the database is out of reach: {why}; requests that change something wait");
+        }
+        Notice::Back => eprintln!("the database is there again"),
+        Notice::Deposed => {
+            eprintln!("warning: another broker has taken the queues over; this one waits for its turn");
+        }
+        Notice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
+    }
+}
