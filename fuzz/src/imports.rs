@@ -14,6 +14,7 @@ pub fn check(bytes: &[u8]) {
             let config = config.unwrap_or_else(|why| panic!("{why}, of:\n{ours}"));
             // What it says may still not work, as that two pools listen at one address.
             if let Err(why) = config.check() {
+                let why = why.to_string();
                 assert!(!why.trim_end().contains('\n'), "{why:?}");
             }
         }

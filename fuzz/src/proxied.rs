@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use krarup_cache::{About, Bounds, Session, State, Store, Traffic};
 use krarup_proxy::{Config, Core, RowSink};
-use krarup_record::{Outcome, Recorder, ServerVisit, Visit, recorder};
+use krarup_record::{Recorder, ServerVisit, Visit, recorder};
+use krarup_service::{Loss, Service as _, Upstreams as _};
 use krarup_units::{Nanos, Stamp};
 
 const NOW: Nanos = Nanos::from_secs(1_700_000_000);
@@ -83,7 +84,7 @@ impl World {
         core.keep_rows(Box::new(Rows(rows.clone())));
         let mut world = Self { core, time: 1, client: 0, rows, replies: Vec::new() };
         (0..SERVERS).for_each(|server| world.bring_up(server));
-        world.client = world.core.client_opened();
+        world.client = world.core.connected(0, Stamp(0));
         world
     }
 
@@ -96,21 +97,21 @@ impl World {
         self.core.server_connected(server);
         self.sent(server);
         let now = self.now();
-        self.core.server_bytes(server, b"VERSION 1.6.18\r\n", now).expect("that is what it was asked");
+        self.core.server_read(server, b"VERSION 1.6.18\r\n", now).expect("that is what it was asked");
     }
 
     /// What a server has been sent.
     fn sent(&mut self, server: usize) -> Vec<u8> {
-        let output = self.core.server_output(server).to_vec();
+        let output = self.core.server_output(server).unsent().to_vec();
         let now = self.now();
         self.core.server_written(server, output.len(), now);
         output
     }
 
     fn read(&mut self) {
-        let output = self.core.client_output(self.client).to_vec();
+        let output = self.core.output(self.client).unsent().to_vec();
         let now = self.now();
-        self.core.client_written(self.client, output.len(), now);
+        self.core.written(self.client, output.len(), now);
         self.core.tick(now);
         self.replies.extend_from_slice(&output);
     }
@@ -118,14 +119,15 @@ impl World {
     /// Offers what the client has sent; whether anything of it was used.
     fn offer(&mut self, unread: &mut Vec<u8>) -> bool {
         let now = self.now();
-        let used = self.core.client_bytes(self.client, unread, now, now);
+        let used = self.core.read(self.client, unread, now, now);
         unread.drain(..used);
         used > 0
     }
 
     /// Everything is done: a row for each request, and nobody waits.
     fn end(mut self) -> Vec<u8> {
-        self.core.client_ended(self.client);
+        let now = self.now();
+        self.core.ended(self.client, now);
         self.read();
         assert_eq!((self.core.unfinished(), self.core.in_flight()), (0, 0));
         assert_eq!(*self.rows.lock().expect("nobody panics with it") as u64, self.core.events().requests);
@@ -146,11 +148,11 @@ impl World {
                     let mut said = Vec::new();
                     session.serve(service, NOW, &asked, &mut said, usize::MAX / 2);
                     let now = self.now();
-                    match self.core.server_bytes(server, &said, now) {
+                    match self.core.server_read(server, &said, now) {
                         Ok(used) => assert_eq!(used, said.len(), "{}", said.escape_ascii()),
                         // It found fault with a value: nobody knows what it took that for.
                         Err(why) => {
-                            self.core.server_lost(server, why.why, Outcome::ServerError, now);
+                            self.core.server_lost(server, why.why, Loss::Untrusted, now);
                             self.bring_up(server);
                         }
                     }
@@ -177,9 +179,9 @@ impl World {
             }
             if let Some((turn, words)) = said.next() {
                 let (server, now) = (turn % SERVERS, self.now());
-                if let Err(why) = self.core.server_bytes(server, words, now) {
+                if let Err(why) = self.core.server_read(server, words, now) {
                     let now = self.now();
-                    self.core.server_lost(server, why.why, Outcome::ServerError, now);
+                    self.core.server_lost(server, why.why, Loss::Untrusted, now);
                     self.bring_up(server);
                 }
             }
@@ -190,7 +192,7 @@ impl World {
             let owed = self.core.in_flight();
             for server in 0..SERVERS {
                 let now = self.now();
-                self.core.server_lost(server, "gone", Outcome::ServerLost, now);
+                self.core.server_lost(server, "gone", Loss::Broken, now);
             }
             self.read();
             if !self.offer(&mut unread) && owed == 0 && self.core.in_flight() == 0 {

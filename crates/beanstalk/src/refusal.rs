@@ -30,12 +30,12 @@ impl LineError {
 /// Bytes that are no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// `swallow` bytes, of which not all need be there yet, go by before it is answered.
-    Swallow {
+    /// `discard` bytes, of which not all need be there yet, go by before it is answered.
+    Discard {
         /// Why.
         why: LineError,
         /// Counted from the front.
-        swallow: u64,
+        discard: u64,
     },
     /// No end in sight: everything up to the next end of line goes by, and is answered as a line that is wrong.
     Endless,

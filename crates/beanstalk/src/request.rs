@@ -94,8 +94,8 @@ fn with_bodies<'a>(
     }
 }
 
-const fn skip<'a>(why: LineError, swallow: u64) -> Parsed<Request<'a>, Refusal> {
-    Parsed::Invalid(Refusal::Swallow { why, swallow })
+const fn skip<'a>(why: LineError, discard: u64) -> Parsed<Request<'a>, Refusal> {
+    Parsed::Invalid(Refusal::Discard { why, discard })
 }
 
 #[cfg(test)]

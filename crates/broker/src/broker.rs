@@ -111,7 +111,7 @@ struct Dialog {
     outbox: Outbox,
     leaving: VecDeque<Leaving>,
     /// Bytes that go by, and what is answered then.
-    swallow: Option<(u64, &'static [u8])>,
+    discard: Option<(u64, &'static [u8])>,
     /// Everything up to the next end of line goes by.
     endless: bool,
     /// The batch of its latest put.
@@ -447,11 +447,11 @@ impl Broker {
             if rest.is_empty() {
                 break;
             }
-            if let Some((swallow, line)) = dialog.swallow.take() {
-                let gone = swallow.min(rest.len() as u64);
+            if let Some((discard, line)) = dialog.discard.take() {
+                let gone = discard.min(rest.len() as u64);
                 done += gone as usize;
-                if gone < swallow {
-                    dialog.swallow = Some((swallow - gone, line));
+                if gone < discard {
+                    dialog.discard = Some((discard - gone, line));
                 } else {
                     self.complain(id, line, received, gone as usize);
                 }
@@ -482,8 +482,8 @@ impl Broker {
             match request::parse(rest, self.settings.largest) {
                 Parsed::Incomplete { .. } => break,
                 Parsed::Invalid(Refusal::Endless) => dialog.endless = true,
-                Parsed::Invalid(Refusal::Swallow { why, swallow }) => {
-                    dialog.swallow = Some((swallow, why.word().line()));
+                Parsed::Invalid(Refusal::Discard { why, discard }) => {
+                    dialog.discard = Some((discard, why.word().line()));
                 }
                 Parsed::Complete { message: Request::PutBatch(batch), used } => {
                     if self.shared.as_ref().is_some_and(|shared| !shared.may_put_or_begin(id, true)) {

@@ -18,7 +18,7 @@ fn request(text: &'static str) -> Request<'static> {
 
 fn wrong(text: &str) -> LineError {
     match one(text) {
-        Parsed::Invalid(Refusal::Swallow { why, .. }) => why,
+        Parsed::Invalid(Refusal::Discard { why, .. }) => why,
         other => panic!("{text:?} gave {other:?}"),
     }
 }
@@ -66,19 +66,19 @@ fn some_verbs_are_read_as_loosely_as_beanstalkd_reads_them() {
 #[test]
 fn a_body_beyond_the_limit_goes_by_whole() {
     let line = "put 0 0 1 65536 and more\r\n";
-    let Parsed::Invalid(Refusal::Swallow { why: LineError::JobTooBig, swallow }) = one(line) else {
+    let Parsed::Invalid(Refusal::Discard { why: LineError::JobTooBig, discard }) = one(line) else {
         panic!("not refused")
     };
-    assert_eq!(swallow, line.len() as u64 + 65_538);
+    assert_eq!(discard, line.len() as u64 + 65_538);
 }
 
 #[test]
 fn a_body_without_its_end_goes_by_whole() {
     let text = "put 0 0 1 2\r\nabcdput 0 0 1 2\r\n";
-    let Parsed::Invalid(Refusal::Swallow { why: LineError::ExpectedCrlf, swallow }) = one(text) else {
+    let Parsed::Invalid(Refusal::Discard { why: LineError::ExpectedCrlf, discard }) = one(text) else {
         panic!("not refused")
     };
-    assert_eq!(swallow, "put 0 0 1 2\r\nabcd".len() as u64);
+    assert_eq!(discard, "put 0 0 1 2\r\nabcd".len() as u64);
 }
 
 #[test]

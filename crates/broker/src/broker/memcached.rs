@@ -88,13 +88,13 @@ impl Broker {
                 self.tell(asking, reply);
                 used
             }
-            QueueRequest::Refused(Refusal::TooLarge { used, discard: swallow, noreply, .. }) => {
+            QueueRequest::Refused(Refusal::TooLarge { used, discard, noreply, .. }) => {
                 let reply = if noreply { b"" } else { krarup_memcache::request::TOO_LARGE };
-                self.dialog(id).swallow = Some((swallow, reply));
+                self.dialog(id).discard = Some((discard, reply));
                 used
             }
-            QueueRequest::Refused(Refusal::Discard { reply, used, discard: swallow }) => {
-                self.dialog(id).swallow = Some((swallow, reply));
+            QueueRequest::Refused(Refusal::Discard { reply, used, discard }) => {
+                self.dialog(id).discard = Some((discard, reply));
                 used
             }
             QueueRequest::Refused(Refusal::Close { reply }) => {

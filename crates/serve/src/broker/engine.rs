@@ -436,7 +436,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         while let Some(news) = self.pool.as_ref().and_then(Pool::news) {
             match news {
                 pool::News::Answered(answers, way) => {
-                    self.broker.database_replied(answers, &way, self.clock.now())
+                    self.broker.database_replied(answers, &way, self.clock.now());
                 }
                 pool::News::Refused(why) => self.is_refused(why),
                 pool::News::Takes => self.takes(),

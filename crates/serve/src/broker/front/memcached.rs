@@ -156,12 +156,12 @@ impl<'a> Session<'a> {
                 self.out.extend_from_slice(reply);
                 Ok(used)
             }
-            QueueRequest::Refused(Refusal::TooLarge { used, discard: swallow, noreply, .. }) => {
+            QueueRequest::Refused(Refusal::TooLarge { used, discard, noreply, .. }) => {
                 let reply = if noreply { b"" } else { krarup_memcache::request::TOO_LARGE };
-                self.go_by(bytes, used, swallow, reply)
+                self.go_by(bytes, used, discard, reply)
             }
-            QueueRequest::Refused(Refusal::Discard { reply, used, discard: swallow }) => {
-                self.go_by(bytes, used, swallow, reply)
+            QueueRequest::Refused(Refusal::Discard { reply, used, discard }) => {
+                self.go_by(bytes, used, discard, reply)
             }
             QueueRequest::Refused(Refusal::Close { reply }) => {
                 self.out.extend_from_slice(reply);
@@ -171,9 +171,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn go_by(&mut self, bytes: &[u8], used: usize, swallow: u64, reply: &[u8]) -> Result<usize, End> {
-        let there = swallow.min((bytes.len() - used) as u64);
-        let mut left = swallow - there;
+    fn go_by(&mut self, bytes: &[u8], used: usize, discard: u64, reply: &[u8]) -> Result<usize, End> {
+        let there = discard.min((bytes.len() - used) as u64);
+        let mut left = discard - there;
         let mut buffer = vec![0; READ];
         while left > 0 {
             match self.client.receive(&mut buffer[..left.min(READ as u64) as usize]) {

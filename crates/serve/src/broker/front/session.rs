@@ -106,9 +106,9 @@ impl<'a> Session<'a> {
                 write::line(&mut self.out, LineError::BadFormat.word());
                 Ok(Next::Done(bytes.len()))
             }
-            Parsed::Invalid(Refusal::Swallow { why, swallow }) => {
-                let there = swallow.min(bytes.len() as u64);
-                self.go_by(&[], Some(swallow - there))?;
+            Parsed::Invalid(Refusal::Discard { why, discard }) => {
+                let there = discard.min(bytes.len() as u64);
+                self.go_by(&[], Some(discard - there))?;
                 write::line(&mut self.out, why.word());
                 Ok(Next::Done(there as usize))
             }

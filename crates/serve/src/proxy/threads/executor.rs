@@ -128,12 +128,12 @@ impl Executor {
         let id = self.core.connected(0, now);
         self.core.taken_elsewhere(seen);
         self.core.read(id, &job.bytes, job.received, now);
-        let mut swallowed = job.swallowed;
-        while swallowed > 0 {
+        let mut discarded = job.discarded;
+        while discarded > 0 {
             // Their number is all that counts.
-            let gone = swallowed.min(1 << 16);
+            let gone = discarded.min(1 << 16);
             self.core.read(id, &[0; 1 << 16][..gone as usize], job.received, now);
-            swallowed -= gone;
+            discarded -= gone;
         }
         self.clients.insert(id, job.client);
     }

@@ -178,12 +178,12 @@ impl<N: FnMut(Notice)> Network<'_, N> {
                 if *left > 0 {
                     break;
                 }
-                let (bytes, swallowed) = (std::mem::take(bytes), *length);
+                let (bytes, discarded) = (std::mem::take(bytes), *length);
                 client.discard = None;
                 client.client.take(client.ended || !client.inbox.is_empty());
                 let (client, received) = (client.client.clone(), client.received);
                 drop(books);
-                return self.queues.reads[0].put(Job { client, bytes, swallowed, received, queued: now });
+                return self.queues.reads[0].put(Job { client, bytes, discarded, received, queued: now });
             }
             if client.inbox.is_empty() {
                 client.inbox.shrink(0);
@@ -212,7 +212,7 @@ impl<N: FnMut(Notice)> Network<'_, N> {
             let (client, received) = (client.client.clone(), client.received);
             // Waiting for room in the queue must not keep others from the books.
             drop(books);
-            return self.queues.of(choice).put(Job { client, bytes, swallowed: 0, received, queued: now });
+            return self.queues.of(choice).put(Job { client, bytes, discarded: 0, received, queued: now });
         }
         if client.ended {
             books.gone(id, now);

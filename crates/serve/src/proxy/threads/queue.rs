@@ -16,7 +16,7 @@ pub(super) struct Job {
     pub(super) client: Arc<ClientHandle>,
     pub(super) bytes: Vec<u8>,
     /// Bytes of a refused value that have gone by behind it.
-    pub(super) swallowed: u64,
+    pub(super) discarded: u64,
     pub(super) received: Stamp,
     pub(super) queued: Stamp,
 }
