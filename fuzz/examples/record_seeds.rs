@@ -1,4 +1,5 @@
-//! Writes the seeds for the files of a run anew, when their columns have changed: `cargo run --example record_seeds`.
+//! Writes the seeds for the files of a run anew, when their columns have changed:
+//! `cargo run --example record_seeds`.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! beanstalkd's protocol in both directions: no cut matters, bodies are within bounds, and what was read is written alike.
+//! beanstalkd's protocol in both directions: no cut matters, bodies are within bounds, and what was
+//! read is written alike.
 
 use krarup_beanstalk::{Refusal, Reply, Request, reply, request, write};
 use krarup_units::Parsed;

@@ -1,5 +1,5 @@
-//! What people write: configuration, network descriptions, addresses, sizes and times. A mistake is one line; what is
-//! accepted can be written, and reads back as the same.
+//! What people write: configuration, network descriptions, addresses, sizes and times. A mistake is
+//! one line; what is accepted can be written, and reads back as the same.
 
 use krarup_model::form;
 use krarup_proxy::Config;

@@ -1,4 +1,5 @@
-//! Other programs' configurations: whatever is read of them is a configuration of ours, and a mistake is one line.
+//! Other programs' configurations: whatever is read of them is a configuration of ours, and a
+//! mistake is one line.
 
 use krarup_proxy::Config;
 use krarup_proxy::import::Imported;

@@ -1,5 +1,6 @@
-//! What must hold for any bytes: one `check` for each kind of reader. The fuzzer calls them with bytes it invents,
-//! `tests/seeds.rs` with the seeds and with mutations of them that are the same every time.
+//! What must hold for any bytes: one `check` for each kind of reader. The fuzzer calls them with
+//! bytes it invents, `tests/seeds.rs` with the seeds and with mutations of them that are the same
+//! every time.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +35,8 @@ pub const TARGETS: [Target; 9] = [
 /// How many cuts of one input are looked at; more would cost a fuzzer its speed.
 const CUTS: usize = 24;
 
-/// Where the network cuts the bytes decides nothing: what was decided stays, and less than what is needed never decides.
+/// Where the network cuts the bytes decides nothing: what was decided stays, and less than what is
+/// needed never decides.
 fn cuts_decide_nothing<'a, T: PartialEq + std::fmt::Debug, E: PartialEq + std::fmt::Debug>(
     bytes: &'a [u8],
     parse: impl Fn(&'a [u8]) -> Parsed<T, E>,

@@ -1,5 +1,6 @@
-//! A whole conversation through the proxy, its pool and its servers being of any kind: every request is answered, where the network
-//! cuts the bytes does not matter, and whatever servers say nobody waits for ever.
+//! A whole conversation through the proxy, its pool and its servers being of any kind: every
+//! request is answered, where the network cuts the bytes does not matter, and whatever servers say
+//! nobody waits for ever.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,8 +13,8 @@ use krarup_units::{Nanos, Stamp};
 const NOW: Nanos = Nanos::from_secs(1_700_000_000);
 const SERVERS: usize = 2;
 
-/// The first four bytes choose the pool and the cuts. Where the second is odd servers are caches and the rest is what a client sends;
-/// else what servers say stands behind two bytes 255.
+/// The first four bytes choose the pool and the cuts. Where the second is odd servers are caches
+/// and the rest is what a client sends; else what servers say stands behind two bytes 255.
 pub fn check(bytes: &[u8]) {
     let [pool, more, cut, there, bytes @ ..] = bytes else { return };
     // Statistics tell times, which depend on how the bytes came.

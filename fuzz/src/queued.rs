@@ -1,4 +1,5 @@
-//! A whole conversation with the broker, by either protocol: cut anyhow, it is the same conversation, and memory stays within its bound.
+//! A whole conversation with the broker, by either protocol: cut anyhow, it is the same
+//! conversation, and memory stays within its bound.
 
 use krarup_broker::broker::BrokerSettings;
 use krarup_broker::shards::Shard;

@@ -1,5 +1,5 @@
-//! The files of a run, but for Parquet, whose reader is not ours: nothing in them makes a reader panic, and what is read can be
-//! written, and reads back as the same.
+//! The files of a run, but for Parquet, whose reader is not ours: nothing in them makes a reader
+//! panic, and what is read can be written, and reads back as the same.
 
 use krarup_record::file::{buckets, holds, log, servers, windows};
 

@@ -1,5 +1,5 @@
-//! A whole conversation with the cache: cut anyhow, answered a little at a time, it is the same conversation, and memory
-//! stays within its bound.
+//! A whole conversation with the cache: cut anyhow, answered a little at a time, it is the same
+//! conversation, and memory stays within its bound.
 
 use krarup_cache::{About, Bounds, Progress, Session, State, Store, Traffic};
 use krarup_units::Nanos;

@@ -1,4 +1,5 @@
-//! Every seed, and mutations of it that are the same every time: the fuzz targets' checks without a fuzzer.
+//! Every seed, and mutations of it that are the same every time: the fuzz targets' checks without a
+//! fuzzer.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,9 @@
-//! One cell repeated through the whole run: whether the machine was the same from its beginning to its end.
+//! One cell repeated through the whole run: whether the machine was the same from its beginning to
+//! its end.
 //!
-//! Runs of one configuration that disagree were not made on one system, whatever their names say. What was measured beside an anchor that
-//! disagrees with most others is left out of every estimate; nothing is averaged over the difference.
+//! Runs of one configuration that disagree were not made on one system, whatever their names say.
+//! What was measured beside an anchor that disagrees with most others is left out of every
+//! estimate; nothing is averaged over the difference.
 
 use krarup_stats::{Column, Intercept, Regression, USUAL_LEVEL};
 use krarup_units::Seconds;
@@ -34,7 +36,8 @@ pub struct Anchor {
     pub runs: Vec<AnchorRun>,
     /// Blocks that disagree with most of the others.
     pub left_out: Vec<u32>,
-    /// By which share the throughput changed from the first run to the last, by the straight line through all: three runs at least.
+    /// By which share the throughput changed from the first run to the last, by the straight line
+    /// through all: three runs at least.
     pub drift: Option<Quantity>,
 }
 
@@ -126,7 +129,8 @@ mod tests {
         assert_eq!(judge("read", 0.1, Vec::new()), None);
     }
 
-    /// Two that disagree cannot both be right, and nobody knows which is: the first stays, and it is said.
+    /// Two that disagree cannot both be right, and nobody knows which is: the first stays, and it
+    /// is said.
     #[test]
     fn of_two_blocks_that_disagree_the_first_stays() {
         let anchor = judge("read", 0.1, runs(&[(0, 100.0), (1, 60.0)])).unwrap();

@@ -43,7 +43,8 @@ pub struct Cell {
     /// The level of every factor of the experiment.
     #[serde(default)]
     pub factors: Vec<(String, String)>,
-    /// The mean of the repetitions' quantiles of the response time, at [`crate::distribution::share_of`]; empty where one is not known in full.
+    /// The mean of the repetitions' quantiles of the response time, at
+    /// [`crate::distribution::share_of`]; empty where one is not known in full.
     #[serde(default)]
     pub quantiles: Vec<Seconds>,
     /// The machine, the mean over the repetitions in which it was watched; of several all together.
@@ -55,7 +56,8 @@ pub struct Cell {
     /// Each operation apart, where there is more than one.
     #[serde(default)]
     pub operations: Vec<OperationCell>,
-    /// Before and after each thing that was done to a station meanwhile, all repetitions together; empty where nothing was.
+    /// Before and after each thing that was done to a station meanwhile, all repetitions together;
+    /// empty where nothing was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub course: Vec<Stretch>,
 }
@@ -95,14 +97,16 @@ pub struct MiddlewareCell {
     pub server: TimeQuantities,
     /// The rest of the response time at the middleware.
     pub own: TimeQuantities,
-    /// Response time at the clients − response time at the middleware, of the means: network, and waiting to be read on both sides.
+    /// Response time at the clients − response time at the middleware, of the means: network, and
+    /// waiting to be read on both sides.
     pub outside: Quantity,
     /// Worker slots; none where unlimited.
     pub workers: Option<u32>,
     /// Queue length seen by those taken.
     pub queue_length: Option<Quantity>,
-    /// Share of the worker slots that are held, X · (R − queue time) / workers at the middleware (Little's law), at most all of them: where the
-    /// law makes it more, [`crate::Warning::WorkersBeyond`] says so.
+    /// Share of the worker slots that are held, X · (R − queue time) / workers at the middleware
+    /// (Little's law), at most all of them: where the law makes it more,
+    /// [`crate::Warning::WorkersBeyond`] says so.
     pub workers_busy: Option<f64>,
     /// Response times at the middleware, all repetitions.
     pub histogram: Histogram,
@@ -157,7 +161,8 @@ pub struct Run {
 }
 
 impl ProcessLoad {
-    /// Utilization U: the share of what it could use that it used. Clocks that are read a moment apart make no more than all of it.
+    /// Utilization U: the share of what it could use that it used. Clocks that are read a moment
+    /// apart make no more than all of it.
     pub fn utilization(&self) -> f64 {
         if self.cores > 0.0 { (self.busy / self.cores).min(1.0) } else { 0.0 }
     }

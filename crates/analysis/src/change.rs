@@ -106,7 +106,8 @@ pub struct Change {
     pub verdict: Conclusion,
 }
 
-/// How much one and the same cell differs from time to time: variances of logarithms, from the runs of both anchors.
+/// How much one and the same cell differs from time to time: variances of logarithms, from the runs
+/// of both anchors.
 pub(crate) struct Sessions {
     pub(crate) throughput: f64,
     response: f64,
@@ -132,7 +133,8 @@ impl Sessions {
         Some(Self { throughput, response, degrees })
     }
 
-    /// Variance of the difference of two sessions, with its degrees of freedom. Of a 99th percentile as of the response time: at least that.
+    /// Variance of the difference of two sessions, with its degrees of freedom. Of a 99th
+    /// percentile as of the response time: at least that.
     pub(crate) fn of_difference(&self, measure: Measure) -> (f64, f64) {
         let one = match measure {
             Measure::Throughput => self.throughput,
@@ -142,11 +144,12 @@ impl Sessions {
     }
 }
 
-/// Student's interval around a sum of independent parts, each with its variance and degrees of freedom (Welch 1947, Satterthwaite 1946). None where
-/// nothing varies.
+/// Student's interval around a sum of independent parts, each with its variance and degrees of
+/// freedom (Welch 1947, Satterthwaite 1946). None where nothing varies.
 pub(crate) fn around(value: f64, parts: &[(f64, f64)]) -> Option<Interval> {
     let variance: f64 = parts.iter().map(|(variance, _)| variance).sum();
-    // Shares of the variance instead of its square: nothing underflows for nanoseconds written in seconds.
+    // Shares of the variance instead of its square: nothing underflows for nanoseconds written in
+    // seconds.
     let inverse: f64 = parts.iter().map(|(part, degrees)| (part / variance).powi(2) / degrees).sum();
     if variance > 0.0 {
         Interval::student(value, variance.sqrt(), 1.0 / inverse, USUAL_LEVEL).ok()

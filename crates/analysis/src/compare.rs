@@ -1,13 +1,18 @@
-//! Two sets of results side by side: what changed in each cell and over all of them, and where the data cannot say.
+//! Two sets of results side by side: what changed in each cell and over all of them, and where the
+//! data cannot say.
 //!
-//! Cells are paired by their levels. Within a cell the runs of both sides are independent samples, so their means are compared
-//! by Welch's interval; over all cells, the pairs belong together, so the mean of the ratios' logarithms has Student's interval (Jain 1991,
-//! §13.4). **A difference whose interval covers 0, or whose ratio's covers 1, is no difference**: nothing is said to be faster then.
+//! Cells are paired by their levels. Within a cell the runs of both sides are independent samples,
+//! so their means are compared by Welch's interval; over all cells, the pairs belong together, so
+//! the mean of the ratios' logarithms has Student's interval (Jain 1991, §13.4). **A difference
+//! whose interval covers 0, or whose ratio's covers 1, is no difference**: nothing is said to be
+//! faster then.
 //!
-//! **Sessions.** All trials of a directory were run in one session: the same boot, the same neighbours, the same place in memory. What a session does
-//! to all of its trials alike is in every cell of a side, and no number of cells averages it out. How much one and the same cell changes from time to
-//! time is seen in the runs of the anchor; its variance goes into every interval, once for each side. Without anchors nothing says how
-//! much it is: then there is no verdict over all cells, only how large a difference between the two sessions would explain what was found.
+//! **Sessions.** All trials of a directory were run in one session: the same boot, the same
+//! neighbours, the same place in memory. What a session does to all of its trials alike is in every
+//! cell of a side, and no number of cells averages it out. How much one and the same cell changes
+//! from time to time is seen in the runs of the anchor; its variance goes into every interval, once
+//! for each side. Without anchors nothing says how much it is: then there is no verdict over all
+//! cells, only how large a difference between the two sessions would explain what was found.
 
 use std::fmt;
 
@@ -39,12 +44,14 @@ pub struct Overall {
     pub cells: u64,
     /// The geometric mean of the cells' ratios other ÷ base.
     pub ratio: f64,
-    /// Where it may lie for cells like these; with what differs between sessions, where that is known.
+    /// Where it may lie for cells like these; with what differs between sessions, where that is
+    /// known.
     pub interval: Option<Interval>,
     /// What may be said.
     pub verdict: Conclusion,
-    /// The share by which one session would have to differ from the other, to explain that the interval leaves no change out; none where it
-    /// does not, or where the interval holds the sessions' difference already.
+    /// The share by which one session would have to differ from the other, to explain that the
+    /// interval leaves no change out; none where it does not, or where the interval holds the
+    /// sessions' difference already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained_by: Option<f64>,
 }
@@ -78,7 +85,8 @@ pub enum Caution {
     },
     /// Each side was run in one session.
     Sessions {
-        /// Standard deviation of the anchor's throughput from run to run, as a share of it; none where the two have no anchors.
+        /// Standard deviation of the anchor's throughput from run to run, as a share of it; none
+        /// where the two have no anchors.
         spread: Option<f64>,
     },
     /// So many comparisons at 95 % show some differences by chance alone.
@@ -396,7 +404,8 @@ mod tests {
         );
         assert_eq!(found.cautions[0], Caution::Sessions { spread: None });
         assert!(found.cautions[0].to_string().contains("anchor"));
-        // An anchor that scatters more than the difference takes the verdict of the cells away, too.
+        // An anchor that scatters more than the difference takes the verdict of the cells away,
+        // too.
         let rough = [980.0, 1_020.0, 1_005.0, 995.0];
         let (base, other) =
             (Results { anchor: anchor(&rough), ..base }, Results { anchor: anchor(&rough), ..other });
@@ -410,7 +419,8 @@ mod tests {
         );
     }
 
-    /// Two sessions of the same: each has an offset of 1 % (standard deviation) that all its trials share, and each trial 1 % of its own.
+    /// Two sessions of the same: each has an offset of 1 % (standard deviation) that all its trials
+    /// share, and each trial 1 % of its own.
     #[test]
     fn two_sessions_of_the_same_are_hardly_ever_distinguished() {
         let mut state = 1_u64;

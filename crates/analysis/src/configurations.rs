@@ -33,7 +33,8 @@ fn is_workers(part: &str) -> bool {
     number.is_some_and(|number| number.parse::<f64>().is_ok())
 }
 
-/// Workers of a cell: its middleware's, and more than any number where they are unlimited or there is none.
+/// Workers of a cell: its middleware's, and more than any number where they are unlimited or there
+/// is none.
 fn workers(cell: &Cell) -> u32 {
     cell.middleware.as_ref().and_then(|middleware| middleware.workers).unwrap_or(u32::MAX)
 }

@@ -1,8 +1,10 @@
-//! What became of the requests before and after each thing that was done to a station while they were measured.
+//! What became of the requests before and after each thing that was done to a station while they
+//! were measured.
 
 use crate::trial::{Stretch, Trial};
 
-/// The stretches of all runs of a cell together; those of a run to which something else was done are left out.
+/// The stretches of all runs of a cell together; those of a run to which something else was done
+/// are left out.
 pub(crate) fn together(trials: &[&Trial]) -> Vec<Stretch> {
     let Some((first, others)) = trials.split_first() else { return Vec::new() };
     let mut all = first.course.clone();

@@ -1,10 +1,12 @@
-//! What one request demands of each resource, by the utilization law, and the rate at which each would be full.
+//! What one request demands of each resource, by the utilization law, and the rate at which each
+//! would be full.
 //!
 //! ```text
 //! B = X · D      processors or links kept busy, throughput, demand: a line through zero over the cells of one workload
 //! X ≤ C / D      C: how many of it can be busy at once
 //! ```
-//! The least of these bounds is the bottleneck's. What a process does when nobody asks it for anything is in its demand, too, so that bounds are a little low.
+//! The least of these bounds is the bottleneck's. What a process does when nobody asks it for
+//! anything is in its demand, too, so that bounds are a little low.
 
 use krarup_stats::regression::{Column, Intercept, Regression};
 use krarup_stats::{Estimate, USUAL_LEVEL};
@@ -43,7 +45,8 @@ pub struct Demand {
     pub reached: f64,
 }
 
-/// How much of each resource a cell used: station, name, what it is, how many of it were busy, and how many can be.
+/// How much of each resource a cell used: station, name, what it is, how many of it were busy, and
+/// how many can be.
 type Use<'a> = (Station, &'a str, Resource, f64, f64);
 
 fn used(cell: &Cell) -> impl Iterator<Item = Use<'_>> {
@@ -56,7 +59,8 @@ fn used(cell: &Cell) -> impl Iterator<Item = Use<'_>> {
     processes.chain(links)
 }
 
-/// The demands of each workload that was measured with two numbers of clients or more, nearest to their bounds first.
+/// The demands of each workload that was measured with two numbers of clients or more, nearest to
+/// their bounds first.
 pub fn demands(all: &[Cell]) -> Vec<Demand> {
     let of_workload = |workload: &str| {
         let cells: Vec<&Cell> = all.iter().filter(|cell| cell.levels.workload == workload).collect();

@@ -1,4 +1,5 @@
-//! A 2^k·r design, where the experiment is one: which factors matter, by a model whose choice is told (Jain 1991, chapters 17 and 18).
+//! A 2^k·r design, where the experiment is one: which factors matter, by a model whose choice is
+//! told (Jain 1991, chapters 17 and 18).
 //!
 //! ```text
 //! additive        y = q0 + qA·xA + qB·xB + qAB·xA·xB + … + e          xA = −1 at the low level, +1 at the high one
@@ -80,7 +81,8 @@ impl fmt::Display for Choice {
     }
 }
 
-/// From this ratio on, values are taken to be products (Jain 1991, §18.8: several orders of magnitude; here, one).
+/// From this ratio on, values are taken to be products (Jain 1991, §18.8: several orders of
+/// magnitude; here, one).
 const WIDE: f64 = 10.0;
 /// From this correlation on, errors grow with values.
 const GROWS: f64 = 0.7;
@@ -98,7 +100,8 @@ pub struct Study {
     pub factors: Vec<(String, String, String)>,
     /// What came of it; of logarithms where effects are multiplied.
     pub effects: Effects,
-    /// What the model says of each run, and what it left: in logarithms where effects are multiplied.
+    /// What the model says of each run, and what it left: in logarithms where effects are
+    /// multiplied.
     pub residuals: Vec<(f64, f64)>,
     /// The residuals' quantiles beside those of the normal law.
     pub qq: Vec<(f64, f64)>,
@@ -107,7 +110,8 @@ pub struct Study {
 /// A factor and its two levels, the lower first.
 type Factor = (String, [String; 2]);
 
-/// The factors of an experiment that has two levels of each that varies. None where one has more, or a combination is missing.
+/// The factors of an experiment that has two levels of each that varies. None where one has more,
+/// or a combination is missing.
 fn two_level_factors(cells: &[Cell]) -> Option<Vec<Factor>> {
     let mut factors: Vec<(String, Vec<String>)> = Vec::new();
     for (name, level) in cells.iter().flat_map(|cell| &cell.factors) {
@@ -134,7 +138,8 @@ fn two_level_factors(cells: &[Cell]) -> Option<Vec<Factor>> {
     fits.then_some(factors)
 }
 
-/// The studies of throughput and response time, where the experiment is a 2^k·r design with two runs of each cell or more.
+/// The studies of throughput and response time, where the experiment is a 2^k·r design with two
+/// runs of each cell or more.
 pub fn studies(cells: &[Cell]) -> Vec<Study> {
     let Some(factors) = two_level_factors(cells) else { return Vec::new() };
     [Measure::Throughput, Measure::Response]
@@ -192,7 +197,8 @@ fn choose(additive: &TwoLevel) -> (Model, Choice) {
     (Model::Additive, Choice::Simpler { ratio })
 }
 
-/// How the spread of the cells' runs goes with their means: Pearson's correlation; 0 where there is none.
+/// How the spread of the cells' runs goes with their means: Pearson's correlation; 0 where there is
+/// none.
 fn growth(design: &TwoLevel) -> f64 {
     let cells: Vec<(f64, f64)> = design
         .cells()

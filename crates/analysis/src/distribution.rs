@@ -1,8 +1,10 @@
 //! Which law the response times look like, at each workload's limit.
 //!
-//! The laws are fitted to quantiles of the measured distribution at equal steps, which stand for the sample: a million response times are no
-//! independent sample anyway, and any law at all is refused by a million of them. So there is no test here, but a **distance**: the largest difference
-//! between the share of requests that were answered within a time and the share by the law.
+//! The laws are fitted to quantiles of the measured distribution at equal steps, which stand for
+//! the sample: a million response times are no independent sample anyway, and any law at all is
+//! refused by a million of them. So there is no test here, but a **distance**: the largest
+//! difference between the share of requests that were answered within a time and the share by the
+//! law.
 
 use krarup_stats::USUAL_LEVEL;
 use krarup_stats::fit::Fit;

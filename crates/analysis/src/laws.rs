@@ -1,4 +1,5 @@
-//! Operational laws that every run must keep: who breaks them has measured something else than he thinks.
+//! Operational laws that every run must keep: who breaks them has measured something else than he
+//! thinks.
 
 use crate::cell::Cell;
 use crate::saturation;
@@ -26,7 +27,8 @@ pub fn check(trial: &Trial) -> Vec<Warning> {
     let throughput = client.completed as f64 / trial.length;
     let clients = trial.levels.clients;
 
-    // N = X (R + Z): each client is always waiting for a reply or thinking (Denning and Buzen 1978).
+    // N = X (R + Z): each client is always waiting for a reply or thinking (Denning and Buzen
+    // 1978).
     let by_law = throughput * (client.response.mean + trial.think);
     if clients > 0 && client.completed > 0 && (by_law / f64::from(clients) - 1.0).abs() > INTERACTIVE {
         warnings.push(Warning::InteractiveLaw { clients, by_law });
@@ -48,7 +50,8 @@ pub fn check(trial: &Trial) -> Vec<Warning> {
             let (middleware, clients) = (middleware.response.mean, client.response.mean);
             warnings.push(Warning::PartBeyondWhole { middleware, clients });
         }
-        // L = X W at the queue. What is seen at a moment of change differs by about one from the average over time.
+        // L = X W at the queue. What is seen at a moment of change differs by about one from the
+        // average over time.
         let by_law = middleware.requests as f64 / trial.length * middleware.queue.mean;
         if let Some(seen) = middleware.queue_length
             && (seen - by_law).abs() > (by_law * QUEUE).max(1.5)

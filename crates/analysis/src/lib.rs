@@ -13,7 +13,8 @@
 //! Results, Results  ─▶ compare::compare  ─▶ Comparison
 //! rows of a run     ─▶ requests::Reading ─▶ Requests
 //! ```
-//! Nothing here touches a file, a clock or a process. Times are in seconds, rates per second, shares from 0 to 1.
+//! Nothing here touches a file, a clock or a process. Times are in seconds, rates per second,
+//! shares from 0 to 1.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,12 @@
-//! What a model says that was calibrated on a few cells and never saw the others; and what it says of configurations nobody measured.
+//! What a model says that was calibrated on a few cells and never saw the others; and what it says
+//! of configurations nobody measured.
 //!
-//! Cells that differ only in their clients and their workers are one family. The cells to calibrate on are chosen by their place in the plan,
-//! not by what they came to: low load, the smallest pool with the most clients, the largest with the most clients, and between. Every error that
-//! is printed is of a cell that was not among them. A cell that is known worse than to ± 10 % is no yardstick, and is told apart; where too few are left there is no
-//! conclusion, and no error is printed. The model is [`krarup_model::calibrate`]'s.
+//! Cells that differ only in their clients and their workers are one family. The cells to calibrate
+//! on are chosen by their place in the plan, not by what they came to: low load, the smallest pool
+//! with the most clients, the largest with the most clients, and between. Every error that is
+//! printed is of a cell that was not among them. A cell that is known worse than to ± 10 % is no
+//! yardstick, and is told apart; where too few are left there is no conclusion, and no error is
+//! printed. The model is [`krarup_model::calibrate`]'s.
 
 pub use krarup_model::calibrate::Interval95 as Interval;
 use krarup_model::calibrate::{self, Row};
@@ -41,7 +44,8 @@ pub struct Prediction {
     pub median_error: Option<(f64, f64)>,
     /// Configurations that nobody measured.
     pub what_if: Vec<WhatIf>,
-    /// Whether there is no model because too few cells are known well enough, and not because there are too few.
+    /// Whether there is no model because too few cells are known well enough, and not because there
+    /// are too few.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_conclusion: bool,
 }
@@ -61,7 +65,8 @@ pub struct PredictedCell {
     pub response: f64,
     /// What the model says of X and R, with intervals at 95 % for one measurement.
     pub predicted: (Interval, Interval),
-    /// Whether its own interval is so wide that it proves nothing, for or against a model: it is neither calibrated on nor counted.
+    /// Whether its own interval is so wide that it proves nothing, for or against a model: it is
+    /// neither calibrated on nor counted.
     #[serde(default)]
     pub uncertain: bool,
     /// What the model says of X with twice the workers.
@@ -102,7 +107,8 @@ const LEAST: usize = 3;
 /// A cell with a limited number of workers.
 type Limited<'a> = (&'a Cell, &'a MiddlewareCell, u32);
 
-/// The predictions of each family of cells with a limited number of workers, on a machine of so many processors (0: unknown).
+/// The predictions of each family of cells with a limited number of workers, on a machine of so
+/// many processors (0: unknown).
 pub fn predictions(cells: &[Cell], cores: u32, wanted: &Wanted) -> Vec<Prediction> {
     let mut families: Vec<(String, Vec<Limited<'_>>)> = Vec::new();
     for cell in cells {
@@ -218,8 +224,9 @@ fn family(about: String, mut cells: Vec<Limited<'_>>, cores: Option<u32>, wanted
     }
 }
 
-/// Whether a cell was measured well enough to hold a model against it. A throughput without an interval was not: its runs could differ by
-/// anything. The middleware's response time has none where several middlewares ran once.
+/// Whether a cell was measured well enough to hold a model against it. A throughput without an
+/// interval was not: its runs could differ by anything. The middleware's response time has none
+/// where several middlewares ran once.
 fn is_certain((cell, middleware, _): &Limited<'_>) -> bool {
     cell.throughput.interval.is_some()
         && cell.throughput.is_certain()
@@ -241,8 +248,9 @@ fn row(cell: &Cell, middleware: &MiddlewareCell, workers: u32) -> Row {
     }
 }
 
-/// The places of the rows to calibrate on: low load, the smallest pool saturated, the largest saturated, and between, of which one has
-/// idle workers; then more between. Each wish is met by the row nearest to it, by rank of clients and of workers, that is not taken yet.
+/// The places of the rows to calibrate on: low load, the smallest pool saturated, the largest
+/// saturated, and between, of which one has idle workers; then more between. Each wish is met by
+/// the row nearest to it, by rank of clients and of workers, that is not taken yet.
 fn chosen(rows: &[Row], most: usize, certain: &[bool]) -> Vec<usize> {
     let ranks = |of: fn(&Row) -> u64| {
         let mut values: Vec<u64> = rows.iter().map(of).collect();
@@ -278,7 +286,8 @@ fn chosen(rows: &[Row], most: usize, certain: &[bool]) -> Vec<usize> {
     chosen
 }
 
-/// Changes in words, and their configurations behind that of the row they begin with: the one with the highest throughput.
+/// Changes in words, and their configurations behind that of the row they begin with: the one with
+/// the highest throughput.
 fn changes(rows: &[Row]) -> (Vec<String>, Vec<(usize, usize)>) {
     let best = rows.iter().max_by(|one, other| one.throughput.total_cmp(&other.throughput));
     let best = best.expect("a family has rows");
@@ -389,7 +398,8 @@ mod tests {
         assert!(x < 0.03 && r < 0.04, "{x} {r}");
     }
 
-    /// Of 4 workers all are held, and no cell has more of them: the model says what twice as many bring.
+    /// Of 4 workers all are held, and no cell has more of them: the model says what twice as many
+    /// bring.
     #[test]
     fn a_model_says_whether_full_workers_are_the_limit() {
         let mut results =
@@ -411,7 +421,8 @@ mod tests {
         assert!(!more.measured && more.workers == Some(8) && more.change > 0.05, "{more:?}");
     }
 
-    /// Three runs of each cell that differ by 56 %: whatever a model says of them, it is neither right nor wrong.
+    /// Three runs of each cell that differ by 56 %: whatever a model says of them, it is neither
+    /// right nor wrong.
     #[test]
     fn where_no_cell_is_known_well_there_is_no_conclusion_and_no_error() {
         let apart = |(place, trial): (usize, Trial)| {

@@ -39,18 +39,20 @@ pub struct TimeQuantities {
     pub p99: Quantity,
 }
 
-/// A value whose interval reaches farther than this share of it to either side is not known well: the interval is wider than a fifth of it.
+/// A value whose interval reaches farther than this share of it to either side is not known well:
+/// the interval is wider than a fifth of it.
 pub const CERTAIN: f64 = 0.1;
 
 impl Quantity {
-    /// Half of its interval as a share of its value; none where it has no interval. Of a value of 0 any interval is too wide.
+    /// Half of its interval as a share of its value; none where it has no interval. Of a value of 0
+    /// any interval is too wide.
     pub fn half_share(&self) -> Option<f64> {
         let half = self.interval?.half_width();
         Some(if half > 0.0 { half / self.value.abs() } else { 0.0 })
     }
 
-    /// Whether its interval allows a conclusion to be drawn from it. A value without one is not refused; the conclusion is
-    /// told with the remark that there is no interval.
+    /// Whether its interval allows a conclusion to be drawn from it. A value without one is not
+    /// refused; the conclusion is told with the remark that there is no interval.
     pub fn is_certain(&self) -> bool {
         self.half_share().is_none_or(|half| half <= CERTAIN)
     }
@@ -65,8 +67,8 @@ impl Quantity {
         Ok(Self { value: summary.mean, interval, n: summary.n, basis: Basis::Repetitions })
     }
 
-    /// As [`Quantity::of_repetitions`]; of a single one, the interval is made from its windows: the same half width
-    /// as their mean has, around the value of the run as a whole.
+    /// As [`Quantity::of_repetitions`]; of a single one, the interval is made from its windows: the
+    /// same half width as their mean has, around the value of the run as a whole.
     ///
     /// # Errors
     /// As [`Quantity::of_repetitions`].

@@ -1,7 +1,8 @@
 //! Cells beside a base: what the other levels of some factors cost or bring, all else equal.
 //!
-//! The base names levels of some factors. Each cell is compared with the cell that has these levels and is otherwise the same; where the base names
-//! a level of every factor, all are compared with one cell.
+//! The base names levels of some factors. Each cell is compared with the cell that has these levels
+//! and is otherwise the same; where the base names a level of every factor, all are compared with
+//! one cell.
 
 use std::collections::BTreeMap;
 

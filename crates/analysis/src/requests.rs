@@ -1,14 +1,16 @@
-//! A run from its rows: every request with its stamps, so that nothing is believed that can be counted.
+//! A run from its rows: every request with its stamps, so that nothing is believed that can be
+//! counted.
 //!
 //! ```text
 //! Cut ─▶ Reading ◀─ see(row), see(row), …        one pass, memory by length of the run and not by requests
 //!            └─ end() ─▶ Requests                 estimates of the measured span, laws, the run window by window
 //! ```
-//! **Batch means.** Response times of neighbours resemble each other, so a million of them are no million observations. The measured span is cut into
-//! [`BATCHES`] of equal length; each has its own rate, means and percentiles, and the spread between batches gives the intervals.
+//! **Batch means.** Response times of neighbours resemble each other, so a million of them are no
+//! million observations. The measured span is cut into [`BATCHES`] of equal length; each has its
+//! own rate, means and percentiles, and the spread between batches gives the intervals.
 //!
-//! **Laws.** Little's L = X·W is checked with sides that were counted apart: X and W from what *ended* in the span, L from how long anybody *was*
-//! there in the span, whenever it came and went.
+//! **Laws.** Little's L = X·W is checked with sides that were counted apart: X and W from what
+//! *ended* in the span, L from how long anybody *was* there in the span, whenever it came and went.
 
 pub mod cut;
 pub mod estimates;

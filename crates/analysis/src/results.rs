@@ -30,7 +30,8 @@ pub struct Results {
     /// For each mix the highest throughput, and the least that comes near to it.
     #[serde(default)]
     pub configurations: Vec<Configuration>,
-    /// Which law the response times look like at each workload's limit, where they are known in full.
+    /// Which law the response times look like at each workload's limit, where they are known in
+    /// full.
     #[serde(default)]
     pub shapes: Vec<Shape>,
     /// Which factors matter, where the experiment is a 2^k·r design.
@@ -48,7 +49,8 @@ pub struct Results {
     /// What one request demands of each resource, and how far each would go.
     #[serde(default)]
     pub demands: Vec<Demand>,
-    /// How long packets are under way between hosts that talk: over all trials the least, and the mean of the middle ones.
+    /// How long packets are under way between hosts that talk: over all trials the least, and the
+    /// mean of the middle ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub round_trips: Vec<RoundTrip>,
 }
@@ -58,7 +60,8 @@ pub struct Results {
 pub struct Environment {
     /// Processor model.
     pub cpu: String,
-    /// Processors of the machine all processes share; 0 where they run on several machines or nobody looked.
+    /// Processors of the machine all processes share; 0 where they run on several machines or
+    /// nobody looked.
     pub cores: u32,
     /// Memory.
     pub memory: String,
@@ -100,7 +103,8 @@ pub struct Way {
     pub from: String,
     /// Who is sent to.
     pub to: String,
-    /// Bits per second of what is sent, headers left out, with nobody else at work; none where it could not be told.
+    /// Bits per second of what is sent, headers left out, with nobody else at work; none where it
+    /// could not be told.
     pub bits_per_second: Option<f64>,
 }
 

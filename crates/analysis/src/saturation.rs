@@ -17,8 +17,8 @@ const FULL: f64 = 0.9;
 /// A response time of more than so many times the shortest is mostly waiting.
 const LONG: f64 = 2.0;
 
-/// The last cell before the first in which requests wait more than they are served. The cells of one workload that are known well, clients
-/// rising; the first has the fewest clients of all.
+/// The last cell before the first in which requests wait more than they are served. The cells of
+/// one workload that are known well, clients rising; the first has the fewest clients of all.
 fn usable(cells: &[&Cell]) -> Option<Usable> {
     let least = cells.first()?.response.mean.value;
     let wrong = |cell: &Cell| {
@@ -61,8 +61,9 @@ pub fn parts(cell: &Cell) -> Option<[(Part, Quantity); 4]> {
 
 /// The verdict over the cells of one workload, clients rising. None where there is no cell.
 ///
-/// `think` is the think time Z of the clients, `cores` the processors all processes share (0: unknown). Nothing is concluded from a cell that
-/// is not known well; of full workers [`judge_workers`] says whether they are the limit.
+/// `think` is the think time Z of the clients, `cores` the processors all processes share (0:
+/// unknown). Nothing is concluded from a cell that is not known well; of full workers
+/// [`judge_workers`] says whether they are the limit.
 pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
     let known: Vec<&Cell> = cells.iter().copied().filter(|cell| is_known(cell)).collect();
     let unsure = cells.iter().filter(|cell| !is_known(cell)).map(|cell| unsure(cell)).collect();
@@ -129,7 +130,8 @@ fn unsure(cell: &Cell) -> Unsure {
 /// Which part of the response time is what share of it, largest first.
 fn shares(cell: &Cell) -> Vec<(Part, f64)> {
     let all: Vec<(Part, Quantity)> = parts(cell).into_iter().flatten().collect();
-    // Where the middleware measured longer times than the clients, its parts are more than the whole; a warning tells.
+    // Where the middleware measured longer times than the clients, its parts are more than the
+    // whole; a warning tells.
     let whole = all.iter().map(|(_, time)| time.value).sum::<f64>().max(cell.response.mean.value);
     let mut shares: Vec<(Part, f64)> =
         all.into_iter().map(|(part, time)| (part, time.value / whole)).collect();
@@ -141,8 +143,8 @@ fn shares(cell: &Cell) -> Vec<(Part, f64)> {
 /// From this utilization on a link is full: the rest is gaps between windows of TCP.
 const FULL_LINK: f64 = 0.95;
 
-/// A full link is a limit in itself. A full process explains a full machine and full workers, a full machine explains full workers: in
-/// this order.
+/// A full link is a limit in itself. A full process explains a full machine and full workers, a
+/// full machine explains full workers: in this order.
 fn bottleneck(cell: &Cell, cores: u32, shares: &[(Part, f64)]) -> Bottleneck {
     let by_link = |one: &&Link, other: &&Link| one.utilization().total_cmp(&other.utilization());
     if let Some(link) = cell.links.iter().max_by(by_link)
@@ -169,8 +171,9 @@ fn bottleneck(cell: &Cell, cores: u32, shares: &[(Part, f64)]) -> Bottleneck {
     shares.first().map_or(Bottleneck::Unseen, |(part, share)| Bottleneck::MostTime(*part, *share))
 }
 
-/// The fullest machine, if all its processors are busy: with programs of ours, with others, with the kernel, or for the machine's host. Where
-/// no machine was watched, what the processes took is all that is known.
+/// The fullest machine, if all its processors are busy: with programs of ours, with others, with
+/// the kernel, or for the machine's host. Where no machine was watched, what the processes took is
+/// all that is known.
 pub(crate) fn full_machine(cell: &Cell, cores: u32) -> Option<Bottleneck> {
     let by_time = |one: &&ProcessLoad, other: &&ProcessLoad| one.busy.total_cmp(&other.busy);
     let most = cell.load.iter().max_by(by_time).cloned();
@@ -199,8 +202,8 @@ pub(crate) fn full_machine(cell: &Cell, cores: u32) -> Option<Bottleneck> {
     })
 }
 
-/// Says of each verdict in which all workers are held whether they are the limit: only if cells with more workers, or the model where no such
-/// cell was measured, bring more.
+/// Says of each verdict in which all workers are held whether they are the limit: only if cells
+/// with more workers, or the model where no such cell was measured, bring more.
 pub fn judge_workers(verdicts: &mut [Verdict], cells: &[Cell], predictions: &[Prediction]) {
     let judged = |verdict: &Verdict| {
         let (workers, busy) = match verdict.bottleneck {
@@ -356,7 +359,8 @@ mod tests {
         assert!(matches!(results.verdicts[0].bottleneck, Bottleneck::Process(_)));
     }
 
-    /// 64 clients: most of 3.2 ms in the queue, 0.8 ms held by one of the workers; Little's law makes a few more of them than there are.
+    /// 64 clients: most of 3.2 ms in the queue, 0.8 ms held by one of the workers; Little's law
+    /// makes a few more of them than there are.
     fn held(workers: u32, rate: f64) -> Trial {
         let mut trial = steady_trial(&format!("read-only, workers {workers}"), 64, rate);
         trial.factors = vec![

@@ -1,4 +1,5 @@
-//! Whether what was cut off at a run's beginning was enough: by the spread of its windows, and by their trend.
+//! Whether what was cut off at a run's beginning was enough: by the spread of its windows, and by
+//! their trend.
 
 use krarup_stats::steady::{Drift, WarmUp, mser, trend};
 
@@ -7,14 +8,16 @@ use krarup_units::Seconds;
 use crate::trial::Trial;
 use crate::warning::Warning;
 
-/// Windows that the rule may leave out without a word, as a share of all: it leaves out a few of any steady series.
+/// Windows that the rule may leave out without a word, as a share of all: it leaves out a few of
+/// any steady series.
 const FEW: f64 = 0.2;
 /// The level of the test for a trend: with hundreds of runs, one in a hundred is told by chance.
 const LEVEL: f64 = 0.99;
 /// A trend by less than this share of the mean over the whole run does no harm.
 const HARMLESS: f64 = 0.05;
 
-/// What the windows of a run say about its beginning and its course. Runs of fewer than ten windows say nothing.
+/// What the windows of a run say about its beginning and its course. Runs of fewer than ten windows
+/// say nothing.
 pub fn check(trial: &Trial) -> Vec<Warning> {
     let windows = &trial.client.windows;
     let rates: Vec<f64> = windows.iter().map(|window| window.completed as f64 / window.length).collect();

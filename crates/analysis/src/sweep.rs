@@ -63,7 +63,8 @@ impl std::error::Error for SweepError {
     }
 }
 
-/// The results of all trials, in whatever order they ran: workloads in the order of their first trial, clients rising.
+/// The results of all trials, in whatever order they ran: workloads in the order of their first
+/// trial, clients rising.
 ///
 /// # Errors
 /// If there is no trial, or one holds a time or length that is negative or no number.
@@ -481,7 +482,8 @@ impl Estimates<'_> {
         })
     }
 
-    /// The mean has the interval of its windows where there is one run; percentiles of windows would say nothing.
+    /// The mean has the interval of its windows where there is one run; percentiles of windows
+    /// would say nothing.
     fn times(
         &self,
         quantity: &'static str,

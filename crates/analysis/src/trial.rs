@@ -1,6 +1,8 @@
-//! What one run of one cell said of itself: plain data, filled from the outputs of load generator, middleware and host.
+//! What one run of one cell said of itself: plain data, filled from the outputs of load generator,
+//! middleware and host.
 //!
-//! Everything belongs to the same measured span, warm-up and cool-down cut away by whoever fills this in.
+//! Everything belongs to the same measured span, warm-up and cool-down cut away by whoever fills
+//! this in.
 
 use krarup_record::watch::Watch;
 use krarup_units::Seconds;
@@ -37,7 +39,8 @@ pub struct Trial {
     /// The links of the hosts taking part, where they have any.
     #[serde(default)]
     pub links: Vec<Link>,
-    /// How long a packet was under way there and back between hosts that talk, before it was measured; empty where nobody asked.
+    /// How long a packet was under way there and back between hosts that talk, before it was
+    /// measured; empty where nobody asked.
     #[serde(default)]
     pub ways: Vec<RoundTrip>,
     /// The level of every factor of the experiment.
@@ -128,7 +131,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Utilization U: the share of the bandwidth that was used. What a shaper lets through in one burst makes no more than all of it.
+    /// Utilization U: the share of the bandwidth that was used. What a shaper lets through in one
+    /// burst makes no more than all of it.
     pub fn utilization(&self) -> f64 {
         if self.bandwidth > 0.0 { (self.sent / self.bandwidth).min(1.0) } else { 0.0 }
     }
@@ -179,7 +183,8 @@ pub struct ClientSide {
     pub windows: Vec<ClientWindow>,
     /// Response times in equal buckets.
     pub histogram: Histogram,
-    /// Quantiles of the response time at [`crate::distribution::share_of`]; empty where the distribution is not known in full.
+    /// Quantiles of the response time at [`crate::distribution::share_of`]; empty where the
+    /// distribution is not known in full.
     #[serde(default)]
     pub quantiles: Vec<Seconds>,
     /// Each operation apart, where there is more than one.
@@ -305,7 +310,8 @@ pub struct ProcessCpu {
     pub name: String,
     /// Processor time used, user and system, during what was measured.
     pub busy: Seconds,
-    /// How many processors it can use at once: its threads, or the machine's processors if they are fewer.
+    /// How many processors it can use at once: its threads, or the machine's processors if they are
+    /// fewer.
     pub cores: f64,
 }
 
@@ -314,7 +320,8 @@ pub struct ProcessCpu {
 pub struct Histogram {
     /// Width of a bucket; 0 in an empty histogram.
     pub width: Seconds,
-    /// Bucket number (bucket k holds k·width ≤ t < (k+1)·width) and count, numbers rising, empty buckets left out.
+    /// Bucket number (bucket k holds k·width ≤ t < (k+1)·width) and count, numbers rising, empty
+    /// buckets left out.
     pub counts: Vec<(u64, u64)>,
 }
 
@@ -324,7 +331,8 @@ impl Histogram {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// The number of the bucket in which the smallest value lies that a share of all does not exceed.
+    /// The number of the bucket in which the smallest value lies that a share of all does not
+    /// exceed.
     pub fn bucket_of_share(&self, share: f64) -> Option<u64> {
         let needed = (self.total() as f64 * share).ceil() as u64;
         let mut sum = 0;
@@ -334,7 +342,8 @@ impl Histogram {
         })
     }
 
-    /// Its counts in `drawn` buckets of `together` of its own each, from bucket number `first` on, and how many lie beyond.
+    /// Its counts in `drawn` buckets of `together` of its own each, from bucket number `first` on,
+    /// and how many lie beyond.
     pub fn rebinned(&self, first: u64, together: u64, drawn: usize) -> (Vec<u64>, u64) {
         let (mut counts, mut beyond) = (vec![0; drawn], 0);
         for (bucket, count) in &self.counts {
@@ -346,7 +355,8 @@ impl Histogram {
         (counts, beyond)
     }
 
-    /// Whether it is what it says: numbers rising, a width, counts and numbers that can be added up.
+    /// Whether it is what it says: numbers rising, a width, counts and numbers that can be added
+    /// up.
     pub fn is_usable(&self) -> bool {
         let rising = self.counts.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let most = 1 << 53;

@@ -1,4 +1,5 @@
-//! What is said of a workload: how far it goes, and what stops it, in plain words with the evidence.
+//! What is said of a workload: how far it goes, and what stops it, in plain words with the
+//! evidence.
 
 use std::fmt;
 
@@ -28,7 +29,8 @@ pub struct Verdict {
     pub saturation: Saturation,
     /// What stops it.
     pub bottleneck: Bottleneck,
-    /// Where the response time goes there, largest part first; empty where the middleware was not asked.
+    /// Where the response time goes there, largest part first; empty where the middleware was not
+    /// asked.
     pub parts: Vec<(Part, f64)>,
     /// How much of it can be used; none where nothing was answered.
     #[serde(default)]
@@ -43,7 +45,8 @@ pub struct Verdict {
 pub struct Unsure {
     /// Its clients.
     pub clients: u32,
-    /// Half of the wider of the intervals of throughput and mean response time, as a share of the value.
+    /// Half of the wider of the intervals of throughput and mean response time, as a share of the
+    /// value.
     pub half: f64,
 }
 
@@ -64,7 +67,8 @@ pub struct Usable {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The response time is more than twice that of the fewest clients: more than half of it is waiting for others.
+    /// The response time is more than twice that of the fewest clients: more than half of it is
+    /// waiting for others.
     Response {
         /// How many clients that is.
         clients: u32,
@@ -90,8 +94,8 @@ pub enum Reason {
 pub enum Saturation {
     /// More clients were tried, and the rate grew by less than 5 %.
     Reached {
-        /// The knee N* = (R + Z) · X: R at the fewest clients tried, X the highest rate (the bounds' crossing point); none where R is not known
-        /// well there.
+        /// The knee N* = (R + Z) · X: R at the fewest clients tried, X the highest rate (the
+        /// bounds' crossing point); none where R is not known well there.
         knee: Option<f64>,
         /// The most clients tried.
         tried: u32,
@@ -103,7 +107,8 @@ pub enum Saturation {
         /// By which share, from the cell before.
         growth: f64,
     },
-    /// A single cell that is known well says nothing about growth, nor do cells in which nothing was answered.
+    /// A single cell that is known well says nothing about growth, nor do cells in which nothing
+    /// was answered.
     Unknown,
 }
 
@@ -248,8 +253,8 @@ impl fmt::Display for Usable {
 }
 
 impl fmt::Display for Verdict {
-    /// The verdict as a paragraph: the limit with its load, the saturation, the bottleneck, where the time goes. The
-    /// workload is not named: it stands before, or above.
+    /// The verdict as a paragraph: the limit with its load, the saturation, the bottleneck, where
+    /// the time goes. The workload is not named: it stands before, or above.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.bottleneck == Bottleneck::NotKnown {
             write!(f, "No conclusion: ")?;

@@ -69,7 +69,8 @@ pub enum Warning {
         /// Its utilization.
         utilization: f64,
     },
-    /// All processors of the machine were busy: client, middleware and servers take them from each other.
+    /// All processors of the machine were busy: client, middleware and servers take them from each
+    /// other.
     MachineFull {
         /// Processors kept busy, by whatever was seen.
         busy: f64,

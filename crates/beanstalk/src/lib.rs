@@ -5,8 +5,8 @@
 //! client ◀── Reply ◀── reply::parse ◀── bytes ◀── write::reply and others ── server
 //! ```
 //!
-//! Both parsers are functions of a byte slice: they keep no state, so it cannot matter where the network cut the bytes. Neither
-//! copies: what they return borrows from the slice.
+//! Both parsers are functions of a byte slice: they keep no state, so it cannot matter where the
+//! network cut the bytes. Neither copies: what they return borrows from the slice.
 //!
 //! | file | its one idea |
 //! |---|---|
@@ -22,8 +22,8 @@
 //! | [`name`](mod@name) | what a word must be to name a tube or a client |
 //! | [`page`](fn@page) | the reference page |
 //!
-//! Every verb of beanstalkd's protocol document is here, with what its program makes of odd spacing and odd numbers, and verbs
-//! that only krarup's broker knows, in the same grammar.
+//! Every verb of beanstalkd's protocol document is here, with what its program makes of odd spacing
+//! and odd numbers, and verbs that only krarup's broker knows, in the same grammar.
 
 #![forbid(unsafe_code)]
 

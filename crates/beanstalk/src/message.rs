@@ -14,8 +14,8 @@ pub struct Put<'a> {
     pub receiver: Option<&'a str>,
     /// Under this key a second message is none.
     pub key: Option<&'a str>,
-    /// Whether the tube must have been created and the sender be logged in: a `send`, which has a tube, [`DEFAULT_TTR`] and nothing
-    /// else.
+    /// Whether the tube must have been created and the sender be logged in: a `send`, which has a
+    /// tube, [`DEFAULT_TTR`] and nothing else.
     pub strict: bool,
     /// The smaller, the sooner.
     pub priority: u32,
@@ -25,7 +25,8 @@ pub struct Put<'a> {
     pub ttr: u32,
     /// What comes back with it to clients of memcached's protocol; not in a request of this one.
     pub flags: u32,
-    /// When it is gone if it still waits, in whole seconds counted from the put; none: never. Not in a request of this protocol.
+    /// When it is gone if it still waits, in whole seconds counted from the put; none: never. Not
+    /// in a request of this protocol.
     pub lives: Option<u32>,
     /// The message.
     pub body: &'a [u8],
@@ -53,7 +54,8 @@ impl<'a> PutBatch<'a> {
         Self { put, bodies: Bodies::Apart(bodies) }
     }
 
-    /// Messages that were received: `bytes` are their bodies, each with its end of line, as long as `sizes` says.
+    /// Messages that were received: `bytes` are their bodies, each with its end of line, as long as
+    /// `sizes` says.
     pub(crate) const fn received(put: Put<'a>, sizes: Ids<'a>, bytes: &'a [u8]) -> Self {
         Self { put, bodies: Bodies::Received { sizes, bytes } }
     }

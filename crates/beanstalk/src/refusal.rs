@@ -37,6 +37,7 @@ pub enum Refusal {
         /// Counted from the front.
         discard: u64,
     },
-    /// No end in sight: everything up to the next end of line goes by, and is answered as a line that is wrong.
+    /// No end in sight: everything up to the next end of line goes by, and is answered as a line
+    /// that is wrong.
     Endless,
 }

@@ -18,7 +18,8 @@ use crate::verb::LineStart;
 pub const LONGEST_LINE: usize = 224;
 /// The longest line of the verbs that beanstalkd does not know, which may have several names in it.
 pub const LONGEST_EXTRA_LINE: usize = 768;
-/// The bodies of one `put-batch`, their ends of lines included, have so many bytes at most, or as many as one message may have.
+/// The bodies of one `put-batch`, their ends of lines included, have so many bytes at most, or as
+/// many as one message may have.
 pub const LARGEST_BATCH: u64 = 4 << 20;
 
 /// Reads one request from the front of `bytes`, whose bodies may have `largest` bytes each.

@@ -1,4 +1,5 @@
-//! Every verb, once: what it asks, its word and arguments, how its line begins, what it is about, and what may be answered.
+//! Every verb, once: what it asks, its word and arguments, how its line begins, what it is about,
+//! and what may be answered.
 //!
 //! ```text
 //! Delete(id: Id)  "delete"  Spaced   Delete  [Counted]  [Deleted NotFound]
@@ -47,7 +48,8 @@ enum VerbNote {
     Open,
 }
 
-/// The type as which an argument of this kind is read. It is named, not computed: so a request may be taken for one of a shorter life.
+/// The type as which an argument of this kind is read. It is named, not computed: so a request may
+/// be taken for one of a shorter life.
 macro_rules! value {
     ($life:lifetime Id) => { u64 };
     ($life:lifetime Small) => { u32 };
@@ -64,17 +66,17 @@ macro_rules! value {
 macro_rules! verbs {
     (
         messages { $(
-            #[doc = $body_help:literal]
+            $(#[doc = $body_help:literal])+
             $body:ident { $($field:tt)* } ($($body_name:ident: $body_kind:ident),*) $body_word:literal
                 $body_begins:ident $body_group:ident [$($body_note:ident)*] [$($body_reply:ident)*];
         )+ }
         batch {
-            #[doc = $batch_help:literal]
+            $(#[doc = $batch_help:literal])+
             $batch:ident ($($batch_name:ident: $batch_kind:ident),*) $batch_word:literal
                 $batch_begins:ident $batch_group:ident [$($batch_note:ident)*] [$($batch_reply:ident)*];
         }
         others { $(
-            #[doc = $help:literal]
+            $(#[doc = $help:literal])+
             $verb:ident $(($($name:ident: $kind:ident),*))? $({$($part:ident: $part_kind:ident),*})? $word:literal
                 $begins:ident $group:ident [$($note:ident)*] [$($reply:ident)*];
         )+ }
@@ -82,10 +84,10 @@ macro_rules! verbs {
         /// The word that a request begins with.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Verb {
-            $(#[doc = $body_help] $body,)+
-            #[doc = $batch_help]
+            $($(#[doc = $body_help])+ $body,)+
+            $(#[doc = $batch_help])+
             $batch,
-            $(#[doc = $help] $verb,)+
+            $($(#[doc = $help])+ $verb,)+
         }
 
         /// What a client asks for.
@@ -94,10 +96,10 @@ macro_rules! verbs {
         pub enum Request<'a> {
             /// A message is put, by whichever verb brings one.
             Put(Put<'a>),
-            #[doc = $batch_help]
+            $(#[doc = $batch_help])+
             $batch(PutBatch<'a>),
             $(
-                #[doc = $help]
+                $(#[doc = $help])+
                 $verb $(($(value!('a $kind)),*))? $({$($part: value!('a $part_kind)),*})?,
             )+
         }
@@ -146,9 +148,9 @@ macro_rules! verbs {
             /// What it asks, in a sentence.
             pub const fn help(self) -> &'static str {
                 match self {
-                    $(Self::$body => $body_help,)+
-                    Self::$batch => $batch_help,
-                    $(Self::$verb => $help,)+
+                    $(Self::$body => concat!($($body_help),+),)+
+                    Self::$batch => concat!($($batch_help),+),
+                    $(Self::$verb => concat!($($help),+),)+
                 }
             }
 
@@ -254,7 +256,8 @@ macro_rules! verbs {
 verbs! {
     // The first that fits writes a message.
     messages {
-        /// Puts a message into a tube that was created, for one client or, with a hyphen, for any client; the sender must be logged in.
+        /// Puts a message into a tube that was created, for one client or, with a hyphen, for any
+        /// client; the sender must be logged in.
         Send { tube: Some(tube), receiver, strict: true, ttr: DEFAULT_TTR, } (tube: Name, receiver: NameOrHyphen) "send"
             Extra Put [] [Inserted Draining NotLoggedIn UnknownTube UnknownClient];
         /// Puts a message, unless the tube had one of this key a while ago.
@@ -291,7 +294,8 @@ verbs! {
             Spaced Reserve [Counted Waits Open] [Reserved DeadlineSoon TimedOut];
         /// Leases this message, wherever it stands.
         ReserveJob(id: Id) "reserve-job" Spaced Reserve [] [Reserved NotFound];
-        /// Leases up to so many messages of the tubes that are watched, waiting so many seconds for the first.
+        /// Leases up to so many messages of the tubes that are watched, waiting so many seconds for
+        /// the first.
         ReserveBatch { most: Positive, timeout: Seconds } "reserve-batch" Extra Reserve [Waits] [ReservedBatch DeadlineSoon TimedOut];
         /// Ends a message that the client has leased, or that no client has.
         Delete(id: Id) "delete" Spaced Delete [Counted] [Deleted NotFound];
@@ -307,7 +311,8 @@ verbs! {
         Ignore(tube: Name) "ignore" Tight Other [Counted] [Watching NotIgnored];
         /// Sets a leased message aside until it is kicked.
         Bury { id: Id, priority: Small } "bury" Spaced Bury [Counted] [Buried NotFound];
-        /// Makes so many messages ready that were buried in the tube in use, or else that are delayed.
+        /// Makes so many messages ready that were buried in the tube in use, or else that are
+        /// delayed.
         Kick(bound: Low) "kick" Spaced Kick [Counted Open] [Kicked];
         /// Makes this message ready.
         KickJob(id: Id) "kick-job" Spaced Kick [] [Kicked NotFound];
@@ -339,7 +344,8 @@ verbs! {
         CreateTube(tube: Name) "create-tube" Extra Other [] [Created Exists];
         /// Ends a tube and all its messages.
         DeleteTube(tube: Name) "delete-tube" Extra Other [] [Deleted UnknownTube];
-        /// A message that was reserved so often goes to the tube of the dead instead of back, or is buried; 0 takes the limit away.
+        /// A message that was reserved so often goes to the tube of the dead instead of back, or is
+        /// buried; 0 takes the limit away.
         LimitTube { tube: Name, most: Small, dead: MaybeName } "limit-tube" Extra Other [] [Limited OtherShard];
         /// A message that still waits so many seconds after its put is gone; 0: never.
         ExpireTube { tube: Name, seconds: Small } "expire-tube" Extra Other [] [Expiring];
@@ -398,7 +404,8 @@ impl Verb {
         }
     }
 
-    /// The verb with the longest word that a line begins with, where a blank behind it is not asked for.
+    /// The verb with the longest word that a line begins with, where a blank behind it is not asked
+    /// for.
     #[cold]
     fn of_beginning(line: &[u8]) -> Option<(Self, &[u8])> {
         let loose = |verb: &&Self| matches!(verb.begins(), LineStart::Alone | LineStart::Loose);

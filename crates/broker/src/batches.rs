@@ -11,7 +11,8 @@ pub const SIZES: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 pub struct BatchStatistics {
     /// From handing a statement to a connection until its commit is known.
     pub times: Distribution,
-    /// Requests that waited for each batch. A number stands where a time of so many nanoseconds would.
+    /// Requests that waited for each batch. A number stands where a time of so many nanoseconds
+    /// would.
     sizes: Distribution,
 }
 

@@ -1,4 +1,5 @@
-//! The life of a request, without sockets or a clock: bytes come, are understood, carried out, answered in order.
+//! The life of a request, without sockets or a clock: bytes come, are understood, carried out,
+//! answered in order.
 //!
 //! ```text
 //! client ─▶ bytes ─▶ request ─▶ queues ─▶ answer ──────────────────▶ outbox ─▶ client
@@ -10,9 +11,10 @@
 //!                       └────────────── taken, sent ──── answered ──────────┘
 //! ```
 //!
-//! Each client's requests are carried out one after the other and answered in their order. Puts, and what names another message by
-//! its number, may be carried out while earlier puts of the same client wait for their commit; whatever asks what there is
-//! waits until they are committed, so that every client sees what it has put.
+//! Each client's requests are carried out one after the other and answered in their order. Puts,
+//! and what names another message by its number, may be carried out while earlier puts of the same
+//! client wait for their commit; whatever asks what there is waits until they are committed, so
+//! that every client sees what it has put.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -272,7 +274,7 @@ impl Broker {
         }
     }
 
-    // ---- clients ----------------------------------------------------------------------------------------
+    // ---- clients --------------------------------------------------------------------------------
 
     /// A client connects.
     pub fn client_opened(&mut self) -> ClientId {
@@ -373,7 +375,8 @@ impl Broker {
         })
     }
 
-    /// Its side of the connection has ended: what it has sent is still answered, but it waits for nothing any more.
+    /// Its side of the connection has ended: what it has sent is still answered, but it waits for
+    /// nothing any more.
     pub fn client_ended(&mut self, id: ClientId, now: Stamp) {
         self.dialog(id).ended = true;
         self.give_up_waiting(id);
@@ -431,10 +434,10 @@ impl Broker {
         Some(id)
     }
 
-    // ---- requests ---------------------------------------------------------------------------------------
+    // ---- requests -------------------------------------------------------------------------------
 
-    /// Bytes of a client, the first of them not understood yet; how many are done with. Those left over are to be offered again
-    /// with more behind them, or when it is runnable.
+    /// Bytes of a client, the first of them not understood yet; how many are done with. Those left
+    /// over are to be offered again with more behind them, or when it is runnable.
     pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
         let mut done = 0;
         loop {
@@ -546,7 +549,8 @@ impl Broker {
         self.queues.not_fetched();
     }
 
-    /// Each message of a batch is a request of its own, and is answered so: one may be refused and another not.
+    /// Each message of a batch is a request of its own, and is answered so: one may be refused and
+    /// another not.
     fn put_batch(&mut self, id: ClientId, batch: &PutBatch<'_>, used: usize, received: Stamp, now: Stamp) {
         let bodies: usize = batch.iter().map(|put| put.body.len() + 2).sum();
         let (mut line, mut reply_format) = (used - bodies, ReplyFormat::Together(batch.len()));
@@ -807,7 +811,7 @@ impl Broker {
         }
     }
 
-    // ---- time and commits -------------------------------------------------------------------------------
+    // ---- time and commits -----------------------------------------------------------------------
 
     /// When something is due.
     pub fn due(&self) -> Option<Stamp> {
@@ -823,7 +827,8 @@ impl Broker {
         self.spread(now);
     }
 
-    /// What waits to be written to the store, under its number, while so many batches are under way.
+    /// What waits to be written to the store, under its number, while so many batches are under
+    /// way.
     pub fn take_batch(&mut self, now: Stamp, under_way: u32) -> Option<(u64, CommitBatch)> {
         let (number, batch) = self.queues.take_batch()?;
         let waiting = self.held.get(&number).map_or(0, Vec::len) as u32;
@@ -865,8 +870,8 @@ impl Broker {
         }
     }
 
-    /// The store refused a batch, whole, and nothing of it has happened there: what was to be put is refused, everything else
-    /// waits for the next batch.
+    /// The store refused a batch, whole, and nothing of it has happened there: what was to be put
+    /// is refused, everything else waits for the next batch.
     pub fn refused(&mut self, number: u64, batch: CommitBatch, now: Stamp) {
         self.queues.refused(number, batch);
         // Whether there is a next batch or not: its number is above all so far.

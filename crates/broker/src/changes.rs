@@ -1,8 +1,9 @@
 //! What must be on disk before it is answered, gathered until the store is free.
 //!
-//! The owner of the queues decides in memory and writes down what it decided. Everything that has come while the store was
-//! busy with one batch makes the next: one statement, one commit, however many requests. Within a batch only the last word on
-//! a message counts, so that the order of its lines does not.
+//! The owner of the queues decides in memory and writes down what it decided. Everything that has
+//! come while the store was busy with one batch makes the next: one statement, one commit, however
+//! many requests. Within a batch only the last word on a message counts, so that the order of its
+//! lines does not.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +13,8 @@ use krarup_units::Nanos;
 
 use crate::job::{Id, Job, JobCounts, JobState, TubeId};
 
-/// Where a message stands in a store. Leases are not written: a new owner finds what was reserved ready.
+/// Where a message stands in a store. Leases are not written: a new owner finds what was reserved
+/// ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredState {
     /// Ready, or reserved.
@@ -142,7 +144,8 @@ impl CommitBatch {
         self.messages.len()
     }
 
-    /// Whether it may be written while another is, in any order: both are about messages alone, and none of them is the same.
+    /// Whether it may be written while another is, in any order: both are about messages alone, and
+    /// none of them is the same.
     pub fn may_go_beside(&self, other: &Self) -> bool {
         let (few, many) = if self.lines() < other.lines() { (self, other) } else { (other, self) };
         self.is_of_messages()

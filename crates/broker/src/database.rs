@@ -7,7 +7,8 @@ use krarup_units::{Nanos, Stamp};
 use crate::job::Id;
 use crate::queues::{JobView, Totals};
 
-/// The client that holds a lease, over all brokers that share the queues: the broker's number above, the connection's below 32 bits.
+/// The client that holds a lease, over all brokers that share the queues: the broker's number
+/// above, the connection's below 32 bits.
 pub type Taker = i64;
 
 /// Wishes of one kind go into one statement.

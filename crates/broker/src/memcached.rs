@@ -8,7 +8,8 @@
 //! get jobs/abort              or is given back
 //! ```
 //!
-//! Here keys become queries, and the broker's answers are written in memcached's words; nothing of this knows queues or sockets.
+//! Here keys become queries, and the broker's answers are written in memcached's words; nothing of
+//! this knows queues or sockets.
 
 use krarup_beanstalk::{Put, Reply, ReplyWord, name::name, reply};
 use krarup_memcache::{Limits, Parsed, Request, request, request::Refusal, write};
@@ -16,10 +17,11 @@ use krarup_units::Nanos;
 
 use crate::job::Id;
 
-/// Where a message that was put by this protocol stands in its line, unless its key says `/priority=`.
+/// Where a message that was put by this protocol stands in its line, unless its key says
+/// `/priority=`.
 pub const PRIORITY: u32 = 1_024;
-/// Seconds a reservation of such a message lasts, unless its key says `/ttr=`: connections that die give their messages back
-/// anyway, so that this is only for those that hang.
+/// Seconds a reservation of such a message lasts, unless its key says `/ttr=`: connections that die
+/// give their messages back anyway, so that this is only for those that hang.
 pub const TTR: u32 = 3_600;
 
 const BAD_QUEUE: &[u8] =
@@ -36,7 +38,8 @@ pub(crate) const STILL_OPEN: &[u8] =
 /// Commands of caches.
 pub(crate) const NOT_FOR_QUEUES: &[u8] =
     b"CLIENT_ERROR queues know set, get, gets, delete, flush, stats, version and quit\r\n";
-/// Expiry times up to this many seconds are counted from the `set`; larger ones are times since 1970.
+/// Expiry times up to this many seconds are counted from the `set`; larger ones are times
+/// since 1970.
 const RELATIVE: i32 = 60 * 60 * 24 * 30;
 /// Before the secret was said.
 pub(crate) const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
@@ -130,7 +133,8 @@ pub fn put_of_key(key: &[u8]) -> Result<Put<'_>, &'static [u8]> {
     Ok(put)
 }
 
-/// How long a message lives that was `set` with this expiry time at this time on the wall, in seconds; none: for ever.
+/// How long a message lives that was `set` with this expiry time at this time on the wall, in
+/// seconds; none: for ever.
 pub fn lives(exptime: i32, wall: Nanos) -> Option<u32> {
     match exptime {
         0 => None,
@@ -161,7 +165,8 @@ fn number(text: &[u8]) -> Option<u32> {
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
-/// One request, or why there is none; `flush QUEUE`, which only queues know, comes as [`QueueRequest::Flush`].
+/// One request, or why there is none; `flush QUEUE`, which only queues know, comes as
+/// [`QueueRequest::Flush`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum QueueRequest<'a> {
     /// A request of memcached's protocol.

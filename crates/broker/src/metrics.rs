@@ -1,4 +1,5 @@
-//! The numbers of one moment, and how Prometheus reads them: one table of metrics, text made from it.
+//! The numbers of one moment, and how Prometheus reads them: one table of metrics, text made from
+//! it.
 
 mod snapshot;
 mod table;

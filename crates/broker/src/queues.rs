@@ -1,8 +1,10 @@
-//! Messages, tubes, leases: what each operation does to them. No socket, no clock, no disk; time is an argument.
+//! Messages, tubes, leases: what each operation does to them. No socket, no clock, no disk; time is
+//! an argument.
 //!
-//! The owner of the queues decides here and at once. Where a store keeps them, what was decided is also written into a
-//! [`CommitBatch`], and each operation that changes something says after which batch it may be answered. A message that was put
-//! is no client's before its batch is committed; one that was deleted is no client's from now on.
+//! The owner of the queues decides here and at once. Where a store keeps them, what was decided is
+//! also written into a [`CommitBatch`], and each operation that changes something says after which
+//! batch it may be answered. A message that was put is no client's before its batch is committed;
+//! one that was deleted is no client's from now on.
 //!
 //! | file | what is done there |
 //! |---|---|
@@ -169,7 +171,7 @@ impl Queues {
         }
     }
 
-    // ---- clients ----------------------------------------------------------------------------------------
+    // ---- clients --------------------------------------------------------------------------------
 
     /// A client connects: it uses and watches the tube `default`.
     pub fn open(&mut self) -> ClientId {
@@ -271,7 +273,8 @@ impl Queues {
         (new, self.after())
     }
 
-    /// No client of this name any more; whether it was registered. Messages for it stay until it is back.
+    /// No client of this name any more; whether it was registered. Messages for it stay until it is
+    /// back.
     pub fn unregister(&mut self, name: &str) -> (bool, After) {
         let was = self.registered.remove(name);
         if was && self.settings.durable {
@@ -319,7 +322,7 @@ impl Queues {
         self.totals.workers += u64::from(!std::mem::replace(&mut known.worker, true));
     }
 
-    // ---- tubes ------------------------------------------------------------------------------------------
+    // ---- tubes ----------------------------------------------------------------------------------
 
     /// A tube that stays; whether it had not been created before.
     pub fn create_tube(&mut self, name: &str) -> (bool, After) {
@@ -331,14 +334,16 @@ impl Queues {
         (new, self.after())
     }
 
-    /// A tube and all its messages are no more; none if there is no such tube. What clients have reserved of it is theirs no more.
+    /// A tube and all its messages are no more; none if there is no such tube. What clients have
+    /// reserved of it is theirs no more.
     pub fn delete_tube(&mut self, name: &str) -> Option<After> {
         let tube = self.tubes.find(name)?;
         let ids: Vec<Id> = self.jobs.iter().filter(|(_, job)| job.tube == tube).map(|(id, _)| *id).collect();
         // Its last message must not take it along yet.
         self.tubes.get_mut(tube).using += 1;
         for id in ids {
-            // What is not committed yet has not happened yet: it will be in the new tube of this name.
+            // What is not committed yet has not happened yet: it will be in the new tube of this
+            // name.
             if self.jobs[&id].state != JobState::Pending {
                 self.remove(id);
             }
@@ -350,7 +355,8 @@ impl Queues {
         Some(self.after())
     }
 
-    /// From now on a message that was reserved `most` times goes to `dead` instead of back, or is buried.
+    /// From now on a message that was reserved `most` times goes to `dead` instead of back, or is
+    /// buried.
     pub fn limit_tube(&mut self, name: &str, most: u32, dead: Option<&str>) -> After {
         let tube = self.tubes.find_or_make(name);
         let kept = &mut self.tubes.get_mut(tube).kept;
@@ -361,7 +367,8 @@ impl Queues {
         self.after()
     }
 
-    /// From now on a message of this tube that still waits so many seconds after its put is gone; zero: none is.
+    /// From now on a message of this tube that still waits so many seconds after its put is gone;
+    /// zero: none is.
     pub fn expire_tube(&mut self, name: &str, seconds: u32, now: Stamp) -> After {
         let tube = self.tubes.find_or_make(name);
         self.tubes.get_mut(tube).kept.expires = seconds;
@@ -380,7 +387,8 @@ impl Queues {
         after
     }
 
-    /// From now on a message of this tube that is gone is kept in the archive for so many seconds; none if there is no archive.
+    /// From now on a message of this tube that is gone is kept in the archive for so many seconds;
+    /// none if there is no archive.
     pub fn archive_tube(&mut self, name: &str, seconds: u32) -> Option<After> {
         if !self.settings.durable {
             return None;
@@ -400,7 +408,7 @@ impl Queues {
         }
     }
 
-    // ---- putting ----------------------------------------------------------------------------------------
+    // ---- putting --------------------------------------------------------------------------------
 
     /// A message comes.
     ///
@@ -454,7 +462,8 @@ impl Queues {
         self.next_id
     }
 
-    /// Messages that applications had stored beside the queues come in, each under its number there.
+    /// Messages that applications had stored beside the queues come in, each under its number
+    /// there.
     pub fn take_in(&mut self, number: i64, tube: &str, put: &Put<'_>, now: Stamp) {
         let tube = self.tubes.find_or_make(tube);
         self.batch.taken_in.push(number);
@@ -529,7 +538,7 @@ impl Queues {
         }
     }
 
-    // ---- committing -------------------------------------------------------------------------------------
+    // ---- committing -----------------------------------------------------------------------------
 
     /// After which batch what was just decided may be answered.
     fn after(&self) -> After {
@@ -576,7 +585,8 @@ impl Queues {
         }
     }
 
-    /// The store refused this batch, whole: what was put with it never was. Everything else of it waits for the next.
+    /// The store refused this batch, whole: what was put with it never was. Everything else of it
+    /// waits for the next.
     pub fn refused(&mut self, number: u64, batch: CommitBatch) {
         while let Some(&(its, id)) = self.pending.front()
             && its <= number
@@ -702,7 +712,7 @@ impl Queues {
         Stamp(until.0.saturating_add(wall.next_multiple_of(1_000) - wall))
     }
 
-    // ---- lines ------------------------------------------------------------------------------------------
+    // ---- lines ----------------------------------------------------------------------------------
 
     /// Puts a message that is in no line into that of the delayed.
     fn delay(&mut self, id: Id, until: Stamp) {
@@ -724,7 +734,8 @@ impl Queues {
         self.settle(id, here);
     }
 
-    /// A message that is in no line is ready: a client that waits for it longest has it, or it goes into its line.
+    /// A message that is in no line is ready: a client that waits for it longest has it, or it goes
+    /// into its line.
     fn make_ready(&mut self, id: Id, now: Stamp) {
         if self.expiry(id).is_some_and(|end| end <= now) {
             return self.expire(id);

@@ -1,11 +1,13 @@
-//! Queues divided among several brokers: which shard a tube is of, which ids are whose, who owns what.
+//! Queues divided among several brokers: which shard a tube is of, which ids are whose, who owns
+//! what.
 //!
 //! ```text
 //! tube ──digest──▶ shard ──▶ its owner          id ──remainder──▶ shard
 //! ```
 //!
-//! A tube is of one shard for as long as there are so many of them. The owner of shard `n` of `k` gives the ids that leave `n` when divided by `k`,
-//! so that an id says where to look first, and no two owners ever give the same.
+//! A tube is of one shard for as long as there are so many of them. The owner of shard `n` of `k`
+//! gives the ids that leave `n` when divided by `k`, so that an id says where to look first, and no
+//! two owners ever give the same.
 
 use md5::{Digest, Md5};
 
@@ -44,8 +46,8 @@ impl Shard {
     }
 }
 
-/// Which of so many shards a tube is of: by the part of its name in the first parentheses that hold something, else by all of it. The database has the same
-/// function.
+/// Which of so many shards a tube is of: by the part of its name in the first parentheses that hold
+/// something, else by all of it. The database has the same function.
 pub fn shard_of(tube: &str, shards: u32) -> u32 {
     let digest = Md5::digest(tag(tube).as_bytes());
     u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]) % shards

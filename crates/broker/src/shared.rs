@@ -1,8 +1,10 @@
-//! Requests to queues that no client owns: what is asked of the database, what is sent, and the client that waits.
+//! Requests to queues that no client owns: what is asked of the database, what is sent, and the
+//! client that waits.
 //!
-//! A connection's name and tubes are in the memory of its broker; messages are not. So a request becomes a [`DatabaseRequest`], and its answer is
-//! written when the reply is here. A client that waits asks again when there is reason to: a message was put here, or the sweep, four times
-//! a second, has found something for it that others have put.
+//! A connection's name and tubes are in the memory of its broker; messages are not. So a request
+//! becomes a [`DatabaseRequest`], and its answer is written when the reply is here. A client that
+//! waits asks again when there is reason to: a message was put here, or the sweep, four times a
+//! second, has found something for it that others have put.
 //!
 //! | file | what is done there |
 //! |---|---|
@@ -38,7 +40,8 @@ const OVERHEAD: u64 = 320;
 /// Settings of a broker that shares its queues with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedSettings {
-    /// Whether queries of one kind share a statement; then one client may have several of them under way.
+    /// Whether queries of one kind share a statement; then one client may have several of them
+    /// under way.
     pub gathers: bool,
     /// Our number among the brokers.
     pub number: i64,
@@ -110,7 +113,7 @@ impl Shared {
         self.underway.values().all(|one| matches!(one.what, For::Sweep(_)))
     }
 
-    // ---- connections ----------------------------------------------------------------------------------------
+    // ---- connections ----------------------------------------------------------------------------
 
     pub(crate) fn open(&mut self, client: ClientId) {
         let place = client as usize;
@@ -142,7 +145,7 @@ impl Shared {
         self.holders[client as usize].as_mut().expect("he is connected")
     }
 
-    // ---- asking ---------------------------------------------------------------------------------------------
+    // ---- asking ---------------------------------------------------------------------------------
 
     fn next_number(&mut self) -> u64 {
         let number = self.next;
@@ -155,8 +158,8 @@ impl Shared {
         std::mem::take(&mut self.asked)
     }
 
-    /// Whether a request may be carried out beside what of this client is under way, and still be answered in its order and see what
-    /// it has done before.
+    /// Whether a request may be carried out beside what of this client is under way, and still be
+    /// answered in its order and see what it has done before.
     pub(crate) fn may_go(&self, client: ClientId, request: &Request<'_>) -> bool {
         let Some((under_way, _)) = self.holders[client as usize].as_ref().and_then(|holder| holder.out)
         else {
@@ -177,7 +180,8 @@ impl Shared {
         self.underway.values().filter(|one| !matches!(one.what, For::Sweep(_))).count() as u64
     }
 
-    /// The same for a client of memcached's protocol, which either puts, or wants to know all that it has asked before.
+    /// The same for a client of memcached's protocol, which either puts, or wants to know all that
+    /// it has asked before.
     pub(crate) fn may_put_or_begin(&self, client: ClientId, puts: bool) -> bool {
         let out = self.holders[client as usize].as_ref().and_then(|holder| holder.out);
         out.is_none_or(|(kind, _)| puts && self.settings.gathers && kind == StatementKind::Put)

@@ -1,4 +1,5 @@
-//! The answers to `stats`, `stats-tube` and `stats-job`, under beanstalkd's names, ours behind them.
+//! The answers to `stats`, `stats-tube` and `stats-job`, under beanstalkd's names, ours behind
+//! them.
 
 use std::fmt::{Display, Write};
 

@@ -5,8 +5,9 @@
 //!  first ▶ [k][k][k][k] … [k]  │  from ▶  · · · · · · · ·  beyond: how many
 //! ```
 //!
-//! Everything before `from` is here, everything from there on is not. So a message that comes is either in its place here or counted,
-//! and a client that takes from the front never has to ask whether something was left out.
+//! Everything before `from` is here, everything from there on is not. So a message that comes is
+//! either in its place here or counted, and a client that takes from the front never has to ask
+//! whether something was left out.
 
 use std::collections::BTreeSet;
 
@@ -137,7 +138,8 @@ impl<K: Ord + Copy> KeyWindow<K> {
         }
     }
 
-    /// The rest has been read up to here, or to its end; `count` of it. How many were counted that are not there.
+    /// The rest has been read up to here, or to its end; `count` of it. How many were counted that
+    /// are not there.
     pub(crate) fn read_up_to(&mut self, end: Option<K>, count: usize) -> u64 {
         let missing = if end.is_none() { std::mem::take(&mut self.beyond) } else { 0 };
         // Meanwhile all may have gone, and others come and been cut.

@@ -204,7 +204,8 @@ mod tests {
 
     const NOW: Stamp = Stamp(5);
 
-    /// A client that takes nothing is answered up to the bound, and goes on where it stopped once it has taken some.
+    /// A client that takes nothing is answered up to the bound, and goes on where it stopped once
+    /// it has taken some.
     #[test]
     fn a_client_that_takes_nothing_is_paused_and_goes_on_where_it_stopped() {
         let mut cache = cache();

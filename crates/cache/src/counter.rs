@@ -2,8 +2,9 @@
 
 use krarup_memcache::Arithmetic;
 
-/// The number a value begins with, read as memcached reads it, with C's `strtoull`: blanks, a sign, digits, and
-/// then nothing, a blank or a zero byte, whatever follows. `None` is no number, or one beyond 64 bits.
+/// The number a value begins with, read as memcached reads it, with C's `strtoull`: blanks, a sign,
+/// digits, and then nothing, a blank or a zero byte, whatever follows. `None` is no number, or one
+/// beyond 64 bits.
 pub fn read(value: &[u8]) -> Option<u64> {
     let start = value.iter().position(|byte| !is_blank(*byte))?;
     let (negative, digits) = match &value[start..] {
@@ -31,7 +32,8 @@ pub fn apply(command: Arithmetic, number: u64, delta: u64) -> u64 {
     }
 }
 
-/// The value that `number` leaves where one of `length` bytes was: never shorter, blanks make up for missing digits.
+/// The value that `number` leaves where one of `length` bytes was: never shorter, blanks make up
+/// for missing digits.
 pub fn write(number: u64, length: usize) -> Vec<u8> {
     format!("{number:<length$}").into_bytes()
 }

@@ -1,7 +1,7 @@
 //! What has happened, under memcached's own names.
 
-/// What was done to the items since the start, or since `stats reset`. Each field is the statistic of the same name,
-/// counted when memcached counts it.
+/// What was done to the items since the start, or since `stats reset`. Each field is the statistic
+/// of the same name, counted when memcached counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Keys asked for with `get` and `gets`, not commands: `get a b` counts two.
@@ -46,7 +46,8 @@ pub struct Counts {
     pub total_items: u64,
     /// Items that left before their time because memory was full.
     pub evictions: u64,
-    /// Items that were removed because their time had passed: when somebody asked for them, or memory was needed.
+    /// Items that were removed because their time had passed: when somebody asked for them, or
+    /// memory was needed.
     pub reclaimed: u64,
 }
 

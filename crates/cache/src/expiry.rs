@@ -15,11 +15,11 @@ pub enum Expiry {
 }
 
 impl Expiry {
-    /// Reads memcached's expiry time: 0 never, negative at once, up to [`LONGEST_RELATIVE`] seconds from `now`,
-    /// beyond that Unix time, which may have passed already.
+    /// Reads memcached's expiry time: 0 never, negative at once, up to [`LONGEST_RELATIVE`] seconds
+    /// from `now`, beyond that Unix time, which may have passed already.
     ///
-    /// memcached itself counts whole seconds and lets an item go at the tick, up to a second early. Here the
-    /// nanoseconds are kept.
+    /// memcached itself counts whole seconds and lets an item go at the tick, up to a second early.
+    /// Here the nanoseconds are kept.
     pub fn of(exptime: i32, now: Nanos) -> Self {
         match u64::try_from(exptime) {
             Err(_) => Self::At(now),

@@ -5,9 +5,9 @@ use lru::LruCache;
 
 use crate::expiry::Expiry;
 
-/// What the map and the allocator take for each item beside its key and its value, in bytes, rounded up: the list
-/// node (72), three allocations' headers and rounding (8 + 8 on average, each), a slot of the hash table at its
-/// emptiest (17 × 16 / 7).
+/// What the map and the allocator take for each item beside its key and its value, in bytes,
+/// rounded up: the list node (72), three allocations' headers and rounding (8 + 8 on average,
+/// each), a slot of the hash table at its emptiest (17 × 16 / 7).
 pub const ITEM_OVERHEAD: u64 = 160;
 
 /// A value and what belongs to it.
@@ -51,7 +51,8 @@ impl Items {
         self.map.len()
     }
 
-    /// How many had to leave before their time, and how many were removed after it, since the last [`Self::recount`].
+    /// How many had to leave before their time, and how many were removed after it, since the last
+    /// [`Self::recount`].
     pub(crate) fn left(&self) -> (u64, u64) {
         (self.evicted, self.reclaimed)
     }
@@ -61,7 +62,8 @@ impl Items {
         (self.evicted, self.reclaimed) = (0, 0);
     }
 
-    /// The item under `key`, which is now the most recently used; `None` where there is none or its time has passed.
+    /// The item under `key`, which is now the most recently used; `None` where there is none or its
+    /// time has passed.
     pub(crate) fn live(&mut self, key: &[u8], now: Nanos) -> Option<&mut Item> {
         if self.map.peek(key)?.expiry.passed(now) {
             self.reclaimed += 1;
@@ -71,8 +73,8 @@ impl Items {
         self.map.get_mut(key)
     }
 
-    /// Puts an item under `key`, whatever was there, and makes room for it. Where all memory would not do, it gives
-    /// `false`, and nothing is under `key`.
+    /// Puts an item under `key`, whatever was there, and makes room for it. Where all memory would
+    /// not do, it gives `false`, and nothing is under `key`.
     pub(crate) fn put(&mut self, key: &[u8], item: Item, now: Nanos) -> bool {
         self.remove(key);
         let charge = charge(key, item.data.len());
@@ -137,7 +139,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list that is plainly in order of use: the same items, never more memory than allowed.
+        /// Against a list that is plainly in order of use: the same items, never more memory than
+        /// allowed.
         #[test]
         fn memory_is_counted_exactly_and_the_oldest_leave(
             memory in 0_u64..2_000,

@@ -17,8 +17,9 @@
 //! | [`session`] | one client's bytes in, its answers out; never a socket |
 //! | [`statistics`] | the answers to `stats` |
 //!
-//! Answers are memcached's, byte for byte, as 1.6 gives them; tests of the whole program compare with a real one
-//! (`crates/cli/tests/all/cache.rs`), and the cache's guide lists every difference that is meant.
+//! Answers are memcached's, byte for byte, as 1.6 gives them; tests of the whole program compare
+//! with a real one (`crates/cli/tests/all/cache.rs`), and the cache's guide lists every difference
+//! that is meant.
 
 #![forbid(unsafe_code)]
 

@@ -17,9 +17,11 @@ const NOT_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-nume
 /// Where one client stands between two pieces of its bytes.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// A refused value of which this many bytes are still to go by, and the answer that is then due.
+    /// A refused value of which this many bytes are still to go by, and the answer that is then
+    /// due.
     refused: Option<(u64, &'static [u8])>,
-    /// Keys of the retrieval at the front that are answered already: its answer did not fit at once.
+    /// Keys of the retrieval at the front that are answered already: its answer did not fit at
+    /// once.
     keys_done: usize,
 }
 
@@ -38,9 +40,10 @@ pub enum Progress {
 }
 
 impl Session {
-    /// Answers the requests at the front of `bytes` into `out`, as many as there are, but ends as soon as it has
-    /// appended `allowance` bytes or more; the last value may exceed it. Gives how many bytes it is done with, and why it
-    /// ended. Where the bytes were cut makes no difference to the answers.
+    /// Answers the requests at the front of `bytes` into `out`, as many as there are, but ends as
+    /// soon as it has appended `allowance` bytes or more; the last value may exceed it. Gives how
+    /// many bytes it is done with, and why it ended. Where the bytes were cut makes no difference
+    /// to the answers.
     pub fn serve(
         &mut self,
         state: &mut State,
@@ -110,7 +113,8 @@ impl Session {
         }
     }
 
-    /// Whether the retrieval is answered in full; else it goes on where it stopped when it is handed in again.
+    /// Whether the retrieval is answered in full; else it goes on where it stopped when it is
+    /// handed in again.
     fn retrieve(
         &mut self,
         state: &mut State,

@@ -37,8 +37,8 @@ pub struct State {
     pub verbosity: u32,
 }
 
-/// Answers `stats`, or `stats argument`. What memcached tells about its slabs, connections and threads has no
-/// counterpart here: those answers are empty.
+/// Answers `stats`, or `stats argument`. What memcached tells about its slabs, connections and
+/// threads has no counterpart here: those answers are empty.
 pub fn answer(state: &mut State, argument: &[u8], now: Nanos, out: &mut Vec<u8>) {
     let first = argument.split(|&byte| byte == b' ').next().unwrap_or(argument);
     match first {

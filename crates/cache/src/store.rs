@@ -13,8 +13,8 @@ use crate::items::{Item, Items, charge};
 
 pub use crate::items::ITEM_OVERHEAD;
 
-/// memcached counts its own item header towards its limit on items: 48 bytes and 8 of the cas unique, the key's
-/// final zero, the value's line end.
+/// memcached counts its own item header towards its limit on items: 48 bytes and 8 of the cas
+/// unique, the key's final zero, the value's line end.
 const MEMCACHED_HEADER: u64 = 48 + 8 + 1 + 2;
 /// … and the flags, unless they are zero.
 const MEMCACHED_FLAGS: u64 = 4;
@@ -24,7 +24,8 @@ const MEMCACHED_FLAGS: u64 = 4;
 pub struct Bounds {
     /// Memory for all items, in bytes: keys, values and [`ITEM_OVERHEAD`] each.
     pub memory: u64,
-    /// The largest item, in bytes, counted as memcached counts it (`-I`): key and value and 59 or 63 bytes more.
+    /// The largest item, in bytes, counted as memcached counts it (`-I`): key and value and 59 or
+    /// 63 bytes more.
     pub item: u64,
 }
 
@@ -40,7 +41,8 @@ impl Default for Bounds {
 pub enum Stored {
     /// It is there.
     Stored,
-    /// The condition of `add`, `replace`, `append` or `prepend` did not hold, or the outcome would be too large.
+    /// The condition of `add`, `replace`, `append` or `prepend` did not hold, or the outcome would
+    /// be too large.
     NotStored,
     /// `cas`: somebody else has changed the item.
     Exists,
@@ -113,7 +115,8 @@ impl Store {
         self.items.bytes()
     }
 
-    /// How many items there are, those included whose time has passed but that nobody has asked for since.
+    /// How many items there are, those included whose time has passed but that nobody has asked for
+    /// since.
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -199,8 +202,8 @@ impl Store {
         self.put(key, Item { data: data.into(), flags, expiry: Expiry::of(exptime, now), unique: 0 }, now)
     }
 
-    /// A value that was too large to be read at all. As memcached, `set` removes what was there: better nothing than
-    /// the value from before.
+    /// A value that was too large to be read at all. As memcached, `set` removes what was there:
+    /// better nothing than the value from before.
     pub fn refuse_too_large(&mut self, command: Storage, key: &[u8]) {
         self.counts.store_too_large += 1;
         if command == Storage::Set {
@@ -216,7 +219,8 @@ impl Store {
         deleted
     }
 
-    /// `incr` and `decr`: the number that is left behind. The value never becomes shorter: blanks make up for digits.
+    /// `incr` and `decr`: the number that is left behind. The value never becomes shorter: blanks
+    /// make up for digits.
     ///
     /// # Errors
     /// When there is none.
@@ -253,8 +257,8 @@ impl Store {
         }
     }
 
-    /// `flush_all`: everything stored until then is gone, at once (no delay, zero or negative) or later. A later call
-    /// takes the place of one that is yet to come.
+    /// `flush_all`: everything stored until then is gone, at once (no delay, zero or negative) or
+    /// later. A later call takes the place of one that is yet to come.
     pub fn flush(&mut self, delay: Option<i32>, now: Nanos) {
         self.flush_when_due(now);
         self.counts.cmd_flush += 1;
@@ -263,14 +267,15 @@ impl Store {
             _ => {
                 self.flush = None;
                 self.items.clear();
-                // memcached spends a cas unique on telling older items from newer ones; clients can see the gap.
+                // memcached spends a cas unique on telling older items from newer ones; clients can
+                // see the gap.
                 self.last_unique += 1;
             }
         }
     }
 
-    /// Carries out a `flush_all` whose time has come. All that is here was stored before that time, because
-    /// whoever stores passes here first.
+    /// Carries out a `flush_all` whose time has come. All that is here was stored before that time,
+    /// because whoever stores passes here first.
     fn flush_when_due(&mut self, now: Nanos) {
         if self.flush.is_some_and(|time| time <= now) {
             self.flush = None;

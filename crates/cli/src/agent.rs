@@ -16,8 +16,9 @@ use crate::failure::Failure;
 
 /// Do on this machine what `krarup run` elsewhere asks for over ssh; not meant for people.
 ///
-/// `krarup run` copies itself to the machines of an `ssh` testbed and calls itself there in this way. What an agent has started ends
-/// when the agent is told so, when its line is closed, or when nothing came over it for 20 seconds.
+/// `krarup run` copies itself to the machines of an `ssh` testbed and calls itself there in this
+/// way. What an agent has started ends when the agent is told so, when its line is closed, or when
+/// nothing came over it for 20 seconds.
 #[derive(Args)]
 pub(crate) struct AgentArgs {
     #[command(subcommand)]
@@ -26,7 +27,8 @@ pub(crate) struct AgentArgs {
 
 #[derive(Subcommand)]
 enum Job {
-    /// Make the run's folder, tell what machine this is, and leave nothing of the run behind at the end
+    /// Make the run's folder, tell what machine this is, and leave nothing of the run behind at the
+    /// end
     Hold {
         /// The run's folder
         folder: PathBuf,

@@ -16,11 +16,14 @@ use crate::folders::holding;
 use crate::form::Form;
 use crate::{experiment, trials, written};
 
-/// Analyse what was recorded: every request of a run from its rows, or a directory of results from its trials.
+/// Analyse what was recorded: every request of a run from its rows, or a directory of results from
+/// its trials.
 ///
-/// Of rows: throughput, means and percentiles of each operation within the measured span, with intervals by batch means; where the time went; Little's law
-/// at the station, its queue, its workers and each server; where the run settled (MSER), drifts, and what does not add up. Where the load generator's result
-/// (load.json) stands in the folder, what it measured is the measured span. Of a directory that `krarup run` made: results.json anew, from its trials alone.
+/// Of rows: throughput, means and percentiles of each operation within the measured span, with
+/// intervals by batch means; where the time went; Little's law at the station, its queue, its
+/// workers and each server; where the run settled (MSER), drifts, and what does not add up. Where
+/// the load generator's result (load.json) stands in the folder, what it measured is the measured
+/// span. Of a directory that `krarup run` made: results.json anew, from its trials alone.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     krarup proxy --servers 127.0.0.1:11212 --stats-dir run --rows\n  \

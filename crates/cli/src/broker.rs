@@ -77,7 +77,8 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
     }
     let place = url.as_deref().map(|url| place(url, largest)).transpose()?;
     let mut records = Records::begin(args, &clock)?;
-    // What the system has chosen stays: who waits again and serves again does so where its clients know it.
+    // What the system has chosen stays: who waits again and serves again does so where its clients
+    // know it.
     let mut args = args.clone();
     let mut reached = Reached::Never;
     while let Some((queues, store, sharing)) = begin(&mut args, place.as_ref(), &base, reached)? {
@@ -175,8 +176,8 @@ fn serve(
     })
 }
 
-/// The queues as they are in the database, once nobody else owns them,
-/// and where clients are to find it: where they have been sent on from, if they have. None: a stop was asked for first.
+/// The queues as they are in the database, once nobody else owns them, and where clients are to
+/// find it: where they have been sent on from, if they have. None: a stop was asked for first.
 fn owned(
     args: &BrokerArgs,
     place: &Place,

@@ -11,10 +11,11 @@ use crate::flags::Flags;
 use crate::limits::{CacheEdge, limits};
 use crate::tls::TlsArgs;
 
-/// Store values as memcached does: text protocol, expiry, the least recently used leaving when memory is full.
+/// Store values as memcached does: text protocol, expiry, the least recently used leaving when
+/// memory is full.
 ///
-/// Says `listening on ADDRESS` on stderr when clients may connect. On SIGINT or SIGTERM it answers what has arrived, prints
-/// its counts on stdout under memcached's names, and ends.
+/// Says `listening on ADDRESS` on stderr when clients may connect. On SIGINT or SIGTERM it answers
+/// what has arrived, prints its counts on stdout under memcached's names, and ends.
 #[derive(Args)]
 pub(crate) struct CacheArgs {
     /// Where to listen; port 0 asks the system for a free one
@@ -26,7 +27,8 @@ pub(crate) struct CacheArgs {
     /// The port, as memcached's flag
     #[arg(short = 'p', value_name = "PORT", default_value_t = 11_211)]
     port: u16,
-    /// Memory for all items: keys, values and 160 bytes each; a bare number is MiB, as memcached's flag
+    /// Memory for all items: keys, values and 160 bytes each; a bare number is MiB, as memcached's
+    /// flag
     #[arg(short, long, value_name = "SIZE", default_value = "64MiB", value_parser = memory)]
     memory: Bytes,
     /// The largest item: key, value and 59 to 63 bytes more, counted as memcached counts it

@@ -14,12 +14,12 @@ use crate::failure::Failure;
 
 /// Start servers and a proxy, drive a sweep of clients through it, and report where the time went.
 ///
-/// The shipped spec `demo`, with something changed. Everything runs on this machine's loopback and is ended again, also on Ctrl-C.
-/// The report's path is the last line.
+/// The shipped spec `demo`, with something changed. Everything runs on this machine's loopback and
+/// is ended again, also on Ctrl-C. The report's path is the last line.
 #[derive(Args)]
 pub(crate) struct DemoArgs {
-    /// The servers: `memcached` (three installed ones), `embedded` (three of `krarup cache`), `auto` (memcached if it is
-    /// installed), or running ones as HOST:PORT,HOST:PORT
+    /// The servers: `memcached` (three installed ones), `embedded` (three of `krarup cache`),
+    /// `auto` (memcached if it is installed), or running ones as HOST:PORT,HOST:PORT
     #[arg(long, value_name = "WHICH", default_value = "auto", value_parser = Choice::parse)]
     servers: Choice,
     /// Fewer clients and shorter runs, once each: under 20 seconds

@@ -47,8 +47,8 @@ pub(crate) struct PlanArgs {
 
 /// Carry out an experiment: every trial of a spec, then analysis and report.
 ///
-/// A trial is a folder that gets its name when it is complete. Stop a run when you like: the same command goes on where it was. The
-/// report's path is the last line.
+/// A trial is a folder that gets its name when it is complete. Stop a run when you like: the same
+/// command goes on where it was. The report's path is the last line.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  krarup run demo --quick\n  krarup plan sweep.toml && krarup run sweep.toml --out sweep-results"
@@ -61,7 +61,8 @@ pub(crate) struct RunArgs {
     out: Option<PathBuf>,
 }
 
-/// Write the report of a directory of results anew: from its trials alone, the same bytes for the same trials.
+/// Write the report of a directory of results anew: from its trials alone, the same bytes for the
+/// same trials.
 #[derive(Args)]
 pub(crate) struct ReportArgs {
     /// The directory, as `krarup run` made it
@@ -73,7 +74,8 @@ pub(crate) struct ReportArgs {
     /// Also write the whole report as Markdown: report.md
     #[arg(long)]
     markdown: bool,
-    /// Also write the trials under the names that course handouts ask for: client_NN.log, mw_NN.log, processed.log, README
+    /// Also write the trials under the names that course handouts ask for: client_NN.log,
+    /// mw_NN.log, processed.log, README
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
 }
@@ -321,7 +323,8 @@ pub(crate) fn carry_out(source: &Source, out: &Path) -> Result<(), Failure> {
     report_on(spec, &plan, &store, &ended, Also::default())
 }
 
-/// Says how many trials of an earlier run are run anew, and what is different about the first of them.
+/// Says how many trials of an earlier run are run anew, and what is different about the first of
+/// them.
 fn other_trials(spec: &Spec, plan: &Plan, store: &Store, identities: &Identities) {
     let mut others = 0;
     let mut why = None;

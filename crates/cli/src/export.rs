@@ -1,4 +1,5 @@
-//! Results under the names that course handouts ask for: `client_NN.log`, `mw_NN.log`, `processed.log`, and a README that says which is which.
+//! Results under the names that course handouts ask for: `client_NN.log`, `mw_NN.log`,
+//! `processed.log`, and a README that says which is which.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +20,8 @@ use crate::trials;
 
 /// Writes every complete trial and the table of all cells into `folder`.
 ///
-/// A trial's clients are tables as memtier_benchmark prints them, its middlewares what each did second by second and operation by operation.
+/// A trial's clients are tables as memtier_benchmark prints them, its middlewares what each did
+/// second by second and operation by operation.
 pub(crate) fn write(
     spec: &Spec,
     plan: &Plan,

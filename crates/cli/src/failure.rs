@@ -42,9 +42,11 @@ impl Failure {
         self
     }
 
-    /// The same in the form of all our errors: what clap found wrong with the command line of `job`.
+    /// The same in the form of all our errors: what clap found wrong with the command line of
+    /// `job`.
     pub(crate) fn command_line(error: &clap::Error, job: Option<&str>) -> Self {
-        // What is wrong comes first, over as many lines as it likes, and ends with an empty line; a tip may follow.
+        // What is wrong comes first, over as many lines as it likes, and ends with an empty line; a
+        // tip may follow.
         let text = error.render().to_string();
         let mut paragraphs = text.split("\n\n");
         let first = paragraphs.next().unwrap_or_default();
@@ -102,7 +104,8 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// The message and the hint. Where our libraries refuse what they are given, a semicolon parts the two.
+    /// The message and the hint. Where our libraries refuse what they are given, a semicolon parts
+    /// the two.
     fn advice(&self) -> Option<(&str, &str)> {
         match &self.hint {
             Some(hint) => Some((&self.message, hint)),

@@ -1,4 +1,5 @@
-//! How results are told: as text, or in one of the forms that other programs read; and as a page beside it.
+//! How results are told: as text, or in one of the forms that other programs read; and as a page
+//! beside it.
 
 use std::path::PathBuf;
 

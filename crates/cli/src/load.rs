@@ -24,9 +24,10 @@ mod flags;
 
 /// Put load on memcached servers and measure how they answer.
 ///
-/// Closed loop by default: each connection sends its next request when it has its answer. With --rate requests come
-/// at their own pace, whatever the servers do. Response times count from when a request was due, so delays of the generator
-/// or of a stalled connection are never hidden. The result goes to stdout, progress to stderr. SIGINT ends a run early and still reports.
+/// Closed loop by default: each connection sends its next request when it has its answer. With
+/// --rate requests come at their own pace, whatever the servers do. Response times count from when
+/// a request was due, so delays of the generator or of a stalled connection are never hidden. The
+/// result goes to stdout, progress to stderr. SIGINT ends a run early and still reports.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     krarup load --populate --ratio 1:10 --connections 64 --seconds 30 --warm-up 5s\n  \
@@ -37,16 +38,19 @@ mod flags;
 pub(crate) struct LoadArgs {
     #[command(flatten)]
     flags: Flags,
-    /// A configuration file, for several classes of clients and for keeping; flags go over its top level
+    /// A configuration file, for several classes of clients and for keeping; flags go over its top
+    /// level
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the configuration that would be used, as a commented file, and end
     #[arg(long)]
     print_config: bool,
-    /// Print every call of memtier_benchmark in a script as a call of krarup load, and end; --print-config makes files of these
+    /// Print every call of memtier_benchmark in a script as a call of krarup load, and end;
+    /// --print-config makes files of these
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config"])]
     from_memtier: Option<PathBuf>,
-    /// Print what memtier_benchmark wrote, its table or its JSON, as JSON in seconds and per second, and end
+    /// Print what memtier_benchmark wrote, its table or its JSON, as JSON in seconds and per
+    /// second, and end
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "from_memtier"])]
     memtier_result: Option<PathBuf>,
     /// Merge results that several generators wrote with --json into that of all, and end
@@ -58,14 +62,16 @@ pub(crate) struct LoadArgs {
     /// Populate, and end
     #[arg(long)]
     populate_only: bool,
-    /// Connect, then begin when the wall clock shows this: nanoseconds since 1970, or 2026-11-22T07:30:00Z (RFC 3339). Generators
-    /// that are told the same instant begin together
+    /// Connect, then begin when the wall clock shows this: nanoseconds since 1970, or
+    /// 2026-11-22T07:30:00Z (RFC 3339). Generators that are told the same instant begin together
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant, conflicts_with_all = ["find_max", "populate_only"])]
     start_at: Option<Nanos>,
-    /// A line per second on stderr: auto (only on a terminal), human, json (one object per line), none
+    /// A line per second on stderr: auto (only on a terminal), human, json (one object per line),
+    /// none
     #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "human", num_args = 0..=1)]
     progress: Progress,
-    /// Search for the highest rate whose 99th percentile of response time stays below this; each trial takes --seconds
+    /// Search for the highest rate whose 99th percentile of response time stays below this; each
+    /// trial takes --seconds
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["requests", "think", "csv", "hlog"])]
     find_max: Option<Seconds>,
     /// How often --find-max is repeated, for an interval
@@ -80,7 +86,8 @@ pub(crate) struct LoadArgs {
     /// Write the histograms of every second as an HdrHistogram log, which merges exactly
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
-    /// Write a row of every request as Parquet, in the columns of every rows.parquet; `station` is the number of the class
+    /// Write a row of every request as Parquet, in the columns of every rows.parquet; `station` is
+    /// the number of the class
     #[arg(long, value_name = "FILE", conflicts_with = "find_max")]
     rows: Option<PathBuf>,
 }

@@ -13,8 +13,9 @@ use crate::failure::Failure;
 
 /// Run a command line written for memtier_benchmark, unchanged.
 ///
-/// Understands the flags for memcached's text protocol, in all of getopt's forms, and writes memtier_benchmark's table and
-/// JSON. A link to krarup with the name memtier_benchmark does the same. Response times count from when a request was due.
+/// Understands the flags for memcached's text protocol, in all of getopt's forms, and writes
+/// memtier_benchmark's table and JSON. A link to krarup with the name memtier_benchmark does the
+/// same. Response times count from when a request was due.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct MemtierArgs {

@@ -1,4 +1,5 @@
-//! `krarup model`: networks solved, bounded, simulated, changed; rows made a model, and set beside it.
+//! `krarup model`: networks solved, bounded, simulated, changed; rows made a model, and set beside
+//! it.
 
 use clap::{Args, Subcommand};
 use krarup_model::form;
@@ -18,8 +19,9 @@ mod simulate;
 
 /// Say what a system of queues will do, and how far that can be believed.
 ///
-/// A network file (TOML or JSON; `krarup model example` prints a commented one) is solved exactly where theory allows; what is
-/// approximated is said, and what cannot be treated is refused by name. Measured rows become a model by `calibrate`.
+/// A network file (TOML or JSON; `krarup model example` prints a commented one) is solved exactly
+/// where theory allows; what is approximated is said, and what cannot be treated is refused by
+/// name. Measured rows become a model by `calibrate`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     krarup model example > network.toml && krarup model solve network.toml\n  \
@@ -38,7 +40,8 @@ enum Job {
     Example,
     /// Solve a network: throughput and response at every population, and each station
     Solve(SolveArgs),
-    /// What no such network can exceed: capacities, bounds, the knee; and which station matters most
+    /// What no such network can exceed: capacities, bounds, the knee; and which station matters
+    /// most
     Bounds(BoundsArgs),
     /// Simulate a network event by event, until the intervals are narrow enough
     Simulate(simulate::SimulateArgs),

@@ -1,5 +1,6 @@
-//! What the commands write to stdout and stderr. A reader that has closed the pipe is no error: what it would have read is dropped, and the
-//! command goes on to its own end and exit code. The macros of this module stand before those of `std`, which panic there.
+//! What the commands write to stdout and stderr. A reader that has closed the pipe is no error:
+//! what it would have read is dropped, and the command goes on to its own end and exit code. The
+//! macros of this module stand before those of `std`, which panic there.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -7,7 +8,8 @@ use std::sync::OnceLock;
 
 use crate::failure::Failure;
 
-/// Why stdout could not be written, the first time: a full disk, say. Kept until the command ends, because a print has no result.
+/// Why stdout could not be written, the first time: a full disk, say. Kept until the command ends,
+/// because a print has no result.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
 macro_rules! print {

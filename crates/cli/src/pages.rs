@@ -1,4 +1,5 @@
-//! `krarup man` and `krarup completions`: pages and completions from the same table as the flags themselves.
+//! `krarup man` and `krarup completions`: pages and completions from the same table as the flags
+//! themselves.
 
 use std::fs;
 use std::io;

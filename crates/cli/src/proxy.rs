@@ -26,8 +26,8 @@ const EVERY_KEY: &str = "krarup proxy --print-config shows every key with its me
 
 /// Stand between memcached clients and servers, and measure where each request spends its time.
 ///
-/// Every server holds a copy of everything: writes go to all, reads to the one that was given the least work.
-/// Ends on SIGINT or SIGTERM: finishes what is in flight and prints its statistics.
+/// Every server holds a copy of everything: writes go to all, reads to the one that was given the
+/// least work. Ends on SIGINT or SIGTERM: finishes what is in flight and prints its statistics.
 #[derive(Args, Clone)]
 #[command(after_help = "The flags of the classic course middleware work as they are:\n  \
     krarup proxy -l 127.0.0.1 -p 11211 -t 64 -s true -m 127.0.0.1:11212 127.0.0.1:11213")]
@@ -53,7 +53,8 @@ pub(crate) struct ProxyArgs {
     /// Print the configuration that would be used, as a commented file, and end
     #[arg(long)]
     print_config: bool,
-    /// Print what another program's configuration is in ours, and end: twemproxy's nutcracker.yml, or mcrouter's JSON
+    /// Print what another program's configuration is in ours, and end: twemproxy's nutcracker.yml,
+    /// or mcrouter's JSON
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "check"])]
     import: Option<PathBuf>,
     /// Check the configuration and end
@@ -70,8 +71,8 @@ pub(crate) struct ProxyArgs {
     json: bool,
 }
 
-/// As the course's own launcher reads it: `true` in any case is true, everything else is false; only that here the
-/// rest must be `false`.
+/// As the course's own launcher reads it: `true` in any case is true, everything else is false;
+/// only that here the rest must be `false`.
 fn parse_bool(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Ok(true),

@@ -1,5 +1,5 @@
-//! Whether what a spec starts can be started at all: programs that are there, words that they take. It is cheaper to find out before the first
-//! trial than in each of them.
+//! Whether what a spec starts can be started at all: programs that are there, words that they take.
+//! It is cheaper to find out before the first trial than in each of them.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;

@@ -16,7 +16,8 @@ use crate::failure::Failure;
 
 /// Show what a proxy or a broker does: rates, queues and times of the last second, until Ctrl-C.
 ///
-/// Asks the address that was given to it with --admin. On a terminal each look replaces the one before; elsewhere they follow each other.
+/// Asks the address that was given to it with --admin. On a terminal each look replaces the one
+/// before; elsewhere they follow each other.
 #[derive(Args)]
 pub(crate) struct TopArgs {
     /// The admin address of the proxy or the broker

@@ -1,4 +1,5 @@
-//! A directory of results as analysis wants it: each complete trial from what load generator, middleware and host said.
+//! A directory of results as analysis wants it: each complete trial from what load generator,
+//! middleware and host said.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -117,7 +118,8 @@ fn limit(one: &Calibration) -> Limit {
     Limit { machine, asked, plain, written, got }
 }
 
-/// What an environment says of the limits of its machines: trials of one directory have the same quotas.
+/// What an environment says of the limits of its machines: trials of one directory have the same
+/// quotas.
 pub(crate) fn calibrations(environment: &Environment) -> Vec<Calibration> {
     let known = |one: &Limit| {
         let Limit { machine, asked, plain, written, got } = one.clone();
@@ -276,7 +278,8 @@ fn each_machine(monitor: &Path) -> Result<Vec<(String, Watch)>, Failure> {
     Ok(found)
 }
 
-/// Quantiles of all response times; none where one of the generators did not write its distribution.
+/// Quantiles of all response times; none where one of the generators did not write its
+/// distribution.
 fn quantiles(loads: &[LoadResult]) -> Vec<f64> {
     let Some(all) = distribution(&loads.iter().map(|load| &load.overall).collect::<Vec<_>>()) else {
         return Vec::new();
@@ -371,8 +374,9 @@ fn middleware_side(proxy: &Summary) -> MiddlewareSide {
     }
 }
 
-/// A middleware counts on when the clients have ended to measure: its rate and its mean times are taken from the whole windows of the measured
-/// span, which begins with its first request. Percentiles and buckets keep the cool-down, in which the load is the same.
+/// A middleware counts on when the clients have ended to measure: its rate and its mean times are
+/// taken from the whole windows of the measured span, which begins with its first request.
+/// Percentiles and buckets keep the cool-down, in which the load is the same.
 fn without_cool_down(side: &mut MiddlewareSide, measured: f64) {
     let Some(begin) = side.windows.iter().find(|window| window.requests > 0).map(|window| window.start)
     else {
@@ -399,7 +403,8 @@ fn without_cool_down(side: &mut MiddlewareSide, measured: f64) {
     side.windows = whole;
 }
 
-/// The response times of several load generators as one: from their distributions where all wrote them in full, else from their buckets.
+/// The response times of several load generators as one: from their distributions where all wrote
+/// them in full, else from their buckets.
 fn all_times(results: &[&OperationResult]) -> Times {
     let one = |times: &krarup_load::result::Times| Times {
         mean: times.mean,
@@ -495,7 +500,8 @@ fn all_clients(loads: &[LoadResult]) -> ClientSide {
 /// The distributions of one operation, in the order of [`PARTS`].
 type Parts = [Distribution; PARTS.len()];
 
-/// Several middlewares as one: counts are summed, histograms merged; a mean is over the requests of all.
+/// Several middlewares as one: counts are summed, histograms merged; a mean is over the requests of
+/// all.
 fn together(
     proxies: &[(Summary, std::path::PathBuf)],
     sides: &[MiddlewareSide],

@@ -5,8 +5,8 @@ use std::{fs, io};
 
 use krarup_report::Page;
 
-/// Writes `report.html` and `figures/*.csv` into a directory, which is made where it does not exist. The answer is
-/// the page's path.
+/// Writes `report.html` and `figures/*.csv` into a directory, which is made where it does not
+/// exist. The answer is the page's path.
 ///
 /// # Errors
 /// What the file system said, with the path it said it about.

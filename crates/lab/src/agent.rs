@@ -1,4 +1,5 @@
-//! What the runner has done on another machine: this program, started there by ssh, which ends whatever it started when nobody speaks to it any more.
+//! What the runner has done on another machine: this program, started there by ssh, which ends
+//! whatever it started when nobody speaks to it any more.
 //!
 //! ```text
 //! runner ── ssh ──▶ agent hold              makes the run's folder; at the end nothing of the run is left
@@ -6,8 +7,9 @@
 //!        ── ssh ──▶ agent watch             looks at the machine each second
 //!        ── ssh ──▶ agent calibrate | clock | port | ask | ping | give | take | empty | sink | pour
 //! ```
-//! The line is dead when it is closed (the runner or the connection ended) or when no sign of life came for [`SILENCE`] (the network did). Whatever
-//! descends from an agent carries [`RUN`] in its environment, so that it is found again whatever it did to get away.
+//! The line is dead when it is closed (the runner or the connection ended) or when no sign of life
+//! came for [`SILENCE`] (the network did). Whatever descends from an agent carries [`RUN`] in its
+//! environment, so that it is found again whatever it did to get away.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,7 +40,8 @@ use crate::testbed::probe::{ask as ask_station, free_port, round_trips};
 pub mod facts;
 pub mod protocol;
 
-/// Whether the run that an agent works for still goes on: [`hold`] takes the folder away at its end, and nobody must make it again.
+/// Whether the run that an agent works for still goes on: [`hold`] takes the folder away at its
+/// end, and nobody must make it again.
 ///
 /// # Errors
 /// Where it is over.
@@ -127,13 +130,14 @@ fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// A line of our own among those of the program that we have started: in one piece, or its own would stand in the middle of it.
+/// A line of our own among those of the program that we have started: in one piece, or its own
+/// would stand in the middle of it.
 fn tell_runner(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Passes on what a program tells, in whole lines: a program writes a line in pieces, and ours would come between them. What is returned ends when
-/// nobody can tell any more.
+/// Passes on what a program tells, in whole lines: a program writes a line in pieces, and ours
+/// would come between them. What is returned ends when nobody can tell any more.
 fn pass_on(told: ChildStderr) -> Receiver<()> {
     let (over, ended) = channel();
     std::thread::spawn(move || {
@@ -147,7 +151,8 @@ fn pass_on(told: ChildStderr) -> Receiver<()> {
     ended
 }
 
-/// Makes the run's folder, says what machine this is, waits for the end, and leaves nothing of the run behind: no process, no control group, no folder.
+/// Makes the run's folder, says what machine this is, waits for the end, and leaves nothing of the
+/// run behind: no process, no control group, no folder.
 ///
 /// # Errors
 /// From the system.
@@ -166,7 +171,8 @@ pub fn hold(folder: &Path) -> io::Result<()> {
     fs::remove_dir_all(folder)
 }
 
-/// Ends whatever carries the mark of a run, but ourselves. Agents end by themselves what they have started; who has got away from them is killed.
+/// Ends whatever carries the mark of a run, but ourselves. Agents end by themselves what they have
+/// started; who has got away from them is killed.
 fn sweep(run: &str) {
     if run.is_empty() {
         return;
@@ -217,8 +223,9 @@ pub struct Order {
     pub folder: Option<PathBuf>,
 }
 
-/// Runs a program to its end, or ends it when it is asked to or nobody speaks any more. Returns the exit code: its own, 0 where a request to end
-/// ended it, 128 and the signal's number where another signal did, 127 where it could not be started.
+/// Runs a program to its end, or ends it when it is asked to or nobody speaks any more. Returns the
+/// exit code: its own, 0 where a request to end ended it, 128 and the signal's number where another
+/// signal did, 127 where it could not be started.
 ///
 /// # Errors
 /// From the system, where it is not the program's fault.
@@ -434,13 +441,15 @@ pub fn empty(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// How much is poured at most, in bytes, and for how long; it is counted for somewhat longer, and no more.
+/// How much is poured at most, in bytes, and for how long; it is counted for somewhat longer, and
+/// no more.
 const POURED: (u64, Duration) = (256 << 20, Duration::from_millis(600));
 /// For how long what comes is counted.
 const COUNTED: Duration = Duration::from_millis(1_200);
 
-/// Listens at a port of this address, takes what one pours, and says the bits per second of its second half: the beginning is a sender that feels
-/// its way, and whatever buffers let through at once.
+/// Listens at a port of this address, takes what one pours, and says the bits per second of its
+/// second half: the beginning is a sender that feels its way, and whatever buffers let through at
+/// once.
 ///
 /// # Errors
 /// From the system.

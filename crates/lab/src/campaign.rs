@@ -1,4 +1,5 @@
-//! All trials of a plan, one after the other: what is done is passed over, what fails is tried again and kept with its reason.
+//! All trials of a plan, one after the other: what is done is passed over, what fails is tried
+//! again and kept with its reason.
 //!
 //! ```text
 //! block 0: cell cell cell …   each: complete already? ─▶ next
@@ -44,7 +45,8 @@ pub struct Outcome {
     pub response: Seconds,
     /// Why it failed; none where it did not.
     pub failed: Option<String>,
-    /// Whether it would fail again, whatever the machine does: then it is not tried again, and neither is its cell.
+    /// Whether it would fail again, whatever the machine does: then it is not tried again, and
+    /// neither is its cell.
     pub certain: bool,
     /// Why its figures may be others' doing; none where nobody was in the way.
     pub disturbed: Option<String>,
@@ -117,7 +119,8 @@ impl From<io::Error> for CampaignError {
     }
 }
 
-/// Runs what is left of a plan in a directory, of which `identities` says what is done already. `now` tells the wall clock, in seconds since 1970.
+/// Runs what is left of a plan in a directory, of which `identities` says what is done already.
+/// `now` tells the wall clock, in seconds since 1970.
 ///
 /// # Errors
 /// Where it was stopped, or the directory cannot be written. A trial that fails is no error.
@@ -200,7 +203,8 @@ struct Trying<'a> {
 }
 
 impl Trying<'_> {
-    /// The manifest of the complete trial, or the reason of the last failure, and whether it is certain to fail again.
+    /// The manifest of the complete trial, or the reason of the last failure, and whether it is
+    /// certain to fail again.
     fn run(
         &self,
         cell: &Cell,
@@ -224,7 +228,8 @@ impl Trying<'_> {
                 // Not its fault.
                 return Err(CampaignError::Stopped);
             }
-            // A machine that others use is given a second chance; what it gives then is kept, and marked.
+            // A machine that others use is given a second chance; what it gives then is kept, and
+            // marked.
             let again = attempt == 0 && self.spec.retries > 0;
             let failed = outcome.failed.or_else(|| outcome.disturbed.clone().filter(|_| again));
             let manifest = Manifest {

@@ -1,4 +1,5 @@
-//! A spec with something changed, still a spec that can be read again: its quick form, or other levels from a command line.
+//! A spec with something changed, still a spec that can be read again: its quick form, or other
+//! levels from a command line.
 
 use toml::{Table, Value};
 
@@ -28,7 +29,8 @@ impl Changes {
         Ok(Self { table })
     }
 
-    /// What its table `quick` says in place of the same keys elsewhere; `quick.levels` has levels by the names of factors.
+    /// What its table `quick` says in place of the same keys elsewhere; `quick.levels` has levels
+    /// by the names of factors.
     ///
     /// # Errors
     /// Where it has no such table, or that speaks of a factor there is not.

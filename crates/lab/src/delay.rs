@@ -1,13 +1,14 @@
-//! A delay line: what a host sends is kept for a while, in order, and passed on. It does in a program what netem does in kernels that have it, so
-//! that all kernels are one code path.
+//! A delay line: what a host sends is kept for a while, in order, and passed on. It does in a
+//! program what netem does in kernels that have it, so that all kernels are one code path.
 //!
 //! ```text
 //!   the host's namespace                                   the switch's
 //!   eth0 (TAP) ──frame──▶ kept for the delay, in order ──▶ c1 (TAP) ── bridge
 //!              ◀──────────────── at once ────────────────
 //! ```
-//! Both devices are TAPs of one process, and go with it. Frames are taken as the kernel has them, up to 64 KiB and without their checksums: it cuts
-//! and sums them where they leave the machine, which they never do here.
+//! Both devices are TAPs of one process, and go with it. Frames are taken as the kernel has them,
+//! up to 64 KiB and without their checksums: it cuts and sums them where they leave the machine,
+//! which they never do here.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -25,7 +26,8 @@ use crate::testbed::namespace::inside;
 
 pub mod tally;
 
-/// What is kept at most, in bytes: what more is sent waits in the kernel, and is thrown away there when it is too much, as at any link.
+/// What is kept at most, in bytes: what more is sent waits in the kernel, and is thrown away there
+/// when it is too much, as at any link.
 const MOST: usize = 64 << 20;
 /// Frames that are taken before the others have their turn.
 const TURN: usize = 64;
@@ -64,7 +66,8 @@ impl DelayLine {
         self.waiting.push_back((now + self.delay, kept));
     }
 
-    /// Passes on every frame that is due, in the order in which they came; `onward` is told how late each is, too.
+    /// Passes on every frame that is due, in the order in which they came; `onward` is told how
+    /// late each is, too.
     pub fn pass(&mut self, now: Stamp, mut onward: impl FnMut(&[u8], Nanos)) {
         while self.waiting.front().is_some_and(|(due, _)| *due <= now) {
             let Some((due, mut frame)) = self.waiting.pop_front() else { return };
@@ -103,12 +106,14 @@ fn next<'a>(device: &SyncDevice, buffer: &'a mut [u8]) -> io::Result<Option<&'a 
     }
 }
 
-/// Sends a frame. One that cannot be sent, as where the other side is not up yet, is lost, as on any link.
+/// Sends a frame. One that cannot be sent, as where the other side is not up yet, is lost, as on
+/// any link.
 fn send(device: &SyncDevice, frame: &[u8]) {
     let _ = write(device, frame);
 }
 
-/// Makes `eth0` in the namespace `host` and `name` in the namespace `switch`, says so, and is the line between them until it is ended.
+/// Makes `eth0` in the namespace `host` and `name` in the namespace `switch`, says so, and is the
+/// line between them until it is ended.
 ///
 /// # Errors
 /// Where a device cannot be made, or goes away.
@@ -225,7 +230,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, and whenever it is looked: each frame goes once, whole, in order, and at the first look that is not before it is due.
+        /// Whatever comes, and whenever it is looked: each frame goes once, whole, in order, and at
+        /// the first look that is not before it is due.
         #[test]
         fn every_frame_goes_once_in_order_and_never_early(
             steps in proptest::collection::vec((0_u64..400_000, proptest::collection::vec(any::<u8>(), 0..40), any::<bool>()), 1..60),

@@ -1,5 +1,5 @@
-//! What is done to stations while a trial is measured, so that a report can say what the others make of it: in which cell, in which order, and
-//! whether it can be done.
+//! What is done to stations while a trial is measured, so that a report can say what the others
+//! make of it: in which cell, in which order, and whether it can be done.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What a trial must keep to count, and when a cell was run often enough: sentences that can be wrong.
+//! What a trial must keep to count, and when a cell was run often enough: sentences that can be
+//! wrong.
 
 use std::fmt;
 use std::str::FromStr;

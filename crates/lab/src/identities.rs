@@ -11,7 +11,8 @@ use crate::plan::{Cell, Plan};
 use crate::spec::Spec;
 use crate::store::{self, Manifest, Store};
 
-/// Which trials belong to a directory: what each cell's trials must be, by the cell's folder. Written by the runs of trials there.
+/// Which trials belong to a directory: what each cell's trials must be, by the cell's folder.
+/// Written by the runs of trials there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identities {
     cells: BTreeMap<String, Meant>,
@@ -22,7 +23,8 @@ pub struct Identities {
 struct Meant {
     /// None where no build has written it: then there are trials of earlier builds alone.
     identity: Option<Identity>,
-    /// Whether trials of earlier builds belong to it, too: those with its levels, in a directory whose spec said then what this one says.
+    /// Whether trials of earlier builds belong to it, too: those with its levels, in a directory
+    /// whose spec said then what this one says.
     earlier: bool,
 }
 
@@ -30,8 +32,9 @@ struct Meant {
 const FILE: &str = "identities.json";
 
 impl Identities {
-    /// Which trials belong to `spec` from now on; it is written down. This is asked before the directory's own `spec.toml` is replaced: of trials
-    /// that earlier builds have left, that file is what says what they were.
+    /// Which trials belong to `spec` from now on; it is written down. This is asked before the
+    /// directory's own `spec.toml` is replaced: of trials that earlier builds have left, that file
+    /// is what says what they were.
     ///
     /// # Errors
     /// From the system, with the path.
@@ -61,8 +64,9 @@ impl Identities {
         Ok(identities)
     }
 
-    /// Which trials belong to a directory that is read: what was written down, or, in a directory of earlier builds, all that have the levels of a
-    /// cell of its spec. Nothing is worked out anew.
+    /// Which trials belong to a directory that is read: what was written down, or, in a directory
+    /// of earlier builds, all that have the levels of a cell of its spec. Nothing is worked out
+    /// anew.
     ///
     /// # Errors
     /// Where what was written down cannot be read, with the path.
@@ -95,7 +99,8 @@ impl Identities {
 }
 
 impl Store {
-    /// The complete trial of this cell and repetition, if it is one of those that belong to the directory.
+    /// The complete trial of this cell and repetition, if it is one of those that belong to the
+    /// directory.
     pub fn complete(
         &self,
         cell: &Cell,

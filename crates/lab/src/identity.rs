@@ -1,9 +1,10 @@
-//! What a trial is: the list of everything in a spec that could change its outcome. It is kept with each trial, so that a run that is taken
-//! up again knows what is done already, and a reader of a directory knows what belongs to it without any spec.
+//! What a trial is: the list of everything in a spec that could change its outcome. It is kept with
+//! each trial, so that a run that is taken up again knows what is done already, and a reader of a
+//! directory knows what belongs to it without any spec.
 //!
-//! The list is explicit and has a version: names and forms of values stay as they are, whatever the types in this program are called. Each
-//! struct of the spec is taken apart field by field, so that a new field does not compile before it is either listed or named as one that
-//! changes nothing.
+//! The list is explicit and has a version: names and forms of values stay as they are, whatever the
+//! types in this program are called. Each struct of the spec is taken apart field by field, so that
+//! a new field does not compile before it is either listed or named as one that changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +19,8 @@ use crate::spec::{Fault, Machine, Phases, Populate, Program, Spec, Ssh, Station,
 /// The form of the list. A change of a name or of the form of a value counts it up.
 const VERSION: u32 = 2;
 
-/// Everything that could change the outcome of the trials of a cell, by its name in the spec. What is not asked for is not listed. Which
-/// repetition a trial is stands beside it in its manifest.
+/// Everything that could change the outcome of the trials of a cell, by its name in the spec. What
+/// is not asked for is not listed. Which repetition a trial is stands beside it in its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The form of the list.
@@ -34,7 +35,8 @@ pub struct Identity {
 pub enum Written {
     /// The list.
     Listed(Identity),
-    /// A number that an earlier build made from the names of its own types. It is compared with nothing.
+    /// A number that an earlier build made from the names of its own types. It is compared with
+    /// nothing.
     Earlier(String),
 }
 
@@ -45,8 +47,8 @@ impl Identity {
         let Spec {
             title: _,
             seed,
-            // Factors, zips and exceptions make the cells; a cell says its levels, and the words that stand for them are in the
-            // words of the stations.
+            // Factors, zips and exceptions make the cells; a cell says its levels, and the words
+            // that stand for them are in the words of the stations.
             factors: _,
             zip: _,
             except: _,
@@ -60,7 +62,8 @@ impl Identity {
             data,
             populate,
             stations: Stations { servers, middleware, clients },
-            // An anchor's runs are trials like others; base and predictions are read from what was measured.
+            // An anchor's runs are trials like others; base and predictions are read from what was
+            // measured.
             anchor: _,
             base: _,
             predictions: _,
@@ -240,8 +243,9 @@ when = { workload = "read" }
         Identity::of(&spec, &Plan::of(&spec).cells[0])
     }
 
-    /// Directories live longer than builds: what is written here is compared with what later builds write. A change of this text makes every trial
-    /// that there is another one; it needs a new version, and a reason.
+    /// Directories live longer than builds: what is written here is compared with what later builds
+    /// write. A change of this text makes every trial that there is another one; it needs a new
+    /// version, and a reason.
     #[test]
     fn the_list_is_what_it_has_always_been() {
         let golden = r#"{

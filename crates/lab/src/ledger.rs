@@ -1,4 +1,5 @@
-//! What was started is written down at once, so that whoever comes after one that was killed can end it.
+//! What was started is written down at once, so that whoever comes after one that was killed can
+//! end it.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -35,7 +36,8 @@ impl Entry {
     }
 }
 
-/// A file with a line for each process: its number, and when it began, since numbers are given again.
+/// A file with a line for each process: its number, and when it began, since numbers are given
+/// again.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -47,7 +49,8 @@ impl Ledger {
         Self { path: path.to_owned() }
     }
 
-    /// Writes a process down. One that cannot be written down runs all the same: it ends with its trial.
+    /// Writes a process down. One that cannot be written down runs all the same: it ends with its
+    /// trial.
     pub fn note(&self, process: u32) {
         if let Some(begun) = begun(process) {
             self.line(&process.to_string(), &begun.to_string());
@@ -90,6 +93,7 @@ impl Ledger {
 /// When a process began, in the kernel's own ticks since it started; none if it is gone.
 pub(crate) fn begun(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // `12 (name) S 11 …`, where the name may hold anything but ends with the last parenthesis; the 22nd field.
+    // `12 (name) S 11 …`, where the name may hold anything but ends with the last parenthesis; the
+    // 22nd field.
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }

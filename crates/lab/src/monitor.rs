@@ -1,9 +1,13 @@
-//! What the machine and the stations do while a trial is measured, looked at each second, and whether somebody else was at work on it.
+//! What the machine and the stations do while a trial is measured, looked at each second, and
+//! whether somebody else was at work on it.
 //!
-//! Stations are the processes that descend from this one, or on another machine those that carry the mark of the run. A thread of ours reads `/proc`, which takes some milliseconds of one processor per
-//! second. **Foreign** is what programs took that are no stations: the ticks of all processors in programs and in the kernel for them,
-//! without those of our own processes and of the kernel's threads, which work for whoever has work. All three are counted by the same clock's
-//! ticks, so that what they miss they miss alike. **Steal** is what the machine's own host took away.
+//! Stations are the processes that descend from this one, or on another machine those that carry
+//! the mark of the run. A thread of ours reads `/proc`, which takes some milliseconds of one
+//! processor per second. **Foreign** is what programs took that are no stations: the ticks of all
+//! processors in programs and in the kernel for them, without those of our own processes and of the
+//! kernel's threads, which work for whoever has work. All three are counted by the same clock's
+//! ticks, so that what they miss they miss alike. **Steal** is what the machine's own host took
+//! away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -87,7 +91,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Begins to look, at once and then each second. Processes that are no subjects are called by their programs.
+    /// Begins to look, at once and then each second. Processes that are no subjects are called by
+    /// their programs.
     pub fn begin(subjects: Vec<Subject>) -> Self {
         Self::begin_for(Family::Children, subjects)
     }
@@ -148,8 +153,8 @@ impl Seen {
         let kernel = last.kernel.saturating_sub(first.kernel);
         let programs = spent.user + spent.system;
         let foreign = programs.saturating_sub(own + kernel);
-        // A process is charged for the interrupts that came while it ran, and the machine counts these apart: no tick is told twice, so that
-        // the parts add up to what was not idle.
+        // A process is charged for the interrupts that came while it ran, and the machine counts
+        // these apart: no tick is told twice, so that the parts add up to what was not idle.
         let kernel =
             (kernel + spent.interrupts).min((programs + spent.interrupts).saturating_sub(own + foreign));
         let lost = last.links.iter().filter_map(|((network, name), link)| {
@@ -196,8 +201,8 @@ impl Seen {
             .collect()
     }
 
-    /// Writes `machine.csv`, `cores.csv`, `threads.csv` and `links.csv`, a row for each second, `watch.json` and `processes.json`
-    /// into a folder, which is made.
+    /// Writes `machine.csv`, `cores.csv`, `threads.csv` and `links.csv`, a row for each second,
+    /// `watch.json` and `processes.json` into a folder, which is made.
     ///
     /// # Errors
     /// From the system.
@@ -470,7 +475,8 @@ mod tests {
         seen(vec![first, last])
     }
 
-    /// A second of one core: 60 ticks in programs, 30 in interrupts, 10 idle; our process was charged for 85 of them.
+    /// A second of one core: 60 ticks in programs, 30 in interrupts, 10 idle; our process was
+    /// charged for 85 of them.
     #[test]
     fn interrupts_that_a_process_was_charged_for_are_told_once() {
         let look = |at, own, user, interrupts, idle| Look {

@@ -1,9 +1,11 @@
-//! The files of a folder as one stream of bytes, so that they can be taken from one machine to another.
+//! The files of a folder as one stream of bytes, so that they can be taken from one machine to
+//! another.
 //!
 //! ```text
 //! 12 clients/1.json⏎ twelve bytes   0 middleware/empty⏎   …   end⏎
 //! ```
-//! Whoever unpacks believes nobody: a path that leads out of the folder is refused, and a stream without its end is an error.
+//! Whoever unpacks believes nobody: a path that leads out of the folder is refused, and a stream
+//! without its end is an error.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, Read, Write};

@@ -1,7 +1,8 @@
 //! Which trials a spec means, and in which order: pure, and the same for ever under the same seed.
 //!
-//! Cells are the combinations of levels. Each repetition is a block in which every cell comes once, in an order drawn from the seed
-//! (Montgomery 2017, chapter 4: blocking and randomisation), so that a slow drift of the machine meets all cells alike.
+//! Cells are the combinations of levels. Each repetition is a block in which every cell comes once,
+//! in an order drawn from the seed (Montgomery 2017, chapter 4: blocking and randomisation), so
+//! that a slow drift of the machine meets all cells alike.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The cells of a spec: all combinations of levels, zipped factors together, exceptions left out.
+    /// The cells of a spec: all combinations of levels, zipped factors together, exceptions left
+    /// out.
     pub fn of(spec: &Spec) -> Self {
         // Each group is what moves by itself: one factor, or several zipped ones.
         let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -118,7 +120,8 @@ impl Plan {
         self.cells.iter().find(|cell| levels.iter().all(|(name, level)| cell.level(name) == Some(level)))
     }
 
-    /// What a report calls a cell, apart from its population: its level of each factor that has several.
+    /// What a report calls a cell, apart from its population: its level of each factor that has
+    /// several.
     pub fn label(&self, cell: &Cell) -> String {
         let parts = cell.levels.iter().filter(|(name, _)| self.distinguishing.contains(name));
         let parts = parts.map(|(name, level)| match level.0.parse::<f64>() {
@@ -141,7 +144,8 @@ pub fn anchor_run(block: u32, number: u32) -> u32 {
     ANCHORS + block * IN_BLOCK + number
 }
 
-/// What a run is called: its repetition from 0, or the block and the number of a run of the anchor, as folders are named.
+/// What a run is called: its repetition from 0, or the block and the number of a run of the anchor,
+/// as folders are named.
 pub fn run_name(repetition: u32) -> String {
     match repetition.checked_sub(ANCHORS) {
         None => repetition.to_string(),
@@ -149,7 +153,8 @@ pub fn run_name(repetition: u32) -> String {
     }
 }
 
-/// The cells of one block with the anchor between them, as its run number: at the beginning, after so many others, and at the end.
+/// The cells of one block with the anchor between them, as its run number: at the beginning, after
+/// so many others, and at the end.
 pub fn with_anchors<'a>(
     cells: &[&'a Cell],
     block: u32,
@@ -173,7 +178,8 @@ pub fn with_anchors<'a>(
 }
 
 impl Cell {
-    /// What it is called where the population is told like any other factor: `workload read, clients 4`.
+    /// What it is called where the population is told like any other factor:
+    /// `workload read, clients 4`.
     pub fn name(&self) -> String {
         let levels = self.levels.iter().map(|(name, level)| format!("{name} {level}"));
         let name = levels.collect::<Vec<_>>().join(", ");
@@ -212,7 +218,8 @@ impl Cell {
         text.as_ref().map(|text| self.word(text.get_ref()).join(" "))
     }
 
-    /// A word that is a factor becomes all the words of its level; inside of others they are joined by spaces.
+    /// A word that is a factor becomes all the words of its level; inside of others they are joined
+    /// by spaces.
     fn word(&self, word: &str) -> Vec<String> {
         let names = names_in(word);
         if let [name] = names[..]

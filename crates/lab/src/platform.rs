@@ -49,7 +49,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether there is nobody here but ourselves: in a user namespace in which we are root, and no other user is known.
+/// Whether there is nobody here but ourselves: in a user namespace in which we are root, and no
+/// other user is known.
 pub fn is_alone() -> bool {
     alone(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
 }

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use crate::shipped;
 
-/// A table of a spec: where it stands, and its keys with what they are, their usual value and their meaning.
+/// A table of a spec: where it stands, and its keys with what they are, their usual value and their
+/// meaning.
 struct Section {
     path: &'static str,
     about: &'static str,

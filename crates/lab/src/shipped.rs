@@ -19,7 +19,8 @@ pub const SPECS: &[(&str, &str)] = &[
     ("asl2018/6", include_str!("../specs/asl2018-6.toml")),
 ];
 
-/// The spec of this name. One spec may hold several sections of a report: `asl2018/5.1` is in `asl2018/5`.
+/// The spec of this name. One spec may hold several sections of a report: `asl2018/5.1` is in
+/// `asl2018/5`.
 pub fn spec(name: &str) -> Option<&'static str> {
     let of = |name: &str| SPECS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
     of(name).or_else(|| of(name.rsplit_once('.')?.0))
@@ -39,7 +40,8 @@ mod tests {
         assert_eq!((spec("asl2018/9.1"), spec("nobody")), (None, None));
     }
 
-    /// What the reports measured: configurations, repetitions of each, and for how long without warm-up; a quick form takes ten minutes at most.
+    /// What the reports measured: configurations, repetitions of each, and for how long without
+    /// warm-up; a quick form takes ten minutes at most.
     #[test]
     fn the_published_experiments_are_planned_as_they_were_published() {
         let published = [

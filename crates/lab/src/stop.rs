@@ -14,8 +14,9 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// From now on SIGINT, SIGTERM and SIGHUP are heard here. However many come: one that ended us at once would leave what we
-    /// have started running, and ending it in order takes seconds at most.
+    /// From now on SIGINT, SIGTERM and SIGHUP are heard here. However many come: one that ended us
+    /// at once would leave what we have started running, and ending it in order takes seconds at
+    /// most.
     ///
     /// # Errors
     /// From the system, when signals are refused.

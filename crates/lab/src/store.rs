@@ -1,4 +1,5 @@
-//! A directory of results: a trial is a folder that gets its name when it is complete, so that one that was cut off is none.
+//! A directory of results: a trial is a folder that gets its name when it is complete, so that one
+//! that was cut off is none.
 //!
 //! ```text
 //! DIR/spec.toml  plan.csv  identities.json     what was asked for, and which trials belong to it
@@ -33,7 +34,8 @@ pub struct Manifest {
     pub identity: Written,
     /// Factor and level.
     pub levels: Vec<(String, String)>,
-    /// Which repetition of its cell, from 0; beyond them, runs of the anchor ([`crate::plan::anchor_run`]).
+    /// Which repetition of its cell, from 0; beyond them, runs of the anchor
+    /// ([`crate::plan::anchor_run`]).
     pub repetition: u32,
     /// Which attempt, from 0.
     pub attempt: u32,
@@ -71,8 +73,8 @@ impl Store {
         Self { directory: directory.to_owned(), _lock: None }
     }
 
-    /// Opens a directory; makes it where there is none. What an earlier run left unfinished is thrown away, what it left running is
-    /// ended.
+    /// Opens a directory; makes it where there is none. What an earlier run left unfinished is
+    /// thrown away, what it left running is ended.
     ///
     /// # Errors
     /// From the system, with the path; where another program runs trials in it.
@@ -85,7 +87,8 @@ impl Store {
         loop {
             match lock.try_lock() {
                 Ok(()) => break,
-                // A runner that was killed while it started a process has left its lock to that one, until it has become another program.
+                // A runner that was killed while it started a process has left its lock to that
+                // one, until it has become another program.
                 Err(TryLockError::WouldBlock) if begun.elapsed() < LEFT_BEHIND => thread::sleep(LOOK),
                 Err(TryLockError::WouldBlock) => {
                     let busy =
@@ -158,8 +161,9 @@ impl Store {
         Ok(folder)
     }
 
-    /// Gives the trial that was begun its name: among the complete ones, or among those that failed. A complete trial of another
-    /// identity in its place is replaced: it belongs to a spec that is no longer asked for.
+    /// Gives the trial that was begun its name: among the complete ones, or among those that
+    /// failed. A complete trial of another identity in its place is replaced: it belongs to a spec
+    /// that is no longer asked for.
     ///
     /// # Errors
     /// From the system, with the path.

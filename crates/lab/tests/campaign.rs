@@ -1,4 +1,5 @@
-//! A campaign that is cut off anywhere and taken up again ends with the same trials as one that was left alone.
+//! A campaign that is cut off anywhere and taken up again ends with the same trials as one that was
+//! left alone.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
@@ -262,7 +263,8 @@ fn a_changed_spec_runs_what_it_changed() {
     assert_eq!(manifest.identity, Written::Listed(Identity::of(&other, &plan.cells[0])));
 }
 
-/// Makes the trials of a directory look like those of a build that wrote a number, and no file that says which belong to it.
+/// Makes the trials of a directory look like those of a build that wrote a number, and no file that
+/// says which belong to it.
 fn as_of_an_earlier_build(folder: &Path, spec: &str) {
     fs::remove_file(folder.join("identities.json")).unwrap();
     fs::write(folder.join("spec.toml"), spec).unwrap();
@@ -275,8 +277,8 @@ fn as_of_an_earlier_build(folder: &Path, spec: &str) {
     }
 }
 
-/// The spec in the directory says what trials of an earlier build were: what it says otherwise is run anew, the delay, too, which their number
-/// did not know.
+/// The spec in the directory says what trials of an earlier build were: what it says otherwise is
+/// run anew, the delay, too, which their number did not know.
 #[test]
 fn trials_of_an_earlier_build_count_where_their_directory_says_the_same() {
     let folder = fresh("campaign-earlier");

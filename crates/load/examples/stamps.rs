@@ -1,7 +1,9 @@
-//! What it costs to time a request and to account for it: `cargo run --release -p krarup-load --example stamps` prints both in nanoseconds.
+//! What it costs to time a request and to account for it:
+//! `cargo run --release -p krarup-load --example stamps` prints both in nanoseconds.
 //!
-//! A request of the generator has one clock read where its answer came, which is also `due` and `sent` of the next, and one call that
-//! counts it and puts its three times into histograms. `bench/generators.py` sets both against the processor time of a whole request.
+//! A request of the generator has one clock read where its answer came, which is also `due` and
+//! `sent` of the next, and one call that counts it and puts its three times into histograms.
+//! `bench/generators.py` sets both against the processor time of a whole request.
 
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
@@ -15,7 +17,8 @@ use krarup_units::{Nanos, Stamp};
 
 const REQUESTS: u64 = 2_000_000;
 
-/// Processor time of one round of `each`, in nanoseconds: the least of several, as others disturb only upwards.
+/// Processor time of one round of `each`, in nanoseconds: the least of several, as others disturb
+/// only upwards.
 fn cost(mut each: impl FnMut(u64)) -> f64 {
     let mut least = f64::INFINITY;
     for _ in 0..7 {

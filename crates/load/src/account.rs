@@ -1,8 +1,9 @@
-//! What became of every request that was sent. None is lost in silence: `sent = answered + lost`, to the unit.
+//! What became of every request that was sent. None is lost in silence: `sent = answered + lost`,
+//! to the unit.
 //!
-//! A thread keeps its account in segments: one per second of the run, cut once more where the measured part begins
-//! and ends, so that no segment is partly measured. A segment that is over goes to whoever
-//! collects them; segments add up exactly, across seconds, threads and machines.
+//! A thread keeps its account in segments: one per second of the run, cut once more where the
+//! measured part begins and ends, so that no segment is partly measured. A segment that is over
+//! goes to whoever collects them; segments add up exactly, across seconds, threads and machines.
 
 use std::borrow::Cow;
 
@@ -21,7 +22,8 @@ pub const SECOND: Nanos = Nanos::from_secs(1);
 pub enum Loss {
     /// The connection was closed or reset by the other side.
     ConnectionLost,
-    /// What came was no answer to what was asked. The connection is given up, for nothing on it can be trusted.
+    /// What came was no answer to what was asked. The connection is given up, for nothing on it can
+    /// be trusted.
     OutOfStep,
     /// Nothing came within the time limit. The connection is given up.
     TimedOut,
@@ -76,8 +78,9 @@ pub const CLASSES: [(Class, &str); 18] = [
 /// Counts of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// What the visits add up to: `received` is when the request was due, `taken` when it was sent, `replied` when it was
-    /// answered or given up. So the queue time is the lateness, and the server time counts from the sending.
+    /// What the visits add up to: `received` is when the request was due, `taken` when it was sent,
+    /// `replied` when it was answered or given up. So the queue time is the lateness, and the
+    /// server time counts from the sending.
     pub tally: Tally,
     /// Answers by kind, in the order of [`CLASSES`].
     pub answers: [u64; CLASSES.len()],
@@ -129,7 +132,8 @@ impl Verified {
 pub struct Share {
     /// Counts per operation, indexed by [`Operation::index`].
     pub counts: Box<[Counts; Operation::COUNT]>,
-    /// Distributions of response time, of the part of it since the request was sent (server time), and of lateness (queue time).
+    /// Distributions of response time, of the part of it since the request was sent (server time),
+    /// and of lateness (queue time).
     pub histograms: Histograms,
 }
 
@@ -224,7 +228,8 @@ impl Segment {
 pub struct Measured {
     /// The end of the warm-up.
     pub from: Stamp,
-    /// The beginning of the cool-down; the largest stamp where the run's end is not known beforehand.
+    /// The beginning of the cool-down; the largest stamp where the run's end is not known
+    /// beforehand.
     pub to: Stamp,
 }
 

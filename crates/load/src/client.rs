@@ -1,13 +1,14 @@
-//! One virtual client: what it has asked, what it is owed, and when it wants to ask again. Bytes in, bytes out.
+//! One virtual client: what it has asked, what it is owed, and when it wants to ask again. Bytes
+//! in, bytes out.
 //!
 //! ```text
 //!  a slot is free from `due` ─▶ issue ─▶ outbox ─▶ (sent) ~~~ (answered) ─▶ receive ─▶ the slot is free again,
 //!        ▲                                                                     │        from answered + think time
 //!        └─────────────────────────────────────────────────────────────────────┘
 //! ```
-//! A client has as many slots as requests may be under way (its pipeline depth). **Response time counts from `due`, not from
-//! `sent`**: a client that is itself late, or whose connection is down, would otherwise hide the very delays it is
-//! there to measure (coordinated omission).
+//! A client has as many slots as requests may be under way (its pipeline depth). **Response time
+//! counts from `due`, not from `sent`**: a client that is itself late, or whose connection is down,
+//! would otherwise hide the very delays it is there to measure (coordinated omission).
 
 use std::collections::VecDeque;
 
@@ -79,7 +80,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Client `number` of a class, with `depth` free slots that want to be used from stamp zero on. Its records name `target` and `class`.
+    /// Client `number` of a class, with `depth` free slots that want to be used from stamp zero on.
+    /// Its records name `target` and `class`.
     pub fn new(seed: u64, number: u64, depth: u32, think: Think, target: u16, class: u16) -> Self {
         Self {
             outbox: Outbox::default(),
@@ -138,8 +140,9 @@ impl Client {
         !self.follow.is_empty()
     }
 
-    /// Writes the next request to the outbox; a slot must be free. `due` is when it should have been sent at the latest,
-    /// where that is not up to the client's own slots. Says whether it was one of the stream's, and not one that an answer gave rise to.
+    /// Writes the next request to the outbox; a slot must be free. `due` is when it should have
+    /// been sent at the latest, where that is not up to the client's own slots. Says whether it was
+    /// one of the stream's, and not one that an answer gave rise to.
     pub fn issue(
         &mut self,
         due: Option<Stamp>,
@@ -168,7 +171,8 @@ impl Client {
         is_new
     }
 
-    /// Takes bytes that came at `now`, and settles every answer that they complete. Says how many there were.
+    /// Takes bytes that came at `now`, and settles every answer that they complete. Says how many
+    /// there were.
     ///
     /// # Errors
     /// When they are no answers to what was asked: then [`Self::give_up`].
@@ -330,7 +334,8 @@ impl Client {
         }
     }
 
-    /// The same for the answer to a meta get, which has one value or none, and does not name its key.
+    /// The same for the answer to a meta get, which has one value or none, and does not name its
+    /// key.
     fn look_at_one(&mut self, request: &InFlight, reply: &Reply<'_>, now: Stamp, shared: &mut Shared<'_>) {
         let key = self.keys.pop_front().expect("the keys of every request under way are kept");
         match reply.meta_value() {
@@ -363,7 +368,8 @@ impl Client {
         self.put_slot(from);
     }
 
-    /// Gives up everything that is under way, for this reason, and forgets half-read and half-written bytes.
+    /// Gives up everything that is under way, for this reason, and forgets half-read and
+    /// half-written bytes.
     pub fn give_up(&mut self, loss: Loss, now: Stamp, account: &mut Account) {
         while let Some(request) = self.in_flight.pop_front() {
             let (mut visit, server) = self.visit(&request, now);

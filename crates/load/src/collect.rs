@@ -1,4 +1,5 @@
-//! What the threads report second by second, put together: the series while it goes on, the result at the end.
+//! What the threads report second by second, put together: the series while it goes on, the result
+//! at the end.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,8 @@ use crate::result::{
 
 /// What the threads have reported so far.
 pub(crate) struct Collected {
-    /// Segments that not all threads have reported, oldest first; the number of those that are still to come beside each.
+    /// Segments that not all threads have reported, oldest first; the number of those that are
+    /// still to come beside each.
     waiting: Vec<VecDeque<Segment>>,
     /// Which threads are done.
     pub(crate) finished: Vec<bool>,
@@ -59,8 +61,8 @@ impl Collected {
             Some(segment) => self.waiting[thread].push_back(segment),
             None => self.finished[thread] = true,
         }
-        // All threads cut time at the same stamps, but where the run ended: the earliest start is next, and is complete
-        // when every thread has reported it or is done.
+        // All threads cut time at the same stamps, but where the run ended: the earliest start is
+        // next, and is complete when every thread has reported it or is done.
         while self
             .waiting
             .iter()

@@ -97,7 +97,8 @@ commands! {
     Peek = "peek",
     /// Asks for the names of all queues.
     List = "list",
-    /// Of krarup's broker alone, as all that follow: a message for anybody, to a queue drawn from all.
+    /// Of krarup's broker alone, as all that follow: a message for anybody, to a queue drawn from
+    /// all.
     Send = "send",
     /// The same for one receiver, drawn from all names.
     SendTo = "send-to",
@@ -154,7 +155,8 @@ impl Command {
         self.verb().is_some()
     }
 
-    /// Whether only clients with a name may ask it, of queues that were created: krarup's broker's own verbs.
+    /// Whether only clients with a name may ask it, of queues that were created: krarup's broker's
+    /// own verbs.
     pub const fn needs_name(self) -> bool {
         matches!(
             self,
@@ -202,7 +204,8 @@ impl Command {
         }
     }
 
-    /// As what it is recorded, asking for so many keys. A `cas` is a `get` until its unique has come.
+    /// As what it is recorded, asking for so many keys. A `cas` is a `get` until its unique has
+    /// come.
     pub const fn operation(self, keys: u32) -> Operation {
         match self {
             Self::Get | Self::Mget if keys > 1 => Operation::MultiGet,

@@ -1,7 +1,9 @@
-//! What a run is asked to be: plain data that reads from and writes to JSON, and is checked before anything begins.
+//! What a run is asked to be: plain data that reads from and writes to JSON, and is checked before
+//! anything begins.
 //!
-//! A run has one class of clients, whose figures stand in [`Load`] itself, or several with a name each ([`Load::classes`]): closed
-//! ones with a population and a think time, open ones with a rate, each with a workload of its own, side by side on the same servers.
+//! A run has one class of clients, whose figures stand in [`Load`] itself, or several with a name
+//! each ([`Load::classes`]): closed ones with a population and a think time, open ones with a rate,
+//! each with a workload of its own, side by side on the same servers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -38,8 +40,9 @@ pub struct Load {
     pub workload: Workload,
     /// How clients treat their connections.
     pub habits: Habits,
-    /// Classes of clients with names. Where there are any, they alone are sent, and the pipeline depth, arrivals, workload and habits of their own
-    /// count instead of those above; `connections` is the sum of theirs.
+    /// Classes of clients with names. Where there are any, they alone are sent, and the pipeline
+    /// depth, arrivals, workload and habits of their own count instead of those above;
+    /// `connections` is the sum of theirs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<Class>,
     /// When the run is over.
@@ -58,8 +61,9 @@ pub struct Load {
     pub request_timeout: Seconds,
     /// How long last answers are waited for when the run is over, in seconds.
     pub drain: Seconds,
-    /// A thread none of whose connections stands for this many seconds ends its part of the run; where requests are counted, a client gives
-    /// up its share when its connection does not stand for so long.
+    /// A thread none of whose connections stands for this many seconds ends its part of the run;
+    /// where requests are counted, a client gives up its share when its connection does not stand
+    /// for so long.
     pub give_up: Seconds,
 }
 
@@ -103,9 +107,11 @@ pub enum Spread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Habits {
-    /// After so many requests a connection is closed and made anew, which is part of the response time of the request that waits for it. 0: never.
+    /// After so many requests a connection is closed and made anew, which is part of the response
+    /// time of the request that waits for it. 0: never.
     pub reconnect_after: u64,
-    /// How many bytes each connection reads per second at most, with little room in the kernel: a client that is slow to take its answers. 0: no limit.
+    /// How many bytes each connection reads per second at most, with little room in the kernel: a
+    /// client that is slow to take its answers. 0: no limit.
     pub read_rate: u64,
 }
 
@@ -172,7 +178,8 @@ impl fmt::Debug for Login {
 pub enum Extent {
     /// After this time.
     Seconds(Seconds),
-    /// When all clients together have sent this many requests; those that follow from an answer are not counted in.
+    /// When all clients together have sent this many requests; those that follow from an answer are
+    /// not counted in.
     Requests(u64),
     /// At the end of the trace.
     Trace,

@@ -1,8 +1,10 @@
-//! One thread of the generator: an event loop that drives its share of the clients over real sockets.
+//! One thread of the generator: an event loop that drives its share of the clients over real
+//! sockets.
 //!
-//! Each turn of a connection is one read, the answers it completed, the requests that became due by them, and one write.
-//! Its one clock read stands between: after the read, before the write. So `answered` of the one request is
-//! `due` and `sent` of the next where a client does not think, and nothing between two requests is left out.
+//! Each turn of a connection is one read, the answers it completed, the requests that became due by
+//! them, and one write. Its one clock read stands between: after the read, before the write. So
+//! `answered` of the one request is `due` and `sent` of the next where a client does not think, and
+//! nothing between two requests is left out.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -83,8 +85,8 @@ pub struct Task {
     pub drain: Nanos,
     /// After how long without an answer a connection is given up; zero: never.
     pub request_timeout: Nanos,
-    /// After how long without any connection this thread ends, and after how long without its own a client that has so many
-    /// requests to send gives them up.
+    /// After how long without any connection this thread ends, and after how long without its own a
+    /// client that has so many requests to send gives them up.
     pub give_up: Nanos,
     /// Whether values are verified.
     pub verify: bool,
@@ -109,7 +111,8 @@ pub struct Group {
     shortage: Shortage,
 }
 
-/// The last stretch of time in which no connection was free: what is due then waits for answers, and not for the generator.
+/// The last stretch of time in which no connection was free: what is due then waits for answers,
+/// and not for the generator.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shortage {
     is_on: bool,
@@ -118,7 +121,8 @@ struct Shortage {
 }
 
 impl Shortage {
-    /// No slot is free any more. One that was free for no time at all has not ended the last shortage.
+    /// No slot is free any more. One that was free for no time at all has not ended the last
+    /// shortage.
     fn begins(&mut self, now: Stamp) {
         if !self.is_on {
             self.is_on = true;
@@ -148,7 +152,8 @@ impl Group {
     }
 }
 
-/// One client of a closed load, over all of its connections. In an open load there is none: nobody waits.
+/// One client of a closed load, over all of its connections. In an open load there is none: nobody
+/// waits.
 #[derive(Debug)]
 pub struct Owner {
     /// What it asks.
@@ -168,7 +173,8 @@ pub struct NewConnection {
     pub group: u16,
     /// Which of the owners it belongs to; none in an open load.
     pub owner: Option<u32>,
-    /// Which connection of its owner is to carry the request after the one that it carried; none where there is only this one.
+    /// Which connection of its owner is to carry the request after the one that it carried; none
+    /// where there is only this one.
     pub next: Option<u32>,
     /// What it says first.
     pub hello: Option<Hello>,
@@ -402,8 +408,8 @@ impl Engine {
         Ok(self.up)
     }
 
-    /// Runs until the end, on this clock. Hands over every segment of its account that is over, and leaves a row of every request
-    /// in `rows`, if there is such a lane.
+    /// Runs until the end, on this clock. Hands over every segment of its account that is over, and
+    /// leaves a row of every request in `rows`, if there is such a lane.
     ///
     /// # Errors
     /// From the system, when waiting for events fails.
@@ -628,7 +634,8 @@ impl Engine {
         }
     }
 
-    /// Writes the next arrival, if it is due, to the connection whose slot has been free for longest.
+    /// Writes the next arrival, if it is due, to the connection whose slot has been free for
+    /// longest.
     fn issue_arrival(&mut self, group: usize, now: Stamp) -> Option<usize> {
         let group = &mut self.groups[group];
         let Source::Open(arriving) = &mut group.source else { return None };
@@ -641,7 +648,8 @@ impl Engine {
             let number = number as usize;
             let connection = &mut self.connections[number];
             connection.queued -= 1;
-            // A slot may have been taken by a follow-up, or the connection be busy writing: then `serve` queues it again.
+            // A slot may have been taken by a follow-up, or the connection be busy writing: then
+            // `serve` queues it again.
             if connection.client.free() > 0 && connection.client.outbox.is_empty() && connection.left > 0 {
                 break number;
             }
@@ -666,10 +674,12 @@ impl Engine {
         Some(number)
     }
 
-    /// Sends what a client wants to send by now, as far as it may; what it cannot send yet is noted for later.
+    /// Sends what a client wants to send by now, as far as it may; what it cannot send yet is noted
+    /// for later.
     fn serve(&mut self, number: usize, now: Stamp) {
         let connection = &mut self.connections[number];
-        // Only when all has left is a request written: so `sent` stands before the write that carries its first byte.
+        // Only when all has left is a request written: so `sent` stands before the write that
+        // carries its first byte.
         if !matches!(connection.link, Link::Up(_)) || !connection.client.outbox.is_empty() {
             return;
         }
@@ -721,8 +731,9 @@ impl Engine {
         self.flush(number);
     }
 
-    /// Hands the free slots of a client with several connections on to its next one: it asks every server in turn. Slots that a
-    /// follow-up is to use stay, for that goes to the server whose answer gave rise to it.
+    /// Hands the free slots of a client with several connections on to its next one: it asks every
+    /// server in turn. Slots that a follow-up is to use stay, for that goes to the server whose
+    /// answer gave rise to it.
     fn pass_on(&mut self, number: usize, now: Stamp) {
         let Some(next) = self.connections[number].next else { return };
         let client = &mut self.connections[number].client;
@@ -800,7 +811,8 @@ impl Engine {
                 }
             }
             Link::Up(conn) => {
-                // Encrypted bytes that the socket had no room for before; where it fails, reading will find out.
+                // Encrypted bytes that the socket had no room for before; where it fails, reading
+                // will find out.
                 if conn.is_waiting() {
                     let _ = conn.flush();
                 }
@@ -827,8 +839,8 @@ impl Engine {
 
     /// Reads what has come; up to the end if the other side has closed.
     fn read(&mut self, number: usize, closed: bool) {
-        // A read that did not fill the room has emptied the socket, and what comes later is a new event; only an end that was
-        // there with the bytes is not.
+        // A read that did not fill the room has emptied the socket, and what comes later is a new
+        // event; only an end that was there with the bytes is not.
         while let Some(count) = self.read_once(number, READ) {
             if count < READ && !closed {
                 return;
@@ -855,7 +867,8 @@ impl Engine {
         self.alarms.push(Reverse((connection.sip, Alarm::Sip(number as u32))));
     }
 
-    /// Reads once, up to so many bytes, and settles what was answered. Nothing where nothing came or the connection is no more.
+    /// Reads once, up to so many bytes, and settles what was answered. Nothing where nothing came
+    /// or the connection is no more.
     fn read_once(&mut self, number: usize, most: usize) -> Option<usize> {
         let connection = &mut self.connections[number];
         let Link::Up(conn) = &mut connection.link else { return None };

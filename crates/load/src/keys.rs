@@ -1,4 +1,5 @@
-//! Which keys are asked for: a numbered range written as text, and the laws by which numbers are drawn.
+//! Which keys are asked for: a numbered range written as text, and the laws by which numbers are
+//! drawn.
 
 use rand_distr::{Distribution, StandardNormal, Zipf};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,8 @@ pub struct KeyRange {
     pub minimum: u64,
     /// How many keys; at least 1.
     pub count: u64,
-    /// How long keys are: numbers are filled up with zeros in front. A key is never shorter than its prefix and number.
+    /// How long keys are: numbers are filled up with zeros in front. A key is never shorter than
+    /// its prefix and number.
     pub size: KeySize,
 }
 
@@ -42,8 +44,8 @@ pub enum KeySizeLaw {
     },
     /// These lengths, in proportion to their weights.
     Listed(Vec<(u16, f64)>),
-    /// Facebook's pool ETC: generalized extreme value with location 30.7984, scale 8.20449 and shape 0.078688
-    /// (Atikoglu et al. 2012, section 5).
+    /// Facebook's pool ETC: generalized extreme value with location 30.7984, scale 8.20449 and
+    /// shape 0.078688 (Atikoglu et al. 2012, section 5).
     Etc,
 }
 
@@ -128,8 +130,8 @@ impl Default for KeyRange {
 /// Longest key that memcached takes, in bytes.
 pub const LONGEST_KEY: usize = 250;
 
-/// What a key's value is for. Commands that change a value in place have keys of their own, so that the values of
-/// all others stay what they were stored as, and can be verified.
+/// What a key's value is for. Commands that change a value in place have keys of their own, so that
+/// the values of all others stay what they were stored as, and can be verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Family {
     /// `get set add replace cas delete touch gat`
@@ -148,7 +150,8 @@ pub enum Family {
 pub struct Key {
     /// What its value is for.
     pub family: Family,
-    /// Its number, less the range's minimum; of a key of a trace, its place in the list of all names.
+    /// Its number, less the range's minimum; of a key of a trace, its place in the list of all
+    /// names.
     pub place: u64,
 }
 
@@ -201,8 +204,8 @@ pub enum KeyLaw {
     Uniform,
     /// Each client goes through the whole range in order, and begins anew at its end.
     Sequential,
-    /// The range in order, parted evenly between the clients: client c of n takes every n-th key, from the c-th on.
-    /// Together they go through it exactly once before any key comes again.
+    /// The range in order, parted evenly between the clients: client c of n takes every n-th key,
+    /// from the c-th on. Together they go through it exactly once before any key comes again.
     Parted,
     /// Normal around `mean` (0 to 1, as a share of the range), cut at both ends.
     Gaussian {
@@ -371,7 +374,8 @@ mod tests {
         );
         assert!((uniform - 30.0).abs() < 0.3, "{uniform}");
         assert!((listed - 20.0).abs() < 0.8, "{listed}");
-        // A generalized extreme value has the mean μ + σ (Γ(1 − k) − 1) / k: 30.7984 + 8.20449 (1.04995 − 1) / 0.078688.
+        // A generalized extreme value has the mean μ + σ (Γ(1 − k) − 1) / k: 30.7984 + 8.20449
+        // (1.04995 − 1) / 0.078688.
         let etc = mean(KeySizeLaw::Etc);
         assert!((etc - 36.0).abs() < 0.5, "{etc}");
     }

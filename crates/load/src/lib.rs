@@ -34,10 +34,10 @@
 //! | [`table`] | the same for people |
 //! | [`text`] | laws, mixes and rates as people write them |
 //!
-//! **The times.** A request is `due` when its client wants to send it: in a closed load when the answer before it was complete and
-//! the client has thought, in an open load when the schedule says. It is `sent` before the write that carries
-//! its first byte, and `answered` after the read that completed its answer. Response time = answered − due;
-//! lateness = sent − due.
+//! **The times.** A request is `due` when its client wants to send it: in a closed load when the
+//! answer before it was complete and the client has thought, in an open load when the schedule
+//! says. It is `sent` before the write that carries its first byte, and `answered` after the read
+//! that completed its answer. Response time = answered − due; lateness = sent − due.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,9 @@
-//! Results of several generators become that of all: counts and histograms add up exactly, percentiles come from the sum.
+//! Results of several generators become that of all: counts and histograms add up exactly,
+//! percentiles come from the sum.
 //!
-//! A merged result is what one generator with all the clients would have reported. Seconds are laid over each other by the
-//! wall clock, to the whole second; generators should begin together, and a warning says when they did not.
+//! A merged result is what one generator with all the clients would have reported. Seconds are laid
+//! over each other by the wall clock, to the whole second; generators should begin together, and a
+//! warning says when they did not.
 
 use std::collections::BTreeMap;
 
@@ -219,7 +221,8 @@ fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, Strin
     parts.iter().for_each(|(one, _)| add(&mut errors, &one.errors));
     let count = sum(&|one| one.count);
     let seconds = parts[0].1;
-    // Over one length of time the requests are counted together; over several, each generator has a rate of its own.
+    // Over one length of time the requests are counted together; over several, each generator has a
+    // rate of its own.
     let throughput = if parts.iter().all(|(_, other)| *other == seconds) {
         let done = count.saturating_sub(errors.values().sum());
         PerSecond::over(done, Nanos::from_seconds(seconds))

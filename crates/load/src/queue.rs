@@ -1,11 +1,15 @@
-//! Message queues by beanstalkd's protocol, from the client's side: what is asked, and what the answers are.
+//! Message queues by beanstalkd's protocol, from the client's side: what is asked, and what the
+//! answers are.
 //!
-//! A reserve does not wait (`reserve-with-timeout 0`), and the message that it brings is deleted, given back or set aside by the request
-//! after it, as a worker does when it is done. What krarup's broker understands and beanstalkd does not: `pop` takes a message and deletes it in
-//! one request; and clients with names send to queues, or through them to each other ([`Verb::Send`], [`Verb::PopTube`] and others).
+//! A reserve does not wait (`reserve-with-timeout 0`), and the message that it brings is deleted,
+//! given back or set aside by the request after it, as a worker does when it is done. What krarup's
+//! broker understands and beanstalkd does not: `pop` takes a message and deletes it in one request;
+//! and clients with names send to queues, or through them to each other ([`Verb::Send`],
+//! [`Verb::PopTube`] and others).
 //!
-//! With the verbs of beanstalkd, each client uses and watches one queue: its own number modulo the number of queues; with one queue, that is
-//! the tube `default`. With those of names, every request draws its queue, and the names it is about, anew.
+//! With the verbs of beanstalkd, each client uses and watches one queue: its own number modulo the
+//! number of queues; with one queue, that is the tube `default`. With those of names, every request
+//! draws its queue, and the names it is about, anew.
 
 use krarup_beanstalk::{DEFAULT_TTR, DEFAULT_TUBE, Put, Reply, ReplyWord, Request, Verb, reply, write};
 use krarup_memcache::{Class, Parsed};
@@ -22,7 +26,8 @@ const PRIORITY: u32 = 1_024;
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said<'a> {
-    /// What it comes to, in the words of memcached's answers: a message is `Values`, none is `NotFound`.
+    /// What it comes to, in the words of memcached's answers: a message is `Values`, none is
+    /// `NotFound`.
     pub class: Class,
     /// The message that came, with its number.
     pub message: Option<(u64, &'a [u8])>,
@@ -78,7 +83,8 @@ pub fn send(out: &mut Vec<u8>, to: u64, receiver: Option<u64>, body: &[u8]) {
     write::request(out, &Request::Put(put));
 }
 
-/// Appends a request that brings no message. `number` is what it is about: a message, a tube or a client's name, or how many.
+/// Appends a request that brings no message. `number` is what it is about: a message, a tube or a
+/// client's name, or how many.
 ///
 /// # Panics
 /// With a verb that is never asked.
@@ -105,7 +111,8 @@ pub fn ask(out: &mut Vec<u8>, verb: Verb, number: u64) {
     write::request(out, &request);
 }
 
-/// What is said on a new connection before anything else, and what may be answered to each line of it.
+/// What is said on a new connection before anything else, and what may be answered to each line of
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// Lines, each with its end.
@@ -114,9 +121,10 @@ pub struct Hello {
     pub owed: Vec<&'static [&'static str]>,
 }
 
-/// What client `number` of `clients` says first. With verbs of names (`named`), the clients together register all names and create
-/// all tubes, each its share; where the broker wants a `secret`, logging in brings it along. With beanstalkd's verbs and several tubes, each
-/// client turns to one of them.
+/// What client `number` of `clients` says first. With verbs of names (`named`), the clients
+/// together register all names and create all tubes, each its share; where the broker wants a
+/// `secret`, logging in brings it along. With beanstalkd's verbs and several tubes, each client
+/// turns to one of them.
 pub fn hello(
     number: u64,
     clients: u64,

@@ -1,8 +1,9 @@
 //! Random streams with names: one seed gives every client its own, and none disturbs another.
 //!
-//! The generator is xoshiro256++ by name, so a seed means the same stream on every machine and in every version.
-//! A stream's own seed is a hash of the run's seed, the stream's name and its number: drawing sizes by another
-//! law leaves the keys as they were, a further client leaves all others as they were.
+//! The generator is xoshiro256++ by name, so a seed means the same stream on every machine and in
+//! every version. A stream's own seed is a hash of the run's seed, the stream's name and its
+//! number: drawing sizes by another law leaves the keys as they were, a further client leaves all
+//! others as they were.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -16,13 +17,15 @@ pub fn stream(seed: u64, name: &str, index: u64) -> Random {
     Random::seed_from_u64(mix(named ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// Uniform on 0..`count` (`count` at least 1): the high half of a product, whose bias is below `count`/2⁶⁴.
+/// Uniform on 0..`count` (`count` at least 1): the high half of a product, whose bias is below
+/// `count`/2⁶⁴.
 #[inline]
 pub fn below(random: &mut Random, count: u64) -> u64 {
     ((u128::from(random.random::<u64>()) * u128::from(count)) >> 64) as u64
 }
 
-/// Spreads every bit of `value` over all bits (the finishing step of SplitMix64); no two values meet.
+/// Spreads every bit of `value` over all bits (the finishing step of SplitMix64); no two values
+/// meet.
 #[inline]
 pub const fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,7 +1,8 @@
 //! What a run found out, as plain data: the JSON that `krarup load` writes, for programs to read.
 //!
-//! Two scopes, never mixed: [`LoadResult::account`] is of the **whole run**, from the first byte sent to the last answer, and agrees
-//! with the servers' own counters to the unit. [`LoadResult::operations`], throughput and times are of the **measured part** only: what was
+//! Two scopes, never mixed: [`LoadResult::account`] is of the **whole run**, from the first byte
+//! sent to the last answer, and agrees with the servers' own counters to the unit.
+//! [`LoadResult::operations`], throughput and times are of the **measured part** only: what was
 //! answered after the warm-up and before the cool-down.
 
 use std::collections::BTreeMap;
@@ -37,10 +38,12 @@ pub struct LoadResult {
     pub account: WholeRun,
     /// All operations of the measured part together.
     pub overall: OperationResult,
-    /// The same by class of clients, in the order of the configuration; empty where there is only one, without a name.
+    /// The same by class of clients, in the order of the configuration; empty where there is only
+    /// one, without a name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassResult>,
-    /// The measured part by operation: `get`, `multiget`, `set` and so on; those that were never sent are left out.
+    /// The measured part by operation: `get`, `multiget`, `set` and so on; those that were never
+    /// sent are left out.
     pub operations: BTreeMap<String, OperationResult>,
     /// The whole run second by second; a second is cut where the measured part begins or ends.
     pub series: Vec<SeriesRow>,
@@ -140,7 +143,8 @@ pub struct OperationResult {
     pub count: u64,
     /// Those that ended without an error, per second.
     pub throughput: PerSecond,
-    /// Errors, by kind: `error`, `client_error`, `server_error`, and the reasons for which requests are lost.
+    /// Errors, by kind: `error`, `client_error`, `server_error`, and the reasons for which requests
+    /// are lost.
     pub errors: BTreeMap<String, u64>,
     /// Keys asked for.
     pub keys: u64,
@@ -152,9 +156,11 @@ pub struct OperationResult {
     pub bytes_sent: u64,
     /// Bytes of the answers.
     pub bytes_received: u64,
-    /// From when a request was due until its answer was complete. Requests that ended with an error are in it too.
+    /// From when a request was due until its answer was complete. Requests that ended with an error
+    /// are in it too.
     pub response_time: Times,
-    /// From when it was sent: what is left of the response time without the generator's own lateness.
+    /// From when it was sent: what is left of the response time without the generator's own
+    /// lateness.
     pub time_from_sent: Times,
     /// From when it was due until it was sent.
     pub lateness: Times,
@@ -206,7 +212,8 @@ pub struct Times {
 pub struct Histogram {
     /// The width of a bucket, in seconds: 100 µs.
     pub width: Seconds,
-    /// The bucket's number and its count; bucket k holds times from k·width up to (k + 1)·width. Empty ones are left out.
+    /// The bucket's number and its count; bucket k holds times from k·width up to (k + 1)·width.
+    /// Empty ones are left out.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -269,7 +276,8 @@ pub struct Generator {
     /// How late all arrivals of an open load were sent, in sum, in seconds.
     #[serde(default)]
     pub late: Seconds,
-    /// The part of `late` in which no connection was free: all of them waited for answers, or did not stand.
+    /// The part of `late` in which no connection was free: all of them waited for answers, or did
+    /// not stand.
     #[serde(default)]
     pub waited: Seconds,
 }
@@ -278,7 +286,8 @@ pub struct Generator {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "warning")]
 pub enum Warning {
-    /// A thread of the generator was running nearly all the time: the generator may be the bottleneck.
+    /// A thread of the generator was running nearly all the time: the generator may be the
+    /// bottleneck.
     GeneratorBusy {
         /// The largest share of its time that any thread was running.
         share: f64,
@@ -527,7 +536,8 @@ fn distributions(histograms: &Histograms, operation: Operation) -> Option<[&Dist
     ])
 }
 
-/// The rows of one second: all operations together, then each that had answers; then the same of each class, where there are several.
+/// The rows of one second: all operations together, then each that had answers; then the same of
+/// each class, where there are several.
 pub(crate) fn series(segment: &Segment, names: &[String]) -> Vec<SeriesRow> {
     let mut rows = Vec::new();
     push_rows(&segment.all(), "", segment, &mut rows);

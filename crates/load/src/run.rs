@@ -1,4 +1,5 @@
-//! A whole run: threads are started together on one clock, their accounts are collected second by second, and summed up.
+//! A whole run: threads are started together on one clock, their accounts are collected second by
+//! second, and summed up.
 
 use std::fmt;
 use std::io;
@@ -121,7 +122,8 @@ fn read_traces(load: &Load) -> Result<Traces, LoadError> {
 /// A thread and a segment of its account that is over; nothing where the thread is.
 type Message = (usize, Option<Segment>);
 
-/// What a thread tells the conductor by. Its last word is that the thread is over, however it ended.
+/// What a thread tells the conductor by. Its last word is that the thread is over, however it
+/// ended.
 struct Line {
     thread: usize,
     send: mpsc::Sender<Message>,
@@ -166,8 +168,8 @@ const STOP: Token = Token(1);
 const HANG_UP: Token = Token(2);
 
 impl Conductor {
-    /// Ready to run. With `signals`, SIGINT, SIGTERM and SIGHUP from now on end a run early and cleanly; otherwise they do
-    /// what they always do.
+    /// Ready to run. With `signals`, SIGINT, SIGTERM and SIGHUP from now on end a run early and
+    /// cleanly; otherwise they do what they always do.
     ///
     /// # Errors
     /// From the system.
@@ -178,14 +180,16 @@ impl Conductor {
         Ok(Self { poll, events: Events::with_capacity(16), waker, signals, rows: None, begin: None })
     }
 
-    /// The loads that are run from now on write a row of every request into this file (`rows.parquet`); populating does not. In
-    /// them a visit's station is the number of its client's class.
+    /// The loads that are run from now on write a row of every request into this file
+    /// (`rows.parquet`); populating does not. In them a visit's station is the number of its
+    /// client's class.
     pub fn keep_rows(&mut self, path: Option<PathBuf>) {
         self.rows = path;
     }
 
-    /// The next load that is run begins when the wall clock shows this, in nanoseconds since 1970 (UTC): its clients are
-    /// connected before, so that several generators that are told the same instant begin together. Populating does not wait.
+    /// The next load that is run begins when the wall clock shows this, in nanoseconds since 1970
+    /// (UTC): its clients are connected before, so that several generators that are told the same
+    /// instant begin together. Populating does not wait.
     pub fn begin_at(&mut self, instant: Option<Nanos>) {
         self.begin = instant;
     }
@@ -219,8 +223,8 @@ impl Conductor {
     /// Runs a load to its end.
     ///
     /// # Errors
-    /// Where there is nothing to report: a configuration that makes no sense, no server, no resources. Errors during the run
-    /// are counted and are part of the result.
+    /// Where there is nothing to report: a configuration that makes no sense, no server, no
+    /// resources. Errors during the run are counted and are part of the result.
     pub fn run(&mut self, load: &Load, observe: &mut dyn FnMut(&Event<'_>)) -> Result<LoadResult, LoadError> {
         self.run_phase(Phase::Run, load, observe)
     }
@@ -273,7 +277,8 @@ impl Conductor {
         Ok(result)
     }
 
-    /// Stores every key of the workload at every target, in order and exactly once, and verifies that each is there.
+    /// Stores every key of the workload at every target, in order and exactly once, and verifies
+    /// that each is there.
     ///
     /// # Errors
     /// The first thing that went wrong, in words.

@@ -1,12 +1,13 @@
 //! When requests are due. Arithmetic only: no clock and no sleep, so it can be tested.
 //!
-//! **Open arrivals.** Let Λ(t) be the number of requests wanted up to t: the integral of the rate. Request k is due at Λ⁻¹(S_k),
-//! where S_k are the arrivals of a process of rate 1: whole numbers when paced, sums of unit exponentials for Poisson arrivals.
-//! (That a Poisson process of rate λ(t) comes about so: Çınlar 1975, section 4.7.) A due time is never derived from
-//! the one before it, nor from a clock: being late with one request moves no other, and nothing drifts.
+//! **Open arrivals.** Let Λ(t) be the number of requests wanted up to t: the integral of the rate.
+//! Request k is due at Λ⁻¹(S_k), where S_k are the arrivals of a process of rate 1: whole numbers
+//! when paced, sums of unit exponentials for Poisson arrivals. (That a Poisson process of rate λ(t)
+//! comes about so: Çınlar 1975, section 4.7.) A due time is never derived from the one before it,
+//! nor from a clock: being late with one request moves no other, and nothing drifts.
 //!
-//! **Bursts** are Poisson arrivals of a rate that jumps between two levels at random times (a Markov-modulated
-//! Poisson process of two states).
+//! **Bursts** are Poisson arrivals of a rate that jumps between two levels at random times (a
+//! Markov-modulated Poisson process of two states).
 
 use krarup_units::{Nanos, PerSecond, Seconds, Stamp};
 use rand_distr::{Distribution, Exp1};
@@ -19,7 +20,8 @@ use crate::trace::{Replay, Speed};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// Each client waits for its answer, thinks, and sends the next: the system's speed decides how many come.
+    /// Each client waits for its answer, thinks, and sends the next: the system's speed decides how
+    /// many come.
     Closed(Think),
     /// Requests come at their own pace, whatever the system does.
     Open(Open),
@@ -169,7 +171,8 @@ impl Arrivals {
     }
 }
 
-/// The due times of an open load, one after the other, never decreasing, without end while the rate is above 0.
+/// The due times of an open load, one after the other, never decreasing, without end while the rate
+/// is above 0.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     legs: Vec<Leg>,
@@ -235,11 +238,12 @@ impl Schedule {
         (rate > 0.0).then(|| self.begins + (wanted - self.before) / rate)
     }
 
-    /// Where Λ is when the arrivals have felt `self.unit`: with bursts they feel `factor` for each unit of Λ, between
-    /// bursts the rest, so that the mean stays what it is.
+    /// Where Λ is when the arrivals have felt `self.unit`: with bursts they feel `factor` for each
+    /// unit of Λ, between bursts the rest, so that the mean stays what it is.
     fn modulated(&mut self, factor: f64, share: f64, length: Seconds) -> f64 {
         let calm = (1.0 - factor * share) / (1.0 - share).max(f64::EPSILON);
-        // Lengths are drawn in seconds and measured in Λ at the mean rate, so that they mean what was asked on a level rate.
+        // Lengths are drawn in seconds and measured in Λ at the mean rate, so that they mean what
+        // was asked on a level rate.
         let mean_rate = self.mean_rate();
         loop {
             let feels = if self.burst.bursting { factor } else { calm };
@@ -319,8 +323,8 @@ mod tests {
 
     #[test]
     fn a_steady_pace_does_not_drift_over_a_day() {
-        // 33,333 per second for a day: 2,879,971,200 requests. Only the last ones are looked at; no due time depends
-        // on the one before, so the others need not be made.
+        // 33,333 per second for a day: 2,879,971,200 requests. Only the last ones are looked at; no
+        // due time depends on the one before, so the others need not be made.
         let mut schedule = Schedule::new(&level(33_333.0, Process::Paced), 1);
         schedule.count = 33_333 * 86_400;
         assert_eq!(schedule.next(), Some(Stamp(86_400_000_000_000)));
@@ -381,7 +385,8 @@ mod tests {
         assert!(bursty > 20.0, "{bursty}");
     }
 
-    /// The largest distance between the shares that were seen and a distribution (Kolmogorov and Smirnov), times √n.
+    /// The largest distance between the shares that were seen and a distribution (Kolmogorov and
+    /// Smirnov), times √n.
     fn distance(mut seen: Vec<f64>, distribution: impl Fn(f64) -> f64) -> f64 {
         seen.sort_by(f64::total_cmp);
         let n = seen.len() as f64;
@@ -402,12 +407,14 @@ mod tests {
         fn poisson_arrivals_have_exponential_gaps_at_any_rate(seed: u64, rate in 1.0_f64..1e6) {
             let due: Vec<f64> = Schedule::new(&level(rate, Process::Poisson), seed).take(4_001).map(|due| due.0 as f64 / 1e9).collect();
             let gaps: Vec<f64> = due.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            // A gap is cut to whole nanoseconds: half of one either way is no more than 0.05 % of the mean at these rates.
+            // A gap is cut to whole nanoseconds: half of one either way is no more than 0.05 % of
+            // the mean at these rates.
             let far = distance(gaps, |gap| 1.0 - (-(gap + 0.5e-9) * rate).exp());
             prop_assert!(far < UNLIKELY, "{far}");
         }
 
-        /// Given how many there are, Poisson arrivals are spread over Λ as if each were thrown there by itself: through ramps and steps too.
+        /// Given how many there are, Poisson arrivals are spread over Λ as if each were thrown
+        /// there by itself: through ramps and steps too.
         #[test]
         fn through_ramps_poisson_arrivals_are_uniform_over_the_area(seed: u64, from in 10.0_f64..2_000.0, to in 10.0_f64..2_000.0, step in 10.0_f64..2_000.0) {
             let legs = vec![
@@ -435,11 +442,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4))]
 
-        /// A burst is Poisson of its own rate: within bursts and between them gaps are those of two exponentials, as often as asked.
+        /// A burst is Poisson of its own rate: within bursts and between them gaps are those of two
+        /// exponentials, as often as asked.
         #[test]
         fn bursts_take_their_share_of_the_requests(seed: u64, factor in 2.0_f64..5.0) {
             let share = 0.15;
-            // So long a burst, so high a rate that hardly a gap spans two states: then a state is told by its rate.
+            // So long a burst, so high a rate that hardly a gap spans two states: then a state is
+            // told by its rate.
             let process = Process::Bursty { factor, share, length: 1.0 };
             let due = seconds(&level(1_000.0, process), seed, 300.0);
             let mut windows = vec![0.0_f64; 300 * 20];
@@ -449,7 +458,8 @@ mod tests {
             let bursting: Vec<_> = windows.iter().filter(|&&count| count > between).collect();
             let time = bursting.len() as f64 / windows.len() as f64;
             let rate = bursting.iter().copied().sum::<f64>() / bursting.len() as f64 / 50.0;
-            // Some forty-five bursts and as many pauses: the share of time varies by a fifth or so of itself.
+            // Some forty-five bursts and as many pauses: the share of time varies by a fifth or so
+            // of itself.
             prop_assert!((time / share - 1.0).abs() < 0.95, "{time}");
             prop_assert!((rate / factor - 1.0).abs() < 0.1, "{rate} not {factor}");
         }
@@ -515,7 +525,8 @@ mod tests {
             prop_assert_eq!(due, take(seed));
         }
 
-        /// Little drift is no drift: after t seconds of a paced load, as many are due as the area under the rate.
+        /// Little drift is no drift: after t seconds of a paced load, as many are due as the area
+        /// under the rate.
         #[test]
         fn a_paced_load_is_due_on_the_area_under_its_rate(mut open in any_open(), until in 0.1_f64..15.0) {
             open.process = Process::Paced;

@@ -1,7 +1,9 @@
-//! The highest rate that a system carries with its response times below a limit: which rate to try next. Pure.
+//! The highest rate that a system carries with its response times below a limit: which rate to try
+//! next. Pure.
 //!
-//! The rate doubles until a trial fails, then halves the gap (by ratio) until it is narrow. From one trial to the next
-//! chance decides near the limit, so a search is repeated, and its answers are an estimate with an interval.
+//! The rate doubles until a trial fails, then halves the gap (by ratio) until it is narrow. From
+//! one trial to the next chance decides near the limit, so a search is repeated, and its answers
+//! are an estimate with an interval.
 
 use krarup_stats::{Estimate, summary::Summary};
 use krarup_units::{PerSecond, Seconds};
@@ -37,7 +39,8 @@ const LEAST: f64 = 1.0;
 const MOST: f64 = 1e8;
 
 impl Search {
-    /// A search that begins at `start` (1 to 10⁸ per second) and ends when it knows the answer to `precision` (above 0, as a share).
+    /// A search that begins at `start` (1 to 10⁸ per second) and ends when it knows the answer to
+    /// `precision` (above 0, as a share).
     pub fn new(start: PerSecond, precision: f64) -> Self {
         Self {
             carried: 0.0,
@@ -111,7 +114,8 @@ pub struct FoundMax {
     pub trials: Vec<Trial>,
     /// The highest rate carried in each search; those that found none are left out.
     pub found: Vec<PerSecond>,
-    /// Their mean, requests per second, with its 95 % interval (Student's t). `None` with fewer than two.
+    /// Their mean, requests per second, with its 95 % interval (Student's t). `None` with fewer
+    /// than two.
     pub rate: Option<Estimate>,
 }
 

@@ -1,7 +1,9 @@
-//! What people write: one table of keys, which are flags on the command line and keys of a TOML file, with texts as values.
+//! What people write: one table of keys, which are flags on the command line and keys of a TOML
+//! file, with texts as values.
 //!
-//! A file holds the keys of the run and, at its top level, those of all classes of clients; `[classes.NAME]` says what is different in one
-//! class. Flags go over the file's top level. Every mistake is named with its file and line, or its flag.
+//! A file holds the keys of the run and, at its top level, those of all classes of clients;
+//! `[classes.NAME]` says what is different in one class. Flags go over the file's top level. Every
+//! mistake is named with its file and line, or its flag.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -295,7 +297,8 @@ impl Settings {
         Ok(load)
     }
 
-    /// The classes with names. Those that do not say how many connections they have share `connections`; those that take over the rate share it.
+    /// The classes with names. Those that do not say how many connections they have share
+    /// `connections`; those that take over the rate share it.
     fn several(&self, connections: u32) -> Result<Vec<Class>, Mistake> {
         let mut made = Vec::new();
         for (name, own) in &self.classes {

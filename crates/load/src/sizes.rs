@@ -29,8 +29,9 @@ pub enum SizeLaw {
         /// The largest.
         most: u64,
     },
-    /// Facebook's pool ETC: Atikoglu et al., "Workload analysis of a large-scale key-value store" (2012), table 5: sizes
-    /// below 15 bytes by their published shares, above a generalized Pareto law; nothing above 1 MB.
+    /// Facebook's pool ETC: Atikoglu et al., "Workload analysis of a large-scale key-value store"
+    /// (2012), table 5: sizes below 15 bytes by their published shares, above a generalized Pareto
+    /// law; nothing above 1 MB.
     Etc,
 }
 

@@ -1,4 +1,5 @@
-//! How a connection to a server is made: the socket, then encryption, then signing in. Ready means that a request may be sent.
+//! How a connection to a server is made: the socket, then encryption, then signing in. Ready means
+//! that a request may be sent.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -13,7 +14,8 @@ use krarup_units::Address;
 use crate::config::{Load, Login};
 use crate::queue::Hello;
 
-/// Room for what the kernel keeps of a slow reader's answers; it takes at least as much as it needs.
+/// Room for what the kernel keeps of a slow reader's answers; it takes at least as much as it
+/// needs.
 const LITTLE: usize = 4_096;
 /// The longest line that is an answer to signing in.
 const LONGEST_ANSWER: usize = 1_024;
@@ -79,7 +81,8 @@ impl Target {
         load.targets.iter().map(target).collect()
     }
 
-    /// Begins a connection, on which `hello` is said first; with `little`, the kernel is to keep little of what comes and is not read.
+    /// Begins a connection, on which `hello` is said first; with `little`, the kernel is to keep
+    /// little of what comes and is not read.
     ///
     /// # Errors
     /// From the system, when not even the attempt can be made.

@@ -1,8 +1,9 @@
 //! Who does what: the clients of every class, shared out over threads and servers.
 //!
-//! Clients are numbered through all classes; client g is driven by thread g mod threads and asks server g mod servers first. An open class has one
-//! schedule, of which each thread that has any of its connections takes every so-manieth request. Each class has random
-//! streams of its own, by its name: another class beside it changes nothing in what it sends.
+//! Clients are numbered through all classes; client g is driven by thread g mod threads and asks
+//! server g mod servers first. An open class has one schedule, of which each thread that has any of
+//! its connections takes every so-manieth request. Each class has random streams of its own, by its
+//! name: another class beside it changes nothing in what it sends.
 
 use std::sync::Arc;
 
@@ -164,7 +165,8 @@ impl Part<'_> {
         let begun = task.connections.len() as u32;
         for connection in 0..connections {
             let target = ((self.first + client + connection) % targets) as u16;
-            // In an open load every connection has slots of its own: whichever is free takes the next request.
+            // In an open load every connection has slots of its own: whichever is free takes the
+            // next request.
             let depth = if connection == 0 || owner.is_none() { self.class.pipeline } else { 0 };
             let next =
                 (connections > 1 && owner.is_some()).then(|| begun + ((connection + 1) % connections) as u32);

@@ -1,4 +1,5 @@
-//! Laws, mixes and rates as people write them in flags: `zipf:0.99`, `100-200`, `get=9,set=1`, `1000-5000x30s`.
+//! Laws, mixes and rates as people write them in flags: `zipf:0.99`, `100-200`, `get=9,set=1`,
+//! `1000-5000x30s`.
 
 use krarup_units::text::{parse_duration, parse_size};
 use krarup_units::{PerSecond, Seconds};
@@ -170,7 +171,8 @@ pub fn expiry(text: &str) -> Result<(i32, i32), String> {
     if from <= to { Ok((from, to)) } else { Err(wrong()) }
 }
 
-/// `1000`, or legs one after the other: `1000x10s` holds a rate, `1000-5000x30s` is a ramp; parted by commas.
+/// `1000`, or legs one after the other: `1000x10s` holds a rate, `1000-5000x30s` is a ramp; parted
+/// by commas.
 ///
 /// # Errors
 /// Names the part that is wrong.

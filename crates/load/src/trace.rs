@@ -1,8 +1,10 @@
-//! A recorded trace to be sent again: when each request came, what it asked, which keys it named, how large its value was.
+//! A recorded trace to be sent again: when each request came, what it asked, which keys it named,
+//! how large its value was.
 //!
-//! Two kinds of file are read. `rows.parquet`, as `krarup proxy --rows`, `krarup load --rows` and simulations write it, knows when requests came, what they
-//! asked, how many keys they named and how many bytes they had; it does not know the keys, so these are drawn by the workload's
-//! laws. A CSV file has a line for each request and knows them all:
+//! Two kinds of file are read. `rows.parquet`, as `krarup proxy --rows`, `krarup load --rows` and
+//! simulations write it, knows when requests came, what they asked, how many keys they named and
+//! how many bytes they had; it does not know the keys, so these are drawn by the workload's laws. A
+//! CSV file has a line for each request and knows them all:
 //!
 //! ```text
 //! time,op,key,size
@@ -10,9 +12,9 @@
 //! 0.000310,get,user:1,
 //! 0.000420,get,user:1 user:2,
 //! ```
-//! `time` is in seconds from any beginning (`time_ms`, `time_us` and `time_ns` say so in the head), `op` a command by its name on the
-//! wire, `key` one key or several with blanks between, `size` the bytes of the value. `key` and `size` may be empty or left out; then they
-//! are drawn.
+//! `time` is in seconds from any beginning (`time_ms`, `time_us` and `time_ns` say so in the head),
+//! `op` a command by its name on the wire, `key` one key or several with blanks between, `size` the
+//! bytes of the value. `key` and `size` may be empty or left out; then they are drawn.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -257,7 +259,8 @@ fn command(operation: Operation) -> Option<Command> {
         Operation::Replace => Command::Replace,
         Operation::Append => Command::Append,
         Operation::Prepend => Command::Prepend,
-        // Its unique is not in the record: it is fetched first, and that is no request of the trace.
+        // Its unique is not in the record: it is fetched first, and that is no request of the
+        // trace.
         Operation::Cas => Command::Set,
         Operation::Delete => Command::Delete,
         Operation::Incr => Command::Incr,
@@ -275,7 +278,8 @@ fn stores(command: Command) -> bool {
     )
 }
 
-/// How large the value of a request of so many bytes is about: less the line of a short key and the two line ends.
+/// How large the value of a request of so many bytes is about: less the line of a short key and the
+/// two line ends.
 fn value_of(bytes: u64) -> u32 {
     const FRAMING: u64 = "set key-0000 0 0 100\r\n\r\n".len() as u64;
     u32::try_from(bytes.saturating_sub(FRAMING).min(LARGEST_VALUE)).unwrap_or(0)

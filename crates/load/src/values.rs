@@ -1,12 +1,14 @@
-//! What is stored under a key: a function of the key, a version and the size, so that any reader can verify it.
+//! What is stored under a key: a function of the key, a version and the size, so that any reader
+//! can verify it.
 //!
 //! ```text
 //! │ version, 16 hex digits │ checksum, 16 hex digits │ noise, begun at a place the checksum says …  │
 //! ```
-//! The checksum is over the key's text, the version and the size. The noise is a fixed block of printable bytes, gone through in a
-//! circle; so writing a value and verifying one cost no more than copying and comparing it.
-//! A value below 32 bytes has room for noise only, begun at a place that the key says. Nothing depends on the run's seed: what one run stored,
-//! every other can verify.
+//! The checksum is over the key's text, the version and the size. The noise is a fixed block of
+//! printable bytes, gone through in a circle; so writing a value and verifying one cost no more
+//! than copying and comparing it. A value below 32 bytes has room for noise only, begun at a place
+//! that the key says. Nothing depends on the run's seed: what one run stored, every other can
+//! verify.
 
 use std::fmt;
 
@@ -30,7 +32,8 @@ pub struct Values {
 /// How a value is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// The checksum does not belong to the key, the version and the size: another key's value, or one cut short.
+    /// The checksum does not belong to the key, the version and the size: another key's value, or
+    /// one cut short.
     Checksum,
     /// The byte at this place is not the one that was stored.
     Byte(usize),

@@ -1,4 +1,5 @@
-//! What is asked for: a mix of commands over a range of keys, as a stream of requests that a seed decides.
+//! What is asked for: a mix of commands over a range of keys, as a stream of requests that a seed
+//! decides.
 
 use std::sync::Arc;
 
@@ -21,8 +22,9 @@ use crate::values::Values;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mix {
-    /// Each client in a cycle of its own: first `sets` SETs, then GETs of `gets` keys in all. With multi-gets of K
-    /// each takes the lesser of K and what the cycle has left, as memtier_benchmark counts.
+    /// Each client in a cycle of its own: first `sets` SETs, then GETs of `gets` keys in all. With
+    /// multi-gets of K each takes the lesser of K and what the cycle has left, as memtier_benchmark
+    /// counts.
     Ratio {
         /// SETs in a cycle.
         sets: u32,
@@ -40,7 +42,8 @@ pub enum OnMiss {
     /// The miss is counted.
     #[default]
     Count,
-    /// The client stores the key at once, as an application does that fetched the value from its database.
+    /// The client stores the key at once, as an application does that fetched the value from its
+    /// database.
     Set,
 }
 
@@ -51,8 +54,8 @@ pub enum Sequence {
     /// Each its own, independent of all others.
     #[default]
     Own,
-    /// All the same keys in the same order, as memtier_benchmark does unless it is told otherwise: what the first fetches, the
-    /// others find in every cache on the way.
+    /// All the same keys in the same order, as memtier_benchmark does unless it is told otherwise:
+    /// what the first fetches, the others find in every cache on the way.
     Same,
 }
 
@@ -72,7 +75,8 @@ pub struct Workload {
     pub sequence: Sequence,
     /// Keys in one multi-get; 1 makes single gets.
     pub multi_get: u32,
-    /// What the values that a ratio's SETs store are for; other than plain only while counters and texts are populated.
+    /// What the values that a ratio's SETs store are for; other than plain only while counters and
+    /// texts are populated.
     #[serde(skip)]
     pub set_family: Family,
     /// How large values are.
@@ -83,7 +87,8 @@ pub struct Workload {
     pub on_miss: OnMiss,
     /// How many queues of a message broker are used.
     pub tubes: u32,
-    /// Under how many names the clients of a message broker log in, where they need one. 0: each under its own.
+    /// Under how many names the clients of a message broker log in, where they need one. 0: each
+    /// under its own.
     pub names: u32,
 }
 
@@ -254,7 +259,8 @@ impl Plan {
         Self::replaying(workload, seed, streams, None)
     }
 
-    /// The same; with a trace, its requests are sent in its order, and the workload's laws say only what it does not know.
+    /// The same; with a trace, its requests are sent in its order, and the workload's laws say only
+    /// what it does not know.
     pub fn replaying(workload: Workload, seed: u64, streams: u64, trace: Option<Arc<Trace>>) -> Arc<Self> {
         let cumulative = match &workload.mix {
             Mix::Ratio { .. } => Vec::new(),
@@ -282,7 +288,8 @@ impl Plan {
         }
     }
 
-    /// The requests of stream `client`. Of a trace it has every so-manieth, so that all streams together have each once.
+    /// The requests of stream `client`. Of a trace it has every so-manieth, so that all streams
+    /// together have each once.
     pub fn stream(self: &Arc<Self>, client: u64) -> Stream {
         let draw = |law: KeyLaw| law.draw(self.workload.keys.count, client, self.streams);
         let sequence = if self.workload.sequence == Sequence::Same { 0 } else { client };
@@ -571,7 +578,8 @@ impl Stream {
         })
     }
 
-    /// The key at `place` among those that a request fetches: drawn by the law of commands that fetch, unless a trace names it.
+    /// The key at `place` among those that a request fetches: drawn by the law of commands that
+    /// fetch, unless a trace names it.
     fn fetched_key(&mut self, row: Option<&Row>, place: usize) -> Key {
         self.named(row, place).unwrap_or_else(|| Key {
             family: Family::Plain,
@@ -586,7 +594,8 @@ impl Stream {
         self.value(key.family, size, scratch);
     }
 
-    /// Leaves the next value of the key whose text is in the scratch there too; its size is drawn unless it is known.
+    /// Leaves the next value of the key whose text is in the scratch there too; its size is drawn
+    /// unless it is known.
     fn value(&mut self, family: Family, size: Option<u32>, scratch: &mut Scratch) {
         scratch.value.clear();
         if family == Family::Counter {

@@ -1,4 +1,5 @@
-//! What reading costs: requests and answers as they come in one large read, in ns each and bytes a second.
+//! What reading costs: requests and answers as they come in one large read, in ns each and bytes a
+//! second.
 
 use std::hint::black_box;
 

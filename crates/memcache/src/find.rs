@@ -1,8 +1,9 @@
 //! Where a byte first stands, for lines that are mostly short.
 //!
-//! A command or an answer's line has 6 to 60 bytes. Eight at a time are compared in a register: a byte is zero exactly where
-//! subtracting one borrows and its own highest bit is not set (the lowest such place is exact, those above it may be
-//! borrowed from). What is longer goes on with the wide instructions of `memchr`, which cost more to begin with than a short line takes.
+//! A command or an answer's line has 6 to 60 bytes. Eight at a time are compared in a register: a
+//! byte is zero exactly where subtracting one borrows and its own highest bit is not set (the
+//! lowest such place is exact, those above it may be borrowed from). What is longer goes on with
+//! the wide instructions of `memchr`, which cost more to begin with than a short line takes.
 
 /// No key is longer, so that the blank behind it is nearer.
 const NEAR: usize = 256;
@@ -47,7 +48,8 @@ pub(crate) fn first(byte: u8, bytes: &[u8]) -> Option<usize> {
     if long.is_empty() { None } else { memchr::memchr(byte, long).map(|at| short.len() + at) }
 }
 
-/// The place of the blank that ends the word at the front; none where a line feed stands before it, or it is not near.
+/// The place of the blank that ends the word at the front; none where a line feed stands before it,
+/// or it is not near.
 #[inline]
 pub(crate) fn word(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes[..bytes.len().min(NEAR)].as_chunks::<8>();

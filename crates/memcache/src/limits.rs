@@ -5,7 +5,8 @@
 pub struct Limits {
     /// Longest key, in bytes. memcached's is 250.
     pub key: usize,
-    /// Largest value, in bytes. memcached's default is 1 MiB, of which its own header takes a little.
+    /// Largest value, in bytes. memcached's default is 1 MiB, of which its own header takes a
+    /// little.
     pub value: usize,
     /// Longest command line that is not a retrieval, in bytes. memcached's is 2048.
     pub line: usize,

@@ -17,7 +17,8 @@ pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A blank, digits, and the rest, which begins with another blank or is empty: as servers write numbers, without a sign.
+/// A blank, digits, and the rest, which begins with another blank or is empty: as servers write
+/// numbers, without a sign.
 pub(crate) fn blank_and_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     let [b' ', text @ ..] = text else { return None };
     let (mut value, mut length) = (0_u64, 0);
@@ -35,8 +36,8 @@ pub(crate) fn blank_and_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     (length > 0).then(|| (value, &text[length..]))
 }
 
-/// Digits of `text` from `start` on, as many as there are, and the place behind them. None where there are none, or more than
-/// certainly fit: others look closer.
+/// Digits of `text` from `start` on, as many as there are, and the place behind them. None where
+/// there are none, or more than certainly fit: others look closer.
 #[inline]
 pub(crate) fn digits(text: &[u8], start: usize) -> Option<(u64, usize)> {
     const FIT: usize = 19;
@@ -55,7 +56,8 @@ pub(crate) fn digits(text: &[u8], start: usize) -> Option<(u64, usize)> {
     (at > start).then_some((value, at))
 }
 
-/// Whether every memcached reads these digits alike: later ones take no plus sign and no long row of zeros.
+/// Whether every memcached reads these digits alike: later ones take no plus sign and no long row
+/// of zeros.
 pub(crate) fn plain(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     matches!(digits, [b'0'] | [b'1'..=b'9', ..])

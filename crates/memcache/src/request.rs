@@ -16,12 +16,14 @@ pub use verb::{Arithmetic, MetaCommand, Retrieval, Storage};
 /// Reads one request from the front of `bytes`.
 ///
 /// Where memcached's own answer depends on how the network cut a bad line, the answer here is the
-/// one for the bytes arriving together or, for endless lines, the one for them arriving apart; it never depends on the cut.
+/// one for the bytes arriving together or, for endless lines, the one for them arriving apart; it
+/// never depends on the cut.
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Parsed<Request<'a>, Refusal<'a>> {
     text::parse(bytes, limits)
 }
 
-/// A request that was accepted and kept in its words: what it was, whatever bounds hold by now. Nothing that was accepted can be refused here.
+/// A request that was accepted and kept in its words: what it was, whatever bounds hold by now.
+/// Nothing that was accepted can be refused here.
 ///
 /// # Panics
 /// Where `bytes` are not the words of one request that [`parse`] has found complete.

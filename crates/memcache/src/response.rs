@@ -21,11 +21,12 @@ pub fn parse(bytes: &[u8], expect: Expect) -> Parsed<Reply<'_>, &'static str> {
 
 /// What values may be about.
 pub trait Asked {
-    /// Whether the next value may be that of `key`. It hears each in the order of the answer, up to the first that may not.
+    /// Whether the next value may be that of `key`. It hears each in the order of the answer, up to
+    /// the first that may not.
     fn is_next(&mut self, key: &[u8]) -> bool;
 
-    /// The length of the key that `line` begins with, where that is the very next one that was asked for, and a blank stands behind it: then
-    /// it has been heard. None says nothing.
+    /// The length of the key that `line` begins with, where that is the very next one that was
+    /// asked for, and a blank stands behind it: then it has been heard. None says nothing.
     #[inline]
     fn begins(&mut self, _line: &[u8]) -> Option<usize> {
         None
@@ -40,8 +41,8 @@ impl Asked for Anything {
     }
 }
 
-/// The same, where a value's key must be one that was asked for. Answers that are one off are often of the same kind, and only this tells
-/// them apart.
+/// The same, where a value's key must be one that was asked for. Answers that are one off are often
+/// of the same kind, and only this tells them apart.
 #[inline]
 pub fn parse_asked<'a>(
     bytes: &'a [u8],

@@ -22,7 +22,8 @@ pub fn retrieve<'k>(
     out.extend_from_slice(b"\r\n");
 }
 
-/// `get k1 k2 …` for keys as a client wrote them, each behind a blank (see [`Keys::plain`](crate::request::Keys::plain)).
+/// `get k1 k2 …` for keys as a client wrote them, each behind a blank (see
+/// [`Keys::plain`](crate::request::Keys::plain)).
 #[inline]
 pub fn get_plain(out: &mut Vec<u8>, keys: &[u8]) {
     out.reserve(b"get\r\n".len() + keys.len());
@@ -47,7 +48,8 @@ pub fn store(out: &mut Vec<u8>, request: &Store<'_>) {
     }
 }
 
-/// The line of a storage request alone: what follows is the value, of `length` bytes, and a line end.
+/// The line of a storage request alone: what follows is the value, of `length` bytes, and a line
+/// end.
 pub fn storage_line(
     out: &mut Vec<u8>,
     command: Storage,
@@ -87,7 +89,8 @@ pub fn storage(
 pub fn delete(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"delete");
     word(out, key);
-    // As the last word of the line it would be taken for the flag by memcached 1.6.45, which then answers nothing. A time of 0 is allowed.
+    // As the last word of the line it would be taken for the flag by memcached 1.6.45, which then
+    // answers nothing. A time of 0 is allowed.
     out.extend_from_slice(if key == b"noreply" { b" 0\r\n" } else { b"\r\n" });
 }
 
@@ -133,7 +136,8 @@ pub enum Change {
     Number(i32),
 }
 
-/// A meta request, never a quiet one, with another key, perhaps one flag more, and changes of its own.
+/// A meta request, never a quiet one, with another key, perhaps one flag more, and changes of its
+/// own.
 pub fn meta_changed(
     out: &mut Vec<u8>,
     request: &Meta<'_>,
@@ -180,7 +184,8 @@ pub fn meta_line(
     out.extend_from_slice(b"\r\n");
 }
 
-/// `mg|md|ma|me key…`: a meta request about a key, with its flags as they are written, each with its blank before it.
+/// `mg|md|ma|me key…`: a meta request about a key, with its flags as they are written, each with
+/// its blank before it.
 pub fn meta_key(out: &mut Vec<u8>, command: MetaCommand, key: &[u8], flags: &[u8]) {
     out.extend_from_slice(command.word().as_bytes());
     word(out, key);
@@ -214,7 +219,8 @@ pub fn meta_delete(out: &mut Vec<u8>, key: &[u8], base64: bool) {
     out.extend_from_slice(if base64 { b" b\r\n" } else { b"\r\n" });
 }
 
-/// `ms key length b ME Fflags Tttl`: what stores an item whose key is written in base64, unless there is one.
+/// `ms key length b ME Fflags Tttl`: what stores an item whose key is written in base64, unless
+/// there is one.
 pub fn meta_add(out: &mut Vec<u8>, key: &[u8], flags: u32, ttl: i32, data: &[u8]) {
     out.extend_from_slice(b"ms");
     word(out, key);
@@ -227,8 +233,9 @@ pub fn meta_add(out: &mut Vec<u8>, key: &[u8], flags: u32, ttl: i32, data: &[u8]
     out.extend_from_slice(b"\r\n");
 }
 
-/// The refusal of a request in the binary protocol, in that protocol: unknown command (0x81), the text as its body. `request` is
-/// what there is of it; the client finds its own opcode and opaque again.
+/// The refusal of a request in the binary protocol, in that protocol: unknown command (0x81), the
+/// text as its body. `request` is what there is of it; the client finds its own opcode and opaque
+/// again.
 pub fn binary_refusal(out: &mut Vec<u8>, request: &[u8], text: &[u8]) {
     let opcode = request.get(1).copied().unwrap_or(0);
     let opaque = request.get(12..16).unwrap_or(&[0; 4]);
@@ -255,7 +262,8 @@ pub fn verbosity(out: &mut Vec<u8>, level: u32) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// One value of a retrieval's reply: `VALUE key flags length [unique]\r\n…\r\n`. The reply ends with `END\r\n`.
+/// One value of a retrieval's reply: `VALUE key flags length [unique]\r\n…\r\n`. The reply ends
+/// with `END\r\n`.
 pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, data: &[u8]) {
     value_line(out, key, flags, unique, data.len());
     out.extend_from_slice(data);

@@ -1,7 +1,8 @@
 //! Events per second of the simulator on one core.
 //!
-//! `cargo bench -p krarup-model --bench simulation`. Throughput is events (arrivals, ends of thinking, completed services) per second;
-//! statistics, warm-up detection, histograms and intervals are part of it.
+//! `cargo bench -p krarup-model --bench simulation`. Throughput is events (arrivals, ends of
+//! thinking, completed services) per second; statistics, warm-up detection, histograms and
+//! intervals are part of it.
 
 use std::ops::ControlFlow;
 

@@ -10,9 +10,9 @@
 //!            N* = (D+Z) / Dmax, the knee
 //! ```
 //!
-//! Asymptotic bounds hold for every system. Balanced job bounds (Zahorjan et al. 1982; Lazowska et al.
-//! 1984, chapter 5) and geometric bounds (Casale, Muntz & Serazzi 2008) hold for product-form networks
-//! of single servers and delays.
+//! Asymptotic bounds hold for every system. Balanced job bounds (Zahorjan et al. 1982; Lazowska et
+//! al. 1984, chapter 5) and geometric bounds (Casale, Muntz & Serazzi 2008) hold for product-form
+//! networks of single servers and delays.
 
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,8 @@ impl Demands {
         self.stations.iter().map(|(demand, servers)| demand / servers).fold(0.0, f64::max)
     }
 
-    /// N* = (D + Z) / Dmax: the population where the two asymptotes meet. Infinite where nothing saturates.
+    /// N* = (D + Z) / Dmax: the population where the two asymptotes meet. Infinite where nothing
+    /// saturates.
     pub fn knee(&self) -> f64 {
         (self.total() + self.think) / self.largest()
     }
@@ -75,9 +76,9 @@ impl Demands {
         }
     }
 
-    /// Balanced job bounds of the throughput (Lazowska et al. 1984, table 5.3 and its form for terminals):
-    /// the network lies between those that have the same D, all of it at stations as slow as the
-    /// slowest, or spread evenly.
+    /// Balanced job bounds of the throughput (Lazowska et al. 1984, table 5.3 and its form for
+    /// terminals): the network lies between those that have the same D, all of it at stations as
+    /// slow as the slowest, or spread evenly.
     ///
     /// # Errors
     /// [`Error::Refused`] at a station of several servers.
@@ -96,9 +97,9 @@ impl Demands {
         })
     }
 
-    /// Geometric bounds of the throughput (Casale, Muntz & Serazzi 2008, theorems 1 and 2): the residence
-    /// R = D + Dmax·(N − 1 − Z·X) − Σ (Dmax − D_k)·Q_k, with each Q_k at N − 1 bounded by a geometric
-    /// sum.
+    /// Geometric bounds of the throughput (Casale, Muntz & Serazzi 2008, theorems 1 and 2): the
+    /// residence R = D + Dmax·(N − 1 − Z·X) − Σ (Dmax − D_k)·Q_k, with each Q_k at N − 1 bounded by
+    /// a geometric sum.
     ///
     /// # Errors
     /// [`Error::Refused`] at a station of several servers.

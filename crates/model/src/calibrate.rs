@@ -24,14 +24,17 @@ use krarup_units::{Bytes, Seconds};
 use crate::Error;
 use crate::flow::Curve;
 
-/// Service demands of several classes at one station by the utilization law, U = Σ X_c·D_c: regression through the
-/// origin of the mean number of busy servers on the throughputs (Lazowska et al. 1984, chapter 12).
+/// Service demands of several classes at one station by the utilization law, U = Σ X_c·D_c:
+/// regression through the origin of the mean number of busy servers on the throughputs (Lazowska et
+/// al. 1984, chapter 12).
 ///
-/// `busy[i]` and `throughputs[class][i]` belong to the same window. The estimates come with intervals; a window is one
-/// observation, so windows that follow each other closely make the intervals too short.
+/// `busy[i]` and `throughputs[class][i]` belong to the same window. The estimates come with
+/// intervals; a window is one observation, so windows that follow each other closely make the
+/// intervals too short.
 ///
 /// # Errors
-/// [`Error::Measurements`] where the windows do not determine the demands (too few, or classes always in the same mix).
+/// [`Error::Measurements`] where the windows do not determine the demands (too few, or classes
+/// always in the same mix).
 pub fn demands(busy: &[f64], throughputs: &[Vec<f64>], names: &[&str]) -> Result<Regression, Error> {
     let columns: Vec<Column> =
         names.iter().zip(throughputs).map(|(name, values)| Column::new(name, values)).collect();
@@ -41,8 +44,9 @@ pub fn demands(busy: &[f64], throughputs: &[Vec<f64>], names: &[&str]) -> Result
     })
 }
 
-/// The hold-time curve from single requests: each with the number of busy workers it saw when taken and the time it held
-/// its worker. Groups of equal n with fewer than `least` requests are left out.
+/// The hold-time curve from single requests: each with the number of busy workers it saw when taken
+/// and the time it held its worker. Groups of equal n with fewer than `least` requests are left
+/// out.
 pub fn hold_curve(samples: impl IntoIterator<Item = (u32, Seconds)>, least: u64) -> Curve {
     let mut sums: std::collections::BTreeMap<u32, (u64, f64)> = std::collections::BTreeMap::new();
     for (busy, hold) in samples {
@@ -59,7 +63,8 @@ pub fn hold_curve(samples: impl IntoIterator<Item = (u32, Seconds)>, least: u64)
 pub struct Wire {
     /// Bytes of a message that fit into one packet (1448 for TCP with timestamps over Ethernet).
     pub payload: u64,
-    /// Headers of one packet (52 for IPv4 and TCP with timestamps; link headers only if the limit counts them).
+    /// Headers of one packet (52 for IPv4 and TCP with timestamps; link headers only if the limit
+    /// counts them).
     pub header: Bytes,
 }
 
@@ -82,7 +87,8 @@ impl Wire {
 mod tests {
     use super::*;
 
-    /// The 2018 report: 101 Mbit/s upload and replies of 4132 B; it measured 2938 to 2940 per second.
+    /// The 2018 report: 101 Mbit/s upload and replies of 4132 B; it measured 2938 to 2940 per
+    /// second.
     #[test]
     fn the_link_limit_counts_headers() {
         let limit = Wire::TCP.limit(101e6, 4_132);

@@ -111,8 +111,8 @@ impl Distribution {
         }
     }
 
-    /// The squared coefficient of variation, variance / mean²: 0 is constant, 1 is exponential; infinite
-    /// for a Pareto of shape 2 or less. A mean of zero has a variation of zero.
+    /// The squared coefficient of variation, variance / mean²: 0 is constant, 1 is exponential;
+    /// infinite for a Pareto of shape 2 or less. A mean of zero has a variation of zero.
     pub fn scv(&self) -> f64 {
         if self.mean() <= 0.0 {
             return 0.0;
@@ -170,8 +170,8 @@ impl Distribution {
         scaled
     }
 
-    /// Whether it is exponential, which FCFS stations must be for a product-form solution. An Erlang of one
-    /// stage and a length that is always zero count too.
+    /// Whether it is exponential, which FCFS stations must be for a product-form solution. An
+    /// Erlang of one stage and a length that is always zero count too.
     pub fn is_exponential(&self) -> bool {
         self.mean() == 0.0 || matches!(self, Self::Exponential { .. } | Self::Erlang { stages: 1, .. })
     }
@@ -240,8 +240,8 @@ impl Distribution {
     }
 }
 
-/// ln Γ(x) for x > 0, by Stirling's series after shifting x above 10; error below 1e-13 (Abramowitz &
-/// Stegun 6.1.41).
+/// ln Γ(x) for x > 0, by Stirling's series after shifting x above 10; error below 1e-13 (Abramowitz
+/// & Stegun 6.1.41).
 pub(crate) fn ln_gamma(x: f64) -> f64 {
     let mut shift = 0.0;
     let mut x = x;

@@ -39,8 +39,8 @@ pub enum Error {
         /// Offered load divided by capacity; at least 1.
         utilization: f64,
     },
-    /// The interval of the utilization covers 1: whether the queue settles at all is not known, so nothing can
-    /// be concluded about its length.
+    /// The interval of the utilization covers 1: whether the queue settles at all is not known, so
+    /// nothing can be concluded about its length.
     Undecided {
         /// The station, by name.
         station: String,

@@ -1,16 +1,17 @@
 //! The model that predicts: held workers whose hold time depends on how many are busy.
 //!
-//! Measured middlewares share two curves, whatever the number of clients and workers: the hold time T(n) of a request
-//! against the number n of busy workers (contention for cores, servers, links), and the time Z(n) a request spends
-//! outside (network, client). With k of N requests at the middleware, M workers and n = min(k, M),
+//! Measured middlewares share two curves, whatever the number of clients and workers: the hold time
+//! T(n) of a request against the number n of busy workers (contention for cores, servers, links),
+//! and the time Z(n) a request spends outside (network, client). With k of N requests at the
+//! middleware, M workers and n = min(k, M),
 //!
 //! ```text
 //!   k → k + 1 at rate (N − k)/Z(n)          X = Σ p(k)·n/T(n)        w = Σ p(k)·(k − M)+ / X
 //!   k → k − 1 at rate n/T(n)                R = Σ p(k)·k / X         client R = N/X
 //! ```
 //!
-//! a flow-equivalent server inside a closed network (Chandy, Herzog & Woo 1975), solved as a birth–death chain
-//! whose terms carry their own exponent, so that no population overflows.
+//! a flow-equivalent server inside a closed network (Chandy, Herzog & Woo 1975), solved as a
+//! birth–death chain whose terms carry their own exponent, so that no population overflows.
 
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
@@ -22,8 +23,8 @@ use crate::single::mean_value_analysis;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Curve {
-    /// Straight lines between (n, seconds), in rising order of n; before the first its time, after the last
-    /// the slope of the last line goes on.
+    /// Straight lines between (n, seconds), in rising order of n; before the first its time, after
+    /// the last the slope of the last line goes on.
     Points(Vec<(f64, Seconds)>),
     /// a + b·n.
     Line {
@@ -48,8 +49,8 @@ pub enum Curve {
         /// b, seconds for each busy worker.
         slope: Seconds,
     },
-    /// a + b·n, and beyond as many busy workers as cores (d + v while workers are idle)·(1 − cores/n): the price of
-    /// waking threads that have no core to themselves.
+    /// a + b·n, and beyond as many busy workers as cores (d + v while workers are idle)·(1 −
+    /// cores/n): the price of waking threads that have no core to themselves.
     Cores {
         /// a, seconds.
         constant: Seconds,
@@ -72,8 +73,9 @@ const SHORTEST: Seconds = 1e-15;
 const LONGEST: Seconds = 1e12;
 
 impl Curve {
-    /// The times with 0, 1, …, `most` busy workers. `workers` is the size of the pool, for curves that depend on
-    /// whether some of it is idle. Never below a thousandth of the time with one worker, nor below a femtosecond.
+    /// The times with 0, 1, …, `most` busy workers. `workers` is the size of the pool, for curves
+    /// that depend on whether some of it is idle. Never below a thousandth of the time with one
+    /// worker, nor below a femtosecond.
     pub fn times(&self, most: usize, workers: usize) -> Vec<Seconds> {
         let server = match self {
             Self::Server { delay, server, .. } => {
@@ -193,8 +195,8 @@ impl FlowModel {
     /// Solves for `population` clients and `workers` workers.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for no client, no worker, or a curve that is not finite; [`Error::Violated`] where the answer
-    /// breaks a law.
+    /// [`Error::Invalid`] for no client, no worker, or a curve that is not finite;
+    /// [`Error::Violated`] where the answer breaks a law.
     pub fn solve(&self, population: usize, workers: usize) -> Result<FlowAnswer, Error> {
         let times = self.times(population, workers)?;
         times.solve(population)
@@ -251,15 +253,16 @@ impl Surroundings {
         Self { workers, births, hold_over_busy: Vec::with_capacity(most) }
     }
 
-    /// X and R at the middleware with these hold times, the same as those of [`FlowModel::solve`]; not checked, and no numbers
-    /// where the curve gives none.
+    /// X and R at the middleware with these hold times, the same as those of [`FlowModel::solve`];
+    /// not checked, and no numbers where the curve gives none.
     pub(crate) fn solve(&mut self, hold: &Curve) -> (f64, Seconds) {
         let most = self.workers.min(self.births.len());
         let ratios = &mut self.hold_over_busy;
         ratios.clear();
         let times = hold.times(most, self.workers);
         ratios.extend(times.iter().enumerate().skip(1).map(|(n, time)| time / n as f64));
-        // In the long run as many come as go: X is as well Σ p(k)·birth(k), which takes no division.
+        // In the long run as many come as go: X is as well Σ p(k)·birth(k), which takes no
+        // division.
         let (mut total, mut flow, mut present) = (1.0, 0.0, 0.0);
         let mut weight = 1.0;
         let mut behind = 0;
@@ -379,7 +382,8 @@ mod tests {
         }
     }
 
-    /// Measured at clients that are never outside, the time there is 0: the workers are always busy.
+    /// Measured at clients that are never outside, the time there is 0: the workers are always
+    /// busy.
     #[test]
     fn no_customer_is_outside_where_that_takes_no_time() {
         for (population, workers) in [(1, 1), (6, 2), (12, 4), (10_000, 16)] {
@@ -408,7 +412,8 @@ mod tests {
         }
     }
 
-    /// Also where weights leave the range of numbers: 5000 clients before one slow worker, and before many fast ones.
+    /// Also where weights leave the range of numbers: 5000 clients before one slow worker, and
+    /// before many fast ones.
     #[test]
     fn what_a_search_computes_is_what_the_model_says() {
         let outside = Curve::Square { constant: 8e-4, square: 1.5e-7 };
@@ -430,7 +435,8 @@ mod tests {
 
     #[test]
     fn a_server_behind_the_workers_is_the_layered_model() {
-        // A pool of 64 around one server of 1/2940 s, outside 2 ms: its throughput is that of the server.
+        // A pool of 64 around one server of 1/2940 s, outside 2 ms: its throughput is that of the
+        // server.
         let model = FlowModel {
             hold: Curve::Server { delay: 0.0, server: 1.0 / 2_940.0, slope: 0.0 },
             outside: Curve::Line { constant: 0.002, slope: 0.0 },

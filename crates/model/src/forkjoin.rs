@@ -10,14 +10,16 @@
 //! | two equal single servers, closed, always j requests | exact: j/(j + 1/2) of the rate of one |
 //! | two equal single servers, open | exact (Nelson and Tantawi 1988) |
 //!
-//! All else is approximate. `tests/all/fork_servers.rs` measures the error against Markov chains and simulation; the figures stand
-//! in `docs/journal/2026-11-23-forks.md` and in the notes of every solution.
+//! All else is approximate. `tests/all/fork_servers.rs` measures the error against Markov chains
+//! and simulation; the figures stand in `docs/journal/2026-11-23-forks.md` and in the notes of
+//! every solution.
 //!
-//! A station that is in a fork may be visited alone, too, and forks may share stations. All of these together are a
-//! [`Cluster`]: to the network around it one station, whose rate depends on how many requests are inside.
+//! A station that is in a fork may be visited alone, too, and forks may share stations. All of
+//! these together are a [`Cluster`]: to the network around it one station, whose rate depends on
+//! how many requests are inside.
 //!
-//! A closed network that does not wait for all answers has no formula here: late copies keep servers busy after their
-//! request has left, and nothing but simulation follows them.
+//! A closed network that does not wait for all answers has no formula here: late copies keep
+//! servers busy after their request has left, and nothing but simulation follows them.
 
 use krarup_units::Seconds;
 
@@ -45,7 +47,8 @@ pub struct Site {
 /// Copies to some of the sites.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copies {
-    /// The sites, by their place in the cluster, and the mean service time of a copy at each; n of them.
+    /// The sites, by their place in the cluster, and the mean service time of a copy at each; n of
+    /// them.
     pub service: Vec<(usize, Seconds)>,
     /// Squared coefficient of variation of the service time.
     pub scv: f64,
@@ -115,9 +118,10 @@ impl Site {
         }
     }
 
-    /// Times in units of the service time there: mean residence and own service 1/own speed, with one request and
-    /// others in number as drawn from `population` others, each here with probability `share`. The residence with j of them is
-    /// j/speed(j), or that of `known`, by number.
+    /// Times in units of the service time there: mean residence and own service 1/own speed, with
+    /// one request and others in number as drawn from `population` others, each here with
+    /// probability `share`. The residence with j of them is j/speed(j), or that of `known`, by
+    /// number.
     fn times(&self, population: usize, share: f64, known: Option<&[f64]>) -> (f64, f64) {
         let at = |jobs: usize| {
             let residence = known.map_or_else(|| jobs as f64 / self.speed(jobs), |known| known[jobs - 1]);
@@ -138,7 +142,8 @@ impl Site {
             let (least, own) = at(from);
             return (least + (1.0 + mean - from as f64) / self.speed(from), own);
         }
-        // The binomial distribution, from its top outward; what is farther than eight deviations changes no digit.
+        // The binomial distribution, from its top outward; what is farther than eight deviations
+        // changes no digit.
         let low = (mean - width).max(0.0).floor() as usize;
         let high = ((mean + width).ceil() as usize).min(population);
         let odds = share / (1.0 - share);
@@ -192,10 +197,12 @@ impl Cluster {
         time_until(fork.needed, fork.choose, &pieces)
     }
 
-    /// A time that no fork takes less than on average, however many others are there: exponential services make it wait for the last of
-    /// them; of others only the means are known, and the first of some may come at once.
+    /// A time that no fork takes less than on average, however many others are there: exponential
+    /// services make it wait for the last of them; of others only the means are known, and the
+    /// first of some may come at once.
     pub fn shortest(&self, fork: &Copies) -> Seconds {
-        // Where company makes a server faster, what is served at once is less variable than exponential.
+        // Where company makes a server faster, what is served at once is less variable than
+        // exponential.
         let steady =
             |site: usize| !matches!(&self.sites[site].pace, Pace::Speeds(speeds) if speeds.len() > 1);
         let exponential = fork.scv == 1.0 && fork.service.iter().all(|(site, _)| steady(*site));
@@ -234,10 +241,12 @@ impl Cluster {
 
     /// Passes per second with 1..=`population` requests inside.
     ///
-    /// A request that arrives finds the others as they are with one request less (mean value analysis). At a single server it finds a copy
-    /// of each request in a fork there, also of those that are done there already: what it waits for is the last copy, and that is where
-    /// the others are behind, too. For one fork to single servers that is j/(alone + (j − 1)·S·k/n) (Varki 1999 in spirit). At m servers
-    /// the share (m − 1)/m of the time that copies wait for each other is time in which a request is not there (`Cluster::apart`).
+    /// A request that arrives finds the others as they are with one request less (mean value
+    /// analysis). At a single server it finds a copy of each request in a fork there, also of those
+    /// that are done there already: what it waits for is the last copy, and that is where the
+    /// others are behind, too. For one fork to single servers that is j/(alone + (j − 1)·S·k/n)
+    /// (Varki 1999 in spirit). At m servers the share (m − 1)/m of the time that copies wait for
+    /// each other is time in which a request is not there (`Cluster::apart`).
     ///
     /// # Errors
     /// As [`single::solve`].
@@ -255,7 +264,8 @@ impl Cluster {
                     .collect()
             })
             .collect::<Result<_, Error>>()?;
-        // With one request less: how many there are in each fork, as visits at each site, and as copies at each site.
+        // With one request less: how many there are in each fork, as visits at each site, and as
+        // copies at each site.
         let mut forked = vec![0.0; self.forks.len()];
         let mut visiting = vec![0.0; self.sites.len()];
         let mut copies = vec![0.0; self.sites.len()];
@@ -325,12 +335,14 @@ impl Cluster {
         Ok(rates)
     }
 
-    /// Residence times, in services, at a site of several servers with 1..=`population` requests that are there or wait elsewhere for
-    /// their other copies: machine repair, whose time outside is that wait. `None` at other sites.
+    /// Residence times, in services, at a site of several servers with 1..=`population` requests
+    /// that are there or wait elsewhere for their other copies: machine repair, whose time outside
+    /// is that wait. `None` at other sites.
     ///
-    /// Alone, a request waits for the others S·(H − 1), H being the order statistic. With m → ∞ all of it is spent elsewhere, and j
-    /// requests take max(S·H, j·S/m) each; with m = 1 none is, and they take S·H + (j − 1)·S. Between, the share (m − 1)/m fits what
-    /// was simulated for 2 to 5 stations of 1 to 16 servers within 3 %.
+    /// Alone, a request waits for the others S·(H − 1), H being the order statistic. With m → ∞ all
+    /// of it is spent elsewhere, and j requests take max(S·H, j·S/m) each; with m = 1 none is, and
+    /// they take S·H + (j − 1)·S. Between, the share (m − 1)/m fits what was simulated for 2 to 5
+    /// stations of 1 to 16 servers within 3 %.
     fn apart(
         &self,
         fork: &Copies,
@@ -359,8 +371,9 @@ impl Cluster {
         Ok(Some((1..=population).map(|n| sweep.queue(0, n) / sweep.throughput(n) / service).collect()))
     }
 
-    /// Mean number inside with `arrival` passes per second (Poisson): each site as if alone; a fork waits for the answers of stations that
-    /// are as independent as Nelson and Tantawi found them (exact for two single servers).
+    /// Mean number inside with `arrival` passes per second (Poisson): each site as if alone; a fork
+    /// waits for the answers of stations that are as independent as Nelson and Tantawi found them
+    /// (exact for two single servers).
     ///
     /// # Errors
     /// [`Error::Unstable`], naming the site; what the formulas of one station refuse.
@@ -422,8 +435,9 @@ impl Cluster {
         Ok(Waiting { mean: alone.wait, variance: square - alone.wait * alone.wait, utilization, ..none })
     }
 
-    /// Waiting at a site whose speed depends on its queue: the chain p(j) = p(j − 1)·load/speed(j). Who finds j there is taken to wait for j + 1
-    /// services at the speed that follows; the mean is Little's.
+    /// Waiting at a site whose speed depends on its queue: the chain p(j) = p(j − 1)·load/speed(j).
+    /// Who finds j there is taken to wait for j + 1 services at the speed that follows; the mean is
+    /// Little's.
     fn open_rates(
         &self,
         place: usize,
@@ -468,8 +482,9 @@ impl Cluster {
         }
     }
 
-    /// How much of what waiting adds remains because common arrivals make the queues alike: 1 for none, else as Nelson and
-    /// Tantawi (1988) found it. It counts as much as the fork's own requests share stations with each other.
+    /// How much of what waiting adds remains because common arrivals make the queues alike: 1 for
+    /// none, else as Nelson and Tantawi (1988) found it. It counts as much as the fork's own
+    /// requests share stations with each other.
     fn closeness(&self, fork: &Copies, sites: &[Waiting]) -> f64 {
         let copies = fork.service.len() as f64;
         let weigh =
@@ -484,7 +499,8 @@ impl Cluster {
         });
         let together = if copies > 1.0 { (f64::from(fork.choose) - 1.0) / (copies - 1.0) } else { 0.0 };
         let harmonic: f64 = (1..=fork.choose).map(|i| 1.0 / f64::from(i)).sum();
-        // Nelson and Tantawi: R = shorter·H·S/(1 − ρ), of which H·S is what it takes without anyone else.
+        // Nelson and Tantawi: R = shorter·H·S/(1 − ρ), of which H·S is what it takes without anyone
+        // else.
         let relative = 1.5 / harmonic;
         let shorter = (1.0 - rho / 12.0) * (1.0 - (1.0 - relative) * 4.0 * rho / 11.0);
         let kept = (shorter - 1.0 + rho) / rho;
@@ -553,7 +569,8 @@ mod tests {
         }
     }
 
-    /// Of C clients that fork to two single servers without pause, C/(C + 1/2) of the rate of one are served.
+    /// Of C clients that fork to two single servers without pause, C/(C + 1/2) of the rate of one
+    /// are served.
     #[test]
     fn two_single_servers_are_a_walk_between_two_walls() {
         for (n, rate) in paced(&Pace::Fixed, 2, 2).closed_rates(9).unwrap().iter().enumerate() {

@@ -1,8 +1,8 @@
 //! The network description as TOML or JSON: what is wrong is said with its line and a hint.
 //!
-//! Both have the same keys; [`EXAMPLE`] is a commented file with all of them. Reading happens in two
-//! steps: text → the schema (serde knows the line of what it cannot read), schema → [`Network`] (each
-//! error remembers the keys that led to it, and `line_of` finds their line in the TOML text).
+//! Both have the same keys; [`EXAMPLE`] is a commented file with all of them. Reading happens in
+//! two steps: text → the schema (serde knows the line of what it cannot read), schema → [`Network`]
+//! (each error remembers the keys that led to it, and `line_of` finds their line in the TOML text).
 
 mod read;
 mod schema;

@@ -1,4 +1,5 @@
-//! Operational laws: they hold for every system over every stretch of time, whatever the distributions.
+//! Operational laws: they hold for every system over every stretch of time, whatever the
+//! distributions.
 //!
 //! So they are calculators, and they are lie detectors: measurements that break one are wrong
 //! somewhere (Denning & Buzen 1978; Lazowska et al. 1984, chapter 3; Jain 1991, chapter 33).
@@ -8,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Utilization law, U = X·S: mean number of busy servers at a station that completes `throughput` per second
-/// with a service time of `service` (Jain 33.1). Divide by the number of servers for ρ.
+/// Utilization law, U = X·S: mean number of busy servers at a station that completes `throughput`
+/// per second with a service time of `service` (Jain 33.1). Divide by the number of servers for ρ.
 pub fn utilization(throughput: f64, service: Seconds) -> f64 {
     throughput * service
 }
@@ -19,7 +20,8 @@ pub fn demand(utilization: f64, throughput: f64) -> Seconds {
     utilization / throughput
 }
 
-/// Forced flow law, X_k = V_k·X: visits per second at a station that each request visits `visits` times.
+/// Forced flow law, X_k = V_k·X: visits per second at a station that each request visits `visits`
+/// times.
 pub fn forced_flow(throughput: f64, visits: f64) -> f64 {
     throughput * visits
 }
@@ -91,7 +93,8 @@ impl LawCheck {
 /// Whether a queue settles, given the interval of its utilization.
 ///
 /// # Errors
-/// [`Error::Unstable`] when all of the interval is at 1 or above, [`Error::Undecided`] when it covers 1.
+/// [`Error::Unstable`] when all of the interval is at 1 or above, [`Error::Undecided`] when it
+/// covers 1.
 pub fn stability(station: &str, low: f64, high: f64) -> Result<(), Error> {
     if high < 1.0 {
         Ok(())

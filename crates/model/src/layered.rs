@@ -1,4 +1,5 @@
-//! Workers that stay occupied while their request is elsewhere: a network inside a pool inside a network.
+//! Workers that stay occupied while their request is elsewhere: a network inside a pool inside a
+//! network.
 //!
 //! ```text
 //!   outside ──▶ [waiting for a slot] ──▶ slot held ┌──────────────┐ ──▶ outside
@@ -6,10 +7,11 @@
 //!                                                  └──────────────┘
 //! ```
 //!
-//! The inside is solved for every number of held slots, 1 to M. To the outside it is then one station whose
-//! rate with k requests is X_inside(min(k, M)); its own means are those of the inside, averaged over k. This is
-//! decomposition (Courtois 1977; flow equivalence, Chandy, Herzog & Woo 1975): exact when one
-//! exponential station is inside or when slots never run out, an approximation otherwise. Pools may stand inside pools.
+//! The inside is solved for every number of held slots, 1 to M. To the outside it is then one
+//! station whose rate with k requests is X_inside(min(k, M)); its own means are those of the
+//! inside, averaged over k. This is decomposition (Courtois 1977; flow equivalence, Chandy, Herzog
+//! & Woo 1975): exact when one exponential station is inside or when slots never run out, an
+//! approximation otherwise. Pools may stand inside pools.
 
 use krarup_units::Seconds;
 
@@ -21,19 +23,21 @@ use crate::{Error, laws, variable};
 /// What one path is made of, repeated visits gathered.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Part {
-    /// A station. `scv` is the squared coefficient of variation of a visit's service time; 1 where it does not matter, and where all services
-    /// are exponential, whatever their means.
+    /// A station. `scv` is the squared coefficient of variation of a visit's service time; 1 where
+    /// it does not matter, and where all services are exponential, whatever their means.
     Station { station: usize, visits: f64, demand: Seconds, scv: f64 },
     /// A pool and what happens while a slot is held.
     Pool { pool: usize, parts: Vec<Part> },
-    /// Stations that forks share, and all visits to them. `stations` are those of the cluster, in its order.
+    /// Stations that forks share, and all visits to them. `stations` are those of the cluster, in
+    /// its order.
     Cluster { stations: Vec<usize>, cluster: Cluster },
 }
 
 /// Gathers the steps of a class into parts.
 ///
 /// # Errors
-/// [`Error::Refused`] where one station or pool is used in two places that a decomposition must keep apart.
+/// [`Error::Refused`] where one station or pool is used in two places that a decomposition must
+/// keep apart.
 pub(crate) fn parts(network: &Network, class: &Class) -> Result<Vec<Part>, Error> {
     let parts = gather_all(network, &class.path);
     only_once(
@@ -198,8 +202,8 @@ fn pace(kind: &Kind) -> Pace {
     }
 }
 
-/// A station inside and outside of a pool, or in a fork and alone, has queues that a decomposition cannot
-/// keep apart. A delay has no queue, so it may stand anywhere.
+/// A station inside and outside of a pool, or in a fork and alone, has queues that a decomposition
+/// cannot keep apart. A delay has no queue, so it may stand anywhere.
 fn only_once(network: &Network, parts: &[Part], seen: &mut [bool], pools: &mut [bool]) -> Result<(), Error> {
     let twice = |what: String| {
         Err(Error::Refused {
@@ -351,8 +355,8 @@ pub(crate) struct OpenLevel {
     pub(crate) means: Vec<(Of, f64)>,
 }
 
-/// Solves the parts as an open network at `arrival` per second: each part as if alone (Jackson), a part with
-/// rates μ(k) as the chain p(k) = p(k−1)·λ/μ(k).
+/// Solves the parts as an open network at `arrival` per second: each part as if alone (Jackson), a
+/// part with rates μ(k) as the chain p(k) = p(k−1)·λ/μ(k).
 pub(crate) fn solve_open(network: &Network, parts: &[Part], arrival: f64) -> Result<OpenLevel, Error> {
     let mut level = OpenLevel { present: Vec::new(), means: Vec::new() };
     for part in parts {

@@ -1,8 +1,9 @@
 //! Queueing theory that says what its assumptions are.
 //!
-//! One description, [`Network`], feeds every solver and the simulator. A solver treats some features of
-//! the description exactly, some approximately, and refuses the rest by name; every answer is checked
-//! against the laws before anyone sees it, and an answer that breaks one is an error, never a number.
+//! One description, [`Network`], feeds every solver and the simulator. A solver treats some
+//! features of the description exactly, some approximately, and refuses the rest by name; every
+//! answer is checked against the laws before anyone sees it, and an answer that breaks one is an
+//! error, never a number.
 //!
 //! | module | its one idea |
 //! |---|---|

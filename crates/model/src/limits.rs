@@ -18,12 +18,14 @@ pub struct Limits {
     pub parts: Vec<Limit>,
     /// D: the shortest time inside, nobody waiting.
     pub shortest: Seconds,
-    /// The longest time inside of a request that nobody is beside, at the slowest rate of each station.
+    /// The longest time inside of a request that nobody is beside, at the slowest rate of each
+    /// station.
     #[serde(default)]
     pub slowest: Seconds,
     /// Z.
     pub think: Seconds,
-    /// N* = (D + Z)·capacity of the bottleneck; infinite (and `null` in JSON) where nothing saturates.
+    /// N* = (D + Z)·capacity of the bottleneck; infinite (and `null` in JSON) where nothing
+    /// saturates.
     #[serde(deserialize_with = "crate::infinite::number")]
     pub knee: f64,
     /// Name of the bottleneck; none where nothing saturates.
@@ -31,7 +33,8 @@ pub struct Limits {
     /// X at most, at any load.
     #[serde(deserialize_with = "crate::infinite::number")]
     pub capacity: f64,
-    /// Demands at single servers, delays counted as think time, where the network has product form: tighter bounds hold.
+    /// Demands at single servers, delays counted as think time, where the network has product form:
+    /// tighter bounds hold.
     #[serde(skip)]
     pub product_form: Option<Demands>,
 }
@@ -75,7 +78,8 @@ pub fn of(network: &Network) -> Result<Limits, Error> {
     Ok(Limits { shortest, slowest, think, knee, bottleneck, capacity, parts: limits, product_form })
 }
 
-/// The demands of a closed class at single servers and delays alone, all of it exactly as product form has it.
+/// The demands of a closed class at single servers and delays alone, all of it exactly as product
+/// form has it.
 fn product_form(network: &Network) -> Option<Demands> {
     let class = network.classes.first().filter(|class| class.population().is_some())?;
     let exact = |feature: &Feature| matches!(treatment(network, feature).1, Treatment::Exact);
@@ -95,7 +99,8 @@ fn product_form(network: &Network) -> Option<Demands> {
     (!demands.is_empty()).then(|| Demands::single_servers(&demands, think))
 }
 
-/// The most a station ever does at once, and the shortest a request ever stays, both relative to one server alone.
+/// The most a station ever does at once, and the shortest a request ever stays, both relative to
+/// one server alone.
 fn extremes(kind: &Kind) -> (f64, f64) {
     match kind {
         Kind::Servers { count } => (f64::from(*count), 1.0),
@@ -108,8 +113,8 @@ fn extremes(kind: &Kind) -> (f64, f64) {
     }
 }
 
-/// What the parts take one after another, each at its slowest: so long a request takes whose way nobody shares, and N of them take no
-/// more than N times as long.
+/// What the parts take one after another, each at its slowest: so long a request takes whose way
+/// nobody shares, and N of them take no more than N times as long.
 fn slowest(network: &Network, parts: &[Part]) -> Seconds {
     let least = |kind: &Kind| match kind {
         Kind::LoadDependent { rates } => rates.iter().copied().fold(f64::INFINITY, f64::min),
@@ -263,7 +268,8 @@ const COMPARED: [(&str, Unit); 8] = [
     ("calibrated on", Unit::Text),
 ];
 
-/// A solution of a closed class beside what was measured. Rows beyond its population are left empty.
+/// A solution of a closed class beside what was measured. Rows beyond its population are left
+/// empty.
 pub fn compare_solution(solution: &Solution, measured: &[Measured]) -> Table {
     let mut table = Table::new(format!("{}: measured and model", solution.network), &COMPARED);
     for row in measured {
@@ -286,8 +292,8 @@ pub fn compare_solution(solution: &Solution, measured: &[Measured]) -> Table {
     table
 }
 
-/// A calibrated model beside rows that were measured; those it was calibrated on are marked, since agreement
-/// there is no evidence.
+/// A calibrated model beside rows that were measured; those it was calibrated on are marked, since
+/// agreement there is no evidence.
 ///
 /// # Errors
 /// As [`crate::flow::FlowModel::solve`].
@@ -317,7 +323,8 @@ pub fn compare_calibration(
     Ok(table)
 }
 
-/// Mean |error| of X and R over the rows of a comparison that were not used for calibration; none without any.
+/// Mean |error| of X and R over the rows of a comparison that were not used for calibration; none
+/// without any.
 pub fn mean_error(comparison: &Table) -> Option<(f64, f64)> {
     let used = comparison.columns.iter().position(|c| c.name == "calibrated on")?;
     let held_out = |column: &str| -> Option<f64> {

@@ -1,4 +1,5 @@
-//! Closed networks of several classes: exactly where memory allows, else by Linearizer or Schweitzer.
+//! Closed networks of several classes: exactly where memory allows, else by Linearizer or
+//! Schweitzer.
 //!
 //! | method | single servers, delays | several servers | cost |
 //! |---|---|---|---|
@@ -6,8 +7,8 @@
 //! | [`linearizer`] | mostly within 1 % | Seidmann's split, mostly within 5–10 % | K·C³ a round |
 //! | [`schweitzer`] | mostly within 5 %, up to 21 % | as Linearizer | K·C a round |
 //!
-//! All assume product form (Baskett, Chandy, Muntz & Palacios 1975): FCFS stations serve every class with the
-//! same exponential time; at the others the distribution does not matter.
+//! All assume product form (Baskett, Chandy, Muntz & Palacios 1975): FCFS stations serve every
+//! class with the same exponential time; at the others the distribution does not matter.
 
 use krarup_units::Seconds;
 
@@ -59,13 +60,13 @@ const MOST_NUMBERS: f64 = 5e7;
 /// Exact mean value analysis over all population vectors (Reiser & Lavenberg 1980).
 ///
 /// Stations of several servers need the probabilities p(j) of j customers for j below the number of
-/// servers. p(0) is never 1 − Σ; it follows from the same network without that station:
-/// p(0 | n) = p(0 | n − e_c)·X_c(n) / X_c(n, without it), all of it positive. So each of the 2^L sets of
+/// servers. p(0) is never 1 − Σ; it follows from the same network without that station: p(0 | n) =
+/// p(0 | n − e_c)·X_c(n) / X_c(n, without it), all of it positive. So each of the 2^L sets of
 /// multi-server stations is solved once.
 ///
 /// # Errors
-/// [`Error::TooLarge`] where there are too many population vectors; [`Error::Invalid`] for impossible input;
-/// [`Error::Violated`] when the answer breaks a law.
+/// [`Error::TooLarge`] where there are too many population vectors; [`Error::Invalid`] for
+/// impossible input; [`Error::Violated`] when the answer breaks a law.
 pub fn exact(places: &[Place], classes: &[Customers]) -> Result<Answer, Error> {
     let paced = exact_paced(places, classes, &vec![None; places.len()]).map_err(|error| match error {
         Error::TooLarge { what, .. } => Error::TooLarge { what, hint: "use Linearizer, or simulate".into() },
@@ -81,8 +82,9 @@ pub(crate) struct Paced {
     pub(crate) number: Vec<Option<Vec<f64>>>,
 }
 
-/// As [`exact`], with stations whose speed depends on how many customers are there, whatever their class: `speeds[station][j − 1]` times
-/// that of one server with j of them. There must be one for each number up to the sum of the populations.
+/// As [`exact`], with stations whose speed depends on how many customers are there, whatever their
+/// class: `speeds[station][j − 1]` times that of one server with j of them. There must be one for
+/// each number up to the sum of the populations.
 ///
 /// # Errors
 /// As [`exact`].
@@ -103,7 +105,8 @@ pub(crate) fn exact_paced(
             hint: "simulate".into(),
         });
     }
-    // Solve each set of multi-server stations, smaller sets first; keep the first class's X of each state.
+    // Solve each set of multi-server stations, smaller sets first; keep the first class's X of each
+    // state.
     let mut known: Vec<Vec<f64>> = Vec::new();
     let mut answer = None;
     for set in 0..1_usize << crowd.len() {
@@ -175,7 +178,8 @@ struct Lattice {
 }
 
 impl Lattice {
-    /// `set` says which of the `crowd` are part of the network; `known[subset]` are those solved before.
+    /// `set` says which of the `crowd` are part of the network; `known[subset]` are those solved
+    /// before.
     fn solve(
         places: &[Place],
         classes: &[Customers],
@@ -259,7 +263,8 @@ impl Lattice {
                 for (p, (Crowded { station: k, speeds, levels: m }, _)) in marginal.iter().zip(&inside) {
                     let p = &p[before * m..(before + 1) * m];
                     let fair = if let Some(speeds) = speeds {
-                        // Found j there: with j + 1 the station has that speed, shared by all of them.
+                        // Found j there: with j + 1 the station has that speed, shared by all of
+                        // them.
                         let slower = p.iter().zip(*speeds).enumerate();
                         let sum: f64 = slower.map(|(j, (p, speed))| (j + 1) as f64 / speed * p).sum();
                         queueing[c][*k] * sum
@@ -270,8 +275,8 @@ impl Lattice {
                     total += fair - residence[c][*k];
                     residence[c][*k] = fair;
                 }
-                // Without any time left (all its demand is at a station outside of this set) a class is never
-                // here: infinite throughput, no queue.
+                // Without any time left (all its demand is at a station outside of this set) a
+                // class is never here: infinite throughput, no queue.
                 throughput[c] = count[c] as f64 / total;
             }
             let row = &mut queue[state * stations..(state + 1) * stations];
@@ -315,9 +320,9 @@ impl Lattice {
     }
 }
 
-/// Bard's and Schweitzer's approximation: a customer arriving sees its own class as 1/N_c smaller, the others as
-/// they are (Schweitzer 1979). Several servers by Seidmann's split: D/m at one server, the rest a delay
-/// (Seidmann, Schweitzer & Shalev-Oren 1987).
+/// Bard's and Schweitzer's approximation: a customer arriving sees its own class as 1/N_c smaller,
+/// the others as they are (Schweitzer 1979). Several servers by Seidmann's split: D/m at one
+/// server, the rest a delay (Seidmann, Schweitzer & Shalev-Oren 1987).
 ///
 /// # Errors
 /// [`Error::Invalid`] for impossible input; [`Error::NotConverged`]; [`Error::Violated`].
@@ -331,8 +336,8 @@ pub fn schweitzer(places: &[Place], classes: &[Customers]) -> Result<Answer, Err
     split.answer(places, classes, &throughput, &queue)
 }
 
-/// Linearizer (Chandy & Neuse 1982): as Schweitzer's, but how each share changes with one customer less is
-/// estimated by solving for one customer less in each class, three rounds of it.
+/// Linearizer (Chandy & Neuse 1982): as Schweitzer's, but how each share changes with one customer
+/// less is estimated by solving for one customer less in each class, three rounds of it.
 ///
 /// # Errors
 /// As [`schweitzer`].
@@ -342,7 +347,8 @@ pub fn linearizer(places: &[Place], classes: &[Customers]) -> Result<Answer, Err
     let split = Split::new(places, classes);
     let (count, stations) = (classes.len(), places.len());
     let population: Vec<f64> = classes.iter().map(|c| c.population as f64).collect();
-    // deviation[j][c][k]: how the share of class c at station k changes when class j has one customer less.
+    // deviation[j][c][k]: how the share of class c at station k changes when class j has one
+    // customer less.
     let mut deviation = vec![vec![vec![0.0; stations]; count]; count];
     let mut full = split.even_start(&population);
     let mut less: Vec<Vec<Vec<f64>>> =
@@ -408,7 +414,8 @@ impl Split {
         population.iter().map(|n| vec![n / stations.max(1) as f64; stations]).collect()
     }
 
-    /// Queue seen at station k by a customer of class j: Σ_c (N_c − [c = j])·(F_ck + deviation_jck).
+    /// Queue seen at station k by a customer of class j: Σ_c (N_c − [c = j])·(F_ck +
+    /// deviation_jck).
     fn seen(
         &self,
         population: &[f64],
@@ -426,7 +433,8 @@ impl Split {
             .sum()
     }
 
-    /// Iterates X, R and Q until the queues settle. Returns throughputs and queues of the queueing parts.
+    /// Iterates X, R and Q until the queues settle. Returns throughputs and queues of the queueing
+    /// parts.
     fn core(
         &self,
         solver: &str,
@@ -578,7 +586,8 @@ mod tests {
         (vec![place(1); 5], classes)
     }
 
-    /// With all its customers the case is solved in `tests/all/faults.rs`, to six digits of every class.
+    /// With all its customers the case is solved in `tests/all/faults.rs`, to six digits of every
+    /// class.
     #[test]
     fn approximations_are_near_the_exact_answer() {
         let (places, mut classes) = three_by_fifty();
@@ -615,7 +624,8 @@ mod tests {
         }
     }
 
-    /// The product form summed term by term, for two classes at one pair of servers and one delay each.
+    /// The product form summed term by term, for two classes at one pair of servers and one delay
+    /// each.
     #[test]
     fn several_servers_agree_with_the_product_form_written_out() {
         let (think, demand) = ([0.4, 0.9], [0.3, 0.2]);

@@ -13,8 +13,9 @@
 //!          OneOf   walk one of several inner paths, each with its share of the requests
 //! ```
 //!
-//! The path is a sequence, so that the simulator can walk it; the solvers need only what it sums to: the
-//! visit ratio V and the demand D = V·S of each class at each station ([`Network::demands`]).
+//! The path is a sequence, so that the simulator can walk it; the solvers need only what it sums
+//! to: the visit ratio V and the demand D = V·S of each class at each station
+//! ([`Network::demands`]).
 
 mod check;
 mod features;
@@ -57,7 +58,8 @@ pub struct Station {
     pub name: String,
     /// How fast it serves, given how many requests are there.
     pub kind: Kind,
-    /// Service times as written are divided by it, and it multiplies a link's bandwidth; > 0, as a rule 1.
+    /// Service times as written are divided by it, and it multiplies a link's bandwidth; > 0, as a
+    /// rule 1.
     pub factor: f64,
     /// Which request is served next. A delay has no use for it.
     pub discipline: Discipline,
@@ -77,8 +79,8 @@ pub enum Kind {
     },
     /// As many servers as requests: nobody waits.
     Delay,
-    /// One server whose speed depends on the number of requests there: `rates[j - 1]` times the speed it has
-    /// alone, with j requests; the last entry goes on for ever. Each is > 0.
+    /// One server whose speed depends on the number of requests there: `rates[j - 1]` times the
+    /// speed it has alone, with j requests; the last entry goes on for ever. Each is > 0.
     LoadDependent {
         /// Speeds relative to service times as written.
         rates: Vec<f64>,
@@ -104,7 +106,8 @@ pub enum Discipline {
     Lifo,
     /// The newest at once; the one in service waits and goes on later where it stopped.
     LifoPreemptive,
-    /// The class of the lowest `priority` number next, FCFS within; the one in service is finished first.
+    /// The class of the lowest `priority` number next, FCFS within; the one in service is finished
+    /// first.
     Priority,
 }
 
@@ -153,8 +156,8 @@ pub enum Workload {
     Open {
         /// Time between arrivals; the arrival rate λ is 1 / its mean, so its mean is > 0.
         gap: Distribution,
-        /// The rate over time, as factors of λ: from each `at` on, the rate is `factor`·λ. Empty is steady.
-        /// The simulator follows it; solvers, which know only the long run, refuse it.
+        /// The rate over time, as factors of λ: from each `at` on, the rate is `factor`·λ. Empty is
+        /// steady. The simulator follows it; solvers, which know only the long run, refuse it.
         profile: Vec<RateChange>,
     },
     /// A fixed number of clients, each with one request under way or thinking.
@@ -180,7 +183,8 @@ pub struct RateChange {
 pub enum Step {
     /// Wait for and get service at one station.
     Visit(Visit),
-    /// Take one slot of a pool (waiting for it if need be), walk the inner path, give the slot back.
+    /// Take one slot of a pool (waiting for it if need be), walk the inner path, give the slot
+    /// back.
     Hold {
         /// Which pool.
         pool: PoolId,
@@ -202,7 +206,8 @@ pub struct Visit {
     /// Which station.
     pub station: StationId,
     /// Mean number of visits in a row, the visit ratio V of this step; > 0. With a fraction, the
-    /// simulator makes one visit more with that probability: 0.25 is one visit in a quarter of the cases.
+    /// simulator makes one visit more with that probability: 0.25 is one visit in a quarter of the
+    /// cases.
     pub count: f64,
     /// What each visit asks for.
     pub work: Work,
@@ -300,14 +305,15 @@ impl Station {
         }
     }
 
-    /// Whether one or several servers serve requests one after another, so that it matters how their service times vary.
+    /// Whether one or several servers serve requests one after another, so that it matters how
+    /// their service times vary.
     pub(crate) fn in_order(&self) -> bool {
         matches!(self.kind, Kind::Servers { .. } | Kind::Link { .. })
             && !matches!(self.discipline, Discipline::ProcessorSharing | Discipline::LifoPreemptive)
     }
 
-    /// Total speed with `jobs` requests there, relative to one server: min(j, m), j at a delay, or the
-    /// station's own rates. 0 when empty.
+    /// Total speed with `jobs` requests there, relative to one server: min(j, m), j at a delay, or
+    /// the station's own rates. 0 when empty.
     pub fn speed(&self, jobs: u64) -> f64 {
         match &self.kind {
             _ if jobs == 0 => 0.0,
@@ -452,8 +458,8 @@ impl Network {
             .collect()
     }
 
-    /// Calls `each(mean visits, station, work)` for every visit and fork of the path, those inside of
-    /// holds and branches included.
+    /// Calls `each(mean visits, station, work)` for every visit and fork of the path, those inside
+    /// of holds and branches included.
     pub(crate) fn walk(&self, path: &[Step], weight: f64, each: &mut dyn FnMut(f64, StationId, &Work)) {
         for step in path {
             match step {

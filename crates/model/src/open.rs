@@ -1,7 +1,7 @@
 //! Open networks, and open classes beside closed ones.
 //!
-//! In a product-form network each station behaves as if it were alone, fed by its share of the arrivals
-//! (Jackson 1957; Baskett, Chandy, Muntz & Palacios 1975). Open classes beside closed ones
+//! In a product-form network each station behaves as if it were alone, fed by its share of the
+//! arrivals (Jackson 1957; Baskett, Chandy, Muntz & Palacios 1975). Open classes beside closed ones
 //! only make the stations slower for those: D becomes D / (1 − ρ_open) (Lazowska et al. 1984, 7.5).
 
 use krarup_units::Seconds;
@@ -39,8 +39,8 @@ impl OpenAnswer {
     }
 }
 
-/// Solves an open network exactly: M/M/1 and M/M/m stations (a station of several servers must serve all
-/// classes with the same mean time), processor sharing, preemptive LIFO and delays.
+/// Solves an open network exactly: M/M/1 and M/M/m stations (a station of several servers must
+/// serve all classes with the same mean time), processor sharing, preemptive LIFO and delays.
 ///
 /// # Errors
 /// [`Error::Unstable`], naming the station; [`Error::Invalid`] for impossible input.
@@ -82,12 +82,14 @@ pub(crate) fn crowded(places: &[Place], open: &[Arrivals], closed: &[Customers])
     })
 }
 
-/// Solves closed classes beside open ones: exactly with `solve_closed` = [`multi::exact`], else as good as the
-/// approximation given. Where both share a station of several servers it is always exact.
+/// Solves closed classes beside open ones: exactly with `solve_closed` = [`multi::exact`], else as
+/// good as the approximation given. Where both share a station of several servers it is always
+/// exact.
 ///
 /// # Errors
-/// [`Error::Unstable`] where the open classes alone overload a station; [`Error::TooLarge`] where open and several closed classes
-/// share a station of several servers, and have too many population vectors; and those of `solve_closed`.
+/// [`Error::Unstable`] where the open classes alone overload a station; [`Error::TooLarge`] where
+/// open and several closed classes share a station of several servers, and have too many population
+/// vectors; and those of `solve_closed`.
 pub fn mixed(
     places: &[Place],
     open: &[Arrivals],
@@ -146,10 +148,12 @@ pub fn mixed(
     Ok((beside, answer))
 }
 
-/// One closed class beside open ones, where stations may have several servers: what the open classes are to it, is summed over.
+/// One closed class beside open ones, where stations may have several servers: what the open
+/// classes are to it, is summed over.
 ///
-/// With n closed and o open requests at m servers, product form has C(n + o, o)·D^n·a^o / Π min(i, m), i = 1 to n + o, a being what the
-/// open classes keep busy. The sum over o makes the station one whose speed depends on n.
+/// With n closed and o open requests at m servers, product form has C(n + o, o)·D^n·a^o / Π min(i,
+/// m), i = 1 to n + o, a being what the open classes keep busy. The sum over o makes the station
+/// one whose speed depends on n.
 fn beside_one(
     places: &[Place],
     class: &Customers,
@@ -182,9 +186,9 @@ fn beside_one(
     Ok((answer, stations.map(number).collect()))
 }
 
-/// Several closed classes beside open ones: as [`beside_one`], over all population vectors. Product form has one factor for the number of
-/// all closed requests at a station, whatever their classes, so that one speed for each number is the same for all of them
-/// (Bruell, Balbo & Afshari 1984).
+/// Several closed classes beside open ones: as [`beside_one`], over all population vectors. Product
+/// form has one factor for the number of all closed requests at a station, whatever their classes,
+/// so that one speed for each number is the same for all of them (Bruell, Balbo & Afshari 1984).
 fn beside_several(
     places: &[Place],
     classes: &[Customers],
@@ -214,8 +218,9 @@ fn beside_several(
     Ok((solved.answer, shared))
 }
 
-/// The speed at which `servers` servers work for 1 to `population` closed requests, relative to one server, where open ones keep the share
-/// `utilization` of them busy; and the mean number of open requests beside 0 to `population` closed ones.
+/// The speed at which `servers` servers work for 1 to `population` closed requests, relative to one
+/// server, where open ones keep the share `utilization` of them busy; and the mean number of open
+/// requests beside 0 to `population` closed ones.
 fn speeds_beside(servers: u32, utilization: f64, population: usize) -> (Vec<f64>, Vec<f64>) {
     let sums: Vec<(f64, f64)> = (0..=population).map(|n| over_open(n, servers, utilization)).collect();
     let speed = |n: usize| (n.min(servers as usize)) as f64 * (sums[n - 1].0 - sums[n].0).exp();
@@ -223,8 +228,9 @@ fn speeds_beside(servers: u32, utilization: f64, population: usize) -> (Vec<f64>
     (speeds, sums.iter().map(|(_, number)| *number).collect())
 }
 
-/// Beside `closed` requests at `servers` servers, with the share `utilization` of them busy with open ones: the logarithm of the sum over the
-/// number of open ones, relative to none; and their mean number.
+/// Beside `closed` requests at `servers` servers, with the share `utilization` of them busy with
+/// open ones: the logarithm of the sum over the number of open ones, relative to none; and their
+/// mean number.
 fn over_open(closed: usize, servers: u32, utilization: f64) -> (f64, f64) {
     let load = utilization * f64::from(servers);
     let (mut logarithm, mut term, mut total, mut number) = (0.0, 1.0, 1.0, 0.0);
@@ -292,8 +298,8 @@ mod tests {
         assert!(error.to_string().starts_with("Some(1) cannot keep up"), "{error}");
     }
 
-    /// One server, one closed customer with think time: an open class sees it as part of the queue. In the limit of
-    /// few arrivals the closed class is as if alone.
+    /// One server, one closed customer with think time: an open class sees it as part of the queue.
+    /// In the limit of few arrivals the closed class is as if alone.
     #[test]
     fn few_arrivals_leave_the_closed_class_alone() {
         let places = [place(Some(1))];
@@ -309,7 +315,8 @@ mod tests {
         assert!((web.residence[0][0] - 0.1 * (1.0 + many.queue[0][0]) / 0.5).abs() < 1e-12);
     }
 
-    /// Several servers beside an open class: against the balance of the Markov chain of both numbers.
+    /// Several servers beside an open class: against the balance of the Markov chain of both
+    /// numbers.
     #[test]
     fn open_and_closed_requests_share_several_servers() {
         let (servers, population, think, service, rate) = (3_u32, 4_usize, 1.5, 0.5, 2.2);
@@ -317,7 +324,8 @@ mod tests {
         let closed = [Customers { name: "batch".into(), population: 4, think, demands: vec![service] }];
         let open = [Arrivals { name: "web".into(), rate, demands: vec![service] }];
         let (web, batch) = mixed(&places, &open, &closed, multi::exact).unwrap();
-        // States (closed, open) in a room that is never full; whoever is served is either kind as they are there.
+        // States (closed, open) in a room that is never full; whoever is served is either kind as
+        // they are there.
         let room = 80;
         let mut share = vec![vec![1.0; room + 1]; population + 1];
         for _ in 0..4_000 {

@@ -21,15 +21,17 @@
 //! | `sample` | estimates with intervals, from batches or replications |
 //! | [`result`] | what a simulation says |
 //!
-//! **What a run costs in memory** does not grow with its length: time is cut into at most 128 batches, and when they are too many,
-//! neighbours are joined. **Repeatable:** the same network, settings and version give the same bits; nothing here
-//! reads a clock.
+//! **What a run costs in memory** does not grow with its length: time is cut into at most 128
+//! batches, and when they are too many, neighbours are joined. **Repeatable:** the same network,
+//! settings and version give the same bits; nothing here reads a clock.
 //!
 //! **What a description means here**, beyond what it says itself:
 //!
-//! - A request that finds its next station full, where that blocks, keeps its place and (at FCFS, LIFO and priority
-//!   stations) its server until there is room. From outside, from a fork and while it waits for a slot it has no place to keep.
-//! - A copy of a fork that finds no room answers never; when too few are left to answer, the whole request is lost.
+//! - A request that finds its next station full, where that blocks, keeps its place and (at FCFS,
+//!   LIFO and priority stations) its server until there is room. From outside, from a fork and
+//!   while it waits for a slot it has no place to keep.
+//! - A copy of a fork that finds no room answers never; when too few are left to answer, the whole
+//!   request is lost.
 //! - With several servers, preemptive LIFO interrupts the service that began first.
 //! - `visits = 2.5` is two visits in half of the cases and three in the other.
 
@@ -59,12 +61,14 @@ mod spread;
 mod tables;
 mod tally;
 
-/// Simulates a network. `progress` is called now and then, and may stop the run: what has been simulated counts.
+/// Simulates a network. `progress` is called now and then, and may stop the run: what has been
+/// simulated counts.
 ///
 /// # Errors
-/// What [`Network::check`] finds; a setting out of its range; [`Error::Unstable`] where an open network without limits
-/// is offered more than it can do; [`Error::TooLarge`] when requests pile up without end; a deadlock; and
-/// [`Error::Violated`] when the result breaks Little's law or the balance of flows.
+/// What [`Network::check`] finds; a setting out of its range; [`Error::Unstable`] where an open
+/// network without limits is offered more than it can do; [`Error::TooLarge`] when requests pile up
+/// without end; a deadlock; and [`Error::Violated`] when the result breaks Little's law or the
+/// balance of flows.
 pub fn simulate(
     network: &Network,
     settings: &SimulationSettings,
@@ -73,9 +77,9 @@ pub fn simulate(
     Course::new(network, settings, progress)?.finish(None)
 }
 
-/// As [`simulate`], and calls `each` with a row for every visit to a station and every hold of a pool's slot when it is over, warm-up and
-/// all replications included. Stations are numbered in the order of the network, pools after them; operations are classes
-/// of the same name, or `other`.
+/// As [`simulate`], and calls `each` with a row for every visit to a station and every hold of a
+/// pool's slot when it is over, warm-up and all replications included. Stations are numbered in the
+/// order of the network, pools after them; operations are classes of the same name, or `other`.
 ///
 /// # Errors
 /// As [`simulate`].

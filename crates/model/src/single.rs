@@ -1,9 +1,10 @@
 //! Closed networks of one class, solved exactly for every population 1..=N in one pass.
 //!
-//! Single servers and delays need mean value analysis only (Reiser & Lavenberg 1980). Stations whose speed
-//! depends on their queue need more, and the textbook form, p(0) = 1 − Σ p(j), subtracts numbers that are equal to
-//! the last digit near saturation: it gives negative or impossible throughputs for a few dozen servers.
-//! They are joined to the rest one after the other instead (`chain`), where nothing is ever subtracted.
+//! Single servers and delays need mean value analysis only (Reiser & Lavenberg 1980). Stations
+//! whose speed depends on their queue need more, and the textbook form, p(0) = 1 − Σ p(j),
+//! subtracts numbers that are equal to the last digit near saturation: it gives negative or
+//! impossible throughputs for a few dozen servers. They are joined to the rest one after the other
+//! instead (`chain`), where nothing is ever subtracted.
 
 use krarup_units::Seconds;
 
@@ -86,7 +87,8 @@ pub struct Sweep {
     pub think: Seconds,
     /// X, requests per second: entry n − 1 with n customers.
     pub throughput: Vec<f64>,
-    /// Mean number at each station, queue and service: `queue[n − 1][station]` laid out in one row after another.
+    /// Mean number at each station, queue and service: `queue[n − 1][station]` laid out in one row
+    /// after another.
     queue: Vec<f64>,
     /// Share of the time a queue-dependent station is empty, by station; empty for the others.
     idle: Vec<Vec<f64>>,
@@ -97,14 +99,14 @@ pub struct Sweep {
 /// Solves a closed network for every population 1..=`population`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a demand or think time that is negative or not finite, or a network without any time
-/// in it; [`Error::Violated`] when the answer breaks a law.
+/// [`Error::Invalid`] for a demand or think time that is negative or not finite, or a network
+/// without any time in it; [`Error::Violated`] when the answer breaks a law.
 pub fn solve(resources: &[Resource], think: Seconds, population: usize) -> Result<Sweep, Error> {
     solve_with_rewards(resources, think, population, &[])
 }
 
-/// As [`solve`], and averages the rewards of queue-dependent stations: `rewards[station]` lists them (the
-/// list may be shorter than the stations).
+/// As [`solve`], and averages the rewards of queue-dependent stations: `rewards[station]` lists
+/// them (the list may be shorter than the stations).
 ///
 /// # Errors
 /// As [`solve`].
@@ -193,8 +195,8 @@ fn check_input(resources: &[Resource], think: Seconds) -> Result<(), Error> {
     Ok(())
 }
 
-/// Exact for single servers and delays: every term is positive, so it is safe at any size. Returns X by
-/// population, and the queues row by row.
+/// Exact for single servers and delays: every term is positive, so it is safe at any size. Returns
+/// X by population, and the queues row by row.
 ///
 /// ```text
 /// R_k = D_k (1 + Q_k)     residence at station k, Q_k taken at n − 1 (arrival theorem)
@@ -237,7 +239,8 @@ fn total(values: &[f64]) -> f64 {
     strands.iter().chain(rest).sum()
 }
 
-/// Queues of the single servers inside a larger network, whose throughput is known: Q(n) = X(n)·D·(1 + Q(n−1)).
+/// Queues of the single servers inside a larger network, whose throughput is known: Q(n) =
+/// X(n)·D·(1 + Q(n−1)).
 fn fill_fixed(queues: &mut [f64], demands: &[Seconds], throughput: &[f64]) {
     let stations = demands.len();
     let mut queue = vec![0.0; stations];
@@ -275,8 +278,8 @@ impl Sweep {
         self.queue(station, population) / self.throughput(population)
     }
 
-    /// Share of its capacity a station uses: X·D/m, at a delay the mean number there, at load-dependent rates
-    /// the share of the time it is not empty.
+    /// Share of its capacity a station uses: X·D/m, at a delay the mean number there, at
+    /// load-dependent rates the share of the time it is not empty.
     pub fn utilization(&self, station: usize, population: usize) -> f64 {
         let resource = &self.resources[station];
         let busy = self.throughput(population) * resource.demand;
@@ -301,9 +304,9 @@ impl Sweep {
         self.rewards[station][reward][population - 1]
     }
 
-    /// How X answers to demands: ∂ln X / ∂ln D of each station, and last of the think time, at `population`.
-    /// 1 % more demand at a station changes X by that many percent. Exact: D ∂X/∂D / X = Q(N−1) − Q(N)
-    /// (de Souza e Silva & Muntz 1988); they add up to −1.
+    /// How X answers to demands: ∂ln X / ∂ln D of each station, and last of the think time, at
+    /// `population`. 1 % more demand at a station changes X by that many percent. Exact: D ∂X/∂D /
+    /// X = Q(N−1) − Q(N) (de Souza e Silva & Muntz 1988); they add up to −1.
     pub fn elasticity(&self, population: usize) -> Vec<f64> {
         let thinking = |n: usize| if n == 0 { 0.0 } else { self.throughput(n) * self.think };
         let change = |k: usize| self.queue(k, population - 1) - self.queue(k, population);
@@ -311,7 +314,8 @@ impl Sweep {
         stations.chain([thinking(population - 1) - thinking(population)]).collect()
     }
 
-    /// One sweep of solutions at growing populations, each with its own rates; straight lines between them.
+    /// One sweep of solutions at growing populations, each with its own rates; straight lines
+    /// between them.
     ///
     /// # Errors
     /// [`Error::Violated`] where one is above its bounds by more than the rates are known.
@@ -511,7 +515,8 @@ mod tests {
         }
     }
 
-    /// Retrograde stations have two-humped distributions: the logarithms must agree with the direct sum.
+    /// Retrograde stations have two-humped distributions: the logarithms must agree with the direct
+    /// sum.
     #[test]
     fn speeds_that_fall_once_more_are_solved_too() {
         let speeds: Vec<f64> =

@@ -61,8 +61,9 @@ pub enum Treatment {
 
 /// How [`solve`] treats a feature of a network, and which solver that is.
 ///
-/// One class may have pools, forks and load-dependent rates; several classes need product form; a single open
-/// station may lose requests and have any distribution, or serve several classes by priority.
+/// One class may have pools, forks and load-dependent rates; several classes need product form; a
+/// single open station may lose requests and have any distribution, or serve several classes by
+/// priority.
 pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatment) {
     use Treatment::{Approximate, Exact, Refused};
     let solver = solver_name(network);
@@ -125,10 +126,12 @@ pub fn treatment(network: &Network, feature: &Feature) -> (&'static str, Treatme
     (solver, treatment)
 }
 
-/// Squared coefficient of variation of services up to which the error of [`variable`](crate::variable) was measured.
+/// Squared coefficient of variation of services up to which the error of
+/// [`variable`](crate::variable) was measured.
 const MOST_VARIABLE: f64 = 6.0;
 
-/// Whether service that is not exponential has a solution: a closed network of one class, without forks and held slots.
+/// Whether service that is not exponential has a solution: a closed network of one class, without
+/// forks and held slots.
 fn has_phases(network: &Network) -> bool {
     let [class] = &network.classes[..] else { return false };
     let measured = |part: &Part| matches!(part, Part::Station { scv, .. } if *scv <= MOST_VARIABLE);
@@ -155,8 +158,9 @@ fn solver_name(network: &Network) -> &'static str {
 /// Solves a network: a closed one of one class for every population up to its own, others once.
 ///
 /// # Errors
-/// [`Error::Refused`], naming the first feature that the solver does not treat; [`Error::Unstable`], naming the
-/// station; what [`Network::check`] finds; and [`Error::Violated`] when the answer breaks a law.
+/// [`Error::Refused`], naming the first feature that the solver does not treat;
+/// [`Error::Unstable`], naming the station; what [`Network::check`] finds; and [`Error::Violated`]
+/// when the answer breaks a law.
 pub fn solve(network: &Network, method: Method) -> Result<Solution, Error> {
     network.check()?;
     let mut notes = Vec::new();

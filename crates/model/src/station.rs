@@ -10,8 +10,8 @@
 //! | [`mg1_priority`] | Poisson, by class | any | means | Cobham 1954 |
 //! | [`ggm`] | any | any, m servers | no | Allen 1990 and Cunneen; Kingman 1962 for the bound |
 //!
-//! Fed with a measured throughput these are no predictions: an open model gives back the load it was told,
-//! and near ρ = 1 the third digit of μ decides its queue. [`mmm_interval`] says how much.
+//! Fed with a measured throughput these are no predictions: an open model gives back the load it
+//! was told, and near ρ = 1 the third digit of μ decides its queue. [`mmm_interval`] says how much.
 
 mod level;
 mod open;
@@ -26,14 +26,15 @@ use krarup_units::Seconds;
 
 use crate::Error;
 
-/// Erlang's loss formula B(m, a): the probability that all of `servers` are busy when nobody may wait, for an
-/// offered load of `load` = λ/μ. By the recursion B(m) = a·B(m−1) / (m + a·B(m−1)), which is safe at any size.
+/// Erlang's loss formula B(m, a): the probability that all of `servers` are busy when nobody may
+/// wait, for an offered load of `load` = λ/μ. By the recursion B(m) = a·B(m−1) / (m + a·B(m−1)),
+/// which is safe at any size.
 pub fn erlang_b(servers: u32, load: f64) -> f64 {
     (1..=servers).fold(1.0, |blocked, m| load * blocked / (f64::from(m) + load * blocked))
 }
 
-/// Erlang's waiting formula C(m, a): the probability that an arrival waits, for a load < `servers`; 1 at or
-/// above. C = B / (1 − ρ·(1 − B)).
+/// Erlang's waiting formula C(m, a): the probability that an arrival waits, for a load < `servers`;
+/// 1 at or above. C = B / (1 − ρ·(1 − B)).
 pub fn erlang_c(servers: u32, load: f64) -> f64 {
     let utilization = load / f64::from(servers);
     if utilization >= 1.0 {
@@ -43,7 +44,8 @@ pub fn erlang_c(servers: u32, load: f64) -> f64 {
     blocked / (1.0 - utilization * (1.0 - blocked))
 }
 
-/// The least number of servers that keeps the probability of waiting at or below `most` (0 < `most` ≤ 1).
+/// The least number of servers that keeps the probability of waiting at or below `most` (0 < `most`
+/// ≤ 1).
 pub fn servers_for(load: f64, most: f64) -> u32 {
     let mut blocked = 1.0;
     let mut servers = 0;
@@ -61,8 +63,8 @@ pub fn servers_for(load: f64, most: f64) -> u32 {
     }
 }
 
-/// The time that is exceeded with probability 1 − `share`, from the probability `tail(t)` of exceeding t.
-/// 0 where even the probability of any wait at all is below that.
+/// The time that is exceeded with probability 1 − `share`, from the probability `tail(t)` of
+/// exceeding t. 0 where even the probability of any wait at all is below that.
 pub(crate) fn quantile(tail: impl Fn(Seconds) -> f64, share: f64, scale: Seconds) -> Seconds {
     let exceeded = 1.0 - share;
     if tail(0.0) <= exceeded || scale <= 0.0 {

@@ -1,4 +1,5 @@
-//! Results as rows with units. Nothing is computed here; how rows are written is the report's concern.
+//! Results as rows with units. Nothing is computed here; how rows are written is the report's
+//! concern.
 
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +102,8 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The numbers of a column, by name; none where a cell has no number or the column is not there.
+    /// The numbers of a column, by name; none where a cell has no number or the column is not
+    /// there.
     pub fn numbers(&self, column: &str) -> Vec<Option<f64>> {
         let place = self.columns.iter().position(|c| c.name == column);
         self.rows

@@ -1,13 +1,14 @@
-//! The universal scalability law: how throughput grows, levels off and falls with the number of workers.
+//! The universal scalability law: how throughput grows, levels off and falls with the number of
+//! workers.
 //!
 //! ```text
 //! X(n) = λ·n / (1 + σ·(n − 1) + κ·n·(n − 1))      σ contention, κ coherence (Gunther 2007)
 //! ```
 //!
-//! With κ = 0 it is a machine-repair bound (a queue for one shared part); with κ > 0 it has a top, behind which more
-//! workers do less. It describes; what it is fitted to decides what it means. Fitted over the number
-//! of *busy workers* it is a hold time T(n) = n/X(n), which [`crate::layered`] can use; fitted over clients it
-//! mixes workers, queue and think time.
+//! With κ = 0 it is a machine-repair bound (a queue for one shared part); with κ > 0 it has a top,
+//! behind which more workers do less. It describes; what it is fitted to decides what it means.
+//! Fitted over the number of *busy workers* it is a hold time T(n) = n/X(n), which
+//! [`crate::layered`] can use; fitted over clients it mixes workers, queue and think time.
 
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};

@@ -1,16 +1,19 @@
-//! Closed networks of one class in which FCFS stations serve for times that are not exponential (Marie 1979).
+//! Closed networks of one class in which FCFS stations serve for times that are not exponential
+//! (Marie 1979).
 //!
-//! Such a station has no product form. It is taken for one whose rate depends on how many customers are there, ν(j), and these
-//! rates are found where its surroundings are alike: alone, with the arrivals that the rest of the network sends it,
+//! Such a station has no product form. It is taken for one whose rate depends on how many customers
+//! are there, ν(j), and these rates are found where its surroundings are alike: alone, with the
+//! arrivals that the rest of the network sends it,
 //!
 //! ```text
 //! λ(j) = X of the network without it, with N − j customers
 //! ν(j) = departures per second while j are there
 //! ```
 //!
-//! Each ν depends on the rates of the other stations, so they are found in turns, until nothing moves. Service is a sequence of
-//! exponential phases with the two moments given. At m servers the phases count while all of them are busy, as in Allen and
-//! Cunneen's formula; fewer than m customers do not wait for each other.
+//! Each ν depends on the rates of the other stations, so they are found in turns, until nothing
+//! moves. Service is a sequence of exponential phases with the two moments given. At m servers the
+//! phases count while all of them are busy, as in Allen and Cunneen's formula; fewer than m
+//! customers do not wait for each other.
 
 use krarup_units::Seconds;
 
@@ -24,9 +27,9 @@ const MOST_CUSTOMERS: usize = 5_000;
 /// The rates have settled when X of two rounds differs by no more, relatively.
 const SETTLED: f64 = 1e-8;
 
-/// As [`single::solve_with_rewards`], where the service times of single and several servers have the squared coefficients of
-/// variation `scv`, by station; 1 is exponential. From 33 customers on only populations that grow by a twentieth are solved, and those
-/// between lie on straight lines.
+/// As [`single::solve_with_rewards`], where the service times of single and several servers have
+/// the squared coefficients of variation `scv`, by station; 1 is exponential. From 33 customers on
+/// only populations that grow by a twentieth are solved, and those between lie on straight lines.
 ///
 /// # Errors
 /// As [`single::solve_with_rewards`]; [`Error::TooLarge`]; [`Error::NotConverged`].
@@ -138,9 +141,10 @@ impl General {
 
     /// Speeds with 1, 2, … customers where `arrivals[j]` come per second when j are there, and X.
     ///
-    /// With the shares x of the phases at one level, u those of the level below (the shares of beginnings at the lowest),
-    /// λ what comes and c the speed: x·(λ − c·T) = λ'·u + λ·(Σx)·begin, since as many leave the level above as come to it.
-    /// Only the direction of x matters. Nothing is subtracted: 1 − λ·Σv is c·(v, leaving) for v = begin·(λ − c·T)⁻¹.
+    /// With the shares x of the phases at one level, u those of the level below (the shares of
+    /// beginnings at the lowest), λ what comes and c the speed: x·(λ − c·T) = λ'·u + λ·(Σx)·begin,
+    /// since as many leave the level above as come to it. Only the direction of x matters. Nothing
+    /// is subtracted: 1 − λ·Σv is c·(v, leaving) for v = begin·(λ − c·T)⁻¹.
     fn speeds(&self, arrivals: &[f64]) -> (Vec<f64>, f64) {
         let mut below = self.begin.clone();
         let mut speeds = Vec::with_capacity(arrivals.len());
@@ -196,8 +200,9 @@ impl General {
     }
 }
 
-/// Phases of a service of mean 1: where each begins, their rates, and which lead to the next one. More variable than exponential: one of two that
-/// bring half of the mean each; less: as many equal ones as needed, the first of which some leave out (Tijms 1994).
+/// Phases of a service of mean 1: where each begins, their rates, and which lead to the next one.
+/// More variable than exponential: one of two that bring half of the mean each; less: as many equal
+/// ones as needed, the first of which some leave out (Tijms 1994).
 fn phases(scv: f64) -> (Vec<f64>, Vec<f64>, Vec<bool>) {
     if scv > 1.0 {
         let share = 0.5 * (1.0 + ((scv - 1.0) / (scv + 1.0)).sqrt());
@@ -251,8 +256,8 @@ mod tests {
         }
     }
 
-    /// Many clients who think long are Poisson arrivals: the formula of Pollaczek and Khinchine, and at several servers that of Allen and
-    /// Cunneen.
+    /// Many clients who think long are Poisson arrivals: the formula of Pollaczek and Khinchine,
+    /// and at several servers that of Allen and Cunneen.
     #[test]
     fn a_station_fed_by_many_is_as_the_formulas_have_it() {
         for scv in [0.1, 0.5, 3.0] {

@@ -236,7 +236,8 @@ pub fn what_if(
     Ok((before, after, table))
 }
 
-/// Before and after: X and R of each class, U and Q of each station, wait and slots of each pool, with the change.
+/// Before and after: X and R of each class, U and Q of each station, wait and slots of each pool,
+/// with the change.
 pub fn beside(before: &Solution, after: &Solution) -> Table {
     let columns = [
         ("what", Unit::Text),
@@ -270,8 +271,9 @@ pub fn beside(before: &Solution, after: &Solution) -> Table {
     table
 }
 
-/// What matters most: for each station, by how many percent X (all classes) and R of the first class change when it is 1 %
-/// faster, from solving with half a percent more and less. The strongest first.
+/// What matters most: for each station, by how many percent X (all classes) and R of the first
+/// class change when it is 1 % faster, from solving with half a percent more and less. The
+/// strongest first.
 ///
 /// In a product-form network of one closed class this is Q(N) − Q(N − 1) exactly
 /// ([`crate::single::Sweep::elasticity`]).

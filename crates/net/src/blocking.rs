@@ -1,4 +1,5 @@
-//! Connections whose reads and writes wait: for engines with a thread for each thing that is under way.
+//! Connections whose reads and writes wait: for engines with a thread for each thing that is under
+//! way.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -121,7 +122,8 @@ pub struct BlockingClient {
 }
 
 impl BlockingClient {
-    /// One that has just connected; with an acceptor it speaks TLS, and the handshake goes on when it is first read.
+    /// One that has just connected; with an acceptor it speaks TLS, and the handshake goes on when
+    /// it is first read.
     ///
     /// # Errors
     /// From the system, or the library.
@@ -286,7 +288,8 @@ impl Wakeup {
     }
 }
 
-/// Waits until one of `connections` has something to read, or `wakeup` is notified; at most `limit`. The places of those connections.
+/// Waits until one of `connections` has something to read, or `wakeup` is notified; at most
+/// `limit`. The places of those connections.
 ///
 /// # Errors
 /// From the system.

@@ -7,8 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The clock of one run. Copies tell the same time.
 ///
-/// Stamps come from the monotonic clock, so that a step of the wall clock is never a response time. The wall
-/// time of the epoch is read once, to say when the run was.
+/// Stamps come from the monotonic clock, so that a step of the wall clock is never a response time.
+/// The wall time of the epoch is read once, to say when the run was.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// What the monotonic clock said when the run began.

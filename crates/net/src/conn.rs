@@ -119,7 +119,8 @@ impl Conn {
         }
     }
 
-    /// Whether both sides have greeted each other, so that plain bytes can pass: always where nothing is encrypted.
+    /// Whether both sides have greeted each other, so that plain bytes can pass: always where
+    /// nothing is encrypted.
     pub fn is_greeted(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.is_greeted())
     }
@@ -132,7 +133,8 @@ impl Conn {
         self.stream.socket().set_recv_buffer_size(bytes)
     }
 
-    /// How many bytes have come and were not read; none where they are encrypted, so that their number says little, or it is not known.
+    /// How many bytes have come and were not read; none where they are encrypted, so that their
+    /// number says little, or it is not known.
     pub fn unread(&self) -> Option<usize> {
         let count = rustix::io::ioctl_fionread(&self.stream).ok()?;
         usize::try_from(count).ok().filter(|_| self.tls.is_none())
@@ -166,7 +168,8 @@ impl Conn {
         }
     }
 
-    /// Writes once from what waits in `out`, which is not empty, about 1 MiB of it at most; how many bytes were offered, and what came of it.
+    /// Writes once from what waits in `out`, which is not empty, about 1 MiB of it at most; how
+    /// many bytes were offered, and what came of it.
     #[inline]
     pub fn write_from(&mut self, out: &Outbox) -> (usize, Moved) {
         if out.is_whole() || self.tls.is_some() {

@@ -1,8 +1,9 @@
 //! A port where datagrams are told that only connections are served.
 //!
-//! memcached's datagrams begin with eight bytes: the request's number, this datagram's place, how many there are, and two that
-//! mean nothing. Who sends one is told in the same form. Where the port is that of this machine alone: an answer to a sender that may have
-//! been made up must not go out into the world.
+//! memcached's datagrams begin with eight bytes: the request's number, this datagram's place, how
+//! many there are, and two that mean nothing. Who sends one is told in the same form. Where the
+//! port is that of this machine alone: an answer to a sender that may have been made up must not go
+//! out into the world.
 
 use std::io;
 use std::net::SocketAddr;

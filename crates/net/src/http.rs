@@ -1,8 +1,10 @@
-//! HTTP/1.1 for the admin address: `GET`, `HEAD` and `POST` without a body, one answer for each connection, on a thread of its own.
+//! HTTP/1.1 for the admin address: `GET`, `HEAD` and `POST` without a body, one answer for each
+//! connection, on a thread of its own.
 //!
-//! A connection never waits for another one. Everything is bounded: 256 connections at once, a request line and headers of 8 KiB at
-//! most, two seconds to send them. Where all places are taken, a new connection takes the place of the one that has been silent for longest, so
-//! that connections which send nothing cannot keep monitoring out.
+//! A connection never waits for another one. Everything is bounded: 256 connections at once, a
+//! request line and headers of 8 KiB at most, two seconds to send them. Where all places are taken,
+//! a new connection takes the place of the one that has been silent for longest, so that
+//! connections which send nothing cannot keep monitoring out.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -36,8 +38,8 @@ const LONGEST_ANSWER: u64 = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a connection may last: a reload answers within a minute.
 const LONGEST: Duration = Duration::from_secs(90);
-/// The most connections at once. Each answer is made on a thread of its own, because it may wait for an event loop: were there fewer of
-/// these, one that waits would hold another.
+/// The most connections at once. Each answer is made on a thread of its own, because it may wait
+/// for an event loop: were there fewer of these, one that waits would hold another.
 const CONNECTIONS: usize = 256;
 
 /// What a path is answered with.
@@ -85,8 +87,9 @@ impl Drop for Server {
 trait Answers: Fn(Method, &str) -> Answer + Send + Sync + 'static {}
 impl<F: Fn(Method, &str) -> Answer + Send + Sync + 'static> Answers for F {}
 
-/// Listens on `address` and answers each request by what `answer` makes of its method and its path (without the query), on threads of
-/// its own: `answer` may wait. `POST` without a body is taken, unless a page in a browser sends it; nothing is done with a body.
+/// Listens on `address` and answers each request by what `answer` makes of its method and its path
+/// (without the query), on threads of its own: `answer` may wait. `POST` without a body is taken,
+/// unless a page in a browser sends it; nothing is done with a body.
 ///
 /// # Errors
 /// With the address and the reason, where it cannot be listened on.
@@ -143,7 +146,8 @@ struct Connection {
 }
 
 impl Connections {
-    /// Begins another conversation; where all places are taken, instead of the oldest one that nothing is being done for.
+    /// Begins another conversation; where all places are taken, instead of the oldest one that
+    /// nothing is being done for.
     fn add<F: Future<Output = ()> + Send + 'static>(&mut self, begin: impl FnOnce(Arc<AtomicBool>) -> F) {
         self.0.retain(|connection| !connection.task.is_finished());
         if self.0.len() >= CONNECTIONS {
@@ -207,7 +211,8 @@ fn respond(
 ) -> Response<String> {
     let (asked, others) = match method {
         "GET" | "HEAD" => (Method::Get, "POST"),
-        // A page of any site can have its reader's browser post to an address that only the reader reaches.
+        // A page of any site can have its reader's browser post to an address that only the reader
+        // reaches.
         "POST" if is_from_a_page(headers) => {
             let why = "a page in a browser may not do this: use curl -X POST\n";
             return response(Answer::text(403, why));
@@ -227,7 +232,8 @@ fn respond(
     made
 }
 
-/// Whether a browser says that a page sent this request: what a person types or a program sends carries neither header.
+/// Whether a browser says that a page sent this request: what a person types or a program sends
+/// carries neither header.
 fn is_from_a_page(headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) || headers.get("sec-fetch-site").is_some_and(|site| site != "none")
 }
@@ -389,7 +395,8 @@ mod tests {
         slow.write_all(b"POST /do HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         begins.recv().unwrap();
         assert_eq!(get(&server.address, "/here").as_deref(), Ok("well\n"));
-        // It is answered also where the server ends meanwhile: a reload may have moved the admin address.
+        // It is answered also where the server ends meanwhile: a reload may have moved the admin
+        // address.
         drop(server);
         release.send(()).unwrap();
         let mut received = String::new();

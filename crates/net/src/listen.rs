@@ -45,14 +45,15 @@ pub fn listen_with(address: &Address, options: Options) -> Result<Listener, Stri
     }
 }
 
-/// Whether what `accept` failed with concerns one client that has gone again: the next may be there.
+/// Whether what `accept` failed with concerns one client that has gone again: the next may be
+/// there.
 pub fn is_of_one(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// The listening sockets that whoever started this process has opened for it (systemd's `LISTEN_FDS`), in order. They are
-/// handed over once: a second call finds none.
+/// The listening sockets that whoever started this process has opened for it (systemd's
+/// `LISTEN_FDS`), in order. They are handed over once: a second call finds none.
 pub fn inherited() -> Vec<Listener> {
     let mut given = listenfd::ListenFd::from_env();
     let mut found = Vec::new();

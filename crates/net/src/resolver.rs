@@ -4,7 +4,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use krarup_units::Address;
 
-/// Every socket address that `address` stands for. Asks the system's resolver and blocks until it has answered.
+/// Every socket address that `address` stands for. Asks the system's resolver and blocks until it
+/// has answered.
 ///
 /// # Errors
 /// Names the host, or the file: a unix socket has no such address.

@@ -16,7 +16,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on SIGINT and SIGTERM no longer kill the process but make `stop` readable, SIGHUP `reload`.
+    /// From now on SIGINT and SIGTERM no longer kill the process but make `stop` readable, SIGHUP
+    /// `reload`.
     ///
     /// # Errors
     /// From the system, when signals or sockets are refused.

@@ -5,8 +5,9 @@
 //!            ◀──────── [slot] ◀─numbers──┘
 //! ```
 //!
-//! While no thread asks, nothing is done. A loop that does not publish its numbers in time is stuck. However many threads ask, the loops are asked one
-//! question at a time: a thread that asks meanwhile gets the answer to the next question, or that a loop is stuck.
+//! While no thread asks, nothing is done. A loop that does not publish its numbers in time is
+//! stuck. However many threads ask, the loops are asked one question at a time: a thread that asks
+//! meanwhile gets the answer to the next question, or that a loop is stuck.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -102,7 +103,8 @@ impl<T> SnapshotSlots<T> {
         Self::new(vec![slot], |one, _| one)
     }
 
-    /// Numbers of a moment since this was called; none if one of the loops does not publish them in time.
+    /// Numbers of a moment since this was called; none if one of the loops does not publish them in
+    /// time.
     pub fn ask(&self) -> Option<Arc<T>> {
         let mut mine: Option<Arc<Outcome<T>>> = None;
         let mut asking = lock(&self.asking);
@@ -143,7 +145,8 @@ mod tests {
 
     use super::*;
 
-    /// A loop whose waking the test lets through one by one, and counts; each question waits for it up to a limit.
+    /// A loop whose waking the test lets through one by one, and counts; each question waits for it
+    /// up to a limit.
     struct Loop {
         slots: Arc<SnapshotSlots<u32>>,
         slot: Arc<SnapshotSlot<u32>>,
@@ -181,7 +184,8 @@ mod tests {
         askers
     }
 
-    /// Each waited a second in turn, so that the last of many heard much too late that the loop is stuck.
+    /// Each waited a second in turn, so that the last of many heard much too late that the loop is
+    /// stuck.
     #[test]
     fn one_question_finds_a_stuck_loop_for_all_callers_that_ask_meanwhile() {
         let stage = one_loop(Duration::ZERO);

@@ -67,8 +67,8 @@ impl AsFd for Stream {
     }
 }
 
-// The calls of the system are made directly: the C library's are points where a thread may be cancelled, which costs something in every call
-// once there is a second thread.
+// The calls of the system are made directly: the C library's are points where a thread may be
+// cancelled, which costs something in every call once there is a second thread.
 
 impl Read for Stream {
     #[inline]
@@ -119,7 +119,8 @@ impl Listener {
         }
     }
 
-    /// Another handle of the same listening socket, for who listens in turns; a unix socket's file stays the first one's.
+    /// Another handle of the same listening socket, for who listens in turns; a unix socket's file
+    /// stays the first one's.
     ///
     /// # Errors
     /// From the system.

@@ -1,4 +1,5 @@
-//! A moment to wake up at, to the microsecond: what a poll's own timeout, in whole milliseconds, cannot do.
+//! A moment to wake up at, to the microsecond: what a poll's own timeout, in whole milliseconds,
+//! cannot do.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,8 +29,9 @@ impl Timer {
         Ok(Self { file })
     }
 
-    /// Makes the timer ready once, `after` from now; what it was set to before is forgotten. No time at all is one
-    /// nanosecond. There is nothing to read from it: setting it anew also clears its readiness.
+    /// Makes the timer ready once, `after` from now; what it was set to before is forgotten. No
+    /// time at all is one nanosecond. There is nothing to read from it: setting it anew also clears
+    /// its readiness.
     ///
     /// # Errors
     /// From the system.

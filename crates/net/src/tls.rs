@@ -1,7 +1,8 @@
-//! Encrypted connections: certificates from files, and what stands between a socket and its plain bytes.
+//! Encrypted connections: certificates from files, and what stands between a socket and its plain
+//! bytes.
 //!
-//! Both sides speak TLS 1.2 and 1.3. A server's certificate is checked against the authorities of one file and nothing
-//! else: who runs caches has an authority of his own.
+//! Both sides speak TLS 1.2 and 1.3. A server's certificate is checked against the authorities of
+//! one file and nothing else: who runs caches has an authority of his own.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -38,7 +39,8 @@ pub struct Acceptor(Arc<ServerConfig>);
 pub struct Connector(Arc<ClientConfig>);
 
 impl Acceptor {
-    /// Shows `identity`; where `clients` is a file of authorities, whoever connects must show a certificate of one of them.
+    /// Shows `identity`; where `clients` is a file of authorities, whoever connects must show a
+    /// certificate of one of them.
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
@@ -103,8 +105,8 @@ impl Connector {
     }
 }
 
-/// Why every peer refuses the certificate of this file now: it has expired, or is not valid yet. None where its dates are good, and
-/// where it cannot be read, which [`Acceptor::new`] says.
+/// Why every peer refuses the certificate of this file now: it has expired, or is not valid yet.
+/// None where its dates are good, and where it cannot be read, which [`Acceptor::new`] says.
 pub fn outdated(file: &Path) -> Option<String> {
     let chain = certificates(file).ok()?;
     let certificate = ParsedCertificate::try_from(chain.first()?).ok()?;
@@ -188,7 +190,8 @@ impl Tls {
         Ok(true)
     }
 
-    /// Reads plain bytes into `room` until it is full or the socket is empty: fewer than there was room for means that it is.
+    /// Reads plain bytes into `room` until it is full or the socket is empty: fewer than there was
+    /// room for means that it is.
     pub(crate) fn read(&mut self, stream: &mut Stream, room: &mut [u8]) -> Moved {
         let mut filled = 0;
         loop {
@@ -225,7 +228,8 @@ impl Tls {
         }
     }
 
-    /// Takes plain bytes until there are no more or the socket has no more room: fewer than there were means that it has none.
+    /// Takes plain bytes until there are no more or the socket has no more room: fewer than there
+    /// were means that it has none.
     pub(crate) fn write(&mut self, stream: &mut Stream, bytes: &[u8]) -> Moved {
         let mut taken = 0;
         loop {

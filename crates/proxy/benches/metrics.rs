@@ -1,4 +1,5 @@
-//! What it costs the event loop that somebody asks for metrics: laying down the numbers of three operations and three servers.
+//! What it costs the event loop that somebody asks for metrics: laying down the numbers of three
+//! operations and three servers.
 
 use std::hint::black_box;
 

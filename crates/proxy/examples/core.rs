@@ -1,11 +1,13 @@
-//! Drives the core without sockets, so that `valgrind` can count what a request costs outside the kernel:
+//! Drives the core without sockets, so that `valgrind` can count what a request costs outside the
+//! kernel:
 //!
 //! ```sh
 //! cargo build --release -p krarup-proxy --example core
 //! valgrind --tool=callgrind target/release/examples/core get 100000
 //! ```
-//! Its one argument more is the workload: `get` (sixteen at once, 64 B, one server), `set` (the same), `multiget` (nine keys of 64 B,
-//! sharded over three servers). `bench/instructions.py` takes the difference of two counts.
+//! Its one argument more is the workload: `get` (sixteen at once, 64 B, one server), `set` (the
+//! same), `multiget` (nine keys of 64 B, sharded over three servers). `bench/instructions.py` takes
+//! the difference of two counts.
 
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
@@ -77,7 +79,8 @@ fn main() {
     println!("{done} requests");
 }
 
-/// After so many rounds every server has answered often enough, and every client has been given replies.
+/// After so many rounds every server has answered often enough, and every client has been given
+/// replies.
 const KNOWN: usize = 100;
 
 fn drive(workload: &Workload, count: usize) -> usize {
@@ -103,7 +106,8 @@ fn drive(workload: &Workload, count: usize) -> usize {
     let (mut done, mut dirty, mut ready) = (0, Vec::new(), Vec::new());
     let mut rounds = 0;
     while done < count {
-        // How long replies are is not known at first, and few are asked for at once until some have come.
+        // How long replies are is not known at first, and few are asked for at once until some have
+        // come.
         let at_once = if rounds < KNOWN { 1 } else { clients.len() };
         if rounds == KNOWN {
             answers.fill(None);

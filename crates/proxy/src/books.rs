@@ -1,6 +1,8 @@
-//! What is recorded and counted: a row for each request, windows and histograms of them, the slowest, and events.
+//! What is recorded and counted: a row for each request, windows and histograms of them, the
+//! slowest, and events.
 //!
-//! A client may begin its own statistics anew with `stats reset`; what monitoring reads never goes back.
+//! A client may begin its own statistics anew with `stats reset`; what monitoring reads never goes
+//! back.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
@@ -91,7 +93,7 @@ impl Books {
         }
     }
 
-    // ---- writing --------------------------------------------------------------------------------------------
+    // ---- writing --------------------------------------------------------------------------------
 
     /// Counts an event.
     #[inline]
@@ -193,7 +195,7 @@ impl Books {
         self.counting_since = now;
     }
 
-    // ---- several loops --------------------------------------------------------------------------------------
+    // ---- several loops --------------------------------------------------------------------------
 
     /// A copy of them for the sum of all loops; `at_work` is what this one has at work.
     pub(crate) fn copy(&mut self, at_work: AtWork) -> Self {
@@ -230,7 +232,7 @@ impl Books {
         self.counting_since = self.counting_since.min(other.counting_since);
     }
 
-    // ---- reading --------------------------------------------------------------------------------------------
+    // ---- reading --------------------------------------------------------------------------------
 
     /// What was recorded, once [`Self::settle`] has been called.
     pub(crate) fn recorder(&self) -> &Recorder {

@@ -1,5 +1,5 @@
-//! Clients' connections, without their sockets: the requests of each in the order they came, its replies in the same order, and which clients
-//! are to be written to or offered their bytes again.
+//! Clients' connections, without their sockets: the requests of each in the order they came, its
+//! replies in the same order, and which clients are to be written to or offered their bytes again.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,8 @@ pub(crate) struct Clients {
     runnable: VecDeque<ClientId>,
     /// Those who wait for room in the queue, first come first served.
     waiting_for_room: VecDeque<ClientId>,
-    /// What their buffers hold, and whether clients wait because that is too much. The driver counts it.
+    /// What their buffers hold, and whether clients wait because that is too much. The driver
+    /// counts it.
     memory: (usize, bool),
 }
 
@@ -49,9 +50,11 @@ struct Client {
     barrier: Option<RequestId>,
     /// No more requests are read: it said `quit`, or broke the protocol.
     closing: bool,
-    /// How long the request is that is not whole yet, from its first byte, as far as that is known; zero if there is none.
+    /// How long the request is that is not whole yet, from its first byte, as far as that is known;
+    /// zero if there is none.
     needed: usize,
-    /// The same where its line is whole: the value that is coming was agreed to, and is taken under whatever limit holds then.
+    /// The same where its line is whole: the value that is coming was agreed to, and is taken under
+    /// whatever limit holds then.
     promised: usize,
     /// How long a reply to it is: the longest of late.
     typical_reply: usize,
@@ -78,7 +81,8 @@ pub(crate) struct Refused {
     pub(crate) received: Stamp,
     /// Why.
     pub(crate) reply: &'static [u8],
-    /// The key whose old value must go, for a `set` with a value over the limit, and whether it is in base64.
+    /// The key whose old value must go, for a `set` with a value over the limit, and whether it is
+    /// in base64.
     pub(crate) key: Option<(Vec<u8>, bool)>,
     pub(crate) noreply: bool,
     pub(crate) bytes_in: u64,
@@ -100,9 +104,10 @@ impl Clients {
         self.all.used()
     }
 
-    // ---- coming and going -----------------------------------------------------------------------------------
+    // ---- coming and going -----------------------------------------------------------------------
 
-    /// A client has connected where keys belong to the pool `entry`. As long as nothing is known of it, its replies count as so long.
+    /// A client has connected where keys belong to the pool `entry`. As long as nothing is known of
+    /// it, its replies count as so long.
     pub(crate) fn open(&mut self, entry: PoolId, typical_reply: usize) -> ClientId {
         let id = self.all.take();
         let out = std::mem::take(&mut self.all[id].out);
@@ -151,7 +156,7 @@ impl Clients {
         client.outstanding == 0 && client.out.is_empty() && client.to_discard == 0
     }
 
-    // ---- requests -------------------------------------------------------------------------------------------
+    // ---- requests -------------------------------------------------------------------------------
 
     /// The pool its keys belong to unless a route says otherwise.
     #[inline]
@@ -196,7 +201,8 @@ impl Clients {
         self.all[id].known
     }
 
-    /// How long the request is at least that it has sent a part of; zero where it has not, or nothing is known.
+    /// How long the request is at least that it has sent a part of; zero where it has not, or
+    /// nothing is known.
     pub(crate) fn needed(&self, id: ClientId) -> usize {
         self.all[id].needed
     }
@@ -207,7 +213,8 @@ impl Clients {
         self.all[id].promised
     }
 
-    /// It has sent a part of a request of so many bytes; of a value it is known that it will be so long.
+    /// It has sent a part of a request of so many bytes; of a value it is known that it will be so
+    /// long.
     #[inline]
     pub(crate) fn needs(&mut self, id: ClientId, needed: usize, promised: usize) {
         let client = &mut self.all[id];
@@ -227,8 +234,8 @@ impl Clients {
         self.all[id].to_discard > 0
     }
 
-    /// It has sent `count` bytes while it is sending a value that is not taken: how many of them belong to that, and what is to be done
-    /// if it is over.
+    /// It has sent `count` bytes while it is sending a value that is not taken: how many of them
+    /// belong to that, and what is to be done if it is over.
     pub(crate) fn discard(&mut self, id: ClientId, count: usize) -> (usize, Option<Box<Refused>>) {
         let client = &mut self.all[id];
         let gone = client.to_discard.min(count as u64);
@@ -237,10 +244,11 @@ impl Clients {
         (gone as usize, if over { client.refused.take() } else { None })
     }
 
-    // ---- being listened to ----------------------------------------------------------------------------------
+    // ---- being listened to ----------------------------------------------------------------------
 
-    /// Whether one more request of it may be read, where there is `room` in the queue or not, at most `pipeline` requests may be under way and so many bytes
-    /// of replies wait for it; if not, it is offered its bytes again when it may.
+    /// Whether one more request of it may be read, where there is `room` in the queue or not, at
+    /// most `pipeline` requests may be under way and so many bytes of replies wait for it; if not,
+    /// it is offered its bytes again when it may.
     #[inline]
     pub(crate) fn listens(
         &mut self,
@@ -283,7 +291,8 @@ impl Clients {
         }
     }
 
-    /// Something has got on: it is to be offered its bytes again if it was held back, unless it waits for room in the queue.
+    /// Something has got on: it is to be offered its bytes again if it was held back, unless it
+    /// waits for room in the queue.
     #[inline]
     pub(crate) fn resume(&mut self, id: ClientId) {
         let client = &self.all[id];
@@ -335,7 +344,7 @@ impl Clients {
         self.all[id].wait.take()
     }
 
-    // ---- written to -----------------------------------------------------------------------------------------
+    // ---- written to -----------------------------------------------------------------------------
 
     /// There may be something to write to it, or it is finished.
     #[inline]

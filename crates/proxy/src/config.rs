@@ -31,47 +31,55 @@ settings! {
         /// Where clients connect: HOST:PORT or unix:/PATH. 127.0.0.1 is this machine only.
         listen: Address = Address { host: "127.0.0.1".into(), port: 11_211 }, ADDRESS,
             flag = Some(Flag::new("listen", "ADDRESS"));
-        /// The pool that stands at the top level of a file. Where it has no server there is none of it.
+        /// The pool that stands at the top level of a file. Where it has no server there is none of
+        /// it.
         main: PoolConfig = PoolConfig::default(), Unwritten, key = "";
-        /// Further pools have all the keys of the pool above, and may have an address of their own: keys of clients that connect there
-        /// belong to them.
+        /// Further pools have all the keys of the pool above, and may have an address of their own:
+        /// keys of clients that connect there belong to them.
         pools: BTreeMap<String, PoolConfig> = BTreeMap::new(), Sections("pools"), section = true,
             example = "[pools.users]\nlisten = \"127.0.0.1:11311\"\n\
                 servers = [\"127.0.0.1:11214\", { address = \"127.0.0.1:11215\", weight = 2, name = \"large\" }]\n\
                 distribution = \"ketama\"";
-        /// The pool of clients that connect to `listen`. Unless it is given: the one whose servers are named above, or else the first.
+        /// The pool of clients that connect to `listen`. Unless it is given: the one whose servers
+        /// are named above, or else the first.
         default_pool: Option<String> = None, Optional(TEXT), example = "\"main\"";
-        /// Keys that begin with a prefix belong to its pool, whoever asks; the longest prefix decides. With `strip`
-        /// servers see the key without the prefix, with `add` behind another one.
+        /// Keys that begin with a prefix belong to its pool, whoever asks; the longest prefix
+        /// decides. With `strip` servers see the key without the prefix, with `add` behind another
+        /// one.
         routes: Vec<RouteConfig> = Vec::new(), Sections("routes"), section = true,
             example = "[[routes]]\nprefix = \"user:\"\npool = \"users\"\nstrip = false\nadd = \"\"";
-        /// How many requests may be with the servers at once: a number, or "unlimited", which takes the queue out of the path. The others
-        /// wait in the queue, and how long is measured.
+        /// How many requests may be with the servers at once: a number, or "unlimited", which takes
+        /// the queue out of the path. The others wait in the queue, and how long is measured.
         workers: Workers = Workers::Unlimited, WORKERS, flag = Some(Flag::new("workers", "WORKERS").short('t'));
         /// How many requests may wait for a worker. Beyond that clients are not listened to.
         queue: usize = 65_536, Count::from(1);
         /// How many requests of one client may be under way. Beyond that it is not listened to.
         pipeline: u32 = 1_024, Count::from(1);
-        /// How many bytes of replies may wait for a client that does not read. Beyond that it is not listened to.
+        /// How many bytes of replies may wait for a client that does not read. Beyond that it is
+        /// not listened to.
         reply_buffer: usize = 1 << 20, Size::from(4_096);
-        /// The largest value taken from a client. A larger one is refused with memcached's own text.
+        /// The largest value taken from a client. A larger one is refused with memcached's own
+        /// text.
         max_value: usize = 1 << 20, Size::between(1, 1 << 30);
         /// How many clients may be connected. One more is told so and turned away.
         max_connections: usize = 16_384, Count::from(1);
-        /// How long a server may take to answer. Beyond that it counts as lost, and everything asked of it is answered with SERVER_ERROR
-        /// and its name.
+        /// How long a server may take to answer. Beyond that it counts as lost, and everything
+        /// asked of it is answered with SERVER_ERROR and its name.
         timeout: Nanos = Nanos::from_secs(5), Duration::between(MILLISECOND, DAY);
         /// How long making a connection to a server may take.
         connect_timeout: Nanos = Nanos::from_secs(1), Duration::between(MILLISECOND, DAY);
-        /// How long to wait before connecting to a lost server again. The wait doubles with each failure.
+        /// How long to wait before connecting to a lost server again. The wait doubles with each
+        /// failure.
         reconnect_after: Nanos = Nanos::from_millis(20), Duration::between(MILLISECOND, DAY);
         /// The longest such wait.
         reconnect_at_most: Nanos = Nanos::from_secs(2), Duration::up_to(DAY);
-        /// How many of the slowest requests of each second are kept with all their stamps: `stats slow` shows them. 0 keeps none.
+        /// How many of the slowest requests of each second are kept with all their stamps:
+        /// `stats slow` shows them. 0 keeps none.
         slow_requests: usize = 5, Count::between(0, 1_000);
         /// How often the names of servers are looked up again; 0 is never.
         resolve_every: Nanos = Nanos::from_secs(30), Duration::up_to(DAY);
-        /// A server that fails so many times in a row, with no request answered between, is ejected. Never unless it is given.
+        /// A server that fails so many times in a row, with no request answered between, is
+        /// ejected. Never unless it is given.
         eject_after: Option<u32> = None, Optional(Count::from(0)), example = "5";
         /// How long an ejected server is left alone.
         eject_for: Nanos = Nanos::from_secs(10), Duration::up_to(MONTH);
@@ -79,24 +87,29 @@ settings! {
         return_over: Nanos = Nanos::from_secs(10), Duration::up_to(MONTH);
         /// How long requests in flight may take once a stop was asked for.
         shutdown_limit: Nanos = Nanos::from_secs(5), Duration::up_to(DAY);
-        /// While servers work, and answer within this time, the loop waits for the next answer before it reads more requests, so that
-        /// one system call carries many. With nothing under way nothing waits. 0 never waits.
+        /// While servers work, and answer within this time, the loop waits for the next answer
+        /// before it reads more requests, so that one system call carries many. With nothing under
+        /// way nothing waits. 0 never waits.
         hold: Nanos = Nanos::from_micros(200), Duration::up_to(Nanos::from_millis(10));
-        /// How many event loops there are, each a thread with clients and server connections of its own; more than one helps where one uses a
-        /// whole processor. They share the queue and the workers; of a pool's `rate` and `concurrency`, and of `memory`, each has an even share.
+        /// How many event loops there are, each a thread with clients and server connections of its
+        /// own; more than one helps where one uses a whole processor. They share the queue and the
+        /// workers; of a pool's `rate` and `concurrency`, and of `memory`, each has an even share.
         threads: usize = 1, Count::between(1, 64), restart = true, flag = Some(Flag::new("threads", "COUNT"));
-        /// How many connections each loop has to each server. Clients use them in turn, each the same one all the time.
+        /// How many connections each loop has to each server. Clients use them in turn, each the
+        /// same one all the time.
         server_connections: u32 = 1, Count::between(1, 64), restart = true;
-        /// Whether each client has connections of its own to the servers that it asks, made when they are first needed: then no client waits
-        /// for another's answers.
+        /// Whether each client has connections of its own to the servers that it asks, made when
+        /// they are first needed: then no client waits for another's answers.
         dedicated: bool = false, Switch, restart = true;
-        /// What moves the bytes: "events", loops in which a worker is a place in a table; or "threads", the textbook's design, in which
-        /// every worker (or reader) is a thread with a blocking connection to every server. For experiments.
+        /// What moves the bytes: "events", loops in which a worker is a place in a table; or
+        /// "threads", the textbook's design, in which every worker (or reader) is a thread with a
+        /// blocking connection to every server. For experiments.
         engine: Engine = Engine::Events, Word(&[(Engine::Events, "events"), (Engine::Threads, "threads")]), restart = true,
             flag = Some(Flag::new("engine", "ENGINE"));
         /// How the outside is met.
         edge: Edge = Edge::default(), Section("edge"), section = true;
-        /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready. Nowhere unless it is given.
+        /// Where monitoring asks over HTTP: /metrics for Prometheus, /health, /ready. Nowhere
+        /// unless it is given.
         admin: Option<Address> = None, Optional(ADDRESS), example = "\"127.0.0.1:9151\"", flag = Some(Flag::new("admin", "HOST:PORT"));
     }
     // The top level holds the keys of one pool beside those of the proxy.

@@ -1,4 +1,5 @@
-//! The drawing of one request, in code. No socket, no clock: bytes and stamps come in, bytes go out.
+//! The drawing of one request, in code. No socket, no clock: bytes and stamps come in, bytes go
+//! out.
 //!
 //! ```text
 //! read ─▶ accept ─▶ (queue) ─▶ ask ─▶ [server outbox] ─▶ server_written  stamps `sent`
@@ -9,8 +10,8 @@
 //!        └──▶ finish: one row, and the worker takes the next request
 //! ```
 //!
-//! The engine around it moves the bytes. Whatever it does, in whatever order it does it, every request that was
-//! accepted is answered exactly once, in the order of its client.
+//! The engine around it moves the bytes. Whatever it does, in whatever order it does it, every
+//! request that was accepted is answered exactly once, in the order of its client.
 
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Class, Limits, Parsed, Request, Storage, write};
@@ -84,7 +85,8 @@ pub struct Core {
     routing: Routing,
     deadlines: Deadlines,
     books: Books,
-    /// Whether it is one of several, so that statistics are not its own alone; and what clients have asked of all.
+    /// Whether it is one of several, so that statistics are not its own alone; and what clients
+    /// have asked of all.
     one_of_several: bool,
     inquiries: Vec<Inquiry>,
 }
@@ -96,7 +98,8 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    /// A middleware before the servers of `topology`, all of them down yet. It has at least one pool.
+    /// A middleware before the servers of `topology`, all of them down yet. It has at least one
+    /// pool.
     pub fn new(settings: Settings, topology: Topology, recorder: Recorder, started: Stamp) -> Self {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         let books = Books::new(recorder, settings.slow_requests, started);
@@ -143,7 +146,7 @@ impl Core {
         self.books.end_rows();
     }
 
-    // ---- clients ----------------------------------------------------------------------------------------
+    // ---- clients --------------------------------------------------------------------------------
 
     fn read_client(&mut self, id: ClientId, source: Source<'_>, received: Stamp, now: Stamp) -> usize {
         let Source { bytes, memory } = source;
@@ -205,7 +208,8 @@ impl Core {
         used
     }
 
-    /// Answers what is no request, at the front of `bytes`; how many of these are used up. What is too large is gone past.
+    /// Answers what is no request, at the front of `bytes`; how many of these are used up. What is
+    /// too large is gone past.
     fn refuse_invalid(
         &mut self,
         id: ClientId,
@@ -248,7 +252,8 @@ impl Core {
         }
     }
 
-    /// What the driver's buffers hold, and whether clients wait because that is too much, as it was noted.
+    /// What the driver's buffers hold, and whether clients wait because that is too much, as it was
+    /// noted.
     pub(crate) fn memory(&self) -> (usize, bool) {
         self.clients.memory()
     }
@@ -270,14 +275,15 @@ impl Core {
         self.clients.listens(id, room, pipeline, reply_buffer, &mut self.books)
     }
 
-    /// Whether a retrieval waits until a reply to its client has left, because so much is likely to come for what is under way.
+    /// Whether a retrieval waits until a reply to its client has left, because so much is likely to
+    /// come for what is under way.
     fn expects_too_much(&self, id: ClientId, request: &Request<'_>) -> bool {
         self.clients.has_outstanding(id)
             && self.requests.expected() + self.clients.typical_reply(id) > self.settings.replies
             && route::retrieves(request)
     }
 
-    // ---- requests ---------------------------------------------------------------------------------------
+    // ---- requests -------------------------------------------------------------------------------
 
     /// A new request, the youngest of its client.
     fn begin(&mut self, id: ClientId, operation: Operation, arrival: Arrival) -> RequestId {
@@ -322,7 +328,8 @@ impl Core {
         };
         exchange.decides = crate::meta::one_decides(request);
         if exchange.decides {
-            // Its second step reads the value again, and what the client sends next may depend on it.
+            // Its second step reads the value again, and what the client sends next may depend on
+            // it.
             self.clients.wait_for(id, number);
         }
         if route::retrieves(request) {
@@ -375,7 +382,7 @@ impl Core {
         self.complete_if_answered(number, now);
     }
 
-    // ---- for the engine ---------------------------------------------------------------------------------
+    // ---- for the engine -------------------------------------------------------------------------
 
     /// Whether there is anybody to be written to, or to be listened to again.
     pub fn has_more_to_do(&self) -> bool {
@@ -462,7 +469,8 @@ impl Core {
         self.books.started()
     }
 
-    /// `VERSION`: the oldest of the servers', because that is what clients can count on, and our own.
+    /// `VERSION`: the oldest of the servers', because that is what clients can count on, and our
+    /// own.
     fn version(&self) -> (Class, String) {
         match self.version_text() {
             Some(version) => (Class::Version, format!("VERSION {version}\r\n")),

@@ -15,7 +15,8 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// The read that uses the number in this generation is sent to a second holder at `due`, unless it has been answered.
+    /// The read that uses the number in this generation is sent to a second holder at `due`, unless
+    /// it has been answered.
     pub(crate) fn hedge(&mut self, due: Stamp, number: RequestId, generation: u32) {
         self.hedges.push(Reverse((due, number, generation)));
     }

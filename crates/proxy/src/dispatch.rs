@@ -1,5 +1,5 @@
-//! One queue, W workers. A worker is a slot: it holds one request from when it takes it out of the queue
-//! until the reply has been written to the client, then it takes the next.
+//! One queue, W workers. A worker is a slot: it holds one request from when it takes it out of the
+//! queue until the reply has been written to the client, then it takes the next.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -260,7 +260,8 @@ mod tests {
         }
     }
 
-    /// Loops as they are: each takes what is its own whenever it is woken, in whatever order that happens.
+    /// Loops as they are: each takes what is its own whenever it is woken, in whatever order that
+    /// happens.
     #[derive(Default)]
     struct Loops {
         dispatches: Vec<Dispatch>,
@@ -293,8 +294,8 @@ mod tests {
     }
 
     proptest! {
-        /// Never more than the limit are busy, all are served in the order in which they came over all loops, and no free worker is
-        /// forgotten: whoever has to be woken is.
+        /// Never more than the limit are busy, all are served in the order in which they came over
+        /// all loops, and no free worker is forgotten: whoever has to be woken is.
         #[test]
         fn several_loops_have_one_queue(
             loops in 1_usize..4,

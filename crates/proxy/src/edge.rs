@@ -1,4 +1,5 @@
-//! How the outside is met: who may connect, what they may ask, how long and how much of it may take.
+//! How the outside is met: who may connect, what they may ask, how long and how much of it may
+//! take.
 
 use std::path::PathBuf;
 
@@ -15,43 +16,50 @@ settings! {
     /// The keys under `[edge]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Edge {
-        /// Commands that reach beyond the keys they name are refused unless they stand here: "flush_all", "verbosity".
+        /// Commands that reach beyond the keys they name are refused unless they stand here:
+        /// "flush_all", "verbosity".
         allow: Vec<Dangerous> = Vec::new(), List(Word(&Dangerous::ALL)),
             flag = Some(Flag::new("allow", "COMMAND").many());
-        /// A file of `user:password` lines. Who connects must first say, as to memcached itself, `set any 0 0 N` and `user password`: one of them.
-        /// A wrong password is answered after a second, the third is the last.
+        /// A file of `user:password` lines. Who connects must first say, as to memcached itself,
+        /// `set any 0 0 N` and `user password`: one of them. A wrong password is answered after a
+        /// second, the third is the last.
         users: Option<PathBuf> = None, Optional(FILE), example = "\"/etc/krarup/users\"";
         /// A file with the one such line that is said to servers.
         server_login: Option<PathBuf> = None, Optional(FILE), example = "\"/etc/krarup/login\"";
-        /// TLS with clients: the proxy's certificate and key, and the authorities of which clients must show a certificate
-        /// (none: they need not show any). All files are PEM.
+        /// TLS with clients: the proxy's certificate and key, and the authorities of which clients
+        /// must show a certificate (none: they need not show any). All files are PEM.
         tls: Option<ClientTls> = None, Optional(Inline),
             example = "{ certificate = \"proxy.pem\", key = \"proxy.key\", client_authorities = \"clients.pem\" }";
-        /// TLS with servers: their authorities, the name in their certificates (none: the host as configured), and the certificate and key
-        /// for those that ask. All files are PEM.
+        /// TLS with servers: their authorities, the name in their certificates (none: the host as
+        /// configured), and the certificate and key for those that ask. All files are PEM.
         server_tls: Option<ServerTls> = None, Optional(Inline),
             example = "{ authorities = \"servers.pem\", name = \"cache.internal\", certificate = \"proxy.pem\", key = \"proxy.key\" }";
         /// The permissions of a unix socket that is listened on (listen = "unix:/run/krarup.sock").
         socket_mode: Option<u32> = None, Optional(MODE), example = "\"0660\"",
             flag = Some(Flag::new("socket-mode", "MODE"));
-        /// Whether several processes may listen on one port: a new one can start before the old one ends.
+        /// Whether several processes may listen on one port: a new one can start before the old one
+        /// ends.
         reuse_port: bool = false, Switch;
         /// After which silence the kernel asks whether the other side is still there. 0 never asks.
         keep_alive: Nanos = Nanos::from_secs(60), PATIENCE;
         /// How long a client may say nothing. Beyond that it is disconnected. 0 waits for ever.
         idle_timeout: Nanos = Nanos::ZERO, PATIENCE,
             flag = Some(Flag::new("idle-timeout", "TIME"));
-        /// How long one request may take from its first byte to its last. Beyond that its client is disconnected. 0 waits for ever.
+        /// How long one request may take from its first byte to its last. Beyond that its client is
+        /// disconnected. 0 waits for ever.
         request_timeout: Nanos = Nanos::from_secs(60), PATIENCE;
-        /// How long a client may take from its connection until it is known who it is: the TLS handshake and, at the proxy, the login. 0 waits for
-        /// ever.
+        /// How long a client may take from its connection until it is known who it is: the TLS
+        /// handshake and, at the proxy, the login. 0 waits for ever.
         login_timeout: Nanos = Nanos::from_secs(10), PATIENCE,
             flag = Some(Flag::new("handshake-timeout", "TIME"));
-        /// How many clients there may be of which that is not known yet: with one more, the oldest of them is disconnected.
+        /// How many clients there may be of which that is not known yet: with one more, the oldest
+        /// of them is disconnected.
         max_unauthenticated: usize = 1_000, Count::from(1);
-        /// How many bytes may wait in all buffers together. A long request is read when there is room for all of it, which half of this is for;
-        /// until then its client waits, and others do not. While clients wait, the proxy's /ready answers 503; what stands still for a second, a request that
-        /// is not gone on with or replies that are not read, is disconnected, the largest first. Beyond the bound so is the client with the most
+        /// How many bytes may wait in all buffers together. A long request is read when there is
+        /// room for all of it, which half of this is for; until then its client waits, and others
+        /// do not. While clients wait, the proxy's /ready answers 503; what stands still for a
+        /// second, a request that is not gone on with or replies that are not read, is
+        /// disconnected, the largest first. Beyond the bound so is the client with the most
         /// replies, of those that do not read them first.
         memory: usize = 1 << 30, Size::from(1 << 20),
             flag = Some(Flag::new("buffer-memory", "SIZE"));

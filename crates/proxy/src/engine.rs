@@ -1,4 +1,5 @@
-//! Which engine moves the bytes between the sockets and the [core](crate::core), as the configuration has it.
+//! Which engine moves the bytes between the sockets and the [core](crate::core), as the
+//! configuration has it.
 
 /// Which engine moves the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -68,11 +68,13 @@ pub(crate) struct Part {
     pub(crate) hedged: Option<ServerId>,
     /// Whether it has one of its server's readers, until its answer has come.
     pub(crate) holds_reader: bool,
-    /// Whether its servers are asked for the value's flags although the client was not: what they find is to be stored elsewhere.
+    /// Whether its servers are asked for the value's flags although the client was not: what they
+    /// find is to be stored elsewhere.
     pub(crate) asks_for_flags: bool,
 }
 
-/// A request and all that is known of it. Kept in an arena: its buffers serve one request after another.
+/// A request and all that is known of it. Kept in an arena: its buffers serve one request after
+/// another.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// The client that asked; none once it is gone.
@@ -114,8 +116,9 @@ pub(crate) struct Exchange {
     pub(crate) rest: Rest,
 }
 
-/// What a request needs that is not the usual one: for one key, asked of one server, whose answer goes on as it is. The usual ones do not touch its memory,
-/// of which there is more than of all else that is known of a request.
+/// What a request needs that is not the usual one: for one key, asked of one server, whose answer
+/// goes on as it is. The usual ones do not touch its memory, of which there is more than of all
+/// else that is known of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     needs: Box<Needs>,
@@ -139,7 +142,8 @@ pub(crate) struct Needs {
     pub(crate) others: Vec<ServerId>,
     /// Requests for the same key that wait for this one's answer.
     pub(crate) followers: Vec<RequestId>,
-    /// The request's bytes, where they are needed later: it waits in the queue, is a `cas`, or may be asked again elsewhere.
+    /// The request's bytes, where they are needed later: it waits in the queue, is a `cas`, or may
+    /// be asked again elsewhere.
     pub(crate) request: Vec<u8>,
     /// The same where it is large: not copied.
     pub(crate) lent: Option<Lent>,
@@ -177,7 +181,8 @@ impl Rest {
         }
     }
 
-    /// The memory of a request that waited is put back also where that ended at once, after its [end](Self::end).
+    /// The memory of a request that waited is put back also where that ended at once, after its
+    /// [end](Self::end).
     #[inline]
     fn begin(&mut self) {
         if std::mem::take(&mut self.used) {
@@ -185,7 +190,8 @@ impl Rest {
         }
     }
 
-    /// Puts away what was needed, and gives back the memory of an unusually large one: its place may not be used again for long.
+    /// Puts away what was needed, and gives back the memory of an unusually large one: its place
+    /// may not be used again for long.
     #[inline]
     pub(crate) fn end(&mut self, buffers: &mut FreeBuffers) {
         if std::mem::take(&mut self.used) {

@@ -1,7 +1,9 @@
-//! Memory in which replies of several parts were put together, for the next ones: a reply of some ten thousand bytes would otherwise ask
-//! the system for as many, touch them for the first time and give them back.
+//! Memory in which replies of several parts were put together, for the next ones: a reply of some
+//! ten thousand bytes would otherwise ask the system for as many, touch them for the first time and
+//! give them back.
 //!
-//! What was not needed for a second is given back then; one hundred kilobytes is the most that one has, a few megabytes all of them.
+//! What was not needed for a second is given back then; one hundred kilobytes is the most that one
+//! has, a few megabytes all of them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Identifiers. A client is not a request, a request is not a server, and none of them is a number to calculate with.
+//! Identifiers. A client is not a request, a request is not a server, and none of them is a number
+//! to calculate with.
 
 use std::num::NonZeroU32;
 
@@ -41,7 +42,8 @@ macro_rules! identifier {
 identifier! {
     /// A client, as long as it is connected; afterwards the number may be another's.
     ClientId
-    /// A request, until it is finished and no server owes an answer for it; afterwards the number may be another's.
+    /// A request, until it is finished and no server owes an answer for it; afterwards the number
+    /// may be another's.
     RequestId
 }
 

@@ -1,4 +1,5 @@
-//! The keys of one retrieval: as the client wrote them, as servers see them, and who was asked for each.
+//! The keys of one retrieval: as the client wrote them, as servers see them, and who was asked for
+//! each.
 
 use krarup_memcache::request::Keys;
 
@@ -88,7 +89,8 @@ impl KeyList {
         }
     }
 
-    /// Appends a key; `add` goes before it, `strip` bytes of it are taken off, before a server sees it.
+    /// Appends a key; `add` goes before it, `strip` bytes of it are taken off, before a server sees
+    /// it.
     pub(crate) fn push(&mut self, key: &[u8], pool: PoolId, strip: usize, add: &[u8]) {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(key);
@@ -103,7 +105,8 @@ impl KeyList {
         self.spans.push(Span { asked, sent, pool, part: NO_PART });
     }
 
-    /// Takes keys that servers see as the client wrote them, and that the first part looks for. There are no others in the list.
+    /// Takes keys that servers see as the client wrote them, and that the first part looks for.
+    /// There are no others in the list.
     pub(crate) fn take(&mut self, keys: &Keys<'_>, pool: PoolId) {
         debug_assert!(self.spans.is_empty(), "they stand in it one behind the other");
         match keys.plain() {

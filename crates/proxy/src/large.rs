@@ -1,13 +1,16 @@
-//! Large values are not copied: who reads them lends their memory, and outboxes keep a piece of it until it has left.
+//! Large values are not copied: who reads them lends their memory, and outboxes keep a piece of it
+//! until it has left.
 //!
-//! A value is held once, however many servers get it, from its last byte's arrival until the slowest of them has taken it; and a value that
-//! a server has sent, until its client has. Small ones are copied: that is cheaper than to keep count.
+//! A value is held once, however many servers get it, from its last byte's arrival until the
+//! slowest of them has taken it; and a value that a server has sent, until its client has. Small
+//! ones are copied: that is cheaper than to keep count.
 
 use std::sync::Arc;
 
 use krarup_units::Lent;
 
-/// What is shorter is copied, in bytes: into memory that is there already, which is cheaper than new memory for each.
+/// What is shorter is copied, in bytes: into memory that is there already, which is cheaper than
+/// new memory for each.
 pub(crate) const LARGE: usize = 1 << 20;
 
 /// The same for requests. One that is longer than a usual read lies in memory of its own already.

@@ -15,17 +15,17 @@ pub(crate) enum How {
     /// Of the one server that was asked.
     #[default]
     One,
-    /// Every server was asked the same, and all must agree: the worst answer speaks for all, the first
-    /// server's among equally bad ones.
+    /// Every server was asked the same, and all must agree: the worst answer speaks for all, the
+    /// first server's among equally bad ones.
     Worst,
-    /// Each was asked for a run of the keys: values in the order of the keys, one end. An error of any takes the
-    /// place of all.
+    /// Each was asked for a run of the keys: values in the order of the keys, one end. An error of
+    /// any takes the place of all.
     InOrder,
-    /// Every server was asked the same; so many that answer alike, and well, are enough. Where there are never so many,
-    /// the worst answer speaks.
+    /// Every server was asked the same; so many that answer alike, and well, are enough. Where
+    /// there are never so many, the worst answer speaks.
     Enough(u16),
-    /// Each was asked for some of the keys: values in the order of the keys, one end. An error of any takes the
-    /// place of all.
+    /// Each was asked for some of the keys: values in the order of the keys, one end. An error of
+    /// any takes the place of all.
     ByKey,
     /// Whatever they answer, this is said.
     Fixed(&'static [u8]),
@@ -64,7 +64,8 @@ pub(crate) struct Merged {
 
 /// Shorter pieces of it are copied all the same.
 const SEVERAL: usize = 1 << 10;
-/// What is put together of several parts and has so many bytes leaves as it lies there; less is copied once more, to leave with other replies.
+/// What is put together of several parts and has so many bytes leaves as it lies there; less is
+/// copied once more, to leave with other replies.
 const LENT: usize = 16 << 10;
 
 impl Merge {
@@ -102,7 +103,8 @@ impl Merge {
         self.how == How::One && self.pieces.is_empty()
     }
 
-    /// Changes how answers are taken from now on: a request that was for one has become one for all.
+    /// Changes how answers are taken from now on: a request that was for one has become one for
+    /// all.
     pub(crate) fn widen(&mut self) {
         self.how = How::Worst;
     }
@@ -136,7 +138,8 @@ impl Merge {
         }
     }
 
-    /// A part that follows the request without being its answer (a copy's expiry time): only its errors count.
+    /// A part that follows the request without being its answer (a copy's expiry time): only its
+    /// errors count.
     pub(crate) fn follow(&mut self, part: u16, reply: &Reply<'_>) {
         if reply.class.is_error() {
             self.fail(part, reply.class, reply.bytes);
@@ -218,7 +221,8 @@ impl Merge {
                 return Merged { class: piece.class, hits: 0, disagreed: self.disagreed };
             }
         }
-        // The worst of all, the first among equals: with one piece, or none worse than the others, the first.
+        // The worst of all, the first among equals: with one piece, or none worse than the others,
+        // the first.
         let worst = self
             .pieces
             .iter()
@@ -247,8 +251,8 @@ impl Merge {
 }
 
 impl Merge {
-    /// The values in the order of the keys, under the keys as the client wrote them. Each server answers in the order it was
-    /// asked in and leaves out what it does not have.
+    /// The values in the order of the keys, under the keys as the client wrote them. Each server
+    /// answers in the order it was asked in and leaves out what it does not have.
     fn by_key(&mut self, keys: &KeyList, out: &mut Outbox) -> u32 {
         // From here on a piece's start moves on from value to value.
         self.pieces.sort_by_key(|piece| piece.part);

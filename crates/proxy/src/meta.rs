@@ -1,7 +1,9 @@
-//! Who is asked for a meta command where several servers hold the key, and what each of them is asked. Pure.
+//! Who is asked for a meta command where several servers hold the key, and what each of them is
+//! asked. Pure.
 //!
-//! A client shall not see that there are several. Each server numbers its changes itself, so that a cas unique means something
-//! only where it was given out, and each hands out its own tokens to recache. Hence:
+//! A client shall not see that there are several. Each server numbers its changes itself, so that a
+//! cas unique means something only where it was given out, and each hands out its own tokens to
+//! recache. Hence:
 //!
 //! | command | who is asked |
 //! |---|---|
@@ -11,8 +13,9 @@
 //! | `ms md ma` | all holders, the worst answer speaks, the first one's among equals |
 //! | `ms md ma` that compare (`C`) or want to know (`c`) a unique | the first holder decides; if it has done it, the others are told to, without the condition |
 //!
-//! A comparing `ms` that may store a stale value (`I`) says the same whether it did: the others forget the item instead. With
-//! `E` (memcached 1.6.27 and later) all holders give the change the same unique, the client's own.
+//! A comparing `ms` that may store a stale value (`I`) says the same whether it did: the others
+//! forget the item instead. With `E` (memcached 1.6.27 and later) all holders give the change the
+//! same unique, the client's own.
 
 use std::borrow::Cow;
 
@@ -51,7 +54,8 @@ pub(crate) enum Role {
     Follows,
 }
 
-/// What every server takes a change by `mg` for: the others are told less of it, and would do what the first one refuses.
+/// What every server takes a change by `mg` for: the others are told less of it, and would do what
+/// the first one refuses.
 fn is_sound(meta: &Meta<'_>) -> bool {
     /// As many flags as every memcached takes.
     const MOST: usize = 17;
@@ -110,7 +114,8 @@ pub(crate) fn wire<'a>(meta: &'a Meta<'_>, name: &'a [u8]) -> Cow<'a, [u8]> {
     }
 }
 
-/// Writes the request for one of its holders, with the name by which that one knows the key and the lifetimes the pool allows.
+/// Writes the request for one of its holders, with the name by which that one knows the key and the
+/// lifetimes the pool allows.
 pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, name: &[u8], role: Role, lifetimes: Lifetimes) {
     write_line(out, meta, name, role, lifetimes);
     if meta.command == MetaCommand::Set && !(role == Role::Follows && forgets(meta)) {
@@ -157,7 +162,8 @@ pub(crate) fn wins(reply: &Reply<'_>) -> bool {
     says(reply, b"W")
 }
 
-/// Whether the answer is about an item that is to be fetched anew, so that not everybody who asks gets the same one.
+/// Whether the answer is about an item that is to be fetched anew, so that not everybody who asks
+/// gets the same one.
 pub(crate) fn is_stale(reply: &Reply<'_>) -> bool {
     says(reply, b"WXZ")
 }
@@ -167,7 +173,8 @@ fn says(reply: &Reply<'_>, letters: &[u8]) -> bool {
         && reply.meta_flags().any(|(letter, _)| letters.contains(&letter))
 }
 
-/// Whether a read tells the value and not its flags, without which it cannot be stored elsewhere, and has room for asking for them.
+/// Whether a read tells the value and not its flags, without which it cannot be stored elsewhere,
+/// and has room for asking for them.
 pub(crate) fn lacks_flags(meta: &Meta<'_>) -> bool {
     /// As many flags as every memcached takes, less one.
     const ROOM: usize = 16;
@@ -195,8 +202,8 @@ pub(crate) fn without_flags(reply: &Reply<'_>) -> Vec<u8> {
     )
 }
 
-/// The answer with the key `name` in the place of the one that the server knows, whose hash is `asked`: plain or in base64, as the
-/// server tells it.
+/// The answer with the key `name` in the place of the one that the server knows, whose hash is
+/// `asked`: plain or in base64, as the server tells it.
 pub(crate) fn with_key(reply: &Reply<'_>, name: &[u8], asked: u64) -> Vec<u8> {
     let shown = |key: &[u8]| if KeyHash::Xxh3.number(key) == asked { name.to_vec() } else { encoded(name) };
     let flags_from = if reply.class == Class::MetaValue { 2 } else { 1 };

@@ -1,4 +1,5 @@
-//! Which of a pool's servers are asked for a key. No socket, no clock: who is up and who is busy is told.
+//! Which of a pool's servers are asked for a key. No socket, no clock: who is up and who is busy is
+//! told.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -71,7 +72,8 @@ fn shared(servers: &[ServerId]) -> Option<Arc<[ServerId]>> {
 /// What a pool did besides answering, each counted when it happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
-    /// Requests for keys of the pool; one that names keys of several pools counts for that of its first key.
+    /// Requests for keys of the pool; one that names keys of several pools counts for that of its
+    /// first key.
     pub requests: u64,
     /// Reads that were tried again at another holder after an error.
     pub retries: u64,
@@ -87,7 +89,8 @@ pub struct Counts {
     pub coalesced: u64,
     /// Copies sent to the shadow pool.
     pub shadowed: u64,
-    /// Copies, refills or shadows that were not sent because their server was down or had too much before it.
+    /// Copies, refills or shadows that were not sent because their server was down or had too much
+    /// before it.
     pub dropped: u64,
     /// Requests refused by the pool's rate or concurrency.
     pub limited: u64,
@@ -119,7 +122,8 @@ fn draw(random: &mut u64) -> u64 {
 }
 
 impl Member {
-    /// Whether a server that has come back takes this one: a share that grows from nothing to all over `ramp`.
+    /// Whether a server that has come back takes this one: a share that grows from nothing to all
+    /// over `ramp`.
     fn accepts(&mut self, now: Stamp, ramp: Nanos) -> bool {
         let Some(since) = self.returning else { return true };
         let back = now.0.saturating_sub(since.0);
@@ -260,8 +264,9 @@ impl Pool {
         self.busy += other.busy;
     }
 
-    /// A server can be asked again. It starts level with the least loaded of the others: what it missed while it was
-    /// away would otherwise come over it all at once. After an ejection its share grows `gradually`.
+    /// A server can be asked again. It starts level with the least loaded of the others: what it
+    /// missed while it was away would otherwise come over it all at once. After an ejection its
+    /// share grows `gradually`.
     pub(crate) fn server_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
         let level = self.members.iter().filter(|member| member.up).map(|member| member.given).min();
         if let Some(place) = self.place_of(server) {
@@ -326,7 +331,8 @@ impl Pool {
         self.spec.placement.is_none()
     }
 
-    /// Whether reads may be looked at again once they have been asked, so that their keys must be kept.
+    /// Whether reads may be looked at again once they have been asked, so that their keys must be
+    /// kept.
     pub(crate) fn needs_a_second_look(&self) -> bool {
         let spec = &self.spec;
         spec.fall_back_on_error
@@ -339,7 +345,8 @@ impl Pool {
             || spec.readers.is_some()
     }
 
-    /// The servers that hold `key`, the primary first. With [`WhenDown::Next`] those that are up, in the order of placement.
+    /// The servers that hold `key`, the primary first. With [`WhenDown::Next`] those that are up,
+    /// in the order of placement.
     #[inline]
     pub(crate) fn holders(&mut self, key: &[u8]) -> Holders {
         match &self.spec.placement {
@@ -358,7 +365,8 @@ impl Pool {
                 let next = self.spec.when_down == WhenDown::Next;
                 if next && order.iter().any(|&place| !self.members[place].up) {
                     placement.replicas(key, servers, order);
-                    // With all of them down the holders stay who they are, and are named in the error.
+                    // With all of them down the holders stay who they are, and are named in the
+                    // error.
                     if self.members.iter().any(|member| member.up) {
                         order.retain(|&place| self.members[place].up);
                     }
@@ -369,8 +377,9 @@ impl Pool {
         }
     }
 
-    /// How many of the `found` servers that [`Self::holders`] gave are to be read: those that hold the key while they are up, else those
-    /// that stand in. A stand-in has only what was written since a holder went down.
+    /// How many of the `found` servers that [`Self::holders`] gave are to be read: those that hold
+    /// the key while they are up, else those that stand in. A stand-in has only what was written
+    /// since a holder went down.
     pub(crate) fn readable(&mut self, key: &[u8], found: usize) -> usize {
         let Some(placement) = &self.spec.placement else { return found };
         if self.spec.when_down != WhenDown::Next || self.members.iter().all(|member| member.up) {
@@ -393,8 +402,8 @@ impl Pool {
         self.place_of(server).is_some_and(|place| self.members[place].up)
     }
 
-    /// The holder to be asked for `keys` keys, which then count as given to it; none if all are down or `tried`.
-    /// `load` says how many answers a server owes.
+    /// The holder to be asked for `keys` keys, which then count as given to it; none if all are
+    /// down or `tried`. `load` says how many answers a server owes.
     pub(crate) fn read(
         &mut self,
         holders: &[ServerId],
@@ -451,8 +460,9 @@ impl Pool {
         }
     }
 
-    /// Divides `keys` keys evenly over the servers that are up, in runs that differ by at most one key; the longer
-    /// runs go to those with the least work. Fewer keys than servers ask fewer servers. [`Self::runs`] has them then.
+    /// Divides `keys` keys evenly over the servers that are up, in runs that differ by at most one
+    /// key; the longer runs go to those with the least work. Fewer keys than servers ask fewer
+    /// servers. [`Self::runs`] has them then.
     pub(crate) fn divide(&mut self, keys: usize) {
         let Self { servers, members, order, runs, .. } = self;
         order.clear();
@@ -470,7 +480,8 @@ impl Pool {
         }
     }
 
-    /// The runs of keys that were divided last, in the order of the keys: each server and its number of keys.
+    /// The runs of keys that were divided last, in the order of the keys: each server and its
+    /// number of keys.
     pub(crate) fn runs(&self) -> &[(ServerId, usize)] {
         &self.runs
     }
@@ -528,7 +539,8 @@ impl Pool {
         !(self.leaders.is_empty() && self.meta_leaders.is_empty())
     }
 
-    /// Others that ask for `key` may wait for the answer to this request, which is a `get`, or an `mg`.
+    /// Others that ask for `key` may wait for the answer to this request, which is a `get`, or an
+    /// `mg`.
     pub(crate) fn lead(&mut self, key: &[u8], request: RequestId, as_meta: bool) {
         if as_meta {
             self.meta_leaders.entry(key.to_vec()).or_default().push(request);
@@ -663,7 +675,8 @@ impl Hedging {
     }
 }
 
-/// A bucket of tokens that fills with time: so many requests a second, a tenth of a second's worth at once.
+/// A bucket of tokens that fills with time: so many requests a second, a tenth of a second's worth
+/// at once.
 #[derive(Debug)]
 struct Tokens {
     rate: Option<f64>,
@@ -693,8 +706,8 @@ fn burst(rate: f64) -> f64 {
     (rate / 10.0).max(1.0)
 }
 
-/// So many extras for each hundred, and never more than ten saved up: a server in trouble must not be asked twice
-/// for everything just when it can answer least.
+/// So many extras for each hundred, and never more than ten saved up: a server in trouble must not
+/// be asked twice for everything just when it can answer least.
 #[derive(Debug)]
 pub(crate) struct Budget {
     share: f64,

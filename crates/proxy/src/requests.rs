@@ -1,4 +1,5 @@
-//! Requests on their way, by number; and the memory in which replies of several parts are put together.
+//! Requests on their way, by number; and the memory in which replies of several parts are put
+//! together.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ impl Requests {
         Self { all: Arena::new(), expected: 0, buffers: FreeBuffers::default() }
     }
 
-    /// A new request of `client`, which belongs to the pool `entry`; its last byte came at `received`.
+    /// A new request of `client`, which belongs to the pool `entry`; its last byte came at
+    /// `received`.
     pub(crate) fn begin(
         &mut self,
         client: ClientId,

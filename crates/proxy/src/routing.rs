@@ -1,4 +1,5 @@
-//! Where a key belongs: its pool by prefix, its holders by the pool's placement, and which of these is read.
+//! Where a key belongs: its pool by prefix, its holders by the pool's placement, and which of these
+//! is read.
 
 use krarup_units::{Nanos, Stamp};
 
@@ -46,13 +47,14 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    /// `unix` is the time of day at the clock's zero, in seconds since 1970; a server that was ejected is back at its full share of reads after `ramp`.
+    /// `unix` is the time of day at the clock's zero, in seconds since 1970; a server that was
+    /// ejected is back at its full share of reads after `ramp`.
     pub(crate) fn new(pools: Vec<PoolSpec>, routes: Vec<Route>, unix: u64, ramp: Nanos) -> Self {
         let pools = pools.into_iter().map(Pool::new).collect();
         Self { pools, routes: Routes::new(routes), first_pool: PoolId::new(0), unix, ramp }
     }
 
-    // ---- reading --------------------------------------------------------------------------------------------
+    // ---- reading --------------------------------------------------------------------------------
 
     pub(crate) fn pools(&self) -> &[Pool] {
         &self.pools
@@ -84,7 +86,7 @@ impl Routing {
         self.pools.iter_mut().map(Pool::take_counts).collect()
     }
 
-    // ---- a key ----------------------------------------------------------------------------------------------
+    // ---- a key ----------------------------------------------------------------------------------
 
     /// Where `key` is kept, for a client that connected where `entry` is the pool.
     pub(crate) fn locate(&mut self, entry: PoolId, key: &[u8], now: Stamp) -> Place {
@@ -113,7 +115,8 @@ impl Routing {
         }
     }
 
-    /// The servers that hold `key` in its own pool, whether they are up or not, for a client that connected where `entry` is the pool.
+    /// The servers that hold `key` in its own pool, whether they are up or not, for a client that
+    /// connected where `entry` is the pool.
     pub(crate) fn holders_at_home(&mut self, entry: PoolId, key: &[u8]) -> Holders {
         let entry = self.living(entry);
         let route = self.routes.find(key);
@@ -122,8 +125,8 @@ impl Routing {
         self.pools[pool.index()].holders(rewritten.as_deref().unwrap_or(key))
     }
 
-    /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where all are down. `load` says how many
-    /// answers a server owes.
+    /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where
+    /// all are down. `load` says how many answers a server owes.
     pub(crate) fn choose(
         &mut self,
         pool: PoolId,
@@ -137,7 +140,8 @@ impl Routing {
         self.pools[pool.index()].read(&holders[..readable], |_| false, keys, now, self.ramp, load)
     }
 
-    /// A holder of `key` that is read after others have been `tried`: one that stands in if there is no other.
+    /// A holder of `key` that is read after others have been `tried`: one that stands in if there
+    /// is no other.
     pub(crate) fn choose_next(
         &mut self,
         pool: PoolId,
@@ -161,7 +165,7 @@ impl Routing {
         Lifetimes { cap, unix: self.unix + now.0 / 1_000_000_000 }
     }
 
-    // ---- servers --------------------------------------------------------------------------------------------
+    // ---- servers --------------------------------------------------------------------------------
 
     /// A server can be asked; after an ejection its share grows `gradually`.
     pub(crate) fn server_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
@@ -173,10 +177,11 @@ impl Routing {
         self.pools.iter_mut().for_each(|pool| pool.went_down(server));
     }
 
-    // ---- another configuration ------------------------------------------------------------------------------
+    // ---- another configuration ------------------------------------------------------------------
 
-    /// Becomes what another configuration says; `ramp` as for [`Self::new`]. Servers have the numbers `servers` here, by their places in the topology, and `up`
-    /// says which of them can be asked. Returns the numbers of the configuration's pools.
+    /// Becomes what another configuration says; `ramp` as for [`Self::new`]. Servers have the
+    /// numbers `servers` here, by their places in the topology, and `up` says which of them can be
+    /// asked. Returns the numbers of the configuration's pools.
     pub(crate) fn reconfigure(
         &mut self,
         specs: Vec<PoolSpec>,
@@ -212,7 +217,7 @@ impl Routing {
         }))
     }
 
-    // ---- several loops --------------------------------------------------------------------------------------
+    // ---- several loops --------------------------------------------------------------------------
 
     /// What pools are and have counted, for the sum of all loops.
     pub(crate) fn copy(&self) -> Self {
@@ -225,7 +230,8 @@ impl Routing {
 
     /// Adds what another loop's pools have counted.
     pub(crate) fn absorb(&mut self, other: &Self) {
-        // A configuration reaches all, one after the other: what one does not have yet is at the end.
+        // A configuration reaches all, one after the other: what one does not have yet is at the
+        // end.
         for (place, theirs) in other.pools.iter().enumerate() {
             match self.pools.get_mut(place) {
                 Some(ours) => ours.absorb(theirs),

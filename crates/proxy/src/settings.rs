@@ -20,7 +20,8 @@ pub struct Settings {
     pub pipeline: u32,
     /// How many bytes of replies may wait for one client; beyond that it is not listened to.
     pub reply_buffer: usize,
-    /// How many bytes of replies may be expected for all clients together; beyond that a client has one request under way.
+    /// How many bytes of replies may be expected for all clients together; beyond that a client has
+    /// one request under way.
     pub replies: usize,
     /// How long a server may take over one answer before its connection counts as lost.
     pub timeout: Nanos,
@@ -28,7 +29,8 @@ pub struct Settings {
     pub reconnect_after: Nanos,
     /// The longest wait before connecting again.
     pub reconnect_at_most: Nanos,
-    /// Failures in a row, with no request answered between, after which a server is ejected; none: never.
+    /// Failures in a row, with no request answered between, after which a server is ejected; none:
+    /// never.
     pub eject_after: Option<u32>,
     /// How long an ejected server is left alone before it is tried again.
     pub eject_for: Nanos,
@@ -47,7 +49,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// How servers are connected to. With little memory less that is long may be under way, so that one client that reads slowly does not use it up.
+    /// How servers are connected to. With little memory less that is long may be under way, so that
+    /// one client that reads slowly does not use it up.
     pub(crate) fn upstreams(&self) -> UpstreamSettings {
         UpstreamSettings {
             timeout: self.timeout,

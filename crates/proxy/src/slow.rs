@@ -1,6 +1,7 @@
 //! The slowest requests of each second, with all their stamps: where the time of a bad one went.
 //!
-//! Only what is slower than the fastest of those kept is looked at more closely; every other request costs one comparison.
+//! Only what is slower than the fastest of those kept is looked at more closely; every other
+//! request costs one comparison.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -22,7 +23,8 @@ pub struct Slow {
     pub servers: Vec<ServerVisit>,
     /// The pool of its first key.
     pub pool: usize,
-    /// XXH3 of its first key as its servers see it: who suspects a key can tell whether it was that one, nobody else learns it.
+    /// XXH3 of its first key as its servers see it: who suspects a key can tell whether it was that
+    /// one, nobody else learns it.
     pub key: u64,
 }
 

@@ -1,4 +1,5 @@
-//! What `stats` answers, in memcached's form: the same names where they mean the same, our own where it has none.
+//! What `stats` answers, in memcached's form: the same names where they mean the same, our own
+//! where it has none.
 
 use krarup_memcache::{Class, write};
 use krarup_record::Operation;
@@ -164,7 +165,8 @@ fn pools(core: &Core, out: &mut Vec<u8>) {
     }
 }
 
-/// The slowest requests of the last seconds in which there were any, named by the second since the start and their rank.
+/// The slowest requests of the last seconds in which there were any, named by the second since the
+/// start and their rank.
 fn slow(core: &Core, out: &mut Vec<u8>) {
     for (start, window) in core.slowest().windows() {
         let second = (start.0.saturating_sub(core.started().0)) / 1_000_000_000;
@@ -177,7 +179,8 @@ fn slow(core: &Core, out: &mut Vec<u8>) {
     }
 }
 
-/// Which keys belong to which pool; what matches no prefix belongs to the pool of the address its client connected to.
+/// Which keys belong to which pool; what matches no prefix belongs to the pool of the address its
+/// client connected to.
 fn routes(core: &Core, out: &mut Vec<u8>) {
     for route in core.routes().iter() {
         let pool = &core.pools()[route.pool].spec().name;

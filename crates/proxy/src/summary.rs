@@ -1,4 +1,5 @@
-//! What the proxy says of its whole run when it ends: plain data, for a table, for JSON and for analysis.
+//! What the proxy says of its whole run when it ends: plain data, for a table, for JSON and for
+//! analysis.
 
 use krarup_record::{Distribution, Operation, Quantity, Tally};
 use krarup_units::{Nanos, Seconds, Stamp};
@@ -26,7 +27,8 @@ pub struct Summary {
     pub workers: Option<u32>,
     /// Mean queue length seen by the requests that a worker took, themselves left out.
     pub queue_length: Option<f64>,
-    /// Mean queue length over time: the sum of all queue times over the length of the run (Little's law).
+    /// Mean queue length over time: the sum of all queue times over the length of the run (Little's
+    /// law).
     pub queue_length_over_time: f64,
     /// The longest the queue has been.
     pub queue_length_max: usize,

@@ -1,4 +1,5 @@
-//! Where requests can go: servers, pools of servers, and which keys belong to which pool. Plain data.
+//! Where requests can go: servers, pools of servers, and which keys belong to which pool. Plain
+//! data.
 
 use crate::placement::Placement;
 
@@ -7,7 +8,8 @@ use crate::placement::Placement;
 pub struct Topology {
     /// The servers' names, `host:port`. A server that stands in several pools stands here once.
     pub servers: Vec<String>,
-    /// The pools; clients belong to one of them by the address they connect to, the first by default.
+    /// The pools; clients belong to one of them by the address they connect to, the first by
+    /// default.
     pub pools: Vec<PoolSpec>,
     /// Keys that belong elsewhere.
     pub routes: Vec<Route>,
@@ -60,12 +62,13 @@ pub struct PoolSpec {
     pub rate: Option<f64>,
     /// Requests at once; more are refused.
     pub concurrency: Option<u32>,
-    /// The longest time a value may live, in seconds; longer ones, and those without end, are shortened.
+    /// The longest time a value may live, in seconds; longer ones, and those without end, are
+    /// shortened.
     pub ttl_cap: Option<i32>,
     /// When a read is sent to a second holder while the first has not answered.
     pub hedge: Option<Hedge>,
-    /// Reads that each server of the pool may be asked for at once, the others wait in its own queue; none: reads and writes alike
-    /// take one of the proxy's workers.
+    /// Reads that each server of the pool may be asked for at once, the others wait in its own
+    /// queue; none: reads and writes alike take one of the proxy's workers.
     pub readers: Option<u32>,
 }
 
@@ -144,8 +147,8 @@ pub enum WhenDown {
     /// Say so.
     #[default]
     Error,
-    /// The next server in the order of placement takes its place until it is back. What was stored there in the meantime is
-    /// then not found, and what the holder kept from before is.
+    /// The next server in the order of placement takes its place until it is back. What was stored
+    /// there in the meantime is then not found, and what the holder kept from before is.
     Next,
 }
 

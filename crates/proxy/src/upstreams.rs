@@ -1,8 +1,11 @@
-//! The servers and the connections to them, without their sockets. A server is not a connection: several may lead to it.
+//! The servers and the connections to them, without their sockets. A server is not a connection:
+//! several may lead to it.
 //!
-//! Every server has a first connection, which tells whether it is up, and by which goes what belongs to no client (refills, copies that
-//! nobody waits for). Others are its *lanes*: some that clients share in turn, or one of each client's own. A client uses the same one all the time,
-//! so that what it asks of a server is carried out in its order; what two clients ask by different lanes may overtake each other.
+//! Every server has a first connection, which tells whether it is up, and by which goes what
+//! belongs to no client (refills, copies that nobody waits for). Others are its *lanes*: some that
+//! clients share in turn, or one of each client's own. A client uses the same one all the time, so
+//! that what it asks of a server is carried out in its order; what two clients ask by different
+//! lanes may overtake each other.
 
 use krarup_memcache::{Class, Reply};
 use krarup_units::{Nanos, Outbox, Stamp};
@@ -29,8 +32,8 @@ const ASIDE_BYTES: usize = 1 << 20;
 /// Answers a server may owe before nothing is sent to it on the side.
 const ASIDE_REQUESTS: usize = 10_000;
 
-/// A reply to a client that has been given none yet counts as so long, where its server had no long values of late: 16 of them go at once, whatever
-/// else is under way.
+/// A reply to a client that has been given none yet counts as so long, where its server had no long
+/// values of late: 16 of them go at once, whatever else is under way.
 const UNKNOWN: usize = 256 << 10;
 /// Where it had, it counts as long as these were, up to this.
 const UNKNOWN_BESIDE_LONG: usize = 1 << 20;
@@ -143,7 +146,7 @@ impl Servers {
         of_all(&mut self.first, &mut self.lanes, connection)
     }
 
-    // ---- servers --------------------------------------------------------------------------------------------
+    // ---- servers --------------------------------------------------------------------------------
 
     pub(crate) fn servers(&self) -> &[Server] {
         &self.servers
@@ -185,7 +188,8 @@ impl Servers {
         self.first[server.index()].outstanding() + self.servers[server.index()].owed_elsewhere
     }
 
-    /// The version that `version` and `stats` tell alike: the oldest of the servers', because that is what clients can count on. None until a server has told its own.
+    /// The version that `version` and `stats` tell alike: the oldest of the servers', because that
+    /// is what clients can count on. None until a server has told its own.
     pub(crate) fn oldest_version(&self) -> Option<&str> {
         let number = |version: &str| {
             version.split('.').map(|part| part.parse::<u32>().unwrap_or(0)).collect::<Vec<_>>()
@@ -219,14 +223,15 @@ impl Servers {
         server
     }
 
-    // ---- another configuration ------------------------------------------------------------------------------
+    // ---- another configuration ------------------------------------------------------------------
 
     /// From now on this is said on every new connection, before anything else.
     pub(crate) fn sign_in_with(&mut self, login: Option<Vec<u8>>) {
         self.login = login;
     }
 
-    /// Goes on with other settings and the servers of these names; others are retired. Returns the numbers of these.
+    /// Goes on with other settings and the servers of these names; others are retired. Returns the
+    /// numbers of these.
     pub(crate) fn reconfigure(&mut self, names: Vec<String>, settings: UpstreamSettings) -> Vec<ServerId> {
         self.settings = settings;
         let numbers: Vec<ServerId> = names.into_iter().map(|name| self.number_of(name)).collect();
@@ -275,7 +280,7 @@ impl Servers {
         self.servers[server.index()].up = false;
     }
 
-    // ---- lanes ----------------------------------------------------------------------------------------------
+    // ---- lanes ----------------------------------------------------------------------------------
 
     /// The server that a connection leads to.
     #[inline]
@@ -298,7 +303,8 @@ impl Servers {
         lane
     }
 
-    /// The connection by which a request of `client` goes to a server that is up. It belongs to no client where that is gone.
+    /// The connection by which a request of `client` goes to a server that is up. It belongs to no
+    /// client where that is gone.
     #[inline]
     pub(crate) fn connection(&mut self, server: ServerId, client: Option<ClientId>) -> ConnectionId {
         if self.settings.connections == 1 && !self.settings.dedicated {
@@ -326,7 +332,8 @@ impl Servers {
         }
     }
 
-    /// A client's own connection to a server. Requests may be appended at once; they leave when it stands.
+    /// A client's own connection to a server. Requests may be appended at once; they leave when it
+    /// stands.
     fn open_own(&mut self, server: ServerId, client: ClientId) -> ConnectionId {
         let lane = self.open_lane(server);
         let link = of_all(&mut self.first, &mut self.lanes, lane);
@@ -376,7 +383,8 @@ impl Servers {
         !self.at(lane).owes_any()
     }
 
-    /// A lane has been closed; those who wait for room there are to be admitted before [`Self::reopen_lane`].
+    /// A lane has been closed; those who wait for room there are to be admitted before
+    /// [`Self::reopen_lane`].
     pub(crate) fn lane_closed(&mut self, lane: ConnectionId) {
         self.lane_lost(lane);
         self.at_mut(lane).health = Health::Down;
@@ -392,7 +400,7 @@ impl Servers {
         }
     }
 
-    // ---- a connection's life --------------------------------------------------------------------------------
+    // ---- a connection's life --------------------------------------------------------------------
 
     /// A connection stands: the server is asked for its version, and is up when it has told.
     pub(crate) fn connected(&mut self, connection: ConnectionId) {
@@ -406,7 +414,8 @@ impl Servers {
         self.touch(connection);
     }
 
-    /// A server has answered a part of the greeting, which is owed no more. Returns the server that is up from now on, and whether its share shall grow gradually.
+    /// A server has answered a part of the greeting, which is owed no more. Returns the server that
+    /// is up from now on, and whether its share shall grow gradually.
     pub(crate) fn greeted(
         &mut self,
         connection: ConnectionId,
@@ -470,8 +479,8 @@ impl Servers {
         self.at(connection).oldest_sent().map(|sent| sent + self.settings.timeout)
     }
 
-    /// How long to wait before a lost connection is made again: longer with each failure in a row, and longer still where
-    /// the server has been ejected.
+    /// How long to wait before a lost connection is made again: longer with each failure in a row,
+    /// and longer still where the server has been ejected.
     pub(crate) fn reconnect_delay(&self, connection: ConnectionId) -> Nanos {
         let link = self.at(connection);
         let doubled =
@@ -481,7 +490,7 @@ impl Servers {
         if ejected { delay.max(self.settings.eject_for) } else { delay }
     }
 
-    // ---- requests and answers -------------------------------------------------------------------------------
+    // ---- requests and answers -------------------------------------------------------------------
 
     /// Appends what `request` writes to a connection's outbox. Returns how many bytes that are.
     #[inline]
@@ -530,8 +539,8 @@ impl Servers {
         Some(pending)
     }
 
-    /// The server has answered the next of what was asked on a connection, with a reply of so many bytes: that is owed no more, and the server is
-    /// well. Returns its number.
+    /// The server has answered the next of what was asked on a connection, with a reply of so many
+    /// bytes: that is owed no more, and the server is well. Returns its number.
     #[inline]
     pub(crate) fn answered(&mut self, connection: ConnectionId, bytes: usize, now: Stamp) -> ServerId {
         self.in_flight -= 1;
@@ -570,7 +579,7 @@ impl Servers {
             && self.outstanding(server) <= ASIDE_REQUESTS
     }
 
-    // ---- written to -----------------------------------------------------------------------------------------
+    // ---- written to -----------------------------------------------------------------------------
 
     #[inline]
     fn touch(&mut self, connection: ConnectionId) {
@@ -607,7 +616,7 @@ impl Servers {
         link.out.shrink(KEEP);
     }
 
-    // ---- flow control ---------------------------------------------------------------------------------------
+    // ---- flow control ---------------------------------------------------------------------------
 
     /// Whether long requests wait for room at all.
     #[inline]
@@ -615,8 +624,9 @@ impl Servers {
         !self.settings.dedicated
     }
 
-    /// Whether there is room for a client's next request on its connection to a server: that connection and how many bytes it needs there, if there is not.
-    /// None if the connection is down.
+    /// Whether there is room for a client's next request on its connection to a server: that
+    /// connection and how many bytes it needs there, if there is not. None if the connection is
+    /// down.
     pub(crate) fn full(
         &mut self,
         server: ServerId,
@@ -663,13 +673,14 @@ impl Servers {
         self.at(connection).window.next(length).map(|(client, _)| client)
     }
 
-    /// The client whose turn it was among those of which nothing is known is given long replies, of so many bytes: it waits among its like.
+    /// The client whose turn it was among those of which nothing is known is given long replies, of
+    /// so many bytes: it waits among its like.
     pub(crate) fn next_is_known(&mut self, connection: ConnectionId, bytes: usize) {
         self.at_mut(connection).window.next_is_known(bytes);
     }
 
-    /// How much the next request takes of the client whose turn it is on a connection, if there is room for it; then it has that. What takes few bytes, as
-    /// is `known` by now, has room always.
+    /// How much the next request takes of the client whose turn it is on a connection, if there is
+    /// room for it; then it has that. What takes few bytes, as is `known` by now, has room always.
     pub(crate) fn admit_next(
         &mut self,
         connection: ConnectionId,
@@ -695,7 +706,7 @@ impl Servers {
         self.at_mut(wait.connection).window.leave(client, wait);
     }
 
-    // ---- several loops --------------------------------------------------------------------------------------
+    // ---- several loops --------------------------------------------------------------------------
 
     /// How servers are and what they did, for the sum of all loops.
     pub(crate) fn copy(&self) -> Self {
@@ -713,7 +724,8 @@ impl Servers {
 
     /// Adds those of another loop.
     pub(crate) fn absorb(&mut self, other: &Self) {
-        // A configuration reaches all, one after the other: what one does not have yet is at the end.
+        // A configuration reaches all, one after the other: what one does not have yet is at the
+        // end.
         for (number, theirs) in other.servers.iter().enumerate() {
             let outstanding = other.outstanding(ServerId::new(number));
             match self.servers.get_mut(number) {

@@ -1,7 +1,8 @@
 //! What recording costs per request, and rows per second into and out of a file.
 //!
-//! `cargo bench -p krarup-record`. The request is a SET replicated to three servers; its stamps vary, so that
-//! histograms touch many buckets, and the clock passes a window every 20,000 requests.
+//! `cargo bench -p krarup-record`. The request is a SET replicated to three servers; its stamps
+//! vary, so that histograms touch many buckets, and the clock passes a window every 20,000
+//! requests.
 
 use std::hint::black_box;
 
@@ -38,7 +39,8 @@ fn requests() -> Vec<(Visit, [ServerVisit; 3])> {
         .collect()
 }
 
-/// The same requests again and again, each round later than the one before: the clock never runs back.
+/// The same requests again and again, each round later than the one before: the clock never runs
+/// back.
 struct Rounds {
     requests: Vec<(Visit, [ServerVisit; 3])>,
     begin: Nanos,

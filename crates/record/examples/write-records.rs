@@ -1,6 +1,8 @@
-//! Writes every kind of record file, for a look at them with other tools: `write-records FOLDER [ROWS]`.
+//! Writes every kind of record file, for a look at them with other tools:
+//! `write-records FOLDER [ROWS]`.
 //!
-//! The requests are made up: a SET replicated to three servers every 50 µs, every tenth a GET of one of them.
+//! The requests are made up: a SET replicated to three servers every 50 µs, every tenth a GET of
+//! one of them.
 
 #![allow(clippy::disallowed_methods, reason = "it measures")]
 

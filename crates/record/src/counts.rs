@@ -1,8 +1,9 @@
 //! The counts of an HDR histogram of three digits, made for being counted into.
 //!
-//! Values below 2048 have a bucket each; each doubling above has 1024 buckets of equal width. So a value's bucket is its
-//! eleven leading bits and how many follow them, and counting it is a shift and an addition. Bucket for bucket it is what `hdrhistogram` keeps
-//! for the same range (a test compares them); that library reads and writes the files.
+//! Values below 2048 have a bucket each; each doubling above has 1024 buckets of equal width. So a
+//! value's bucket is its eleven leading bits and how many follow them, and counting it is a shift
+//! and an addition. Bucket for bucket it is what `hdrhistogram` keeps for the same range (a test
+//! compares them); that library reads and writes the files.
 
 use hdrhistogram::Histogram;
 
@@ -27,7 +28,8 @@ pub(crate) struct Counts {
 #[inline]
 fn place(value: u64) -> usize {
     let follow = (SINGLE - 1).leading_zeros() - (value | (SINGLE - 1)).leading_zeros();
-    // The leading one of a value with its own bucket is part of the place, that of the others is not.
+    // The leading one of a value with its own bucket is part of the place, that of the others is
+    // not.
     ((follow as usize) << (SINGLE_BITS - 1)) + (value >> follow) as usize
 }
 
@@ -81,7 +83,8 @@ impl Counts {
         counted.map(|(place, &count)| (middle(place), count))
     }
 
-    /// The greatest value of the bucket where the share `quantile` of all values has been passed; zero without values.
+    /// The greatest value of the bucket where the share `quantile` of all values has been passed;
+    /// zero without values.
     pub(crate) fn quantile(&self, quantile: f64) -> u64 {
         let wanted =
             ((quantile.clamp(0.0, 1.0) * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));

@@ -1,4 +1,5 @@
-//! Numbers as Prometheus reads them: its text format, version 0.0.4; written here, and read in [`read`].
+//! Numbers as Prometheus reads them: its text format, version 0.0.4; written here, and read in
+//! [`read`].
 
 use std::fmt::{Arguments, Display, Write};
 
@@ -11,7 +12,8 @@ pub mod read;
 /// What Prometheus is told it reads.
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The upper bounds of the buckets that times are counted in, in nanoseconds; what is longer than the last is counted too.
+/// The upper bounds of the buckets that times are counted in, in nanoseconds; what is longer than
+/// the last is counted too.
 pub const BOUNDS: [u64; 18] = [
     25_000,
     50_000,
@@ -36,8 +38,8 @@ pub const BOUNDS: [u64; 18] = [
 /// A distribution of times, in buckets.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// Times up to each of [`BOUNDS`], the shorter ones included, as exactly as the histogram tells times apart (0.1 %); empty where only
-    /// count and sum are told.
+    /// Times up to each of [`BOUNDS`], the shorter ones included, as exactly as the histogram tells
+    /// times apart (0.1 %); empty where only count and sum are told.
     pub up_to: Vec<u64>,
     /// How many there are.
     pub count: u64,
@@ -151,7 +153,8 @@ impl Text {
         }
     }
 
-    /// A histogram of times, in seconds, told apart from others by what stands in a label, if there are others.
+    /// A histogram of times, in seconds, told apart from others by what stands in a label, if there
+    /// are others.
     pub fn histogram(&mut self, name: &str, label: Option<(&str, &str)>, times: &Times) {
         let bounds = BOUNDS.iter().map(|bound| *bound as f64 / 1e9);
         self.buckets(

@@ -10,8 +10,9 @@
 //! | `rows.parquet` | every request | [`rows`] |
 //! | the same as CSV | for tools that know no Parquet | [`rows::flat`] |
 //!
-//! Writers take anything that can be written to; [`save`] gives them a file that has its name only when it is complete.
-//! Readers take bytes from anywhere and never panic: what is wrong with a file is a [`Problem`].
+//! Writers take anything that can be written to; [`save`] gives them a file that has its name only
+//! when it is complete. Readers take bytes from anywhere and never panic: what is wrong with a file
+//! is a [`Problem`].
 
 use std::fmt;
 use std::fs::File;
@@ -52,7 +53,8 @@ impl std::error::Error for FileError {
     }
 }
 
-/// A file under the name `<name>.partial` until it is complete: under its own name nobody finds half a file.
+/// A file under the name `<name>.partial` until it is complete: under its own name nobody finds
+/// half a file.
 #[derive(Debug)]
 pub struct Partial {
     file: File,

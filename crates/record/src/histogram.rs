@@ -1,10 +1,11 @@
 //! How the four times are distributed: HDR histograms per operation, with exact sums beside them.
 //!
-//! **What a bucket is.** An HDR histogram with three digits counts values below 2048 ns one by one; above, its buckets
-//! double in width with every doubling of the value, so that each is at most 1/1024 of its values wide.
-//! In the view with buckets of equal width ([`Distribution::buckets`], 100 µs in the files), an HDR bucket is counted
-//! as a whole where its middle lies. A value may thus stand one bucket beside its own, by at most
-//! 0.05 % of itself; above 102 ms, where HDR buckets are wider than 100 µs, some buckets of the view stay empty.
+//! **What a bucket is.** An HDR histogram with three digits counts values below 2048 ns one by one;
+//! above, its buckets double in width with every doubling of the value, so that each is at most
+//! 1/1024 of its values wide. In the view with buckets of equal width ([`Distribution::buckets`],
+//! 100 µs in the files), an HDR bucket is counted as a whole where its middle lies. A value may
+//! thus stand one bucket beside its own, by at most 0.05 % of itself; above 102 ms, where HDR
+//! buckets are wider than 100 µs, some buckets of the view stay empty.
 
 use hdrhistogram::Histogram;
 use krarup_units::{Nanos, Seconds};
@@ -102,7 +103,8 @@ impl Default for Distribution {
 }
 
 impl Distribution {
-    /// Of no value. Takes 230 KB of address space, of which only the pages with values become memory.
+    /// Of no value. Takes 230 KB of address space, of which only the pages with values become
+    /// memory.
     pub fn new() -> Self {
         Self { counts: Counts::new(LONGEST.0), sum: 0, least: u64::MAX, greatest: 0, clamped: 0 }
     }
@@ -164,15 +166,16 @@ impl Distribution {
         (self.count() > 1).then(|| self.counts.deviation() / 1e9)
     }
 
-    /// The least value that at least the share `quantile` (0 to 1) of all values does not exceed, to the histogram's
-    /// digits, never above the greatest value unless that was clamped. `None` without values.
+    /// The least value that at least the share `quantile` (0 to 1) of all values does not exceed,
+    /// to the histogram's digits, never above the greatest value unless that was clamped. `None`
+    /// without values.
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
         let value = || self.counts.quantile(quantile).min(self.greatest);
         (self.count() > 0).then(|| Nanos(value()))
     }
 
-    /// Buckets of equal width that hold values, in rising order; how HDR buckets map to them says the
-    /// [module](self). A width of zero is taken as one nanosecond.
+    /// Buckets of equal width that hold values, in rising order; how HDR buckets map to them says
+    /// the [module](self). A width of zero is taken as one nanosecond.
     pub fn buckets(&self, width: Nanos) -> Vec<Bucket> {
         let width = width.0.max(1);
         let total = self.count() as f64;
@@ -192,12 +195,14 @@ impl Distribution {
         buckets
     }
 
-    /// For each of `bounds`, which rise, how many values it is not exceeded by, to the histogram's digits.
+    /// For each of `bounds`, which rise, how many values it is not exceeded by, to the histogram's
+    /// digits.
     pub fn up_to(&self, bounds: &[u64]) -> Vec<u64> {
         self.counts.up_to(bounds)
     }
 
-    /// The same as a histogram of the library, for what is not offered here. It is made anew at each call.
+    /// The same as a histogram of the library, for what is not offered here. It is made anew at
+    /// each call.
     pub fn histogram(&self) -> Histogram<u64> {
         self.counts.histogram()
     }

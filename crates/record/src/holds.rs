@@ -1,9 +1,10 @@
 //! How long a request holds its worker, by what it saw when it was taken.
 //!
-//! The mean hold time while n workers are busy, n = 1, 2, …, is the curve T(n) of a flow-equivalent server: the
-//! one measurement from which a closed network of held workers can be predicted (Lazowska et al. 1984,
-//! chapter 8). A run with varying load gives the whole curve at once; the sum of squares gives each
-//! point its interval, the server time beside it says how much of the hold is the servers' and how much contention.
+//! The mean hold time while n workers are busy, n = 1, 2, …, is the curve T(n) of a flow-equivalent
+//! server: the one measurement from which a closed network of held workers can be predicted
+//! (Lazowska et al. 1984, chapter 8). A run with varying load gives the whole curve at once; the
+//! sum of squares gives each point its interval, the server time beside it says how much of the
+//! hold is the servers' and how much contention.
 
 use krarup_units::{Nanos, Seconds};
 
@@ -54,7 +55,8 @@ impl Hold {
             return None;
         }
         let count = u128::from(self.count);
-        // Whole numbers until the last step: squares of close values would cancel in floating point.
+        // Whole numbers until the last step: squares of close values would cancel in floating
+        // point.
         let squares = self.hold_squares.checked_mul(count)?;
         let spread = squares.checked_sub(u128::from(self.hold.0).checked_pow(2)?)?;
         Some((spread as f64 / (self.count as f64 * (self.count - 1) as f64)).sqrt() / 1e9)
@@ -80,19 +82,22 @@ pub struct HoldRow {
     pub seen: Seen,
     /// How much of it: n. [`HIGHEST_LEVEL`] stands for itself and all above.
     pub level: usize,
-    /// Whether their worker had been idle, and had to be woken, or came straight from another request.
+    /// Whether their worker had been idle, and had to be woken, or came straight from another
+    /// request.
     pub worker_was_idle: bool,
     /// Their hold times.
     pub hold: Hold,
 }
 
-/// Hold times by level: first of workers that came straight from another request, then of those that were idle.
+/// Hold times by level: first of workers that came straight from another request, then of those
+/// that were idle.
 type Level = [Hold; 2];
 
 /// For one operation and each thing seen: its levels from zero to the highest met.
 type Levels = [Vec<Level>; Seen::COUNT];
 
-/// Hold times by operation and what was seen. Memory grows with the highest level met, and only to [`HIGHEST_LEVEL`].
+/// Hold times by operation and what was seen. Memory grows with the highest level met, and only to
+/// [`HIGHEST_LEVEL`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
     operations: [Levels; Operation::COUNT],
@@ -132,7 +137,8 @@ impl Holds {
         self.operations.iter_mut().flatten().for_each(|levels| levels.fill(Level::default()));
     }
 
-    /// Every level that was met, by operation, what was seen, level, and whether the worker had been idle.
+    /// Every level that was met, by operation, what was seen, level, and whether the worker had
+    /// been idle.
     pub fn rows(&self) -> impl Iterator<Item = HoldRow> {
         Operation::ALL.iter().flat_map(move |&operation| {
             Seen::ALL.iter().flat_map(move |&seen| {

@@ -1,7 +1,8 @@
 //! Everything that is kept of every request, behind one call.
 //!
-//! A recorder belongs to one thread, so recording takes no lock; recorders of several threads are merged, and the
-//! merged one is exactly what a single recorder would have been. It records one station: give each station its own.
+//! A recorder belongs to one thread, so recording takes no lock; recorders of several threads are
+//! merged, and the merged one is exactly what a single recorder would have been. It records one
+//! station: give each station its own.
 
 use std::fmt;
 
@@ -83,7 +84,8 @@ impl Recorder {
 
     /// Counts one request. Called once, when its reply has left or cannot leave any more.
     ///
-    /// Allocates at the first visit of an operation or a server, when more workers are busy than ever before, and once per window.
+    /// Allocates at the first visit of an operation or a server, when more workers are busy than
+    /// ever before, and once per window.
     #[inline]
     pub fn record(&mut self, visit: &Visit, servers: &[ServerVisit]) {
         let parts = self.count(visit, servers);
@@ -93,8 +95,9 @@ impl Recorder {
         }
     }
 
-    /// Counts requests for each of which one server was asked, as [`Self::record`] would one by one. Together it is quicker: buckets of histograms lie
-    /// far apart, and are waited for at the same time.
+    /// Counts requests for each of which one server was asked, as [`Self::record`] would one by
+    /// one. Together it is quicker: buckets of histograms lie far apart, and are waited for at the
+    /// same time.
     pub fn record_all(&mut self, rows: &[(Visit, ServerVisit)]) {
         for rows in rows.chunks(TOGETHER) {
             let mut all = [(Operation::Other, Parts::default()); TOGETHER];
@@ -118,7 +121,8 @@ impl Recorder {
         parts
     }
 
-    /// Counts a server's answer that came after its request had been replied to, so that no row shows it.
+    /// Counts a server's answer that came after its request had been replied to, so that no row
+    /// shows it.
     #[inline]
     pub fn late(&mut self, one: &ServerVisit) {
         let server = self.server_mut(usize::from(one.server));
@@ -204,7 +208,8 @@ impl Recorder {
         self.servers.iter().enumerate().filter_map(|(server, totals)| Some((server, totals.as_deref()?)))
     }
 
-    /// Visits whose stamps were not in the order of their definitions. More than none is a bug of the station.
+    /// Visits whose stamps were not in the order of their definitions. More than none is a bug of
+    /// the station.
     pub fn disordered(&self) -> u64 {
         self.disordered
     }

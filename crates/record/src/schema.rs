@@ -1,4 +1,5 @@
-//! Every column of every file, defined once: writers, readers, the files' own metadata and the reference page take them from here.
+//! Every column of every file, defined once: writers, readers, the files' own metadata and the
+//! reference page take them from here.
 
 use std::fmt::Write;
 
@@ -47,7 +48,8 @@ impl Kind {
 /// One column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its name, in the file too. `servers.sent` is the field `sent` of each element of the list `servers`.
+    /// Its name, in the file too. `servers.sent` is the field `sent` of each element of the list
+    /// `servers`.
     pub name: &'static str,
     /// What it holds.
     pub kind: Kind,

@@ -1,9 +1,10 @@
 //! What each stamp and each time derived from stamps means, said once. Reports and docs quote it.
 //!
-//! All stamps are monotonic nanoseconds since the epoch of one run. A stamp stands next to the system
-//! call it belongs to; where one call served a batch of requests, they share its stamp. **A stamp whose
-//! event never happened takes the value of the stamp before it**, so that its part of the time is zero:
-//! a request answered by the proxy itself was queued and taken when it was received.
+//! All stamps are monotonic nanoseconds since the epoch of one run. A stamp stands next to the
+//! system call it belongs to; where one call served a batch of requests, they share its stamp. **A
+//! stamp whose event never happened takes the value of the stamp before it**, so that its part of
+//! the time is zero: a request answered by the proxy itself was queued and taken when it was
+//! received.
 
 /// A name as it stands in code, files and reports, and what it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,8 @@ pub const ONE_SERVER_TIME: Definition = Definition {
     text: "answered − sent of one server: how long this server had its part of the request",
 };
 
-/// Every definition, in the order of a request's life: first the stamps, then what derives from them.
+/// Every definition, in the order of a request's life: first the stamps, then what derives from
+/// them.
 pub const DEFINITIONS: &[Definition] = &[
     RECEIVED,
     QUEUED,

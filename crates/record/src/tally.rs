@@ -140,25 +140,28 @@ impl Tally {
         PerSecond::over(self.count.saturating_sub(self.errors), length)
     }
 
-    /// The mean of `sum`, one of this tally's sums of times, over its visits. `None` without visits.
+    /// The mean of `sum`, one of this tally's sums of times, over its visits. `None` without
+    /// visits.
     pub fn mean(&self, sum: Nanos) -> Option<Seconds> {
         (self.count > 0).then(|| sum.as_seconds() / self.count as f64)
     }
 
-    /// The mean queue length that requests saw when a worker took them. `None` where none was taken.
+    /// The mean queue length that requests saw when a worker took them. `None` where none was
+    /// taken.
     pub fn mean_queue_length_seen(&self) -> Option<f64> {
         (self.taken > 0).then(|| self.queue_length as f64 / self.taken as f64)
     }
 
     /// The queue length averaged over `length` of time: Σ queue time / length.
     ///
-    /// Little's law, L = λ W, with the queue times of the visits that *ended* in this time: exact where all of
-    /// them also waited in it, that is up to those in flight at either end.
+    /// Little's law, L = λ W, with the queue times of the visits that *ended* in this time: exact
+    /// where all of them also waited in it, that is up to those in flight at either end.
     pub fn mean_queue_length(&self, length: Nanos) -> f64 {
         over(self.queue_time, length)
     }
 
-    /// Requests at the station averaged over `length` of time: Σ response time / length (Little's law, as above).
+    /// Requests at the station averaged over `length` of time: Σ response time / length (Little's
+    /// law, as above).
     pub fn mean_population(&self, length: Nanos) -> f64 {
         over(self.response_time, length)
     }
@@ -175,8 +178,8 @@ fn over(sum: Nanos, length: Nanos) -> f64 {
     if length == Nanos::ZERO { 0.0 } else { sum.as_seconds() / length.as_seconds() }
 }
 
-/// Adds and stops at the largest number. Unlike wrapping this never shows a small sum for a huge one, and
-/// unlike a checked addition it is the same in any order.
+/// Adds and stops at the largest number. Unlike wrapping this never shows a small sum for a huge
+/// one, and unlike a checked addition it is the same in any order.
 #[inline]
 pub(crate) fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);

@@ -1,16 +1,19 @@
 //! One visit to a station: the row that a request leaves behind.
 //!
-//! A request's record is a [`Visit`] and a borrowed slice of [`ServerVisit`]s, plain data on the stack.
+//! A request's record is a [`Visit`] and a borrowed slice of [`ServerVisit`]s, plain data on the
+//! stack.
 //!
 //! **Measured and simulated visits have one type.** A simulator sets `station` to the number of the
 //! station in its network, `received` and `queued` to the arrival, `taken` to the start of service,
-//! `replied` to the departure, all in nanoseconds of simulated time; a visit that holds this station
-//! while it is served by others (a worker and its servers) names these in the slice. What a simulator does not
-//! know stays at its default: [`Visit::at`] is a visit of no length, to be filled in.
+//! `replied` to the departure, all in nanoseconds of simulated time; a visit that holds this
+//! station while it is served by others (a worker and its servers) names these in the slice. What a
+//! simulator does not know stays at its default: [`Visit::at`] is a visit of no length, to be
+//! filled in.
 
 use krarup_units::{Nanos, Stamp};
 
-/// Declares an enum with a compact index and a stable name for each of its values; its name is what is serialized.
+/// Declares an enum with a compact index and a stable name for each of its values; its name is what
+/// is serialized.
 macro_rules! named {
     ($(#[$about:meta])* $enum:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)+ }) => {
         $(#[$about])*
@@ -25,7 +28,8 @@ macro_rules! named {
             /// How many there are.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// The place in [`Self::ALL`]: dense, for tables in memory. Files hold the name instead.
+            /// The place in [`Self::ALL`]: dense, for tables in memory. Files hold the name
+            /// instead.
             #[inline]
             pub const fn index(self) -> usize {
                 self as usize
@@ -119,7 +123,8 @@ named! {
         Peek = "peek",
         /// Queues are listed.
         List = "list",
-        /// Everything else: version, stats, what was no command at all, a class of simulated customers.
+        /// Everything else: version, stats, what was no command at all, a class of simulated
+        /// customers.
         Other = "other",
     }
 }
@@ -245,7 +250,8 @@ pub struct Parts {
 }
 
 impl Visit {
-    /// A visit that begins and ends at `stamp`, without keys, bytes or a worker; outcome [`Outcome::Ok`].
+    /// A visit that begins and ends at `stamp`, without keys, bytes or a worker; outcome
+    /// [`Outcome::Ok`].
     pub const fn at(stamp: Stamp, operation: Operation) -> Self {
         Self {
             station: 0,
@@ -266,9 +272,9 @@ impl Visit {
         }
     }
 
-    /// Where the time went. The parts are cut from the whole one after the other and the last is the
-    /// rest, so they add up even where stamps are out of order (see [`Visit::is_ordered`]): then a part
-    /// is shorter than it should be, never negative and never a panic.
+    /// Where the time went. The parts are cut from the whole one after the other and the last is
+    /// the rest, so they add up even where stamps are out of order (see [`Visit::is_ordered`]):
+    /// then a part is shorter than it should be, never negative and never a panic.
     #[inline]
     pub fn parts(&self, servers: &[ServerVisit]) -> Parts {
         let response = self.response_time();
@@ -311,8 +317,8 @@ impl Visit {
     /// Whether every stamp stands where its definition puts it:
     /// received ≤ queued ≤ taken ≤ every sent ≤ its answered ≤ replied.
     ///
-    /// A visit that is not is a bug of the station that stamped it. It is not refused, because a wrong
-    /// row is better evidence than none; [`crate::Recorder`] counts it as disordered.
+    /// A visit that is not is a bug of the station that stamped it. It is not refused, because a
+    /// wrong row is better evidence than none; [`crate::Recorder`] counts it as disordered.
     #[inline]
     pub fn is_ordered(&self, servers: &[ServerVisit]) -> bool {
         self.received <= self.queued

@@ -1,7 +1,8 @@
-//! What a machine did while something was measured on it, and whether somebody else was at work there.
+//! What a machine did while something was measured on it, and whether somebody else was at work
+//! there.
 //!
-//! The experiment's **own** programs are told from **foreign** ones by the same clock's ticks, so that what these miss they miss alike. **Steal** is what
-//! the machine's own host took away.
+//! The experiment's **own** programs are told from **foreign** ones by the same clock's ticks, so
+//! that what these miss they miss alike. **Steal** is what the machine's own host took away.
 
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Several machines as one: processors and what kept them busy are added up, links are named by their machines.
+    /// Several machines as one: processors and what kept them busy are added up, links are named by
+    /// their machines.
     pub fn of_all(watches: &[(String, Self)]) -> Self {
         let sum = |of: fn(&Self) -> f64| watches.iter().map(|(_, watch)| of(watch)).sum();
         let lost = |(machine, watch): &(String, Self)| {
@@ -61,7 +63,8 @@ impl Watch {
         }
     }
 
-    /// The mean of several spans of one machine, such as the runs of a cell; none where there are none.
+    /// The mean of several spans of one machine, such as the runs of a cell; none where there are
+    /// none.
     pub fn mean(watches: &[&Self]) -> Option<Self> {
         let mean =
             |of: fn(&Self) -> f64| watches.iter().map(|one| of(one)).sum::<f64>() / watches.len() as f64;

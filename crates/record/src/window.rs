@@ -1,15 +1,16 @@
 //! Tallies second by second: which visits ended when, per operation, in bounded memory.
 //!
-//! A visit belongs to the window in which it was `replied`; window k is [k·width, (k+1)·width) on the clock of
-//! the run. Windows without a completion are windows too, with a tally of zeros.
+//! A visit belongs to the window in which it was `replied`; window k is [k·width, (k+1)·width) on
+//! the clock of the run. Windows without a completion are windows too, with a tally of zeros.
 //!
 //! ```text
 //!   opened                     first kept                              newest
 //!     │◀── folded: one tally ────▶│◀───────── kept, at most `keep` ───────▶│
 //! ```
-//! At most `keep` windows are kept one by one. What is older is folded into one tally per operation: nothing is lost
-//! but the place in time, and [`Windows::folded`] says of how many windows. Which windows are
-//! folded depends only on the newest one, so the order of visits and of merges makes no difference.
+//! At most `keep` windows are kept one by one. What is older is folded into one tally per
+//! operation: nothing is lost but the place in time, and [`Windows::folded`] says of how many
+//! windows. Which windows are folded depends only on the newest one, so the order of visits and of
+//! merges makes no difference.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,7 +29,8 @@ pub const KEEP: usize = 24 * 3_600;
 /// One tally for each operation.
 type ByOperation = [Tally; Operation::COUNT];
 
-/// One closed window: only the operations that completed in it, so that a quiet second costs no memory.
+/// One closed window: only the operations that completed in it, so that a quiet second costs no
+/// memory.
 type Closed = Vec<(Operation, Tally)>;
 
 /// Tallies per window and operation. See the [module](self) for what is kept and what is folded.
@@ -44,7 +46,8 @@ pub struct Windows {
     current: Box<ByOperation>,
     /// Windows `opened..first_kept`, in one.
     older: Box<ByOperation>,
-    /// Windows `opened..newest`, in one: with `current` the total, without a second addition per visit.
+    /// Windows `opened..newest`, in one: with `current` the total, without a second addition per
+    /// visit.
     before: Box<ByOperation>,
 }
 
@@ -158,8 +161,8 @@ impl Windows {
         self.merge_into(window, visit.operation, &tally);
     }
 
-    /// Opens the windows up to the one that holds `now`. Called at the start and the end of a run, the seconds
-    /// before the first and after the last completion appear too.
+    /// Opens the windows up to the one that holds `now`. Called at the start and the end of a run,
+    /// the seconds before the first and after the last completion appear too.
     pub fn advance(&mut self, now: Stamp) {
         self.open(now.0 / self.width.0);
     }
@@ -215,7 +218,8 @@ impl Windows {
             }
         }
         span.first_kept = first_kept;
-        // Of a gap longer than what is kept, only its kept end is opened: a leap of the clock costs no memory.
+        // Of a gap longer than what is kept, only its kept end is opened: a leap of the clock costs
+        // no memory.
         let quiet = quiet_from.max(first_kept)..window;
         self.closed.extend(quiet.map(|_| Closed::new()));
     }
@@ -292,8 +296,8 @@ impl Windows {
         self.span.is_none()
     }
 
-    /// One row per window and operation, in this order, quiet windows as zeros; first of all the folded windows, if any.
-    /// Operations that never completed are left out.
+    /// One row per window and operation, in this order, quiet windows as zeros; first of all the
+    /// folded windows, if any. Operations that never completed are left out.
     pub fn rows(&self) -> impl Iterator<Item = WindowRow> {
         let seen: Vec<Operation> =
             Operation::ALL.iter().copied().filter(|&one| self.total(one) != Tally::EMPTY).collect();

@@ -1,4 +1,5 @@
-//! Writes the report of a made-up sweep into a directory, to look at: `cargo run --example synthetic -- DIRECTORY [REPETITIONS]`.
+//! Writes the report of a made-up sweep into a directory, to look at:
+//! `cargo run --example synthetic -- DIRECTORY [REPETITIONS]`.
 
 #[path = "../tests/all/fixture.rs"]
 mod fixture;

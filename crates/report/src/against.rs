@@ -1,4 +1,5 @@
-//! Against what a sweep is drawn: the clients, or where their number never changes, another factor of numbers.
+//! Against what a sweep is drawn: the clients, or where their number never changes, another factor
+//! of numbers.
 
 use krarup_analysis::cell::Cell;
 use krarup_analysis::results::Results;
@@ -117,7 +118,8 @@ fn number(cell: &Cell, name: &str) -> Option<f64> {
     level(cell, name)?.parse().ok()
 }
 
-/// Factors with several levels, all of them numbers, that neither are the number of clients nor move with it.
+/// Factors with several levels, all of them numbers, that neither are the number of clients nor
+/// move with it.
 pub(crate) fn factors_of_numbers(results: &Results) -> Vec<String> {
     let Some(first) = results.cells.first() else { return Vec::new() };
     let varies = |name: &&String| {

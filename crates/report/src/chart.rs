@@ -6,7 +6,8 @@ use crate::document::Measured;
 use crate::figures::{Axis, Figure, Histogram, Lines, Mark, Plot, Scatter, StackedBars, TimeSeries, Tint};
 use crate::quantity::Unit;
 
-/// One figure for `assets/charts.js`. Numbers are in base units; the script chooses what to show them in.
+/// One figure for `assets/charts.js`. Numbers are in base units; the script chooses what to show
+/// them in.
 #[derive(Debug, Serialize)]
 pub(crate) struct Chart {
     /// `grid`: side by side where there is room; `stack`: under each other, one time axis.

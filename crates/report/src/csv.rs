@@ -4,8 +4,9 @@ use crate::document::{Table, Value};
 
 /// The table: one heading row, then one line for each row.
 ///
-/// A column with estimates becomes four: the value, `…_low` and `…_high` (the interval's ends) and `…_n`. Headings
-/// are lower-case with underscores and end in the base unit: `_s`, `_per_s`. Nothing measured is an empty field.
+/// A column with estimates becomes four: the value, `…_low` and `…_high` (the interval's ends) and
+/// `…_n`. Headings are lower-case with underscores and end in the base unit: `_s`, `_per_s`.
+/// Nothing measured is an empty field.
 pub fn table(table: &Table) -> String {
     let measured: Vec<bool> = (0..table.columns.len())
         .map(|index| table.rows.iter().any(|row| matches!(row[index], Value::Measured(_))))

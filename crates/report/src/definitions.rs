@@ -1,4 +1,5 @@
-//! What each quantity in a report means, gathered from where it is defined: captions and the reference page quote these.
+//! What each quantity in a report means, gathered from where it is defined: captions and the
+//! reference page quote these.
 
 use krarup_record::stamps;
 

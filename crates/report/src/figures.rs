@@ -6,11 +6,13 @@ use crate::tables::{Column, Definition, Measured, Note, Table, Value};
 /// A figure: one or more panels under one caption, with one data table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// File name stem of its CSV and its anchor in the page: lower-case letters, digits and hyphens.
+    /// File name stem of its CSV and its anchor in the page: lower-case letters, digits and
+    /// hyphens.
     pub name: String,
     /// The heading: what is shown against what.
     pub title: String,
-    /// How to read it: what the marks and the intervals are, how many observations stand behind a point.
+    /// How to read it: what the marks and the intervals are, how many observations stand behind a
+    /// point.
     pub caption: String,
     /// Every measured quantity that is drawn.
     pub definitions: Vec<Definition>,
@@ -61,7 +63,8 @@ pub enum Tint {
     Outside,
 }
 
-/// Estimates against a factor. All panels share the x axis and the series; there is one panel for each y axis.
+/// Estimates against a factor. All panels share the x axis and the series; there is one panel for
+/// each y axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
     /// The factor.
@@ -75,7 +78,8 @@ pub struct Lines {
 /// What is drawn of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
-    /// Estimates at the levels of a factor, joined: they belong together, though nothing was measured between them.
+    /// Estimates at the levels of a factor, joined: they belong together, though nothing was
+    /// measured between them.
     #[default]
     Joined,
     /// What was computed everywhere: a curve without marks.
@@ -130,7 +134,8 @@ pub struct StackedPanel {
     pub bars: Vec<(String, Vec<f64>)>,
 }
 
-/// Counts per bucket, drawn as shares of each series' whole. Panels lie side by side with buckets of their own.
+/// Counts per bucket, drawn as shares of each series' whole. Panels lie side by side with buckets
+/// of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     /// What distinguishes the panels.
@@ -169,7 +174,8 @@ pub struct Buckets {
     pub beyond: u64,
 }
 
-/// What happened in each window of one run; the panels lie under each other and share the time axis.
+/// What happened in each window of one run; the panels lie under each other and share the time
+/// axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeSeries {
     /// The time axis.
@@ -323,7 +329,8 @@ impl Histogram {
 }
 
 impl HistogramPanel {
-    /// Where bucket `index` starts. Rounded to a picosecond's worth of digits, so that 0.1 · 3 prints as 0.3.
+    /// Where bucket `index` starts. Rounded to a picosecond's worth of digits, so that 0.1 · 3
+    /// prints as 0.3.
     pub fn edge(&self, index: usize) -> f64 {
         let edge = self.first + index as f64 * self.width;
         (edge * 1e12).round() / 1e12

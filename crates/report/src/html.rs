@@ -1,8 +1,8 @@
 //! A document as one page that needs nothing else: style, script, data and downloads are inside.
 //!
-//! The same document gives the same bytes. Every text is escaped; a policy in the page forbids it the network. The body is
-//! also well-formed XML, so that a strict parser can check it. Without a script the page reads the same, and each figure
-//! is its table of data.
+//! The same document gives the same bytes. Every text is escaped; a policy in the page forbids it
+//! the network. The body is also well-formed XML, so that a strict parser can check it. Without a
+//! script the page reads the same, and each figure is its table of data.
 
 use std::fmt::Write;
 
@@ -22,7 +22,8 @@ const SCRIPTS: [&str; 4] = [
     include_str!("../assets/page.js"),
 ];
 
-/// Sharp lines on paper and on any screen: the charts draw at least two dots for each pixel of the page.
+/// Sharp lines on paper and on any screen: the charts draw at least two dots for each pixel of the
+/// page.
 const SHARPER: &str = "(() => {\n\
     const dots = Object.getOwnPropertyDescriptor(window, 'devicePixelRatio')?.get;\n\
     if (dots) Object.defineProperty(window, 'devicePixelRatio', { get: () => Math.max(2, dots.call(window)) });\n\

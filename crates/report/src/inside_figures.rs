@@ -1,4 +1,5 @@
-//! Inside the middleware, a line for each workload and number of workers; each operation apart; and percentiles against a factor of numbers.
+//! Inside the middleware, a line for each workload and number of workers; each operation apart; and
+//! percentiles against a factor of numbers.
 
 use krarup_analysis::cell::{Cell, OperationInside};
 use krarup_analysis::distribution::{QUANTILES, share_of};
@@ -67,7 +68,8 @@ pub(crate) fn inside_percentiles(results: &Results) -> Option<Figure> {
     })
 }
 
-/// Each operation apart, where cells have more than one: how many, how long, and where it was meanwhile.
+/// Each operation apart, where cells have more than one: how many, how long, and where it was
+/// meanwhile.
 pub(crate) fn by_operation(results: &Results) -> Vec<Figure> {
     let mut names: Vec<&str> = Vec::new();
     for operation in results.cells.iter().flat_map(|cell| &cell.operations) {
@@ -136,8 +138,8 @@ type Levels = Vec<(String, String)>;
 /// More figures of one kind tell nobody anything.
 const MOST: usize = 4;
 
-/// Percentiles of the response time against a factor of numbers that is not the number of clients: keys of a multi-get, sizes. One figure for
-/// each combination of the other factors, the first few.
+/// Percentiles of the response time against a factor of numbers that is not the number of clients:
+/// keys of a multi-get, sizes. One figure for each combination of the other factors, the first few.
 pub(crate) fn percentiles_by_factor(results: &Results) -> Vec<Figure> {
     let several = |name: &String| levels_of(results, name) > 2 && !name.starts_with("worker");
     let Some(factor) = factors_of_numbers(results).into_iter().find(several) else { return Vec::new() };

@@ -1,8 +1,10 @@
 //! Results as pages, tables and figures that a stranger understands. Computes nothing.
 //!
-//! A [`document::Document`] is a value: summary, sections, tables, [`figures`], notes. [`Page`] is what it becomes on disk:
-//! one HTML file that works without a network, and a CSV for each table and figure. [`text`] and [`markdown`] write the
-//! same tables for a terminal and for a repository. [`sweep::document`] is the report of a sweep, [`requests::document`] that of the rows of one run.
+//! A [`document::Document`] is a value: summary, sections, tables, [`figures`], notes. [`Page`] is
+//! what it becomes on disk: one HTML file that works without a network, and a CSV for each table
+//! and figure. [`text`] and [`markdown`] write the same tables for a terminal and for a repository.
+//! [`sweep::document`] is the report of a sweep, [`requests::document`] that of the rows of one
+//! run.
 
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,8 @@
 use krarup_units::text;
 use serde::Serialize;
 
-/// What a number counts, and so how it is written. Numbers themselves are always in the base unit named here.
+/// What a number counts, and so how it is written. Numbers themselves are always in the base unit
+/// named here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -68,7 +69,8 @@ impl Unit {
 }
 
 impl Scale {
-    /// A number in this scale, without its symbol: three digits, at most four decimals. Whole counts stay whole.
+    /// A number in this scale, without its symbol: three digits, at most four decimals. Whole
+    /// counts stay whole.
     pub fn show(self, value: f64) -> String {
         let scaled = value * self.factor;
         let size = scaled.abs();
@@ -90,8 +92,8 @@ impl Scale {
         }
     }
 
-    /// The half width of an interval, with as many decimals as the value it stands beside: `0.02`, or `<0.01` where
-    /// that would read as none at all.
+    /// The half width of an interval, with as many decimals as the value it stands beside: `0.02`,
+    /// or `<0.01` where that would read as none at all.
     pub fn show_beside(self, half_width: f64, value: f64) -> String {
         let shown = self.show(value);
         let decimals = shown.split_once('.').map_or(0, |(_, decimals)| decimals.len());

@@ -1,4 +1,5 @@
-//! The rows of one run as a document: what they say of each operation, where the time went, whether it adds up.
+//! The rows of one run as a document: what they say of each operation, where the time went, whether
+//! it adds up.
 
 use krarup_analysis::quantity::Quantity;
 use krarup_analysis::requests::{
@@ -66,7 +67,8 @@ pub fn span(requests: &Requests) -> String {
     )
 }
 
-/// What the parts of the response time are called: of a station, or of the clients, who have neither a queue nor workers.
+/// What the parts of the response time are called: of a station, or of the clients, who have
+/// neither a queue nor workers.
 struct Words {
     queue: &'static str,
     server: &'static str,

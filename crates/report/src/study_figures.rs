@@ -1,4 +1,5 @@
-//! What the analysis makes of the numbers: the least that suffices, the law of the response times, the factors that matter.
+//! What the analysis makes of the numbers: the least that suffices, the law of the response times,
+//! the factors that matter.
 
 use krarup_analysis::cell::Cell;
 use krarup_analysis::change::Measure;

@@ -61,7 +61,8 @@ fn level(warning: &Warning) -> Level {
     }
 }
 
-/// The notes of one topic: one for each kind of warning, with the cell it was first seen in and the number of others.
+/// The notes of one topic: one for each kind of warning, with the cell it was first seen in and the
+/// number of others.
 pub(crate) fn notes(results: &Results, at: Topic) -> Vec<Note> {
     let mut kinds: Vec<(&Concern, usize)> = Vec::new();
     for concern in results.concerns.iter().filter(|concern| topic(&concern.warning) == at) {

@@ -33,7 +33,8 @@ pub struct Definition {
     pub meaning: String,
 }
 
-/// A table; its columns know their units, so one value prints alike in a page, a terminal and a CSV file.
+/// A table; its columns know their units, so one value prints alike in a page, a terminal and a CSV
+/// file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// File name stem of its CSV: lower-case letters, digits and hyphens.
@@ -152,8 +153,8 @@ impl Table {
         self.columns[index].unit.scale(sizes.get(sizes.len() / 2).copied().unwrap_or(0.0))
     }
 
-    /// For each row, whether it starts a group: its first column differs from the row above. A table in which no two
-    /// neighbours are alike has no groups.
+    /// For each row, whether it starts a group: its first column differs from the row above. A
+    /// table in which no two neighbours are alike has no groups.
     pub fn group_starts(&self) -> Vec<bool> {
         let mut starts: Vec<bool> =
             self.rows.windows(2).map(|pair| pair[0].first() != pair[1].first()).collect();

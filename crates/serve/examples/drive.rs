@@ -1,12 +1,13 @@
-//! Drives a server of beanstalkd's protocol as fast as it answers, each client asking one thing after the other, round and round.
+//! Drives a server of beanstalkd's protocol as fast as it answers, each client asking one thing
+//! after the other, round and round.
 //!
 //! ```text
 //! drive ADDRESS CLIENTS SECONDS [BODY-BYTES [WAITING [MIX]]]
 //! ```
 //!
-//! MIX `jobs`: put, reserve, delete. `five`: send, pop, peek, peek by sender, list the queues that hold something for me; half of the messages
-//! are for one receiver. With WAITING, so many messages are put first and stay. Prints one line of JSON. `bench/broker.py` compares servers
-//! with it.
+//! MIX `jobs`: put, reserve, delete. `five`: send, pop, peek, peek by sender, list the queues that
+//! hold something for me; half of the messages are for one receiver. With WAITING, so many messages
+//! are put first and stay. Prints one line of JSON. `bench/broker.py` compares servers with it.
 
 #![allow(
     clippy::print_stdout,

@@ -1,8 +1,10 @@
-//! What a proxy costs that understands nothing: many clients, one connection to one server, and nothing measured.
+//! What a proxy costs that understands nothing: many clients, one connection to one server, and
+//! nothing measured.
 //!
-//! It knows where a `get` or a `set` and their answers end, and no more: no other command, no errors, no second server, no
-//! queue, no clock. What it takes of the processor is the price of the system calls that a proxy with a shared connection cannot do
-//! without; `bench/proxies.py --floor` sets `krarup proxy` beside it.
+//! It knows where a `get` or a `set` and their answers end, and no more: no other command, no
+//! errors, no second server, no queue, no clock. What it takes of the processor is the price of the
+//! system calls that a proxy with a shared connection cannot do without; `bench/proxies.py --floor`
+//! sets `krarup proxy` beside it.
 //!
 //! ```text
 //! cargo run --release -p krarup-proxy --example multiplexer -- LISTEN SERVER
@@ -145,7 +147,8 @@ fn relay(mut listener: Listener, server: std::net::SocketAddr) -> io::Result<()>
                 _ => {}
             }
         }
-        // What a full socket leaves behind leaves in the next pass: with the loads this is for there is one soon.
+        // What a full socket leaves behind leaves in the next pass: with the loads this is for
+        // there is one soon.
         if !asked.is_empty()
             && let Moved::Some(count) = server.write(&asked)
         {

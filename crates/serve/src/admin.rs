@@ -5,8 +5,9 @@
 //!              ◀─text──      formats  ◀─snapshot─ [slot] ◀─numbers──┘
 //! ```
 //!
-//! The loop never waits: it is woken, lays down numbers, and goes on; the text is made on the other thread. While nobody asks, nothing is
-//! done. A loop that does not lay down its numbers within a second is stuck, and `/health` says so.
+//! The loop never waits: it is woken, lays down numbers, and goes on; the text is made on the other
+//! thread. While nobody asks, nothing is done. A loop that does not lay down its numbers within a
+//! second is stuck, and `/health` says so.
 
 #[cfg(test)]
 mod tests;
@@ -129,7 +130,8 @@ fn resident_memory() -> Option<u64> {
     Some(kilobytes * 1_024)
 }
 
-/// Answers monitoring on `address` until what is returned is dropped. `setting` is what gave the address.
+/// Answers monitoring on `address` until what is returned is dropped. `setting` is what gave the
+/// address.
 ///
 /// # Errors
 /// With the setting, the address and the reason, where it cannot be listened on.

@@ -56,7 +56,8 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// The server finishes what is in flight and comes back from [`Server::run`]; a second call cuts that short.
+    /// The server finishes what is in flight and comes back from [`Server::run`]; a second call
+    /// cuts that short.
     pub fn stop(&self) {
         // The only failure is that of a server that is gone already.
         let _ = self.waker.wake();
@@ -68,7 +69,8 @@ impl Stopper {
 pub struct Outcome {
     /// What was done to the items.
     pub counts: Counts,
-    /// What went over the connections. Those still counted as connected were cut off while they were owed an answer.
+    /// What went over the connections. Those still counted as connected were cut off while they
+    /// were owed an answer.
     pub traffic: Traffic,
 }
 
@@ -131,8 +133,8 @@ impl Server {
         Ok(())
     }
 
-    /// Serves until stopped: then lets nobody in any more, answers what has arrived, and closes each connection when its
-    /// answers have left.
+    /// Serves until stopped: then lets nobody in any more, answers what has arrived, and closes
+    /// each connection when its answers have left.
     ///
     /// # Errors
     /// From the system, when readiness itself fails.

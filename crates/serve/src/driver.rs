@@ -1,4 +1,5 @@
-//! The connections of a service's clients, on one thread and edge-triggered: who connects, what is read and written, who goes.
+//! The connections of a service's clients, on one thread and edge-triggered: who connects, what is
+//! read and written, who goes.
 //!
 //! ```text
 //!        ┌─▶ wait        for readiness, or for a deadline
@@ -6,7 +7,8 @@
 //!        └── flush       write ◀─ Service::output       one write each, until nothing is left that can be written
 //! ```
 //!
-//! Reading and writing have a time slice each. What takes longer goes on in the next pass, behind what others have asked for meanwhile.
+//! Reading and writing have a time slice each. What takes longer goes on in the next pass, behind
+//! what others have asked for meanwhile.
 //!
 //! | file | its one idea |
 //! |---|---|

@@ -206,7 +206,8 @@ fn lines_that_never_end_and_browsers_are_cut_off() {
     assert_eq!(server.stop().traffic.total_connections, 2);
 }
 
-/// A handshake that never ends holds its place no longer than the limit: the end comes by the server, not by the client.
+/// A handshake that never ends holds its place no longer than the limit: the end comes by the
+/// server, not by the client.
 #[test]
 fn a_tls_handshake_that_does_not_end_is_ended() {
     let file = |name: &str| format!("{}/../cli/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR")).into();

@@ -7,8 +7,8 @@
 //!            ended / gone / tick(now)                 take_dirty(…) → whom to write to
 //! ```
 //!
-//! A service decides; it has no socket, no clock, no thread and no file, so that a test can drive it through any order of events, and the same
-//! events give the same bytes.
+//! A service decides; it has no socket, no clock, no thread and no file, so that a test can drive
+//! it through any order of events, and the same events give the same bytes.
 
 #![forbid(unsafe_code)]
 
@@ -31,23 +31,27 @@ pub enum Disconnect {
     TimeLimit,
     /// It held memory without getting on while that was short.
     Memory,
-    /// It did not authenticate, or complete its TLS handshake, in time; or too many others had connected meanwhile.
+    /// It did not authenticate, or complete its TLS handshake, in time; or too many others had
+    /// connected meanwhile.
     Unauthenticated,
 }
 
 /// Requests of clients come in as bytes, and replies leave as bytes.
 ///
-/// A call does not block and takes time in proportion to what it is given. Every request that was accepted is answered exactly once, in the order of
-/// its client, or its client is gone. Methods with a body are for services that need more than the others.
+/// A call does not block and takes time in proportion to what it is given. Every request that was
+/// accepted is answered exactly once, in the order of its client, or its client is gone. Methods
+/// with a body are for services that need more than the others.
 pub trait Service {
     /// A client has connected at the `listener` of that number.
     fn connected(&mut self, listener: usize, now: Stamp) -> ClientId;
 
-    /// Bytes that `client` has sent and that were not used so far; the last of them came at `received`. Returns how many are used up. The rest is
-    /// offered again with more behind it, or when [`Self::next_runnable`] names the client.
+    /// Bytes that `client` has sent and that were not used so far; the last of them came at
+    /// `received`. Returns how many are used up. The rest is offered again with more behind it, or
+    /// when [`Self::next_runnable`] names the client.
     fn read(&mut self, client: ClientId, bytes: &[u8], received: Stamp, now: Stamp) -> usize;
 
-    /// How many bytes the request has at least of which `client` has sent a part, as far as that is known; zero if it is not.
+    /// How many bytes the request has at least of which `client` has sent a part, as far as that is
+    /// known; zero if it is not.
     fn needed(&self, client: ClientId) -> usize;
 
     /// Whether no more is to be read from `client` for now.
@@ -86,12 +90,14 @@ pub trait Service {
     /// Takes the first of them.
     fn next_runnable(&mut self) -> Option<ClientId>;
 
-    /// Takes the clients to whom something may be written, or who are finished; `into` is emptied first.
+    /// Takes the clients to whom something may be written, or who are finished; `into` is emptied
+    /// first.
     fn take_dirty(&mut self, into: &mut Vec<ClientId>);
 
-    // ---- connections ------------------------------------------------------------------------------------
+    // ---- connections ----------------------------------------------------------------------------
 
-    /// A client that tried to connect is turned away, because there are as many as may be; what it is sent, if anything.
+    /// A client that tried to connect is turned away, because there are as many as may be; what it
+    /// is sent, if anything.
     fn turned_away(&mut self) -> &'static [u8] {
         b""
     }
@@ -107,20 +113,21 @@ pub trait Service {
     /// A client has sent a wrong password.
     fn authentication_failed(&mut self) {}
 
-    /// The driver answers `length` bytes that `client` has sent, or none, with `reply`, behind the replies that `client` is owed. Only services whose
-    /// clients have time limits, or authenticate, need it.
+    /// The driver answers `length` bytes that `client` has sent, or none, with `reply`, behind the
+    /// replies that `client` is owed. Only services whose clients have time limits, or
+    /// authenticate, need it.
     fn respond(&mut self, client: ClientId, reply: &[u8], length: usize, received: Stamp, now: Stamp) {
         let _ = (client, reply, length, received, now);
     }
 
-    /// Whether `client` is paused by something that its end would make needless, as by waiting for a message: then its end is noticed although it is
-    /// paused.
+    /// Whether `client` is paused by something that its end would make needless, as by waiting for
+    /// a message: then its end is noticed although it is paused.
     fn heeds_end(&self, client: ClientId) -> bool {
         let _ = client;
         false
     }
 
-    // ---- reading and writing ----------------------------------------------------------------------------
+    // ---- reading and writing --------------------------------------------------------------------
 
     /// Whether `bytes` of a client begin with a whole request that is better lent than copied.
     fn begins_large(&self, bytes: &[u8]) -> bool {
@@ -140,7 +147,8 @@ pub trait Service {
         self.read(client, &memory[unread], received, now)
     }
 
-    /// Whether `client` is in the middle of sending what is discarded: nothing of it is kept, and yet its request has begun.
+    /// Whether `client` is in the middle of sending what is discarded: nothing of it is kept, and
+    /// yet its request has begun.
     fn discards(&self, client: ClientId) -> bool {
         let _ = client;
         false
@@ -152,14 +160,14 @@ pub trait Service {
         false
     }
 
-    /// Whether requests of `client` that have no reply are carried out, and nothing that is to leave stands before them: then
-    /// [`Self::written`] is called with a count of zero.
+    /// Whether requests of `client` that have no reply are carried out, and nothing that is to
+    /// leave stands before them: then [`Self::written`] is called with a count of zero.
     fn has_silent_replies(&self, client: ClientId) -> bool {
         let _ = client;
         false
     }
 
-    // ---- memory -----------------------------------------------------------------------------------------
+    // ---- memory ---------------------------------------------------------------------------------
 
     /// Bytes of memory that replies to `client` hold.
     fn held(&self, client: ClientId) -> usize {

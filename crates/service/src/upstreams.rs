@@ -7,7 +7,8 @@
 //!            server_lost / server_closed                  take_new_connections() → which to make besides
 //! ```
 //!
-//! The driver makes them, and makes them again when they are lost; the service says what is sent and what the answers mean.
+//! The driver makes them, and makes them again when they are lost; the service says what is sent
+//! and what the answers mean.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 
 use krarup_units::{Nanos, Outbox, Stamp};
 
-/// A connection to a server. Below [`LANES`] it is the server's first one, and the number is the server's.
+/// A connection to a server. Below [`LANES`] it is the server's first one, and the number is the
+/// server's.
 pub type ConnectionId = usize;
 
 /// Numbers of lanes begin here: of connections beside the first one.
@@ -49,17 +51,19 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
-/// A service that sends requests to servers and is sent answers, in the order in which it asked. The rules of [`Service`](crate::Service) hold here too.
+/// A service that sends requests to servers and is sent answers, in the order in which it asked.
+/// The rules of [`Service`](crate::Service) hold here too.
 pub trait Upstreams {
     /// The connection stands.
     fn server_connected(&mut self, connection: ConnectionId);
 
-    /// Bytes that the server has sent and that were not used so far; the last of them came by `now`. Returns how many are used up. The rest is offered
-    /// again with more behind it.
+    /// Bytes that the server has sent and that were not used so far; the last of them came by
+    /// `now`. Returns how many are used up. The rest is offered again with more behind it.
     ///
     /// # Errors
-    /// Why the connection must not be trusted any more. Then it is closed and [`Self::server_lost`] called: failing closed is what keeps one client's
-    /// data from another when requests and answers are out of step.
+    /// Why the connection must not be trusted any more. Then it is closed and [`Self::server_lost`]
+    /// called: failing closed is what keeps one client's data from another when requests and
+    /// answers are out of step.
     fn server_read(
         &mut self,
         connection: ConnectionId,
@@ -70,7 +74,8 @@ pub trait Upstreams {
     /// Whether `bytes` of the server begin with a whole answer that is better lent than copied.
     fn server_begins_large(&self, connection: ConnectionId, bytes: &[u8]) -> bool;
 
-    /// The same as [`Self::server_read`] for the bytes `unread` of memory of which pieces may be kept.
+    /// The same as [`Self::server_read`] for the bytes `unread` of memory of which pieces may be
+    /// kept.
     ///
     /// # Errors
     /// As there.
@@ -88,7 +93,8 @@ pub trait Upstreams {
     /// So many bytes at the front of the output have left, in a write begun at `before`.
     fn server_written(&mut self, connection: ConnectionId, count: usize, before: Stamp);
 
-    /// The connection is lost, or could not be made. Everything asked on it is answered with an error that says `why`.
+    /// The connection is lost, or could not be made. Everything asked on it is answered with an
+    /// error that says `why`.
     fn server_lost(&mut self, connection: ConnectionId, why: &str, loss: Loss, now: Stamp);
 
     /// How long to wait before a lost connection is made again.

@@ -337,7 +337,8 @@ impl<T> Kind<T> for Text<T> {
 
     fn write(&self, value: &T) -> Option<String> {
         let text = (self.write)(value);
-        // A number is written as one, but not where it is more than that: permissions begin with a zero.
+        // A number is written as one, but not where it is more than that: permissions begin with a
+        // zero.
         let number = text.parse::<u64>().is_ok_and(|number| number.to_string() == text);
         Some(if number { text } else { quoted(&text) })
     }

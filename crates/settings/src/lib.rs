@@ -1,5 +1,5 @@
-//! Settings as tables: one row per setting, from which the reader of files, the commented template, flags and the check of
-//! bounds come.
+//! Settings as tables: one row per setting, from which the reader of files, the commented template,
+//! flags and the check of bounds come.
 //!
 //! | file | its one idea |
 //! |---|---|

@@ -26,7 +26,8 @@ impl Mistake {
         Self { offset, ..self }
     }
 
-    /// The same, of the word that nothing has: those of `known` that are nearly the same are the hint.
+    /// The same, of the word that nothing has: those of `known` that are nearly the same are the
+    /// hint.
     pub fn unknown<'a>(what: String, word: &str, known: impl Iterator<Item = &'a str>) -> Self {
         let near = known.map(|one| (strsim::jaro_winkler(word, one), one)).filter(|(near, _)| *near > 0.8);
         let mut near: Vec<_> = near.collect();

@@ -84,8 +84,9 @@ pub trait Table: Default + 'static {
     }
 }
 
-/// Declares a struct and its table: each field is a setting, with its type, default and [kind](crate::kind). Its doc comment is its
-/// help. What follows the kind are fields of [`Setting`]. `beside` names the field whose own keys stand beside these in a file.
+/// Declares a struct and its table: each field is a setting, with its type, default and
+/// [kind](crate::kind). Its doc comment is its help. What follows the kind are fields of
+/// [`Setting`]. `beside` names the field whose own keys stand beside these in a file.
 #[macro_export]
 macro_rules! settings {
     (
@@ -240,7 +241,8 @@ pub fn check<C: Table>(settings: &C, within: &str) -> Result<(), Mistakes> {
     if mistakes.is_empty() { Ok(()) } else { Err(Mistakes(mistakes)) }
 }
 
-/// The settings as a commented part of a file, which reads back as the same: those rows of which `which` holds.
+/// The settings as a commented part of a file, which reads back as the same: those rows of which
+/// `which` holds.
 pub fn commented<C: Table>(settings: &C, which: impl Fn(&Setting<C>) -> bool) -> String {
     let mut text = String::new();
     for row in C::ROWS.iter().filter(|row| !row.key.is_empty() && which(row)) {

@@ -1,7 +1,8 @@
-//! Analysis of variance: how much of what was measured is due to which factor, and how much to chance.
+//! Analysis of variance: how much of what was measured is due to which factor, and how much to
+//! chance.
 //!
-//! Here for the levels of one factor (Jain 1991, ch. 20); for several see [`crate::full_factorial`], for two
-//! levels each [`crate::factorial`].
+//! Here for the levels of one factor (Jain 1991, ch. 20); for several see
+//! [`crate::full_factorial`], for two levels each [`crate::factorial`].
 
 use crate::error::{StatsError, all_finite, at_least, finite, probability};
 use crate::interval::Estimate;
@@ -22,8 +23,8 @@ pub struct FTest {
 }
 
 impl FTest {
-    /// The test of an effect's sum of squares against the error's. None when there is nothing to test
-    /// against: no degrees of freedom, or an error of zero.
+    /// The test of an effect's sum of squares against the error's. None when there is nothing to
+    /// test against: no degrees of freedom, or an error of zero.
     pub(crate) fn of(
         effect_squares: f64,
         effect_degrees: f64,
@@ -65,7 +66,8 @@ pub struct LevelEffect {
     pub estimate: Estimate,
 }
 
-/// The result. Shares of all sources and of the error sum to 1, and so do degrees of freedom to n − 1.
+/// The result. Shares of all sources and of the error sum to 1, and so do degrees of freedom to n
+/// − 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Anova {
     /// Mean of all measurements.
@@ -109,8 +111,8 @@ pub struct Group {
 /// ```
 ///
 /// # Errors
-/// If there are fewer than two groups, one is empty, no group has a repetition, a value is not finite, all
-/// are alike, or the level is not between 0 and 1.
+/// If there are fewer than two groups, one is empty, no group has a repetition, a value is not
+/// finite, all are alike, or the level is not between 0 and 1.
 pub fn one_way(factor: &str, groups: &[Group], level: f64) -> Result<Anova, StatsError> {
     probability("level", level)?;
     at_least("groups", groups.len(), 2)?;
@@ -141,9 +143,9 @@ pub fn one_way(factor: &str, groups: &[Group], level: f64) -> Result<Anova, Stat
     Ok(table.anova)
 }
 
-/// The difference of two levels of a one-way design, second − first, with the error pooled over all groups (a
-/// contrast in Jain's words). Of many pairs some will differ by chance: for m comparisons ask for a level of
-/// 1 − α/m (Bonferroni).
+/// The difference of two levels of a one-way design, second − first, with the error pooled over all
+/// groups (a contrast in Jain's words). Of many pairs some will differ by chance: for m comparisons
+/// ask for a level of 1 − α/m (Bonferroni).
 ///
 /// # Errors
 /// As [`one_way`], and if a name is not among the groups.

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 /// r_k = Σ (x_i − m)(x_{i+k} − m) / Σ (x_i − m)²
 /// ```
 ///
-/// The sum over the n − k pairs is divided by the whole variation (the definition of R and of Box and
-/// Jenkins), which keeps |r_k| ≤ 1. Of independent values about 95 % of the r_k lie within ± 1.96/√n.
+/// The sum over the n − k pairs is divided by the whole variation (the definition of R and of Box
+/// and Jenkins), which keeps |r_k| ≤ 1. Of independent values about 95 % of the r_k lie within ±
+/// 1.96/√n.
 ///
 /// # Errors
 /// If there are fewer than `lags` + 2 values, one is not finite, or all are alike.
@@ -28,18 +29,19 @@ pub struct EffectiveSize {
     pub n: u64,
     /// Independent values with which the mean would be known as well; at most n.
     pub effective: f64,
-    /// Integrated autocorrelation time n / effective: how many steps until a value says something new; at
-    /// least 1.
+    /// Integrated autocorrelation time n / effective: how many steps until a value says something
+    /// new; at least 1.
     pub time: f64,
     /// Lags that were summed.
     pub lags: usize,
 }
 
-/// The effective size of a series, n / (1 + 2 Σ r_k), the sum taken over Geyer's initial monotone sequence
-/// (1992): pairs r_{2m} + r_{2m+1} as long as they are positive, none counted larger than the one before it.
-/// Beyond, estimates are noise.
+/// The effective size of a series, n / (1 + 2 Σ r_k), the sum taken over Geyer's initial monotone
+/// sequence (1992): pairs r_{2m} + r_{2m+1} as long as they are positive, none counted larger than
+/// the one before it. Beyond, estimates are noise.
 ///
-/// Where neighbours alternate, the formula would promise more than n independent values; n is then returned.
+/// Where neighbours alternate, the formula would promise more than n independent values; n is then
+/// returned.
 ///
 /// # Errors
 /// If there are fewer than 4 values, one is not finite, or all are alike.

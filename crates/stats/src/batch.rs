@@ -1,9 +1,9 @@
-//! The mean of a correlated series: cut it into batches so long that their means no longer depend on each
-//! other.
+//! The mean of a correlated series: cut it into batches so long that their means no longer depend
+//! on each other.
 //!
-//! Response times of one run come in waves: a full queue makes many slow at once. sd/√n then promises far too
-//! narrow an interval. Means of long stretches are nearly independent and nearly normal (Jain 1991, §25.5.2;
-//! Law 2015, §9.5.3).
+//! Response times of one run come in waves: a full queue makes many slow at once. sd/√n then
+//! promises far too narrow an interval. Means of long stretches are nearly independent and nearly
+//! normal (Jain 1991, §25.5.2; Law 2015, §9.5.3).
 
 use crate::autocorrelation::lag1;
 use crate::error::{StatsError, at_least};
@@ -16,14 +16,16 @@ use serde::{Deserialize, Serialize};
 const MOST: usize = 1024;
 /// Fewer batches than this give no interval worth printing.
 const FEWEST: usize = 10;
-/// Once neighbours are independent, batches are joined until fewer than this are left: the t quantile at 32
-/// is within 4 % of the normal one, so more would buy nothing and longer batches are still less dependent.
+/// Once neighbours are independent, batches are joined until fewer than this are left: the t
+/// quantile at 32 is within 4 % of the normal one, so more would buy nothing and longer batches are
+/// still less dependent.
 const ENOUGH: usize = 64;
 
 /// The mean of a series, from its batches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BatchMeans {
-    /// The mean and its t interval with `batches` − 1 degrees of freedom; n counts the observations used.
+    /// The mean and its t interval with `batches` − 1 degrees of freedom; n counts the observations
+    /// used.
     pub estimate: Estimate,
     /// Number of batches.
     pub batches: usize,
@@ -85,18 +87,19 @@ impl Batches {
         self.n
     }
 
-    /// The mean with an interval that holds although neighbours depend on each other. Batches are doubled
-    /// until the lag-1 autocorrelation of their means is no larger than chance explains (one-sided test at 5
-    /// %), and then until fewer than 64 are left.
+    /// The mean with an interval that holds although neighbours depend on each other. Batches are
+    /// doubled until the lag-1 autocorrelation of their means is no larger than chance explains
+    /// (one-sided test at 5 %), and then until fewer than 64 are left.
     ///
     /// # Errors
-    /// If there are fewer than 10 observations, all batches are alike, or 10 batches are still correlated:
-    /// the run is too short.
+    /// If there are fewer than 10 observations, all batches are alike, or 10 batches are still
+    /// correlated: the run is too short.
     pub fn estimate(&self, level: f64) -> Result<BatchMeans, StatsError> {
         let (mut means, mut size) = (self.means.clone(), self.size);
         at_least("observations for batch means", means.len(), FEWEST)?;
         let one_sided = normal_quantile(0.95)?;
-        // Tested only until it holds once: of many tests of independent batches, some would fail by chance.
+        // Tested only until it holds once: of many tests of independent batches, some would fail by
+        // chance.
         let mut independent = false;
         loop {
             let lag1 = lag1(&means)?;
@@ -131,12 +134,12 @@ pub fn batch_means(values: &[f64], level: f64) -> Result<BatchMeans, StatsError>
     batches.estimate(level)
 }
 
-/// The mean of a series from a given number of batches, whatever their correlation: look at `lag1` of the
-/// result.
+/// The mean of a series from a given number of batches, whatever their correlation: look at `lag1`
+/// of the result.
 ///
 /// # Errors
-/// If there are fewer than three batches or fewer values than batches, a value is not finite, or all batches
-/// are alike.
+/// If there are fewer than three batches or fewer values than batches, a value is not finite, or
+/// all batches are alike.
 pub fn fixed_batch_means(values: &[f64], batches: usize, level: f64) -> Result<BatchMeans, StatsError> {
     at_least("batches", batches, 3)?;
     at_least("observations for this many batches", values.len(), batches)?;
@@ -160,8 +163,8 @@ mod tests {
     use super::*;
     use crate::random::normal_series;
 
-    /// Of 400 series with φ = 0.9 about 95 % of the intervals must cover the true mean 0; sd/√n covers far
-    /// fewer. A few series look correlated to the end by chance and are refused.
+    /// Of 400 series with φ = 0.9 about 95 % of the intervals must cover the true mean 0; sd/√n
+    /// covers far fewer. A few series look correlated to the end by chance and are refused.
     #[test]
     fn intervals_cover_as_often_as_they_say_although_neighbours_depend() {
         let (mut batched, mut naive, mut refused) = (0, 0, 0);

@@ -25,12 +25,12 @@ impl Bootstrap {
         Self { resamples: 2000, seed, level: crate::interval::USUAL_LEVEL }
     }
 
-    /// The percentile interval: the middle `level` of the statistic over the resamples (Efron 1979).
-    /// Simple, and right when the statistic's distribution is neither shifted nor skewed.
+    /// The percentile interval: the middle `level` of the statistic over the resamples (Efron
+    /// 1979). Simple, and right when the statistic's distribution is neither shifted nor skewed.
     ///
     /// # Errors
-    /// If there are fewer than 2 values or 100 resamples, a value is not finite, or the statistic of a
-    /// resample is not.
+    /// If there are fewer than 2 values or 100 resamples, a value is not finite, or the statistic
+    /// of a resample is not.
     pub fn percentile(
         &self,
         values: &[f64],
@@ -42,9 +42,9 @@ impl Bootstrap {
         Ok(Estimate { value, n: values.len() as u64, interval })
     }
 
-    /// The BCa interval (Efron 1987; Efron and Tibshirani 1993, §14.3): the percentile interval with its ends
-    /// moved for bias (z₀: where the estimate stands among the replicates) and for skew (a: from leaving out
-    /// one value at a time).
+    /// The BCa interval (Efron 1987; Efron and Tibshirani 1993, §14.3): the percentile interval
+    /// with its ends moved for bias (z₀: where the estimate stands among the replicates) and for
+    /// skew (a: from leaving out one value at a time).
     ///
     /// ```text
     /// end(α) = replicate quantile at Φ(z₀ + (z₀ + z_α) / (1 − a (z₀ + z_α)))
@@ -60,8 +60,8 @@ impl Bootstrap {
         let end = |p: f64| -> Result<f64, StatsError> {
             let shifted = bias + normal_quantile(p)?;
             let slope = 1.0 - skew * shifted;
-            // Beyond the pole of the correction the formula turns round; the extreme replicate is what is
-            // left.
+            // Beyond the pole of the correction the formula turns round; the extreme replicate is
+            // what is left.
             let moved = if slope > 0.0 {
                 Normal::standard().cdf(bias + shifted / slope)
             } else if shifted > 0.0 {
@@ -76,8 +76,8 @@ impl Bootstrap {
         Ok(Estimate { value, n: values.len() as u64, interval })
     }
 
-    /// The percentile interval of statistic(other) − statistic(base) for two independent samples; n counts
-    /// both.
+    /// The percentile interval of statistic(other) − statistic(base) for two independent samples; n
+    /// counts both.
     ///
     /// # Errors
     /// As [`Bootstrap::percentile`], for either sample.
@@ -95,9 +95,9 @@ impl Bootstrap {
         Ok(Estimate { value, n: (base.len() + other.len()) as u64, interval })
     }
 
-    /// Draws row numbers 0..`rows` with replacement, `resamples` times, for statistics of rows that belong
-    /// together (calibration rows, pairs): call a fit on each draw, then [`percentile_interval`] on the
-    /// results.
+    /// Draws row numbers 0..`rows` with replacement, `resamples` times, for statistics of rows that
+    /// belong together (calibration rows, pairs): call a fit on each draw, then
+    /// [`percentile_interval`] on the results.
     ///
     /// # Errors
     /// If there are fewer than 2 rows or 100 resamples.
@@ -153,7 +153,8 @@ fn bias_correction(value: f64, ascending: &[f64]) -> Result<f64, StatsError> {
         return Err(StatsError::Constant { what: "statistic over the resamples" });
     }
     let share = (below + not_above) as f64 / (2.0 * ascending.len() as f64);
-    // An estimate outside all replicates has no finite z₀; half a replicate is the nearest that has.
+    // An estimate outside all replicates has no finite z₀; half a replicate is the nearest that
+    // has.
     let edge = 0.5 / ascending.len() as f64;
     normal_quantile(share.clamp(edge, 1.0 - edge))
 }

@@ -13,21 +13,23 @@ pub enum Direction {
     Higher,
     /// The other's mean is below the base's.
     Lower,
-    /// Zero lies in the interval of the difference: these data show no difference (which is not to say
-    /// that there is none).
+    /// Zero lies in the interval of the difference: these data show no difference (which is not to
+    /// say that there is none).
     NoConclusion,
 }
 
 /// The difference of two means.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Mean of `other` − mean of `base`, with its interval; n counts pairs, or the values of both samples.
+    /// Mean of `other` − mean of `base`, with its interval; n counts pairs, or the values of both
+    /// samples.
     pub difference: Estimate,
     /// Mean of the base, against which the difference may be put as a share.
     pub base: f64,
     /// Degrees of freedom of the t interval.
     pub degrees: f64,
-    /// Probability of a difference at least this large, in either direction, if the means were equal.
+    /// Probability of a difference at least this large, in either direction, if the means were
+    /// equal.
     pub p_value: f64,
     /// What follows.
     pub verdict: Direction,
@@ -42,8 +44,8 @@ pub struct Comparison {
 /// Jain's ν divides by n + 1 and subtracts 2; the usual form, which R and SciPy use, is taken here.
 ///
 /// # Errors
-/// If a sample has fewer than two values or one that is not finite, both are constant, or the level is not
-/// between 0 and 1.
+/// If a sample has fewer than two values or one that is not finite, both are constant, or the level
+/// is not between 0 and 1.
 pub fn welch(base: &[f64], other: &[f64], level: f64) -> Result<Comparison, StatsError> {
     welch_summaries(&Summary::of(base)?, &Summary::of(other)?, level)
 }
@@ -59,15 +61,17 @@ pub fn welch_summaries(base: &Summary, other: &Summary, level: f64) -> Result<Co
     if variance == 0.0 {
         return Err(StatsError::Constant { what: "both samples" });
     }
-    // Shares of the variance instead of its square: nothing underflows for nanoseconds written in seconds.
+    // Shares of the variance instead of its square: nothing underflows for nanoseconds written in
+    // seconds.
     let degrees = 1.0
         / ((base_part / variance).powi(2) / (base.n - 1) as f64
             + (other_part / variance).powi(2) / (other.n - 1) as f64);
     comparison(other.mean - base.mean, variance.sqrt(), base.n + other.n, base.mean, degrees, level)
 }
 
-/// Compares two samples whose values belong together in pairs: same seed, same trial order, same hour
-/// (Jain 1991, §13.4.1). What both of a pair share cancels, so fewer repetitions show a difference.
+/// Compares two samples whose values belong together in pairs: same seed, same trial order, same
+/// hour (Jain 1991, §13.4.1). What both of a pair share cancels, so fewer repetitions show a
+/// difference.
 ///
 /// # Errors
 /// If the lengths differ, there are fewer than two pairs, all pairs differ by the same, a value is
@@ -118,7 +122,8 @@ mod tests {
         let b = [19.1, 3.5, 3.4, 2.5, 3.6, 1.7];
         let result = paired(&b, &a, 0.90).unwrap();
         assert!((result.difference.value - -0.32).abs() < 0.005);
-        // Printed as (-7.75, 7.11), from a standard error and a quantile rounded before they were multiplied.
+        // Printed as (-7.75, 7.11), from a standard error and a quantile rounded before they were
+        // multiplied.
         let interval = result.difference.interval;
         assert!((interval.low - -7.75).abs() < 0.01 && (interval.high - 7.11).abs() < 0.01, "{interval}");
         assert_eq!(result.verdict, Direction::NoConclusion);

@@ -1,5 +1,5 @@
-//! Effects of a 2^k·r design: their size, their share of the variation, and what the error allows to be said
-//! of them.
+//! Effects of a 2^k·r design: their size, their share of the variation, and what the error allows
+//! to be said of them.
 //!
 //! ```text
 //! q = Σ sign · cell mean / 2^k      SSj = 2^k r qj²      SST = Σ SSj + SSE
@@ -18,16 +18,16 @@ impl TwoLevel {
     /// Effects, allocation of variation and intervals of the additive model.
     ///
     /// # Errors
-    /// If r < 2 (without repetitions nothing is known of the error: see [`TwoLevel::screen`]), all values are
-    /// alike, or the level is not between 0 and 1.
+    /// If r < 2 (without repetitions nothing is known of the error: see [`TwoLevel::screen`]), all
+    /// values are alike, or the level is not between 0 and 1.
     pub fn effects(&self, level: f64) -> Result<Effects, StatsError> {
         at_least("repetitions", self.repetitions(), 2)?;
         let errors: f64 = self.residuals().iter().map(|residual| residual.residual.powi(2)).sum();
         analysis(self.factors(), &self.means(), self.repetitions(), errors, level)
     }
 
-    /// Shares of variation alone, also for r = 1 (Jain's 2^k designs, ch. 17): descriptive, for choosing
-    /// what to measure next. Every share then holds the error, too.
+    /// Shares of variation alone, also for r = 1 (Jain's 2^k designs, ch. 17): descriptive, for
+    /// choosing what to measure next. Every share then holds the error, too.
     ///
     /// # Errors
     /// If all values are alike.
@@ -57,13 +57,14 @@ pub struct Effect {
     pub estimate: Estimate,
     /// Sum of squares 2^k · r · q².
     pub squares: f64,
-    /// Share of the total variation, 0 to 1: how much it *matters*, which is not whether it is *significant*
-    /// (the interval says that).
+    /// Share of the total variation, 0 to 1: how much it *matters*, which is not whether it is
+    /// *significant* (the interval says that).
     pub share: f64,
 }
 
 impl Effect {
-    /// For effects of logarithms: y is multiplied by this at the high level and divided by it at the low one.
+    /// For effects of logarithms: y is multiplied by this at the high level and divided by it at
+    /// the low one.
     ///
     /// # Errors
     /// If the exponential leaves the range of `f64`.
@@ -118,8 +119,8 @@ pub enum KnownError {
     },
 }
 
-/// Recovers the whole analysis from the printed means of the cells (sign-table order), r, and one number
-/// about the error.
+/// Recovers the whole analysis from the printed means of the cells (sign-table order), r, and one
+/// number about the error.
 ///
 /// # Errors
 /// As [`TwoLevel::effects`], and if the number about the error is out of its range.

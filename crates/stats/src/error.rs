@@ -79,7 +79,8 @@ pub enum StatsError {
         /// The steps that were made.
         steps: usize,
     },
-    /// The arithmetic left the range of `f64`: values too large, or too close together, to work with.
+    /// The arithmetic left the range of `f64`: values too large, or too close together, to work
+    /// with.
     Overflow {
         /// What could not be computed.
         what: &'static str,

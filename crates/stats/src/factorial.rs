@@ -1,5 +1,5 @@
-//! 2^k·r designs: every factor at two levels, every combination r times, in Jain's form (1991, ch. 17 and
-//! 18).
+//! 2^k·r designs: every factor at two levels, every combination r times, in Jain's form (1991, ch.
+//! 17 and 18).
 //!
 //! ```text
 //! y_ij = q0 + qA xA + qB xB + qAB xA xB + … + e_ij        x = −1 at the low level, +1 at the high one
@@ -38,8 +38,8 @@ impl Term {
         if (self.0 & !(cell as u32)).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 }
     }
 
-    /// Its name: letters side by side (`AB`), longer names with a cross (`servers × workers`), `mean` for
-    /// none.
+    /// Its name: letters side by side (`AB`), longer names with a cross (`servers × workers`),
+    /// `mean` for none.
     pub fn name(self, factors: &[String]) -> String {
         if self.0 == 0 {
             return "mean".to_owned();
@@ -54,7 +54,8 @@ impl Term {
         parts.join(if letters { "" } else { " × " })
     }
 
-    /// All terms of `factors` factors (at most 31) as the tables list them: mean, A, B, C, AB, AC, BC, ABC.
+    /// All terms of `factors` factors (at most 31) as the tables list them: mean, A, B, C, AB, AC,
+    /// BC, ABC.
     pub fn all(factors: usize) -> Vec<Self> {
         let mut terms: Vec<Self> = (0..1u32 << factors).map(Self).collect();
         // Within one order alphabetical: AB before AC means comparing from the first factor on.
@@ -98,8 +99,8 @@ impl TwoLevel {
     /// A design from its cells in sign-table order.
     ///
     /// # Errors
-    /// If the number of cells is not 2^k, cells differ in their number of values, two factors share a name,
-    /// or a value is not finite.
+    /// If the number of cells is not 2^k, cells differ in their number of values, two factors share
+    /// a name, or a value is not finite.
     pub fn new(factors: &[&str], cells: Vec<Vec<f64>>) -> Result<Self, StatsError> {
         let factors = checked_names(factors)?;
         if cells.len() != 1 << factors.len() {
@@ -193,8 +194,8 @@ impl TwoLevel {
         normal_qq(&residuals)
     }
 
-    /// The same design of ln y, for the multiplicative model y = u0 · uA^xA · uB^xB · … (Jain 1991, §18.8):
-    /// take its effects' [`crate::effects::Effect::ratio`].
+    /// The same design of ln y, for the multiplicative model y = u0 · uA^xA · uB^xB · … (Jain 1991,
+    /// §18.8): take its effects' [`crate::effects::Effect::ratio`].
     ///
     /// # Errors
     /// If a value is not above 0.

@@ -1,5 +1,5 @@
-//! Which law times follow: exponential, gamma, lognormal or Weibull, fitted by maximum likelihood and
-//! compared.
+//! Which law times follow: exponential, gamma, lognormal or Weibull, fitted by maximum likelihood
+//! and compared.
 
 use crate::error::{StatsError, probability, usable};
 use crate::interval::{Estimate, Interval};
@@ -18,15 +18,15 @@ use std::fmt;
 pub struct Fit {
     /// The law at its likeliest parameters.
     pub law: Law,
-    /// Parameters by name, with intervals: exact for exponential and lognormal, for the others from the
-    /// Fisher information, taken in logarithms so that they stay above 0.
+    /// Parameters by name, with intervals: exact for exponential and lognormal, for the others from
+    /// the Fisher information, taken in logarithms so that they stay above 0.
     pub parameters: Vec<(String, Estimate)>,
     /// Log-likelihood ln L at its maximum.
     pub log_likelihood: f64,
     /// Akaike's criterion, 2·parameters − 2 ln L: lower is better, 2 is little, 10 is much.
     pub aic: f64,
-    /// Distance to the sample. Its p-value is an upper bound, because the law was fitted ([`Fit::goodness`]
-    /// does better).
+    /// Distance to the sample. Its p-value is an upper bound, because the law was fitted
+    /// ([`Fit::goodness`] does better).
     pub ks: KsTest,
 }
 
@@ -34,8 +34,8 @@ impl Fit {
     /// Fits a family to positive values that do not depend on each other.
     ///
     /// # Errors
-    /// If there are fewer than 5 values, one is not finite or not above 0, all are alike, or the level is not
-    /// between 0 and 1.
+    /// If there are fewer than 5 values, one is not finite or not above 0, all are alike, or the
+    /// level is not between 0 and 1.
     pub fn of(family: Family, values: &[f64], level: f64) -> Result<Self, StatsError> {
         probability("level", level)?;
         let sample = Sample::of(values)?;
@@ -53,10 +53,10 @@ impl Fit {
         })
     }
 
-    /// The Kolmogorov–Smirnov test with the fit taken into account: draws `resamples` samples of n values
-    /// from the fitted law, fits the same family to each, and counts how many come to lie as far from their
-    /// fit as the data from theirs (a parametric bootstrap; for the normal and exponential law it gives
-    /// Lilliefors' tables).
+    /// The Kolmogorov–Smirnov test with the fit taken into account: draws `resamples` samples of n
+    /// values from the fitted law, fits the same family to each, and counts how many come to lie as
+    /// far from their fit as the data from theirs (a parametric bootstrap; for the normal and
+    /// exponential law it gives Lilliefors' tables).
     ///
     /// # Errors
     /// If there are fewer than 20 resamples, or the values are not those of the fit.
@@ -92,7 +92,8 @@ impl Fit {
 pub struct BestFit {
     /// Fits, best (lowest AIC) first.
     pub fits: Vec<Fit>,
-    /// Akaike weights, in the order of the fits: how the evidence is spread over the families; they sum to 1.
+    /// Akaike weights, in the order of the fits: how the evidence is spread over the families; they
+    /// sum to 1.
     pub weights: Vec<f64>,
     /// Whether the best one may be believed.
     pub goodness: KsTest,
@@ -110,16 +111,16 @@ pub enum Reason {
         /// The next.
         next: Family,
     },
-    /// The data do not speak against it, but the next is nearly as good (AIC within 2): the simpler or better
-    /// founded may be used.
+    /// The data do not speak against it, but the next is nearly as good (AIC within 2): the simpler
+    /// or better founded may be used.
     Close {
         /// By how much its AIC is lower.
         ahead: f64,
         /// The next.
         next: Family,
     },
-    /// The best of them still does not fit (p of the goodness test): use the sample itself (empirical
-    /// quantiles), or look for two populations mixed.
+    /// The best of them still does not fit (p of the goodness test): use the sample itself
+    /// (empirical quantiles), or look for two populations mixed.
     NoneFits {
         /// Probability of such a distance if the best law were right.
         p_value: f64,
@@ -149,8 +150,9 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Fits all families, orders them by AIC, and tests the best ([`Fit::goodness`]); the test's own level is 1 −
-/// `level`. Its cost grows with n times `resamples`; 200 resamples of 1000 values take about a second.
+/// Fits all families, orders them by AIC, and tests the best ([`Fit::goodness`]); the test's own
+/// level is 1 − `level`. Its cost grows with n times `resamples`; 200 resamples of 1000 values take
+/// about a second.
 ///
 /// # Errors
 /// As [`Fit::of`] and [`Fit::goodness`].
@@ -224,8 +226,8 @@ impl Sample {
                 Law::Gamma { shape, scale: mean / shape }
             }
             Family::Weibull => {
-                // 1/k + mean ln x − Σ x^k ln x / Σ x^k = 0, with x as a share of the largest; the left side
-                // falls.
+                // 1/k + mean ln x − Σ x^k ln x / Σ x^k = 0, with x as a share of the largest; the
+                // left side falls.
                 let mean_below = self.below_max.iter().sum::<f64>() / n;
                 let slope = |k: f64| {
                     let (mut powers, mut weighted) = (0.0, 0.0);
@@ -282,7 +284,8 @@ impl Sample {
                 ]
             }
             Law::Weibull { shape, scale } => {
-                // With Euler's γ: var(ln k) = 6/π²n, var(ln λ) = (1 + 6 (1 − γ)²/π²) / (n k²) (Cohen 1965).
+                // With Euler's γ: var(ln k) = 6/π²n, var(ln λ) = (1 + 6 (1 − γ)²/π²) / (n k²)
+                // (Cohen 1965).
                 let six = 6.0 / std::f64::consts::PI.powi(2);
                 let away = 1.0 - 0.577_215_664_901_532_9_f64;
                 vec![
@@ -351,7 +354,8 @@ mod tests {
             let values = drawn(law, 400, seed as u64 + 1);
             let best = best_fit(&values, 0.99, 20, 9).unwrap();
             let fit = best.fits.iter().find(|fit| fit.law.family() == law.family()).unwrap();
-            // The exponential is a gamma and a Weibull law as well: these may come out a little likelier.
+            // The exponential is a gamma and a Weibull law as well: these may come out a little
+            // likelier.
             assert!(fit.aic - best.fits[0].aic < 4.0, "{law:?}: {:?}", best.fits[0].law);
             assert!(!matches!(best.reason, Reason::NoneFits { .. }), "{law:?}: {}", best.reason);
             for ((name, estimate), truth) in fit.parameters.iter().zip(law.values()) {

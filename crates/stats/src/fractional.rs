@@ -1,13 +1,13 @@
-//! 2^(k−p) designs: a fraction of all combinations, at the price of effects that cannot be told apart (Jain
-//! 1991, ch. 19).
+//! 2^(k−p) designs: a fraction of all combinations, at the price of effects that cannot be told
+//! apart (Jain 1991, ch. 19).
 
 use crate::effects::Effects;
 use crate::error::StatsError;
 use crate::factorial::{Term, TwoLevel};
 use serde::Serialize;
 
-/// A fraction of a two-level design: `base` factors run through all combinations, each further factor takes
-/// the sign of a product of base factors (its generator, as in D = ABC).
+/// A fraction of a two-level design: `base` factors run through all combinations, each further
+/// factor takes the sign of a product of base factors (its generator, as in D = ABC).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fraction {
     /// Names of all k factors, the base factors first.
@@ -21,18 +21,20 @@ pub struct Fraction {
 /// An effect of a fraction together with those it cannot be told from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Confounded {
-    /// All products with the same column of signs, lowest order first. Their effects are measured as one sum.
+    /// All products with the same column of signs, lowest order first. Their effects are measured
+    /// as one sum.
     pub terms: Vec<Term>,
     /// Their names, joined by ` + `.
     pub name: String,
 }
 
 impl Fraction {
-    /// A fraction from its factors (base factors first) and generators, one for each further factor.
+    /// A fraction from its factors (base factors first) and generators, one for each further
+    /// factor.
     ///
     /// # Errors
-    /// If there is no base factor or generator, counts do not match, or a generator is no product of two or
-    /// more base factors.
+    /// If there is no base factor or generator, counts do not match, or a generator is no product
+    /// of two or more base factors.
     pub fn new(factors: &[&str], generators: &[Term]) -> Result<Self, StatsError> {
         let wrong = |why: String| Err(StatsError::Design { why });
         if generators.is_empty() || generators.len() >= factors.len() || factors.len() > 20 {
@@ -61,8 +63,8 @@ impl Fraction {
         Ok(Self { factors, base, generators: generators.to_vec() })
     }
 
-    /// The runs to make, in the order in which [`Fraction::effects`] wants their results: for each, which
-    /// factors are high.
+    /// The runs to make, in the order in which [`Fraction::effects`] wants their results: for each,
+    /// which factors are high.
     pub fn runs(&self) -> Vec<Vec<bool>> {
         (0..1usize << self.base)
             .map(|cell| {
@@ -72,8 +74,8 @@ impl Fraction {
             .collect()
     }
 
-    /// The defining relation: all products whose column of signs is constant 1, besides the mean (I = ABCD
-    /// gives ABCD).
+    /// The defining relation: all products whose column of signs is constant 1, besides the mean
+    /// (I = ABCD gives ABCD).
     pub fn defining_relation(&self) -> Vec<Term> {
         let words: Vec<u32> = self
             .generators
@@ -91,9 +93,9 @@ impl Fraction {
         relation
     }
 
-    /// The resolution: the order of the shortest word of the defining relation. At III main effects are
-    /// confounded with interactions of two, at IV with those of three, at V interactions of two with those of
-    /// three.
+    /// The resolution: the order of the shortest word of the defining relation. At III main effects
+    /// are confounded with interactions of two, at IV with those of three, at V interactions of two
+    /// with those of three.
     pub fn resolution(&self) -> u32 {
         self.defining_relation()[0].order()
     }
@@ -107,8 +109,8 @@ impl Fraction {
         Confounded { name: names.join(" + "), terms }
     }
 
-    /// Effects of a measured fraction, each named by all that it sums up (`A + BCD`), its `term` being the
-    /// simplest of them.
+    /// Effects of a measured fraction, each named by all that it sums up (`A + BCD`), its `term`
+    /// being the simplest of them.
     ///
     /// # Errors
     /// As [`TwoLevel::effects`].

@@ -1,7 +1,8 @@
-//! Full factorial designs: any number of factors at any number of levels, all combinations measured.
+//! Full factorial designs: any number of factors at any number of levels, all combinations
+//! measured.
 //!
-//! Two factors with and without repetitions (Jain 1991, ch. 21 and 22), and any number of them (ch. 23). Two
-//! levels each have their own, simpler form: [`crate::factorial`].
+//! Two factors with and without repetitions (Jain 1991, ch. 21 and 22), and any number of them (ch.
+//! 23). Two levels each have their own, simpler form: [`crate::factorial`].
 
 use crate::anova::{Anova, Table, mean_of};
 use crate::error::{StatsError, all_finite, at_least, probability};
@@ -23,18 +24,19 @@ impl Factor {
     }
 }
 
-/// Analyses a full factorial design: every combination of levels, each with the same number r of repetitions.
-/// `cells` stand with the last factor changing fastest.
+/// Analyses a full factorial design: every combination of levels, each with the same number r of
+/// repetitions. `cells` stand with the last factor changing fastest.
 ///
-/// With r ≥ 2 all interactions are separated from the error. With r = 1 the interaction of all factors *is*
-/// the error (Jain 1991, ch. 21): true only if the factors do not interact.
+/// With r ≥ 2 all interactions are separated from the error. With r = 1 the interaction of all
+/// factors *is* the error (Jain 1991, ch. 21): true only if the factors do not interact.
 ///
 /// The effect of a set of levels is what their mean differs by from all simpler effects,
 /// Σ_{T ⊆ S} (−1)^{|S|−|T|} ȳ_T; its standard error is s_e √(Π_{i ∈ S} (a_i − 1) / N).
 ///
 /// # Errors
-/// If a factor has fewer than two levels, cells are missing or differ in their repetitions, there is one
-/// factor and r = 1, a value is not finite, all are alike, or the level is not between 0 and 1.
+/// If a factor has fewer than two levels, cells are missing or differ in their repetitions, there
+/// is one factor and r = 1, a value is not finite, all are alike, or the level is not between 0
+/// and 1.
 pub fn full_factorial(factors: &[Factor], cells: &[Vec<f64>], level: f64) -> Result<Anova, StatsError> {
     probability("level", level)?;
     let grid = Grid::new(factors, cells)?;
@@ -52,7 +54,8 @@ pub fn full_factorial(factors: &[Factor], cells: &[Vec<f64>], level: f64) -> Res
         .zip(&cell_means)
         .flat_map(|(cell, mean)| cell.iter().map(move |y| (y - mean).powi(2)))
         .sum();
-    // Without repetitions the last set, the interaction of all factors, takes the place of the error.
+    // Without repetitions the last set, the interaction of all factors, takes the place of the
+    // error.
     let (kept, error_squares, degrees) = if repetitions > 1 {
         (sets.len(), scatter, (cells.len() * (repetitions - 1)) as f64)
     } else {
@@ -153,9 +156,9 @@ impl<'a> Grid<'a> {
             .collect()
     }
 
-    /// The effect of the set's levels in every cell. Taking "value − mean over this factor" for each factor
-    /// in the set, and the mean over each factor outside, is the same as the alternating sum of all marginal
-    /// means.
+    /// The effect of the set's levels in every cell. Taking "value − mean over this factor" for
+    /// each factor in the set, and the mean over each factor outside, is the same as the
+    /// alternating sum of all marginal means.
     fn effects(&self, set: u32, cell_means: &[f64]) -> Vec<f64> {
         let mut values = cell_means.to_vec();
         for factor in 0..self.factors.len() {

@@ -24,7 +24,8 @@ impl Interval {
     /// The interval centre ± t[1−α/2; ν] · standard error.
     ///
     /// # Errors
-    /// If the level is not between 0 and 1, the degrees of freedom are not positive, or an end is not finite.
+    /// If the level is not between 0 and 1, the degrees of freedom are not positive, or an end is
+    /// not finite.
     pub fn student(centre: f64, standard_error: f64, degrees: f64, level: f64) -> Result<Self, StatsError> {
         let half = t_two_sided_quantile(level, degrees)? * standard_error;
         Self::around(centre, half, level)
@@ -47,14 +48,15 @@ impl Interval {
         (self.high - self.low) / 2.0
     }
 
-    /// Whether the two have a point in common. Disjoint intervals differ; overlapping ones may still
-    /// differ: test the difference ([`crate::compare`]) instead of comparing two intervals by eye.
+    /// Whether the two have a point in common. Disjoint intervals differ; overlapping ones may
+    /// still differ: test the difference ([`crate::compare`]) instead of comparing two intervals by
+    /// eye.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
     }
 
-    /// The interval of a monotone function of the estimated quantity: its ends are the function's values
-    /// at the ends, in order.
+    /// The interval of a monotone function of the estimated quantity: its ends are the function's
+    /// values at the ends, in order.
     ///
     /// # Errors
     /// If the function is not finite at an end.
@@ -86,7 +88,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// An estimate whose error follows Student's t with the given standard error and degrees of freedom.
+    /// An estimate whose error follows Student's t with the given standard error and degrees of
+    /// freedom.
     ///
     /// # Errors
     /// As [`Interval::student`].
@@ -106,7 +109,8 @@ impl Estimate {
         !self.interval.contains(0.0)
     }
 
-    /// Half the interval's width as a share of the value: how precise the estimate is (0.05 = ± 5 %).
+    /// Half the interval's width as a share of the value: how precise the estimate is (0.05 = ± 5
+    /// %).
     ///
     /// # Errors
     /// If the value is 0, of which nothing is a share.
@@ -141,8 +145,9 @@ impl fmt::Display for Estimate {
 /// (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n)
 /// ```
 ///
-/// Unlike p ± z √(p(1−p)/n) (Jain 1991, §13.8, good for np ≥ 10 only) it stays within 0..1, has a width when
-/// p is 0 or 1, and covers about as often as it says for small n (Wilson 1927; Brown, Cai and DasGupta 2001).
+/// Unlike p ± z √(p(1−p)/n) (Jain 1991, §13.8, good for np ≥ 10 only) it stays within 0..1, has a
+/// width when p is 0 or 1, and covers about as often as it says for small n (Wilson 1927; Brown,
+/// Cai and DasGupta 2001).
 ///
 /// # Errors
 /// If n is 0, successes exceed n, or the level is not between 0 and 1.
@@ -153,22 +158,24 @@ pub fn proportion(successes: u64, n: u64, level: f64) -> Result<Estimate, StatsE
     let shrink = 1.0 + z * z / n_real;
     let centre = (p + z * z / (2.0 * n_real)) / shrink;
     let half = z * (p * (1.0 - p) / n_real + z * z / (4.0 * n_real * n_real)).sqrt() / shrink;
-    // At 0 and n the exact ends are 0 and 1; rounding must not leave the share outside its own interval.
+    // At 0 and n the exact ends are 0 and 1; rounding must not leave the share outside its own
+    // interval.
     let low = if successes == 0 { 0.0 } else { (centre - half).max(0.0) };
     let high = if successes == n { 1.0 } else { (centre + half).min(1.0) };
     Ok(Estimate { value: p, n, interval: Interval { low, high, level } })
 }
 
-/// The share of `successes` among `n`, with the exact interval of Clopper and Pearson (1934): covers at least
-/// as often as `level` says, usually more often. For rare failures, where erring must be on the safe side.
+/// The share of `successes` among `n`, with the exact interval of Clopper and Pearson (1934):
+/// covers at least as often as `level` says, usually more often. For rare failures, where erring
+/// must be on the safe side.
 ///
 /// ```text
 /// low = Beta⁻¹(α/2; s, n−s+1)    high = Beta⁻¹(1−α/2; s+1, n−s)
 /// ```
 ///
-/// Above n = 10,000 the beta quantile is taken from χ² if at most a tenth are successes or at most a tenth
-/// are not (Bol'shev 1963; right to 1e-4 of the smaller share's ends), and otherwise from Wilson's score with
-/// continuity correction (Newcombe 1998; right to 0.1 % of the width).
+/// Above n = 10,000 the beta quantile is taken from χ² if at most a tenth are successes or at most
+/// a tenth are not (Bol'shev 1963; right to 1e-4 of the smaller share's ends), and otherwise from
+/// Wilson's score with continuity correction (Newcombe 1998; right to 0.1 % of the width).
 ///
 /// # Errors
 /// As [`proportion`].
@@ -191,8 +198,8 @@ pub fn proportion_exact(successes: u64, n: u64, level: f64) -> Result<Estimate, 
     Ok(Estimate { value: p, n, interval: Interval { low, high, level } })
 }
 
-/// The exact ends of a small share, from χ² instead of beta: 2x / (2n − s + 1 + x) and 2x / (2n − s + x), x =
-/// χ²/2.
+/// The exact ends of a small share, from χ² instead of beta: 2x / (2n − s + 1 + x) and 2x / (2n −
+/// s + x), x = χ²/2.
 fn rare_ends(s: f64, n: f64, tail: f64) -> Result<(f64, f64), StatsError> {
     let high = chi_squared_quantile(1.0 - tail, 2.0 * s + 2.0)? / 2.0;
     let low = if s == 0.0 { 0.0 } else { chi_squared_quantile(tail, 2.0 * s)? / 2.0 };

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 pub enum Basis {
     /// The law was fixed before the data were seen: the p-value means what it says.
     KnownParameters,
-    /// The law was fitted to the same data, which brings it closer than chance would: the p-value is an upper
-    /// bound. A small one rejects; a large one proves nothing.
+    /// The law was fitted to the same data, which brings it closer than chance would: the p-value
+    /// is an upper bound. A small one rejects; a large one proves nothing.
     EstimatedParameters,
-    /// The law was fitted, and so it was to each of this many samples drawn from it: the p-value means what
-    /// it says.
+    /// The law was fitted, and so it was to each of this many samples drawn from it: the p-value
+    /// means what it says.
     Resampled {
         /// Number of samples drawn.
         resamples: usize,
@@ -34,8 +34,8 @@ pub struct KsTest {
     pub basis: Basis,
 }
 
-/// Tests a sample against a law that was fixed beforehand, given by its distribution function (Jain 1991,
-/// §27.2).
+/// Tests a sample against a law that was fixed beforehand, given by its distribution function (Jain
+/// 1991, §27.2).
 ///
 /// # Errors
 /// If there are no values, one is not finite, or the function leaves 0..1.
@@ -45,8 +45,8 @@ pub fn ks_test(values: &[f64], cdf: impl Fn(f64) -> f64) -> Result<KsTest, Stats
     Ok(KsTest { n, statistic, p_value: p_value(statistic, n as f64), basis: Basis::KnownParameters })
 }
 
-/// Tests whether two samples come from one law, whatever it is. The n of the test is n_a n_b / (n_a + n_b),
-/// rounded.
+/// Tests whether two samples come from one law, whatever it is. The n of the test is n_a n_b /
+/// (n_a + n_b), rounded.
 ///
 /// # Errors
 /// If a sample is empty or has a value that is not finite.
@@ -97,8 +97,8 @@ pub(crate) fn distance(values: &[f64], cdf: impl Fn(f64) -> f64) -> Result<f64, 
     Ok(largest)
 }
 
-/// Kolmogorov's limit law at D (√n + 0.12 + 0.11/√n), Stephens' correction (1970): within 0.02 of the exact
-/// probability from n = 5 on, closer where it is small.
+/// Kolmogorov's limit law at D (√n + 0.12 + 0.11/√n), Stephens' correction (1970): within 0.02 of
+/// the exact probability from n = 5 on, closer where it is small.
 pub(crate) fn p_value(statistic: f64, n: f64) -> f64 {
     let root = n.sqrt();
     let x = statistic * (root + 0.12 + 0.11 / root);

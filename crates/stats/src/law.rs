@@ -156,7 +156,8 @@ impl Law {
         }
     }
 
-    /// Its coefficient of variation, sd / mean: what queueing formulas for general service times ask for.
+    /// Its coefficient of variation, sd / mean: what queueing formulas for general service times
+    /// ask for.
     pub fn cov(&self) -> f64 {
         match *self {
             Self::Exponential { .. } => 1.0,
@@ -169,8 +170,8 @@ impl Law {
     }
 }
 
-/// ψ'(x) for x > 0: the recurrence ψ'(x) = ψ'(x+1) + 1/x² up to 10, then the asymptotic series (Abramowitz
-/// and Stegun 6.4.12).
+/// ψ'(x) for x > 0: the recurrence ψ'(x) = ψ'(x+1) + 1/x² up to 10, then the asymptotic series
+/// (Abramowitz and Stegun 6.4.12).
 pub(crate) fn trigamma(x: f64) -> f64 {
     let (mut x, mut sum) = (x, 0.0);
     while x < 10.0 {

@@ -1,10 +1,10 @@
 //! Linear least squares by Householder reflections, the safe way to fit: XᵀX is never formed.
 //!
-//! Own code rather than a matrix library: one factorization is all that is needed here, and a library would
-//! cost more build seconds than the rest of the crate.
+//! Own code rather than a matrix library: one factorization is all that is needed here, and a
+//! library would cost more build seconds than the rest of the crate.
 
-/// A column that is less than this share of itself away from the span of the columns before it counts as
-/// dependent.
+/// A column that is less than this share of itself away from the span of the columns before it
+/// counts as dependent.
 const INDEPENDENT: f64 = 1e-10;
 
 /// The solution of min |y − Xβ|, and what its uncertainty needs.
@@ -16,8 +16,8 @@ pub(crate) struct Solution {
     r: Vec<Vec<f64>>,
 }
 
-/// Solves for as many coefficients as there are columns. All columns and `y` are finite and of one length,
-/// which is at least the number of columns.
+/// Solves for as many coefficients as there are columns. All columns and `y` are finite and of one
+/// length, which is at least the number of columns.
 ///
 /// # Errors
 /// The index of the first column that depends on those before it.

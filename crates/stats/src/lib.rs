@@ -13,10 +13,11 @@
 //! | what is the line, the curve | [`regression`], [`nonlinear`]; scaling [`usl`] |
 //! | which law do times follow | [`fit`], [`law`], [`kolmogorov`], [`qq`] |
 //!
-//! Nothing here touches a file, a clock or global random state; what is random takes a seed. The quantiles
-//! and tails of t, F, χ², beta and normal are `statrs`'. Every formula names its source; Jain 1991 is *The
-//! Art of Computer Systems Performance Analysis*. Inputs that allow no estimate (empty, a single value, NaN,
-//! a constant where a spread is needed) give a [`StatsError`] that names the thing.
+//! Nothing here touches a file, a clock or global random state; what is random takes a seed. The
+//! quantiles and tails of t, F, χ², beta and normal are `statrs`'. Every formula names its source;
+//! Jain 1991 is *The Art of Computer Systems Performance Analysis*. Inputs that allow no estimate
+//! (empty, a single value, NaN, a constant where a spread is needed) give a [`StatsError`] that
+//! names the thing.
 //!
 //! ```
 //! use krarup_stats::{Summary, compare::{Direction, welch}};

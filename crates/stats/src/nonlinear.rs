@@ -1,4 +1,5 @@
-//! Least squares for models that are not linear in their parameters, by Levenberg and Marquardt's method.
+//! Least squares for models that are not linear in their parameters, by Levenberg and Marquardt's
+//! method.
 
 use crate::error::{StatsError, all_finite, finite, probability};
 use crate::interval::Estimate;
@@ -11,8 +12,8 @@ const MOST_STEPS: usize = 500;
 
 /// A fitted model.
 ///
-/// Intervals come from the model's tangent at the minimum: right when the parameters are known well, too
-/// even-handed when they are not ([`crate::bootstrap`] is then the better judge).
+/// Intervals come from the model's tangent at the minimum: right when the parameters are known
+/// well, too even-handed when they are not ([`crate::bootstrap`] is then the better judge).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NonlinearFit {
     /// Observations.
@@ -27,8 +28,8 @@ pub struct NonlinearFit {
     pub error_squares: f64,
     /// Standard deviation of the residuals, √(error squares / degrees).
     pub residual_sd: f64,
-    /// Share of the variation of y about its mean that the model explains; absent when y does not vary.
-    /// Negative when the mean does better.
+    /// Share of the variation of y about its mean that the model explains; absent when y does not
+    /// vary. Negative when the mean does better.
     pub r_squared: Option<f64>,
     /// Model's value for each observation.
     pub fitted: Vec<f64>,
@@ -54,15 +55,15 @@ pub struct Parameter {
 }
 
 impl NonlinearFit {
-    /// Fits `model(parameters, i)`, the model's value for observation i, to `y`, from a start in the right
-    /// region: the search goes downhill and ends in the valley where it began. The size of a start is its
-    /// parameter's scale (1 for a start of 0): by a small part of it the parameter is varied to see its
-    /// influence.
+    /// Fits `model(parameters, i)`, the model's value for observation i, to `y`, from a start in
+    /// the right region: the search goes downhill and ends in the valley where it began. The size
+    /// of a start is its parameter's scale (1 for a start of 0): by a small part of it the
+    /// parameter is varied to see its influence.
     ///
     /// # Errors
-    /// If there are no more observations than parameters, a value of y or the model at the start is not
-    /// finite, a parameter has no influence of its own (by name), the search does not end, or the level is
-    /// not between 0 and 1.
+    /// If there are no more observations than parameters, a value of y or the model at the start is
+    /// not finite, a parameter has no influence of its own (by name), the search does not end, or
+    /// the level is not between 0 and 1.
     pub fn new(
         start: &[(&str, f64)],
         y: &[f64],
@@ -131,8 +132,8 @@ impl NonlinearFit {
     }
 }
 
-/// Walks downhill: each step solves the linear problem of the tangent, held short by `damping` until it
-/// helps.
+/// Walks downhill: each step solves the linear problem of the tangent, held short by `damping`
+/// until it helps.
 fn descend(
     begin: &[f64],
     y: &[f64],
@@ -179,7 +180,8 @@ fn descend(
                 }
             }
             damping *= 10.0;
-            // No step, however short, goes further down: this is the bottom, as far as f64 can tell.
+            // No step, however short, goes further down: this is the bottom, as far as f64 can
+            // tell.
             if damping > 1e16 {
                 return Ok((at, step));
             }
@@ -193,8 +195,8 @@ fn slopes(at: &[f64], scales: &[f64], n: usize, model: &impl Fn(&[f64], usize) -
     (0..at.len()).map(|j| (0..n).map(|i| slope(at, scales, j, |at| model(at, i))).collect()).collect()
 }
 
-/// Central difference; the step balances rounding against curvature. A parameter that has come close to 0 is
-/// still varied by its scale: by a part of itself it would not move the model at all.
+/// Central difference; the step balances rounding against curvature. A parameter that has come
+/// close to 0 is still varied by its scale: by a part of itself it would not move the model at all.
 fn slope(at: &[f64], scales: &[f64], j: usize, function: impl Fn(&[f64]) -> f64) -> f64 {
     let step = f64::EPSILON.cbrt() * at[j].abs().max(scales[j]);
     let shifted = |by: f64| {

@@ -22,8 +22,8 @@ pub struct QqPlot {
     pub correlation: f64,
 }
 
-/// The sample against the standard normal law (Jain 1991, §12.10); slope and height of the line are sd and
-/// mean.
+/// The sample against the standard normal law (Jain 1991, §12.10); slope and height of the line are
+/// sd and mean.
 ///
 /// # Errors
 /// If there are fewer than 3 values, one is not finite, or all are alike.

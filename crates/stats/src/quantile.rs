@@ -30,9 +30,9 @@ impl Ordered {
         &self.values
     }
 
-    /// The `p` quantile, 0 ≤ p ≤ 1, by linear interpolation between order statistics: the value at place 1 +
-    /// (n−1)p (type 7 of Hyndman and Fan 1996; the default of R and NumPy). Descriptive: about this sample
-    /// alone.
+    /// The `p` quantile, 0 ≤ p ≤ 1, by linear interpolation between order statistics: the value at
+    /// place 1 + (n−1)p (type 7 of Hyndman and Fan 1996; the default of R and NumPy). Descriptive:
+    /// about this sample alone.
     ///
     /// # Errors
     /// If `p` is not between 0 and 1.
@@ -49,13 +49,13 @@ impl Ordered {
         Ok(if share == 0.0 { low } else { low * (1.0 - share) + high * share })
     }
 
-    /// The `p` quantile with an interval that holds for any continuous law: two order statistics between
-    /// which the true quantile lies with probability at least `level` ([`quantile_ranks`]). For values
-    /// independent of each other.
+    /// The `p` quantile with an interval that holds for any continuous law: two order statistics
+    /// between which the true quantile lies with probability at least `level` ([`quantile_ranks`]).
+    /// For values independent of each other.
     ///
     /// # Errors
-    /// If `p` or `level` is not strictly between 0 and 1, or n is too small to enclose this quantile (the
-    /// error says which n is needed).
+    /// If `p` or `level` is not strictly between 0 and 1, or n is too small to enclose this
+    /// quantile (the error says which n is needed).
     pub fn estimate(&self, p: f64, level: f64) -> Result<Estimate, StatsError> {
         let n = self.values.len() as u64;
         let ranks = quantile_ranks(n, p, level)?;
@@ -75,17 +75,17 @@ pub struct Ranks {
     pub coverage: f64,
 }
 
-/// Ranks l < u such that the `p` quantile lies between the l-th and u-th smallest of `n` values with
-/// probability at least `level`, each tail at most half of the rest. Works from n alone, so that histograms
-/// can use it.
+/// Ranks l < u such that the `p` quantile lies between the l-th and u-th smallest of `n` values
+/// with probability at least `level`, each tail at most half of the rest. Works from n alone, so
+/// that histograms can use it.
 ///
-/// The number B of values below the true quantile is Binomial(n, p), and the l-th is below it exactly
-/// when B ≥ l. So: l the largest with P(B < l) ≤ α/2, u the smallest with P(B < u) ≥ 1 − α/2
-/// (Conover 1999, §3.2; Le Boudec 2010, theorem 2.1).
+/// The number B of values below the true quantile is Binomial(n, p), and the l-th is below it
+/// exactly when B ≥ l. So: l the largest with P(B < l) ≤ α/2, u the smallest with P(B < u) ≥ 1 −
+/// α/2 (Conover 1999, §3.2; Le Boudec 2010, theorem 2.1).
 ///
 /// # Errors
-/// If `p` or `level` is not strictly between 0 and 1, or n is too small: the 99th percentile at 95 % needs
-/// 368 values.
+/// If `p` or `level` is not strictly between 0 and 1, or n is too small: the 99th percentile at 95
+/// % needs 368 values.
 pub fn quantile_ranks(n: u64, p: f64, level: f64) -> Result<Ranks, StatsError> {
     probability("quantile", p)?;
     probability("level", level)?;
@@ -117,9 +117,9 @@ pub fn quantile_ranks(n: u64, p: f64, level: f64) -> Result<Ranks, StatsError> {
     Ok(Ranks { low, high, coverage: below(high) - below(low) })
 }
 
-/// The ranks for large n, from the normal law with its correction for skew (Cornish and Fisher), one rank
-/// further out on either side than it says: so that the interval is never too narrow. `statrs`' binomial
-/// series is cut too early here.
+/// The ranks for large n, from the normal law with its correction for skew (Cornish and Fisher),
+/// one rank further out on either side than it says: so that the interval is never too narrow.
+/// `statrs`' binomial series is cut too early here.
 fn large_ranks(n: u64, p: f64, tail: f64) -> Result<Ranks, StatsError> {
     let z = normal_quantile(1.0 - tail)?;
     let spread = (n as f64 * p * (1.0 - p)).sqrt();
@@ -130,8 +130,8 @@ fn large_ranks(n: u64, p: f64, tail: f64) -> Result<Ranks, StatsError> {
     Ok(Ranks { low: low as u64, high: high as u64, coverage: below(high) - below(low) })
 }
 
-/// The first of 1..=`end` for which the condition holds; it must hold from there on. `end` if none before
-/// does.
+/// The first of 1..=`end` for which the condition holds; it must hold from there on. `end` if none
+/// before does.
 fn first_rank(end: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut from, mut to) = (1, end);
     while from < to {
@@ -169,8 +169,8 @@ mod tests {
         assert_eq!(ranks.high, 368);
     }
 
-    /// Le Boudec 2010, appendix A: for n = 10 the median at 95 % lies between the 2nd and 9th value (coverage
-    /// 0.979).
+    /// Le Boudec 2010, appendix A: for n = 10 the median at 95 % lies between the 2nd and 9th value
+    /// (coverage 0.979).
     #[test]
     fn the_median_of_ten_lies_between_the_second_and_the_ninth() {
         let ranks = quantile_ranks(10, 0.5, 0.95).unwrap();

@@ -1,26 +1,28 @@
-//! Random streams with a name: the same seed gives the same numbers on every machine and in every version.
+//! Random streams with a name: the same seed gives the same numbers on every machine and in every
+//! version.
 //!
-//! The generator is xoshiro256++ (Blackman and Vigna 2019), seeded through SplitMix64. How its 64 bits become
-//! an index or a fraction is written out here, so that no library's change of method can change a published
-//! interval.
+//! The generator is xoshiro256++ (Blackman and Vigna 2019), seeded through SplitMix64. How its 64
+//! bits become an index or a fraction is written out here, so that no library's change of method
+//! can change a published interval.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 
-/// The stream number `stream` of `seed`. Streams do not overlap in practice: each has its own 256-bit state.
+/// The stream number `stream` of `seed`. Streams do not overlap in practice: each has its own
+/// 256-bit state.
 pub(crate) fn stream(seed: u64, stream: u64) -> Xoshiro256PlusPlus {
     // An odd multiplier spreads neighbouring streams over all seeds before SplitMix64 mixes them.
     Xoshiro256PlusPlus::seed_from_u64(seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32))
 }
 
-/// A whole number below `end`, each equally likely up to `end` / 2⁶⁴ (Lemire 2019, without the rejection
-/// step).
+/// A whole number below `end`, each equally likely up to `end` / 2⁶⁴ (Lemire 2019, without the
+/// rejection step).
 pub(crate) fn below(random: &mut impl Rng, end: usize) -> usize {
     ((u128::from(random.next_u64()) * end as u128) >> 64) as usize
 }
 
-/// A number above 0 and below 1: the middles of 2⁵³ equal steps, so that its logarithm and its quantiles are
-/// finite.
+/// A number above 0 and below 1: the middles of 2⁵³ equal steps, so that its logarithm and its
+/// quantiles are finite.
 pub(crate) fn fraction(random: &mut impl Rng) -> f64 {
     ((random.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
 }

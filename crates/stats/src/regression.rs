@@ -1,4 +1,5 @@
-//! Linear models: coefficients with intervals, what they explain, and whether the model may be believed.
+//! Linear models: coefficients with intervals, what they explain, and whether the model may be
+//! believed.
 
 use crate::anova::FTest;
 use crate::error::{StatsError, all_finite, finite, probability};
@@ -29,8 +30,8 @@ impl Column {
 pub enum Intercept {
     /// A constant is fitted too, as the first term, named `intercept`.
     Fitted,
-    /// The line goes through the origin (as in the utilization law, U = D·X). R² then compares with zero, not
-    /// with the mean.
+    /// The line goes through the origin (as in the utilization law, U = D·X). R² then compares with
+    /// zero, not with the mean.
     Zero,
 }
 
@@ -49,8 +50,9 @@ pub struct Coefficient {
 
 /// A linear model fitted by least squares (Jain 1991, ch. 14 and 15).
 ///
-/// Intervals assume residuals that are independent, normal and of one spread: look at `durbin_watson`,
-/// [`Regression::residual_qq`] and residuals against fitted values before quoting them.
+/// Intervals assume residuals that are independent, normal and of one spread: look at
+/// `durbin_watson`, [`Regression::residual_qq`] and residuals against fitted values before quoting
+/// them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Regression {
     /// Observations.
@@ -71,17 +73,19 @@ pub struct Regression {
     pub degrees: f64,
     /// Standard deviation of the residuals, √(error squares / degrees), in the unit of y.
     pub residual_sd: f64,
-    /// Test of the whole model against none; absent when the fit is exact, or there is only a constant.
+    /// Test of the whole model against none; absent when the fit is exact, or there is only a
+    /// constant.
     pub f_test: Option<FTest>,
     /// Model's value for each observation.
     pub fitted: Vec<f64>,
     /// y − fitted for each observation, in the order given.
     pub residuals: Vec<f64>,
-    /// Leverage of each observation, between 0 and 1; their sum is the number of coefficients. Above twice
-    /// the mean, the observation decides its own fit.
+    /// Leverage of each observation, between 0 and 1; their sum is the number of coefficients.
+    /// Above twice the mean, the observation decides its own fit.
     pub leverage: Vec<f64>,
-    /// Durbin–Watson statistic of the residuals in the order given: 2 when neighbours are unrelated, towards
-    /// 0 when they are alike, towards 4 when they alternate. Absent when all residuals are zero.
+    /// Durbin–Watson statistic of the residuals in the order given: 2 when neighbours are
+    /// unrelated, towards 0 when they are alike, towards 4 when they alternate. Absent when all
+    /// residuals are zero.
     pub durbin_watson: Option<f64>,
     intercept: Intercept,
     #[serde(skip)]
@@ -99,8 +103,8 @@ pub struct Prediction {
     pub observation: Interval,
     /// Observations the model rests on.
     pub n: u64,
-    /// The point lies farther out than any observation: the intervals hold only if the model holds there,
-    /// too.
+    /// The point lies farther out than any observation: the intervals hold only if the model holds
+    /// there, too.
     pub extrapolates: bool,
 }
 
@@ -116,8 +120,9 @@ impl Regression {
     /// The model y = intercept + Σ coefficient · column.
     ///
     /// # Errors
-    /// If lengths differ, a value is not finite, there are no more observations than coefficients, a column
-    /// is a combination of others (by name), y does not vary, or the level is not between 0 and 1.
+    /// If lengths differ, a value is not finite, there are no more observations than coefficients,
+    /// a column is a combination of others (by name), y does not vary, or the level is not between
+    /// 0 and 1.
     pub fn fit(columns: &[Column], intercept: Intercept, y: &[f64], level: f64) -> Result<Self, StatsError> {
         probability("level", level)?;
         let (names, matrix) = design(columns, intercept, y)?;
@@ -220,7 +225,8 @@ impl Regression {
         })
     }
 
-    /// Residuals over their own standard deviations s √(1 − h): beyond ± 3, look at the observation.
+    /// Residuals over their own standard deviations s √(1 − h): beyond ± 3, look at the
+    /// observation.
     ///
     /// # Errors
     /// If the fit is exact, or one observation determines a coefficient alone (leverage 1).

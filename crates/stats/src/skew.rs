@@ -1,9 +1,10 @@
 //! The mean of values whose law is skew.
 //!
-//! Where the spread is large just when the mean is, as with waiting times and rare events, mean ± t · error is too short
-//! on one side: a sample that happens to be low has too small an error as well. Willink's interval (2005, *A confidence
-//! interval and test for the mean of an asymmetric distribution*) reaches further on the side of the long tail. It is that
-//! of Hall (1992, *On the removal of skewness by transformation*) with the t quantile.
+//! Where the spread is large just when the mean is, as with waiting times and rare events, mean ± t
+//! · error is too short on one side: a sample that happens to be low has too small an error as
+//! well. Willink's interval (2005, *A confidence interval and test for the mean of an asymmetric
+//! distribution*) reaches further on the side of the long tail. It is that of Hall (1992, *On the
+//! removal of skewness by transformation*) with the t quantile.
 
 use crate::error::{StatsError, at_least, finite};
 use crate::summary::Summary;
@@ -50,8 +51,9 @@ impl Shape {
         self.skewness / (self.n as f64).sqrt()
     }
 
-    /// The degrees of freedom for which Student's t has the true spread of a standard error from `parts` values (these, or
-    /// means of neighbours among them): heavy tails leave fewer than `parts` − 1.
+    /// The degrees of freedom for which Student's t has the true spread of a standard error from
+    /// `parts` values (these, or means of neighbours among them): heavy tails leave fewer than
+    /// `parts` − 1.
     ///
     /// ```text
     /// variance of s² / σ⁴ = 2 / (parts − 1) + κ / n = 2 / degrees       κ: excess kurtosis, 0 at least
@@ -61,8 +63,8 @@ impl Shape {
     }
 }
 
-/// How far the interval of a mean reaches down and up, in standard errors, where t would on both sides were it not skew
-/// (Willink 2005).
+/// How far the interval of a mean reaches down and up, in standard errors, where t would on both
+/// sides were it not skew (Willink 2005).
 ///
 /// ```text
 /// a = skewness of the mean / 6

@@ -11,8 +11,8 @@ use std::cmp::Ordering;
 /// Where the warm-up ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum WarmUp {
-    /// Leave out the first `after` values; from there on the series is steady as far as its own spread can
-    /// tell.
+    /// Leave out the first `after` values; from there on the series is steady as far as its own
+    /// spread can tell.
     Ends {
         /// How many values to leave out.
         after: usize,
@@ -21,21 +21,24 @@ pub enum WarmUp {
         /// The statistic at its minimum: the squared standard error of the mean of what is kept.
         statistic: f64,
     },
-    /// The best cut is at the middle of the series or beyond: it has not settled, make the run longer.
+    /// The best cut is at the middle of the series or beyond: it has not settled, make the run
+    /// longer.
     NotOver {
         /// How many values were looked at.
         n: usize,
     },
 }
 
-/// The marginal standard error rule, MSER (White 1997): cut where the mean of the rest is known best.
+/// The marginal standard error rule, MSER (White 1997): cut where the mean of the rest is known
+/// best.
 ///
 /// ```text
 /// minimize over d:   Σ_{i > d} (x_i − mean of the rest)² / (n − d)²
 /// ```
 ///
-/// Leaving out warm-up values lowers the spread faster than it lowers n; leaving out steady ones does not.
-/// Only the first half is searched: a minimum at its very end means that the series had not settled by then.
+/// Leaving out warm-up values lowers the spread faster than it lowers n; leaving out steady ones
+/// does not. Only the first half is searched: a minimum at its very end means that the series had
+/// not settled by then.
 ///
 /// # Errors
 /// If there are fewer than 10 values, one is not finite, or all are alike.
@@ -62,9 +65,9 @@ pub fn mser(values: &[f64]) -> Result<WarmUp, StatsError> {
     Ok(WarmUp::Ends { after, kept: n - after, statistic })
 }
 
-/// MSER on means of five neighbours (MSER-5, White, Cobb and Spratt 2000): less easily led by single values,
-/// and the usual choice. `after` counts single values, a multiple of 5. Values at the end that fill no five
-/// are not looked at.
+/// MSER on means of five neighbours (MSER-5, White, Cobb and Spratt 2000): less easily led by
+/// single values, and the usual choice. `after` counts single values, a multiple of 5. Values at
+/// the end that fill no five are not looked at.
 ///
 /// # Errors
 /// If there are fewer than 50 values, one is not finite, or all means are alike.
@@ -94,8 +97,8 @@ pub enum Drift {
 /// Whether a series has a trend.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trend {
-    /// Theil–Sen slope (the median of all slopes between two points) per value, with Sen's interval; n counts
-    /// the values.
+    /// Theil–Sen slope (the median of all slopes between two points) per value, with Sen's
+    /// interval; n counts the values.
     pub slope: Estimate,
     /// Kendall's τ-b of value against time, −1 to 1.
     pub tau: f64,
@@ -110,15 +113,16 @@ pub struct Trend {
 /// More points than this are averaged first: the number of slopes grows with the square.
 const MOST_POINTS: usize = 500;
 
-/// Tests a series for a trend, up or down, in any form (Mann 1945; Kendall 1975; slope by Theil 1950 and Sen
-/// 1968).
+/// Tests a series for a trend, up or down, in any form (Mann 1945; Kendall 1975; slope by Theil
+/// 1950 and Sen 1968).
 ///
-/// The test asks whether later values tend to be larger. It takes the values as independent: of a correlated
-/// series it sees trends too often, so give it means of windows, not single response times. Series longer
-/// than 500 are averaged in groups first.
+/// The test asks whether later values tend to be larger. It takes the values as independent: of a
+/// correlated series it sees trends too often, so give it means of windows, not single response
+/// times. Series longer than 500 are averaged in groups first.
 ///
 /// # Errors
-/// If there are fewer than 8 values, one is not finite, all are alike, or the level is not between 0 and 1.
+/// If there are fewer than 8 values, one is not finite, all are alike, or the level is not between
+/// 0 and 1.
 pub fn trend(values: &[f64], level: f64) -> Result<Trend, StatsError> {
     probability("level", level)?;
     usable("values for a trend", values, 8)?;

@@ -7,17 +7,18 @@ use serde::{Deserialize, Serialize};
 
 /// The summary of one or more finite values.
 ///
-/// Values are added one at a time by Welford's method (1962), which keeps the sum of squared deviations
-/// itself: Σx² − n·mean² would lose all digits where the spread is small beside the mean. Two summaries merge
-/// into the one of all their values (Chan, Golub and LeVeque 1979), so threads and files can be summarised
-/// apart.
+/// Values are added one at a time by Welford's method (1962), which keeps the sum of squared
+/// deviations itself: Σx² − n·mean² would lose all digits where the spread is small beside the
+/// mean. Two summaries merge into the one of all their values (Chan, Golub and LeVeque 1979), so
+/// threads and files can be summarised apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// How many values; at least 1.
     pub n: u64,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Sum of the squared deviations from the mean, Σ(x − mean)²; the variance before it is divided.
+    /// Sum of the squared deviations from the mean, Σ(x − mean)²; the variance before it is
+    /// divided.
     pub squares: f64,
     /// Smallest value.
     pub min: f64,
@@ -54,7 +55,8 @@ impl Summary {
     /// Adds one value.
     ///
     /// # Errors
-    /// If the value is NaN or infinite, or the mean leaves the range of `f64`; the summary is then unchanged.
+    /// If the value is NaN or infinite, or the mean leaves the range of `f64`; the summary is then
+    /// unchanged.
     pub fn push(&mut self, value: f64) -> Result<(), StatsError> {
         if !value.is_finite() {
             let index = self.n as usize;
@@ -64,7 +66,8 @@ impl Summary {
         Ok(())
     }
 
-    /// The summary of both samples together, the same (up to rounding) as if it had been taken at once.
+    /// The summary of both samples together, the same (up to rounding) as if it had been taken at
+    /// once.
     ///
     /// ```text
     /// mean    = mean_a + δ n_b/n              δ = mean_b − mean_a
@@ -128,8 +131,8 @@ impl Summary {
 
     /// The mean with its t interval, mean ± t[1−α/2; n−1] · sd/√n (Jain 1991, §13.2).
     ///
-    /// Right for values that do not depend on each other, such as the means of repetitions. Successive
-    /// response times of one run do: use [`crate::batch::batch_means`] for them.
+    /// Right for values that do not depend on each other, such as the means of repetitions.
+    /// Successive response times of one run do: use [`crate::batch::batch_means`] for them.
     ///
     /// # Errors
     /// If there is only one value, or the level is not between 0 and 1.
@@ -157,8 +160,9 @@ impl Summary {
         Ok(Estimate { value, n: self.n, interval: Interval { low, high, level } })
     }
 
-    /// How many values are needed for a mean known to ± `precision` (a share of the mean, 0.05 = 5 %), as far
-    /// as this sample can tell: n = (z · sd / (precision · mean))² (Jain 1991, §13.9.1), at least 2.
+    /// How many values are needed for a mean known to ± `precision` (a share of the mean, 0.05 = 5
+    /// %), as far as this sample can tell: n = (z · sd / (precision · mean))² (Jain 1991, §13.9.1),
+    /// at least 2.
     ///
     /// # Errors
     /// As [`Summary::cov`], and if the precision is not positive.

@@ -1,19 +1,21 @@
 //! Quantiles and tail probabilities of the test distributions, with checked arguments.
 //!
-//! The arithmetic is `statrs`'; here its panics become values and its names become the textbook's. Its series
-//! for t, F and beta are cut after a fixed number of terms, which is too few for large samples: at 10⁷
-//! degrees of freedom the t quantile at 90 % is 16 % too small, and the beta quantile does not return. Beyond
-//! the limits below, the expansions about the normal and χ² laws that textbooks give for large samples are
-//! used; there they are the more exact ones.
+//! The arithmetic is `statrs`'; here its panics become values and its names become the textbook's.
+//! Its series for t, F and beta are cut after a fixed number of terms, which is too few for large
+//! samples: at 10⁷ degrees of freedom the t quantile at 90 % is 16 % too small, and the beta
+//! quantile does not return. Beyond the limits below, the expansions about the normal and χ² laws
+//! that textbooks give for large samples are used; there they are the more exact ones.
 
 use crate::error::{StatsError, at_least, finite, probability};
 use statrs::distribution::{Beta, ChiSquared, ContinuousCDF, FisherSnedecor, Normal, StudentsT};
 
-/// Above, t quantiles come from the normal law; the next term of the expansion is below 1e-9 of the quantile.
+/// Above, t quantiles come from the normal law; the next term of the expansion is below 1e-9 of the
+/// quantile.
 const T_QUANTILE_LIMIT: f64 = 1e4;
 /// Above, t probabilities come from the normal law.
 const T_LIMIT: f64 = 1e6;
-/// Above, F probabilities come from χ²; the error is below 1e-6 for up to a few numerator degrees of freedom.
+/// Above, F probabilities come from χ²; the error is below 1e-6 for up to a few numerator degrees
+/// of freedom.
 const F_LIMIT: f64 = 1e7;
 /// Above, χ² quantiles come from the normal law of their cube roots.
 const CHI_SQUARED_LIMIT: f64 = 1e6;
@@ -82,8 +84,8 @@ pub(crate) fn chi_squared_quantile(p: f64, degrees: f64) -> Result<f64, StatsErr
     finite("chi-squared quantile", degrees * (1.0 - part + normal_quantile(p)? * part.sqrt()).powi(3))
 }
 
-/// x such that a beta value with shapes a and b, of at most some ten thousand, lies below it with probability
-/// `p`.
+/// x such that a beta value with shapes a and b, of at most some ten thousand, lies below it with
+/// probability `p`.
 pub(crate) fn beta_quantile(p: f64, a: f64, b: f64) -> Result<f64, StatsError> {
     probability("probability", p)?;
     let law = Beta::new(a, b).map_err(|_| degrees_error(a.min(b)))?;

@@ -1,9 +1,9 @@
 //! Which model of a 2^k·r design fits: effects that add, or effects that multiply.
 //!
-//! The two differ in what they say of the spread. If effects add, repetitions scatter alike in every cell; if
-//! they multiply, the scatter grows with the cell's mean, and logarithms scatter alike. Box and Cox (1964)
-//! put both on one scale: with y^λ in place of y, λ = 1 is the additive model and λ = 0 the multiplicative
-//! one, and the likelihood of the data says which λ they allow.
+//! The two differ in what they say of the spread. If effects add, repetitions scatter alike in
+//! every cell; if they multiply, the scatter grows with the cell's mean, and logarithms scatter
+//! alike. Box and Cox (1964) put both on one scale: with y^λ in place of y, λ = 1 is the additive
+//! model and λ = 0 the multiplicative one, and the likelihood of the data says which λ they allow.
 
 use crate::effects::Effects;
 use crate::error::{StatsError, at_least, probability};
@@ -17,9 +17,9 @@ use std::fmt;
 /// Powers of y outside ± this are no model of a computer system; intervals end here.
 const LARGEST_POWER: f64 = 10.0;
 
-/// Beyond this ratio of largest to smallest value the scale matters; below it ln y is nearly a straight line
-/// over the range and both models say nearly the same. Jain 1991, §18.8 names the ratio as a ground for the
-/// multiplicative model, without a limit.
+/// Beyond this ratio of largest to smallest value the scale matters; below it ln y is nearly a
+/// straight line over the range and both models say nearly the same. Jain 1991, §18.8 names the
+/// ratio as a ground for the multiplicative model, without a limit.
 const WIDE_RANGE: f64 = 3.0;
 
 /// A form of model.
@@ -40,7 +40,8 @@ pub struct Evidence {
     pub log_likelihood: f64,
     /// Share of the variation in interactions: the simpler description has less.
     pub interaction_share: f64,
-    /// Correlation of |residual| with the predicted value: near 0 when the scatter is alike everywhere.
+    /// Correlation of |residual| with the predicted value: near 0 when the scatter is alike
+    /// everywhere.
     pub spread_trend: Option<f64>,
     /// Straightness of the residuals' normal QQ plot, at most 1.
     pub qq_correlation: f64,
@@ -51,8 +52,8 @@ pub struct Evidence {
 pub enum Ground {
     /// The data rule the other form out.
     OtherRuledOut,
-    /// The scatter allows both; all values are within a factor of 3, so both say nearly the same: the simpler
-    /// to read is taken.
+    /// The scatter allows both; all values are within a factor of 3, so both say nearly the same:
+    /// the simpler to read is taken.
     NarrowRange,
     /// The scatter allows both; the chosen one needs less interaction.
     FewerInteractions,
@@ -95,7 +96,8 @@ pub struct Choice {
 /// Tests which form fits a design of positive values with repetitions.
 ///
 /// # Errors
-/// If r < 2, a value is not above 0, repetitions do not differ at all, or the level is not between 0 and 1.
+/// If r < 2, a value is not above 0, repetitions do not differ at all, or the level is not between
+/// 0 and 1.
 pub fn choose_form(design: &TwoLevel, level: f64) -> Result<Choice, StatsError> {
     probability("level", level)?;
     at_least("repetitions", design.repetitions(), 2)?;
@@ -158,8 +160,8 @@ impl Scatter {
         Ok(Self { cells, n })
     }
 
-    /// Box and Cox's profile log-likelihood, −n/2 ln SSE(λ), of (y^λ − 1)/λ scaled by the geometric mean so
-    /// that all λ have one unit.
+    /// Box and Cox's profile log-likelihood, −n/2 ln SSE(λ), of (y^λ − 1)/λ scaled by the geometric
+    /// mean so that all λ have one unit.
     fn log_likelihood(&self, power: f64) -> f64 {
         let scaled = |w: f64| if power == 0.0 { w } else { (power * w).exp_m1() / power };
         let squares: f64 = self
@@ -175,7 +177,8 @@ impl Scatter {
 
     /// The likeliest power and the interval {λ : 2 (l_max − l(λ)) ≤ χ²[level; 1]}.
     fn power(&self, level: f64) -> Result<Estimate, StatsError> {
-        // A grid finds the hill, halving finds its top: the likelihood of a power has one hill in practice.
+        // A grid finds the hill, halving finds its top: the likelihood of a power has one hill in
+        // practice.
         let grid: Vec<f64> = (-100..=100).map(|step| f64::from(step) * LARGEST_POWER / 100.0).collect();
         let best = grid.iter().copied().fold(0.0, |best, power| {
             if self.log_likelihood(power) > self.log_likelihood(best) { power } else { best }

@@ -4,9 +4,9 @@
 //! X(N) = λ N / (1 + σ (N − 1) + κ N (N − 1))
 //! ```
 //!
-//! λ is the throughput of one, σ the share of work that only one can do at a time (contention), κ the cost of
-//! every pair's agreement (coherency); Gunther, *Guerrilla Capacity Planning*, 2007, ch. 4 and 5. With κ = 0
-//! it is Amdahl's law and has no peak.
+//! λ is the throughput of one, σ the share of work that only one can do at a time (contention), κ
+//! the cost of every pair's agreement (coherency); Gunther, *Guerrilla Capacity Planning*, 2007,
+//! ch. 4 and 5. With κ = 0 it is Amdahl's law and has no peak.
 
 use crate::error::{StatsError, at_least, usable};
 use crate::interval::Estimate;
@@ -19,9 +19,9 @@ use serde::Serialize;
 pub enum Coefficient {
     /// Estimated from the data.
     Fitted(Estimate),
-    /// The data would have it negative, which the law does not know: it is held at 0, and has no interval. A
-    /// σ below 0 is growth faster than the load (a cache that warms, a baseline measured too low): look at
-    /// the first points.
+    /// The data would have it negative, which the law does not know: it is held at 0, and has no
+    /// interval. A σ below 0 is growth faster than the load (a cache that warms, a baseline
+    /// measured too low): look at the first points.
     HeldAtZero,
 }
 
@@ -45,8 +45,8 @@ pub enum Peak {
         /// X(N*).
         throughput: Estimate,
     },
-    /// κ's interval holds 0: a peak at about this load is the best guess, but the data do not show that there
-    /// is one.
+    /// κ's interval holds 0: a peak at about this load is the best guess, but the data do not show
+    /// that there is one.
     NotShown {
         /// √((1 − σ) / κ); none if σ ≥ 1.
         guess: Option<f64>,
@@ -96,8 +96,8 @@ impl Usl {
     /// Fits the law to measured throughputs by least squares on X, with σ ≥ 0 and κ ≥ 0.
     ///
     /// # Errors
-    /// If lengths differ, there are fewer than 4 points or fewer than 3 different loads, a load or throughput
-    /// is not above 0, the search does not end, or the level is not between 0 and 1.
+    /// If lengths differ, there are fewer than 4 points or fewer than 3 different loads, a load or
+    /// throughput is not above 0, the search does not end, or the level is not between 0 and 1.
     pub fn fit(loads: &[f64], throughputs: &[f64], level: f64) -> Result<Self, StatsError> {
         if loads.len() != throughputs.len() {
             return Err(StatsError::Unequal {
@@ -123,8 +123,8 @@ impl Usl {
             sigma >= 0.0 && kappa >= 0.0
         };
         let free = fit_shape(true, true)?;
-        // Least squares under σ, κ ≥ 0: where the free minimum is outside, the best allowed one lies on an
-        // edge.
+        // Least squares under σ, κ ≥ 0: where the free minimum is outside, the best allowed one
+        // lies on an edge.
         let best = if allowed(&free) {
             free
         } else {
@@ -137,8 +137,8 @@ impl Usl {
         Self::from_fit(best)
     }
 
-    /// X at this load, with the interval of the law there (not of a single measurement). Beyond the largest
-    /// load measured it holds only if the law does.
+    /// X at this load, with the interval of the law there (not of a single measurement). Beyond the
+    /// largest load measured it holds only if the law does.
     ///
     /// # Errors
     /// If the load is not above 0 and finite.
@@ -216,8 +216,8 @@ fn fit_shape(
     Ok((shape, fit))
 }
 
-/// A start from the law turned over, N/X = 1/λ + σ/λ (N − 1) + κ/λ N (N − 1), which is linear. No coefficient
-/// starts lower than where it would first be seen at the largest load.
+/// A start from the law turned over, N/X = 1/λ + σ/λ (N − 1) + κ/λ N (N − 1), which is linear. No
+/// coefficient starts lower than where it would first be seen at the largest load.
 fn start(shape: Shape, loads: &[f64], throughputs: &[f64]) -> [f64; 3] {
     let largest = loads.iter().fold(1.0, |largest: f64, &n| largest.max(n));
     let floors = [1e-3 / largest, 1e-3 / (largest * largest)];

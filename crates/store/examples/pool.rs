@@ -1,11 +1,14 @@
-//! The textbook's queue server, to measure against: clients over TCP, one queue of requests, a pool of connections to the database, one
-//! statement for each request. It knows `use`, `watch`, `ignore`, `put`, `reserve` and `delete` of beanstalkd's protocol, and promises nothing
-//! that a benchmark does not need: no answer is resolved after a broken connection, nothing is bounded, and nobody waits for a message.
+//! The textbook's queue server, to measure against: clients over TCP, one queue of requests, a pool
+//! of connections to the database, one statement for each request. It knows `use`, `watch`,
+//! `ignore`, `put`, `reserve` and `delete` of beanstalkd's protocol, and promises nothing that a
+//! benchmark does not need: no answer is resolved after a broken connection, nothing is bounded,
+//! and nobody waits for a message.
 //!
 //! ```text
 //! pool ADDRESS DATABASE CONNECTIONS
 //! ```
-//! The table is that of `bench/broker.py`, which compares with it: `pool (id, tube, pri, vt, body)`.
+//! The table is that of `bench/broker.py`, which compares with it:
+//! `pool (id, tube, pri, vt, body)`.
 
 #![allow(clippy::unwrap_used, reason = "a tool of the benchmark: it ends where something is wrong")]
 

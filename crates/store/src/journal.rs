@@ -1,4 +1,5 @@
-//! Threads that write batches, and one that keeps the queues ours; what came of each batch is told in their order.
+//! Threads that write batches, and one that keeps the queues ours; what came of each batch is told
+//! in their order.
 //!
 //! ```text
 //!  loop ──batch──▶ pen ───one statement, one commit──▶ PostgreSQL
@@ -8,9 +9,10 @@
 //!   └─committed, in order─┘   └─ session broken: have it back, write the same batch again
 //! ```
 //!
-//! What comes while batches are under way makes the next. So nobody waits for a timer, and the more there is to do the more each commit carries.
-//! Two batches of moderate size are written side by side, so that one is worked on while the other waits for the disk; three where that is slow. They have no
-//! message in common: the order in which their commits end does not matter.
+//! What comes while batches are under way makes the next. So nobody waits for a timer, and the more
+//! there is to do the more each commit carries. Two batches of moderate size are written side by
+//! side, so that one is worked on while the other waits for the disk; three where that is slow.
+//! They have no message in common: the order in which their commits end does not matter.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,17 +37,18 @@ const RENEW: Duration = Duration::from_millis(300);
 const FORGET: Duration = Duration::from_secs(60);
 /// How soon to try again to have a session back.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long the last word to the database may take at the end: it saves the next owner from waiting, and nothing more.
+/// How long the last word to the database may take at the end: it saves the next owner from
+/// waiting, and nothing more.
 const LAST: Duration = Duration::from_secs(1);
 /// Batches that may be under way at once.
 const PENS: usize = 3;
-/// Lines that batches side by side may have together. Larger ones keep PostgreSQL busy rather than the disk: apart they would only be more
-/// statements for the same work.
+/// Lines that batches side by side may have together. Larger ones keep PostgreSQL busy rather than
+/// the disk: apart they would only be more statements for the same work.
 const SIDE_BY_SIDE: usize = 256;
 /// Work on a line of a batch, about.
 const LINE: Nanos = Nanos::from_micros(20);
-/// A batch whose time beside that was longer waited for the disk. While that is so the last pen is used, too; otherwise it would only take the processor from the
-/// others.
+/// A batch whose time beside that was longer waited for the disk. While that is so the last pen is
+/// used, too; otherwise it would only take the processor from the others.
 const LONG: Nanos = Nanos::from_millis(1);
 
 /// What the threads tell.
@@ -161,7 +164,8 @@ enum Heard {
 }
 
 impl Journal {
-    /// Begins to write; `wake` is called whenever there are news. Ids below `next_id` have been given.
+    /// Begins to write; `wake` is called whenever there are news. Ids below `next_id` have been
+    /// given.
     pub fn begin(
         owned: Owned,
         next_id: Id,
@@ -213,7 +217,8 @@ impl Journal {
         })
     }
 
-    /// Whether what has been gathered may be written now, beside what is under way; ids below `next_id` have been given.
+    /// Whether what has been gathered may be written now, beside what is under way; ids below
+    /// `next_id` have been given.
     pub fn may_write(&self, gathered: &CommitBatch, next_id: Id) -> bool {
         let beside = |other: &CommitBatch| gathered.may_go_beside(other);
         let others = || self.under_way.iter().filter(|one| one.came.is_none()).map(|one| &*one.batch);
@@ -291,7 +296,8 @@ impl Journal {
                 }
                 Heard::Lost(why, since) => {
                     self.lost += 1;
-                    // What breaks all sessions is noticed by each when it is used: that is no news where others are back.
+                    // What breaks all sessions is noticed by each when it is used: that is no news
+                    // where others are back.
                     if !self.is_told && self.lost_at.is_none_or(|lost| since > lost) {
                         self.is_told = true;
                         self.lost_at = Some(Instant::now());
@@ -318,7 +324,8 @@ impl Journal {
         })
     }
 
-    /// Ends the threads: ids below this one were given. A database that does not answer is not waited for.
+    /// Ends the threads: ids below this one were given. A database that does not answer is not
+    /// waited for.
     pub fn end(mut self, next_id: Id) {
         self.ids.next.fetch_max(next_id, Ordering::Relaxed);
         self.pens.clear();
@@ -369,7 +376,8 @@ impl<S: Session> Steady<S> {
         Self { session, told, lost: false, since: Instant::now() }
     }
 
-    /// Does something that may be done twice, again and again until the session has stood all the time: then what came of it is known.
+    /// Does something that may be done twice, again and again until the session has stood all the
+    /// time: then what came of it is known.
     fn until_it_stands<T>(
         &mut self,
         mut what: impl FnMut(&mut S) -> Result<T, postgres::Error>,
@@ -506,7 +514,8 @@ impl Keeper {
         // What cannot be read now is read next time.
         let laid = self.session.until_it_stands(Owned::sweep)?.unwrap_or_default();
         self.session.told.say(Heard::Swept(laid));
-        // Some steps at a time, each of its own: whoever waits for the next sweep waits no longer than for this.
+        // Some steps at a time, each of its own: whoever waits for the next sweep waits no longer
+        // than for this.
         for _ in 0..5 {
             if !self.session.until_it_stands(Owned::prune)?.unwrap_or_default() {
                 break;

@@ -1,4 +1,5 @@
-//! The broker's queues in PostgreSQL. A driver of its own below the broker's: it has threads, connections and statements, and no client.
+//! The broker's queues in PostgreSQL. A driver of its own below the broker's: it has threads,
+//! connections and statements, and no client.
 //!
 //! | file | its one idea |
 //! |---|---|

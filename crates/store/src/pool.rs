@@ -6,9 +6,10 @@
 //!                    └─ lane ─▶ connection ─────────────────────────────┘
 //! ```
 //!
-//! **direct**: one lane before C connections; each takes one request, for one statement. **batch**: a lane for each class of queries and
-//! one connection for each lane; it takes all that wait of the kind of the first. There is no timer: the next batch is what has come
-//! while the last was at the database. One thread moves all of it.
+//! **direct**: one lane before C connections; each takes one request, for one statement. **batch**:
+//! a lane for each class of queries and one connection for each lane; it takes all that wait of the
+//! kind of the first. There is no timer: the next batch is what has come while the last was at the
+//! database. One thread moves all of it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,13 +36,15 @@ const MOST_TOGETHER: usize = 512;
 /// How soon to try again what failed, at first and at most; the time doubles in between.
 const AGAIN: Duration = Duration::from_millis(100);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(1);
-/// How often it is asked at once what became of a transaction, before that is left to a task of its own.
+/// How often it is asked at once what became of a transaction, before that is left to a task of its
+/// own.
 const TRIES: u32 = 3;
 
 /// How the database is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether waiting queries share a statement; then there is one connection for each class of queries.
+    /// Whether waiting queries share a statement; then there is one connection for each class of
+    /// queries.
     pub gathers: bool,
     /// Connections, where they do not.
     pub connections: u32,
@@ -147,7 +150,8 @@ struct Shop {
     lost: Cell<bool>,
     /// When that was last told.
     lost_at: Cell<Option<Instant>>,
-    /// What the database refuses for now: of which kinds, and whether because it writes nothing at all.
+    /// What the database refuses for now: of which kinds, and whether because it writes nothing at
+    /// all.
     refused: RefCell<BTreeMap<StatementKind, bool>>,
     /// Kinds that are not asked until then, and for how long they were kept back.
     held: RefCell<BTreeMap<StatementKind, (Instant, Duration)>>,
@@ -198,7 +202,8 @@ fn work(
             match select(came, deposed).await {
                 Either::Left((Some(some), _)) => shop.take_in(some),
                 Either::Left((None, _)) => break,
-                // All connections end here and now: what they held must not stand in the way of who comes next.
+                // All connections end here and now: what they held must not stand in the way of who
+                // comes next.
                 Either::Right(_) => return,
             }
         }
@@ -362,7 +367,8 @@ impl Shop {
         Some((some, way))
     }
 
-    /// Carries out queries of one kind until the answers are known, and tells them; those that come back are to be tried again later.
+    /// Carries out queries of one kind until the answers are known, and tells them; those that come
+    /// back are to be tried again later.
     async fn carry_out(
         self: &Rc<Self>,
         session: &mut Option<Session>,
@@ -396,7 +402,8 @@ impl Shop {
                         continue;
                     }
                     Ok(None) | Err(Trouble::Refused { .. }) => {
-                        // Others do not wait for it: it stays open, though this connection has done with it.
+                        // Others do not wait for it: it stays open, though this connection has done
+                        // with it.
                         self.open.set(self.open.get() + asked.len());
                         tokio::task::spawn_local(Rc::clone(self).find_out(asked, one, *way));
                         return Ok(Vec::new());
@@ -450,7 +457,8 @@ impl Shop {
                         return Ok(Vec::new());
                     }
                     if until != Until::Again {
-                        // Until there is room nothing of the kind is carried out: meanwhile this connection is for others.
+                        // Until there is room nothing of the kind is carried out: meanwhile this
+                        // connection is for others.
                         self.hold(kind);
                         return Ok(asked);
                     }
@@ -479,7 +487,8 @@ impl Shop {
         Ok(Some(came))
     }
 
-    /// Asks what became of a transaction for as long as it takes; where it was not committed its queries are carried out anew.
+    /// Asks what became of a transaction for as long as it takes; where it was not committed its
+    /// queries are carried out anew.
     async fn find_out(self: Rc<Self>, asked: Vec<QueuedRequest>, one: Unknown, mut way: RequestTimes) {
         let mut pause = AGAIN;
         loop {
@@ -499,7 +508,7 @@ impl Shop {
         }
     }
 
-    // ---- what the database refuses --------------------------------------------------------------------------
+    // ---- what the database refuses --------------------------------------------------------------
 
     /// Whether this one is kept back now. What only reads never is.
     fn is_held(&self, query: &DatabaseRequest) -> bool {
@@ -538,7 +547,8 @@ impl Shop {
         self.told.say(News::Refused(why.to_owned()));
     }
 
-    /// It has done this: also others of the kind are done again, and where it writes at all none is refused for that reason.
+    /// It has done this: also others of the kind are done again, and where it writes at all none is
+    /// refused for that reason.
     fn takes(&self, query: &DatabaseRequest) {
         let kind = query.kind();
         if !query.writes() {
@@ -563,7 +573,7 @@ impl Shop {
         self.told.say(News::Answered(answers, *way));
     }
 
-    // ---- transactions ---------------------------------------------------------------------------------------
+    // ---- transactions ---------------------------------------------------------------------------
 
     fn stub(&self) -> Stub {
         let serial = self.next_serial.replace(self.next_serial.get() + 1);
@@ -581,7 +591,7 @@ impl Shop {
         Clearing { from: self.cleared.get(), to }
     }
 
-    // ---- connections ----------------------------------------------------------------------------------------
+    // ---- connections ----------------------------------------------------------------------------
 
     /// The first connection; where there is none to be had it is looked for when it is needed.
     async fn connect(&self) -> Option<Session> {
@@ -605,7 +615,8 @@ impl Shop {
 
     /// The database is out of reach: a connection cannot be had, or broke that was had then.
     fn lose(&self, why: &str, since: Option<Instant>) {
-        // What breaks all connections is noticed by each when it is used. That is no news where others have been had again meanwhile.
+        // What breaks all connections is noticed by each when it is used. That is no news where
+        // others have been had again meanwhile.
         let known = since.is_some_and(|since| self.lost_at.get().is_some_and(|lost| since <= lost));
         if !known && !self.lost.replace(true) {
             self.lost_at.set(Some(Instant::now()));
@@ -623,7 +634,8 @@ impl Shop {
 
 const LANES: usize = 5;
 
-/// Takes all of a kind out of a lane, up to a bound. No client has queries of two kinds, so that none is overtaken by its own.
+/// Takes all of a kind out of a lane, up to a bound. No client has queries of two kinds, so that
+/// none is overtaken by its own.
 fn gather(waiting: &mut VecDeque<QueuedRequest>, kind: StatementKind, some: &mut Vec<QueuedRequest>) {
     while some.len() < MOST_TOGETHER && waiting.front().is_some_and(|next| next.query.kind() == kind) {
         some.extend(waiting.pop_front());

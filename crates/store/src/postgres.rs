@@ -1,11 +1,14 @@
-//! Queues in PostgreSQL: who owns them, what is there, and how a batch is written. The SQL stands in `.sql` files beside this one.
+//! Queues in PostgreSQL: who owns them, what is there, and how a batch is written. The SQL stands
+//! in `.sql` files beside this one.
 //!
-//! **One owner.** The owner holds an advisory lock in a session that keeps nothing else. Nobody else can hold it. He writes in other sessions, his
-//! pens, whose statements fail as soon as there is another owner; and nobody becomes the owner before all that the last one
-//! had begun to write is over. So whoever gets the lock finds a table at rest.
+//! **One owner.** The owner holds an advisory lock in a session that keeps nothing else. Nobody
+//! else can hold it. He writes in other sessions, his pens, whose statements fail as soon as there
+//! is another owner; and nobody becomes the owner before all that the last one had begun to write
+//! is over. So whoever gets the lock finds a table at rest.
 //!
-//! **An owner that hangs.** He renews one row three times a second. A broker that waits ends his session when the row is older than
-//! [`LEASE`] by the database's own clock; what he writes afterwards goes nowhere.
+//! **An owner that hangs.** He renews one row three times a second. A broker that waits ends his
+//! session when the row is older than [`LEASE`] by the database's own clock; what he writes
+//! afterwards goes nowhere.
 
 pub(crate) mod heads;
 pub mod members;
@@ -36,7 +39,8 @@ pub(crate) use place::Session;
 use place::{END_HOLDER, LIGHT, LOOK, OWN, fence_of, is_fatal, lock_of, migrate};
 use rows::{Names, read, since_1970};
 
-/// Who takes over from another reads no more than so many bytes of messages before it serves; more of them are counted, and read when they are needed.
+/// Who takes over from another reads no more than so many bytes of messages before it serves; more
+/// of them are counted, and read when they are needed.
 const READ_AT_ONCE: u64 = 32 << 20;
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
@@ -51,7 +55,8 @@ const SWEEP: &str =
 const SWEEP_SHARD: &str = "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming \
                            WHERE krarup.shard_of(tube, $1) = $2 ORDER BY number LIMIT 1000";
 
-/// Waits until an owner before has written what he has begun, and keeps him from beginning more, until the end of the transaction.
+/// Waits until an owner before has written what he has begun, and keeps him from beginning more,
+/// until the end of the transaction.
 const FENCE: &str = "SELECT set_config('lock_timeout', '500ms', true), pg_advisory_xact_lock(1802658162, $1)";
 /// The queues, owned.
 pub struct Owned {
@@ -103,8 +108,8 @@ impl std::fmt::Debug for Owned {
 }
 
 impl Owned {
-    /// Makes the tables if they are not there, and waits until nobody else owns the queues; `waits` is told where that broker is,
-    /// whenever it is another.
+    /// Makes the tables if they are not there, and waits until nobody else owns the queues; `waits`
+    /// is told where that broker is, whenever it is another.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
@@ -134,11 +139,12 @@ impl Owned {
         Self::begin(place, client, Shard::WHOLE, (address, None), told.is_some())
     }
 
-    /// Tries once to become the owner of a shard, as this member of those who share them; none: somebody else is. An owner that is silent for too long is
-    /// ended first.
+    /// Tries once to become the owner of a shard, as this member of those who share them; none:
+    /// somebody else is. An owner that is silent for too long is ended first.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses; [`Problem::Deposed`]: the queues are no longer divided so.
+    /// The database cannot be reached, or refuses; [`Problem::Deposed`]: the queues are no longer
+    /// divided so.
     pub fn take_shard(place: Place, shard: Shard, member: i64) -> Result<Option<Self>, Problem> {
         let mut client = place.connect()?;
         if !members::join(&mut client, shard.of)? {
@@ -196,8 +202,9 @@ impl Owned {
         self.epoch
     }
 
-    /// Everything that is there at this time on the wall, each message handed to `message` in the order of the ids; where they would take more
-    /// memory than messages that wait may have, they are only counted.
+    /// Everything that is there at this time on the wall, each message handed to `message` in the
+    /// order of the ids; where they would take more memory than messages that wait may have, they
+    /// are only counted.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
@@ -335,7 +342,8 @@ impl Owned {
         Ok(laid.collect())
     }
 
-    /// Clears away what was archived long enough ago, some of it at a time; whether there may be more.
+    /// Clears away what was archived long enough ago, some of it at a time; whether there may be
+    /// more.
     ///
     /// # Errors
     /// As [`Self::renew`].

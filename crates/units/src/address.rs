@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Address {
-    /// A name, an IPv4 address or an IPv6 address (without brackets); or, beginning with `/`, as no host does, the path of a unix socket.
+    /// A name, an IPv4 address or an IPv6 address (without brackets); or, beginning with `/`, as no
+    /// host does, the path of a unix socket.
     pub host: String,
     /// The port; 0 asks the system for a free one when listening. A unix socket has none: 0.
     pub port: u16,

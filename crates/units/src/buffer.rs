@@ -52,8 +52,8 @@ impl Inbox {
         &mut self.bytes[self.end..]
     }
 
-    /// Room to read into, not more than `most` bytes. The memory grows by what has come, and never beyond what `most` asks for: that is
-    /// how much is to come of one message.
+    /// Room to read into, not more than `most` bytes. The memory grows by what has come, and never
+    /// beyond what `most` asks for: that is how much is to come of one message.
     pub fn room_up_to(&mut self, most: usize, least: usize) -> &mut [u8] {
         let room = most.min(self.unread().len().max(least));
         if self.bytes.len() - self.end < room {
@@ -79,15 +79,16 @@ impl Inbox {
         }
     }
 
-    /// Hands out what has come together with its memory, so that pieces of it can be lent; [`Self::give_back`] is to be called next.
-    /// Nothing is copied.
+    /// Hands out what has come together with its memory, so that pieces of it can be lent;
+    /// [`Self::give_back`] is to be called next. Nothing is copied.
     pub fn hand_out(&mut self) -> (Arc<Vec<u8>>, Range<usize>) {
         let unread = self.start..self.end;
         self.clear();
         (Arc::new(std::mem::take(&mut self.bytes)), unread)
     }
 
-    /// The memory comes back, or what is still to be understood of it, where somebody keeps a piece.
+    /// The memory comes back, or what is still to be understood of it, where somebody keeps a
+    /// piece.
     pub fn give_back(&mut self, memory: Arc<Vec<u8>>, unread: Range<usize>) {
         match Arc::try_unwrap(memory) {
             Ok(bytes) => {
@@ -159,8 +160,8 @@ impl Lent {
     }
 }
 
-/// What waits to be sent. Bytes are counted from the connection's first, so that a message's end can be
-/// recognised when it leaves. Large pieces may be lent instead of copied.
+/// What waits to be sent. Bytes are counted from the connection's first, so that a message's end
+/// can be recognised when it leaves. Large pieces may be lent instead of copied.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -203,7 +204,8 @@ impl Outbox {
         self.lent.is_empty()
     }
 
-    /// The first of the pieces that have not left, in order, as many as there is room for; how many, and how many bytes they have.
+    /// The first of the pieces that have not left, in order, as many as there is room for; how
+    /// many, and how many bytes they have.
     pub fn pieces<'a>(&'a self, into: &mut [IoSlice<'a>]) -> (usize, usize) {
         let (mut count, mut bytes, mut at) = (0, 0, self.sent);
         let mut add = |piece: &'a [u8]| {
@@ -334,8 +336,8 @@ impl Outbox {
         self.base += count as u64;
     }
 
-    /// Gives memory back where nothing waits in it and there is more than `floor` bytes. All of it: what is left of a block that
-    /// shrinks stands in the way of the next large one.
+    /// Gives memory back where nothing waits in it and there is more than `floor` bytes. All of it:
+    /// what is left of a block that shrinks stands in the way of the next large one.
     pub fn shrink(&mut self, floor: usize) {
         if self.is_empty() && self.bytes.capacity() > floor {
             self.base += self.bytes.len() as u64;
@@ -403,7 +405,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whether a piece is copied or lent makes no difference to what leaves and how it is counted.
+        /// Whether a piece is copied or lent makes no difference to what leaves and how it is
+        /// counted.
         #[test]
         fn what_is_lent_stands_in_its_place(steps in proptest::collection::vec((0_u8..5, 0_usize..40_000), 0..20)) {
             let whole = Arc::new((0..100_000_u32).map(|at| (at * 7) as u8).collect::<Vec<u8>>());

@@ -78,8 +78,8 @@ pub fn parse_duration(text: &str) -> Result<Seconds, String> {
     }
 }
 
-/// Reads a size with its unit, binary throughout: `1MiB`, `1m` and `1MB` are all 1,048,576 bytes, as
-/// memcached's own `-I 1m` is. A bare number is bytes.
+/// Reads a size with its unit, binary throughout: `1MiB`, `1m` and `1MB` are all 1,048,576 bytes,
+/// as memcached's own `-I 1m` is. A bare number is bytes.
 ///
 /// # Errors
 /// Names the text and the units that are understood.
@@ -102,7 +102,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// Seconds since 1970 as date and time in UTC: `2026-11-21 21:34:44 UTC`.
 pub fn timestamp(unix_seconds: u64) -> String {
     let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // Days are counted from 1 March of year 0, so that the leap day is the last of its year; 400 years have 146,097 days.
+    // Days are counted from 1 March of year 0, so that the leap day is the last of its year; 400
+    // years have 146,097 days.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -119,8 +120,9 @@ pub fn timestamp(unix_seconds: u64) -> String {
     )
 }
 
-/// Reads an instant, as nanoseconds since 1970 (UTC): a whole number of those, or date and time as RFC 3339 writes them,
-/// `2026-11-22T07:30:00.5Z` or `2026-11-22 08:30:00+01:00`. What is finer than a nanosecond is cut off.
+/// Reads an instant, as nanoseconds since 1970 (UTC): a whole number of those, or date and time as
+/// RFC 3339 writes them, `2026-11-22T07:30:00.5Z` or `2026-11-22 08:30:00+01:00`. What is finer
+/// than a nanosecond is cut off.
 ///
 /// # Errors
 /// Names the text and both ways to write an instant.

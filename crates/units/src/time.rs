@@ -40,7 +40,8 @@ impl Nanos {
         Self(secs * 1_000_000_000)
     }
 
-    /// The nearest length to `seconds`; negative and not-a-number become zero, too long the longest.
+    /// The nearest length to `seconds`; negative and not-a-number become zero, too long the
+    /// longest.
     pub fn from_seconds(seconds: Seconds) -> Self {
         Self((seconds * 1e9).round() as u64)
     }

@@ -55,7 +55,8 @@ impl fmt::Display for CutError {
 impl std::error::Error for CutError {}
 
 impl Cut {
-    /// A run without its beginning and its end. Without a `window`, the longest of 1 s, 500 ms, 200 ms, 100 ms … of which the run has thirty.
+    /// A run without its beginning and its end. Without a `window`, the longest of 1 s, 500 ms, 200
+    /// ms, 100 ms … of which the run has thirty.
     ///
     /// # Errors
     /// If nothing is left.

@@ -31,8 +31,9 @@ pub struct Requests {
     pub settled: [Settled; 2],
     /// What does not add up.
     pub warnings: Vec<Warning>,
-    /// Whether a load generator wrote the rows: then requests are received when they are due and taken when they are sent, so that what is called
-    /// queue here is lateness, and server the time from sent to answered.
+    /// Whether a load generator wrote the rows: then requests are received when they are due and
+    /// taken when they are sent, so that what is called queue here is lateness, and server the time
+    /// from sent to answered.
     #[serde(default)]
     pub of_clients: bool,
 }
@@ -117,7 +118,8 @@ pub struct Occupancy {
     pub completions: f64,
     /// How long those that went had been there: W, their mean.
     pub time: Seconds,
-    /// How many were there, averaged over time: L, from the stamps of all who were there in the span.
+    /// How many were there, averaged over time: L, from the stamps of all who were there in the
+    /// span.
     pub present: f64,
 }
 

@@ -450,7 +450,8 @@ mod tests {
         assert_eq!(station.histogram.total(), all.count);
     }
 
-    /// The warm-up is slower: within the cut nothing of it is left, and the whole run tells how long it was.
+    /// The warm-up is slower: within the cut nothing of it is left, and the whole run tells how
+    /// long it was.
     #[test]
     fn a_warm_up_is_cut_off_and_reported_by_the_whole_run() {
         let mut rows = regular(4_000);
@@ -469,7 +470,8 @@ mod tests {
         assert!(found.warnings.is_empty(), "{:?}", found.warnings);
     }
 
-    /// A third of the answers are a second late and not in the rows: L, counted over time, is not X · W of those that ended.
+    /// A third of the answers are a second late and not in the rows: L, counted over time, is not X
+    /// · W of those that ended.
     #[test]
     fn a_place_that_fills_up_is_reported() {
         let mut rows = regular(2_000);

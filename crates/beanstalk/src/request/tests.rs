@@ -111,7 +111,8 @@ fn the_extra_verbs_are_read() {
 }
 
 proptest! {
-    /// Where the network cuts the bytes must not matter: a prefix is incomplete, or already what the whole is.
+    /// Where the network cuts the bytes must not matter: a prefix is incomplete, or already what
+    /// the whole is.
     #[test]
     fn any_cut_of_the_bytes_parses_alike(
         text in prop_oneof![

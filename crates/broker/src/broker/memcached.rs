@@ -35,7 +35,8 @@ impl Broker {
         id
     }
 
-    /// Carries out the first request in these bytes; how many bytes are done with: none if it must wait, or more must come.
+    /// Carries out the first request in these bytes; how many bytes are done with: none if it must
+    /// wait, or more must come.
     pub(super) fn memcached_bytes(
         &mut self,
         id: ClientId,

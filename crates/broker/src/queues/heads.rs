@@ -1,8 +1,11 @@
-//! Messages that are only in the store: which are left out of memory, what must be read before a request can be carried out, and what was read.
+//! Messages that are only in the store: which are left out of memory, what must be read before a
+//! request can be carried out, and what was read.
 //!
-//! A message that stands in a line and is not among those that the line keeps here is forgotten, as soon as the store has it as it is:
-//! until then it is a guest, known by its number though its line only counts it. A store is asked one thing at a time, while nothing is
-//! written, so that what it answers is what was committed, and differs from what is true by what is still being gathered alone.
+//! A message that stands in a line and is not among those that the line keeps here is forgotten, as
+//! soon as the store has it as it is: until then it is a guest, known by its number though its line
+//! only counts it. A store is asked one thing at a time, while nothing is written, so that what it
+//! answers is what was committed, and differs from what is true by what is still being gathered
+//! alone.
 
 use std::sync::Arc;
 
@@ -21,9 +24,10 @@ use crate::window::KeyWindow;
 const SOUGHT_AT_ONCE: usize = 1_000;
 
 impl Queues {
-    // ---- leaving out ------------------------------------------------------------------------------------
+    // ---- leaving out ----------------------------------------------------------------------------
 
-    /// A message stands in its line, among those that are here or not: a client that is too many is left out.
+    /// A message stands in its line, among those that are here or not: a client that is too many is
+    /// left out.
     pub(super) fn settle(&mut self, id: Id, here: bool) {
         let Some(resident) = self.settings.resident else { return };
         if !here {
@@ -128,10 +132,10 @@ impl Queues {
         (all + self.pending.len() as u64).saturating_sub(self.jobs.len() as u64)
     }
 
-    // ---- what a request needs ---------------------------------------------------------------------------
+    // ---- what a request needs -------------------------------------------------------------------
 
-    /// Whether a request needs messages that are not here. They will be read, and it is to be offered again then; until then it has
-    /// done nothing, or a part of what it is to do.
+    /// Whether a request needs messages that are not here. They will be read, and it is to be
+    /// offered again then; until then it has done nothing, or a part of what it is to do.
     pub fn lacks(&mut self, client: ClientId, request: &Request<'_>, now: Stamp) -> bool {
         if !self.heads.begun {
             return false;
@@ -340,14 +344,15 @@ impl Queues {
         self.heads.kicking.remove(&client);
     }
 
-    // ---- reading ----------------------------------------------------------------------------------------
+    // ---- reading --------------------------------------------------------------------------------
 
     /// Whether something is to be read from the store.
     pub fn has_fetch(&self) -> bool {
         self.heads.fetching.is_none() && !(self.heads.wanted.is_empty() && self.heads.seekers.is_empty())
     }
 
-    /// What is to be read next, while nothing is written; its answer comes to [`Self::fetched`] before anything else is asked of the store.
+    /// What is to be read next, while nothing is written; its answer comes to [`Self::fetched`]
+    /// before anything else is asked of the store.
     pub fn take_fetch(&mut self) -> Option<Fetch> {
         if self.heads.fetching.is_some() {
             return None;
@@ -524,7 +529,8 @@ impl Queues {
         self.tubes.let_go(place);
     }
 
-    /// A line that nears the end of what is here is read on, and one of delays is never left unread.
+    /// A line that nears the end of what is here is read on, and one of delays is never left
+    /// unread.
     pub(super) fn look_ahead(&mut self, line: &StoredQueue) {
         let tube = |name: &Arc<str>| self.tubes.find(name).map(|tube| self.tubes.get(tube));
         let low = match line {
@@ -592,10 +598,10 @@ impl Queues {
         crate::tube::first_of(lines).here().ok_or(Nothing::Empty)
     }
 
-    // ---- taking over ------------------------------------------------------------------------------------
+    // ---- taking over ----------------------------------------------------------------------------
 
-    /// So many messages of a line are in the store, `urgent` of them below the priority that counts as urgent; they will be read when they are
-    /// needed.
+    /// So many messages of a line are in the store, `urgent` of them below the priority that counts
+    /// as urgent; they will be read when they are needed.
     pub fn load_line(&mut self, line: StoredQueue, count: u64, urgent: u64) {
         self.heads.begun = true;
         match &line {

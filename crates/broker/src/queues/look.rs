@@ -86,8 +86,8 @@ impl Queues {
         Ok(self.found(id))
     }
 
-    /// The lines of a sender's messages that are the client's or no client's; none if no client is registered under that name. A client that has not said
-    /// its name has one line twice.
+    /// The lines of a sender's messages that are the client's or no client's; none if no client is
+    /// registered under that name. A client that has not said its name has one line twice.
     pub(super) fn sent_lines(&self, client: ClientId, sender: &str) -> Option<[FromTo; 2]> {
         let sender = self.registered.get(sender)?;
         Some([None, self.client(client).name.clone()].map(|receiver| (Arc::clone(sender), receiver)))
@@ -116,7 +116,8 @@ impl Queues {
         Ok(self.take(client, id, TakeMode::Pop, now))
     }
 
-    /// The tubes that hold a ready message which is its or no client's; none if it has not said its name.
+    /// The tubes that hold a ready message which is its or no client's; none if it has not said its
+    /// name.
     pub fn tubes_for(&self, client: ClientId) -> Option<Vec<Arc<str>>> {
         let name = self.client(client).name.as_ref()?;
         let holding = self.tubes.iter().filter(|(_, tube)| tube.holds_for(Some(name)));

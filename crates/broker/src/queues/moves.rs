@@ -106,7 +106,8 @@ impl Queues {
         true
     }
 
-    /// Makes up to `bound` messages of the tube in use ready: those buried, or where there are none, those delayed. How many.
+    /// Makes up to `bound` messages of the tube in use ready: those buried, or where there are
+    /// none, those delayed. How many.
     pub fn kick(&mut self, client: ClientId, bound: u32, now: Stamp) -> (u32, After) {
         let tube = self.tubes.get(self.client(client).used);
         let begun = self.heads.kicking.remove(&client);
@@ -175,7 +176,8 @@ impl Queues {
         most > 0 && job.happened.reserves >= most
     }
 
-    /// A message in no line that was reserved too often is buried, or begins anew in the tube of the dead.
+    /// A message in no line that was reserved too often is buried, or begins anew in the tube of
+    /// the dead.
     fn bury_dead(&mut self, id: Id, now: Stamp) {
         let from = self.jobs[&id].tube;
         let Some(dead) = self.tubes.get(from).kept.dead.clone() else { return self.bury_here(id) };

@@ -14,7 +14,8 @@ pub(crate) type FromTo = (Arc<str>, Option<Arc<str>>);
 pub struct Resident {
     /// With more than this, in bytes, lines are cut.
     pub bytes: u64,
-    /// Nothing is cut of a line that has no more than so many, and so many are read at a time; at least 1.
+    /// Nothing is cut of a line that has no more than so many, and so many are read at a time; at
+    /// least 1.
     pub heads: usize,
 }
 
@@ -36,7 +37,8 @@ pub enum StoredQueue {
 pub enum Fetch {
     /// What makes reading lines quick: it is asked for once, when the first line is cut.
     Begin,
-    /// The messages of a line, those from this place on: what the line is ordered by (for delays: since 1970, in nanoseconds), then the number.
+    /// The messages of a line, those from this place on: what the line is ordered by (for delays:
+    /// since 1970, in nanoseconds), then the number.
     Heads(StoredQueue, (u64, Id)),
     /// These messages.
     Named(Vec<Id>),
@@ -67,7 +69,8 @@ pub(super) struct Heads {
     pub(super) begun: bool,
     pub(super) wanted: VecDeque<Wanted>,
     pub(super) fetching: Option<Wanted>,
-    /// Messages that are here beside their lines, and the batch after which the store knows all about them.
+    /// Messages that are here beside their lines, and the batch after which the store knows all
+    /// about them.
     pub(super) guests: HashMap<Id, u64>,
     /// Which client needs which messages.
     pub(super) seekers: VecDeque<(ClientId, Vec<Id>)>,

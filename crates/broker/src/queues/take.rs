@@ -10,11 +10,13 @@ use crate::job::{ClientId, Id, JobState, TubeId};
 use crate::tube::first_of;
 use crate::window::FirstKey;
 
-/// The last part of a lease: the client that waits for another message is sent that it nears its end.
+/// The last part of a lease: the client that waits for another message is sent that it nears its
+/// end.
 pub(crate) const SAFETY_MARGIN: Nanos = Nanos::from_secs(1);
 
 impl Queues {
-    /// A client wants messages. None: it waits, and will find its answer among [`Self::take_answers`].
+    /// A client wants messages. None: it waits, and will find its answer among
+    /// [`Self::take_answers`].
     pub fn reserve(&mut self, client: ClientId, query: Reserve, now: Stamp) -> Option<ReserveResult> {
         if query.how != TakeMode::Look {
             self.is_worker(client);
@@ -44,7 +46,8 @@ impl Queues {
         None
     }
 
-    /// Takes one message by its number, whatever line it is in; none if it is not there, or a client has it.
+    /// Takes one message by its number, whatever line it is in; none if it is not there, or a
+    /// client has it.
     pub fn reserve_job(&mut self, client: ClientId, id: Id, now: Stamp) -> Option<TakenMessage> {
         let job = self.jobs.get(&id)?;
         if matches!(job.state, JobState::Reserved { .. } | JobState::Pending) || !self.may_have(client, id) {
@@ -119,7 +122,7 @@ impl Queues {
         first_of(open.flat_map(|tube| tube.lines_for(known.name.as_ref()))).here().map(|(_, id)| id)
     }
 
-    // ---- waiting ----------------------------------------------------------------------------------------
+    // ---- waiting --------------------------------------------------------------------------------
 
     fn wait(&mut self, client: ClientId, how: TakeMode, until: Option<Stamp>) {
         let known = self.client(client);
@@ -169,7 +172,8 @@ impl Queues {
         waiting.find(|client| !tube.holds_for(self.client(*client).name.as_ref()))
     }
 
-    /// Gives a message that is in no line to a client that waits; whether it has taken it, and not only looked.
+    /// Gives a message that is in no line to a client that waits; whether it has taken it, and not
+    /// only looked.
     pub(super) fn grant(&mut self, client: ClientId, id: Id, now: Stamp) -> bool {
         let how = self.stop_waiting(client).expect("he waits");
         if how == TakeMode::Look {

@@ -1,4 +1,5 @@
-//! What each operation does, one sentence a test; then random interleavings against the counts that must hold.
+//! What each operation does, one sentence a test; then random interleavings against the counts that
+//! must hold.
 
 use proptest::prelude::*;
 
@@ -494,8 +495,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever comes in whatever order: each message is in exactly one place, the counts are those of the places, no client waits
-    /// for a message that is there, and what the store has been written is what is there.
+    /// Whatever comes in whatever order: each message is in exactly one place, the counts are those
+    /// of the places, no client waits for a message that is there, and what the store has been
+    /// written is what is there.
     #[test]
     fn messages_are_neither_lost_nor_made(
         durable in any::<bool>(),

@@ -1,4 +1,5 @@
-//! What happens when no client does anything: leases, delays, pauses and patience come to their ends.
+//! What happens when no client does anything: leases, delays, pauses and patience come to their
+//! ends.
 
 use krarup_units::{Nanos, Stamp};
 
@@ -88,7 +89,8 @@ impl Queues {
         self.remove(id);
     }
 
-    /// A delayed message in no line is ready. That is not written, unless its sender's line may have to be read from the store again.
+    /// A delayed message in no line is ready. That is not written, unless its sender's line may
+    /// have to be read from the store again.
     fn end_delay(&mut self, id: Id, now: Stamp) {
         let job = self.jobs.get_mut(&id).expect("it is there");
         job.state = JobState::Pending;

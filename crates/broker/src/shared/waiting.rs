@@ -164,7 +164,7 @@ impl Shared {
         }
     }
 
-    // ---- waking ---------------------------------------------------------------------------------------------
+    // ---- waking ---------------------------------------------------------------------------------
 
     /// Something has become ready in a tube, for any client or for one.
     pub(super) fn became_ready(&mut self, queues: &Queues, tube: &Arc<str>, receiver: Option<&Arc<str>>) {
@@ -203,7 +203,7 @@ impl Shared {
         }
     }
 
-    // ---- time -----------------------------------------------------------------------------------------------
+    // ---- time -----------------------------------------------------------------------------------
 
     pub(crate) fn due(&self) -> Option<Stamp> {
         let sweep = (!self.sweeping).then_some(self.sweep_at);

@@ -128,7 +128,8 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Where the network cuts the bytes must not matter, nor how much of the answers may wait at a time.
+    /// Where the network cuts the bytes must not matter, nor how much of the answers may wait at a
+    /// time.
     #[test]
     fn every_cut_and_every_allowance_gives_the_same_answers(
         bytes in script(),

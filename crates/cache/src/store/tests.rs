@@ -199,7 +199,8 @@ fn a_value_over_the_limit_is_refused_and_set_leaves_nothing() {
 }
 
 proptest! {
-    /// Whatever is asked, and whenever: memory stays within its bound, and the parts of each count make the whole.
+    /// Whatever is asked, and whenever: memory stays within its bound, and the parts of each count
+    /// make the whole.
     #[test]
     fn memory_is_bounded_and_counts_add_up(
         memory in 200_u64..3_000,

@@ -12,49 +12,58 @@ use crate::flags::Flags;
 use crate::limits::BrokerEdge;
 use crate::tls::TlsArgs;
 
-/// Keep messages in queues and hand them out, by beanstalkd's protocol: any beanstalkd client works unchanged.
+/// Keep messages in queues and hand them out, by beanstalkd's protocol: any beanstalkd client works
+/// unchanged.
 ///
-/// Says `listening on ADDRESS` on stderr when clients may connect. On SIGUSR1 it accepts no more messages; on SIGINT or SIGTERM
-/// it answers what has arrived, prints its statistics and ends.
+/// Says `listening on ADDRESS` on stderr when clients may connect. On SIGUSR1 it accepts no more
+/// messages; on SIGINT or SIGTERM it answers what has arrived, prints its statistics and ends.
 #[derive(Args, Clone)]
 pub(crate) struct BrokerArgs {
     /// Where clients connect: HOST:PORT or unix:/PATH; port 0 asks the system for a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:11300")]
     pub(super) listen: Address,
-    /// Where brokers that wait for their turn reach this one, to which they send their clients on [default: where it listens]
+    /// Where brokers that wait for their turn reach this one, to which they send their clients on
+    /// [default: where it listens]
     #[arg(long, value_name = "ADDRESS")]
     pub(super) advertise: Option<Address>,
-    /// Where clients of memcached's protocol connect, which then names queues where it names keys (`get jobs/open`) [default: nowhere]
+    /// Where clients of memcached's protocol connect, which then names queues where it names keys
+    /// (`get jobs/open`) [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     pub(super) memcached_listen: Option<Address>,
-    /// Where messages are kept: `memory`, from which nothing survives an end, or postgres://USER@HOST/DATABASE, where every answer
-    /// means that the message is on disk [default: memory]
+    /// Where messages are kept: `memory`, from which nothing survives an end, or
+    /// postgres://USER@HOST/DATABASE, where every answer means that the message is on disk
+    /// [default: memory]
     #[arg(long, value_name = "STORE")]
     pub(super) store: Option<String>,
-    /// Keep messages in a PostgreSQL of our own in this directory, made, started and stopped with the broker
+    /// Keep messages in a PostgreSQL of our own in this directory, made, started and stopped with
+    /// the broker
     #[arg(long, value_name = "DIR", conflicts_with = "store")]
     pub(super) postgres_embedded: Option<PathBuf>,
     /// The same in a directory of its own, which is gone with the broker: for experiments
     #[arg(long, conflicts_with_all = ["store", "postgres_embedded"])]
     pub(super) postgres_temporary: bool,
-    /// Who decides over messages in a database: one broker that owns the queues, or the database, asked by any number of brokers
+    /// Who decides over messages in a database: one broker that owns the queues, or the database,
+    /// asked by any number of brokers
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Owned)]
     pub(super) mode: Mode,
-    /// Divide the queues into so many shards, in the mode `owned`: each has an owner, and all brokers of this database that are told the same number share
-    /// them evenly and serve all clients
+    /// Divide the queues into so many shards, in the mode `owned`: each has an owner, and all
+    /// brokers of this database that are told the same number share them evenly and serve all
+    /// clients
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(krarup_broker::shards::MOST)))]
     pub(super) shards: u32,
     /// Database connections in the mode `direct`, each with one request at a time
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(super) pool: u32,
-    /// Memory for all messages, each with 320 bytes beside its body; beyond it a put is answered with OUT_OF_MEMORY
+    /// Memory for all messages, each with 320 bytes beside its body; beyond it a put is answered
+    /// with OUT_OF_MEMORY
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub(super) memory: Bytes,
-    /// Memory for messages that wait, in the mode `owned` over a database; beyond it the next of each queue are in memory and the others only in
-    /// the database
+    /// Memory for messages that wait, in the mode `owned` over a database; beyond it the next of
+    /// each queue are in memory and the others only in the database
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub(super) heads: Bytes,
-    /// How many messages of a queue are in memory even beyond --heads, and are read from the database at a time
+    /// How many messages of a queue are in memory even beyond --heads, and are read from the
+    /// database at a time
     #[arg(long, value_name = "COUNT", default_value_t = 2_048, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) read_ahead: u32,
     /// The largest message
@@ -79,7 +88,8 @@ pub(crate) struct BrokerArgs {
     /// How long a stop waits for clients to take the answers they are owed
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]
     pub(super) patience: f64,
-    /// Write a row for every request into this Parquet file, its stamps with it: what a model is calibrated from
+    /// Write a row for every request into this Parquet file, its stamps with it: what a model is
+    /// calibrated from
     #[arg(long, value_name = "FILE")]
     pub(super) rows: Option<PathBuf>,
     /// Write windows.csv, histograms and hold times into this directory at the end
@@ -90,11 +100,13 @@ pub(crate) struct BrokerArgs {
 /// Who decides over messages in a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Mode {
-    /// One broker, in its memory; what it has decided is written in batches. The fastest; others wait to take over
+    /// One broker, in its memory; what it has decided is written in batches. The fastest; others
+    /// wait to take over
     Owned,
     /// The database: waiting requests share a statement and a commit. Any number of brokers
     Batch,
-    /// The database: one statement for each request, over a pool of connections. Any number of brokers
+    /// The database: one statement for each request, over a pool of connections. Any number of
+    /// brokers
     Direct,
 }
 

@@ -1,4 +1,5 @@
-//! What all event loops of a broker's process have in common: the clock, the database, what the operator is told.
+//! What all event loops of a broker's process have in common: the clock, the database, what the
+//! operator is told.
 
 use std::fs;
 
@@ -20,7 +21,8 @@ pub(super) struct Base {
     pub(super) largest: u32,
     pub(super) secret: Option<String>,
     pub(super) tls: Option<Acceptor>,
-    /// Listening sockets that this process was given: another handle of each goes to whichever serves or waits.
+    /// Listening sockets that this process was given: another handle of each goes to whichever
+    /// serves or waits.
     pub(super) inherited: Vec<Listener>,
     pub(super) signals: Signals,
 }

@@ -1,7 +1,8 @@
-//! A PostgreSQL of our own: made in a directory where there is none, started and stopped with the broker.
+//! A PostgreSQL of our own: made in a directory where there is none, started and stopped with the
+//! broker.
 //!
-//! It listens on a socket in that directory and nowhere else. PostgreSQL refuses to run as root; started by root, it runs as the
-//! user `postgres`, to whom the directory is given.
+//! It listens on a socket in that directory and nowhere else. PostgreSQL refuses to run as root;
+//! started by root, it runs as the user `postgres`, to whom the directory is given.
 
 use std::fs;
 use std::os::unix::fs::chown;

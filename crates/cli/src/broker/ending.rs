@@ -30,7 +30,8 @@ pub(super) fn statistics(ended: &Ended) -> String {
     )
 }
 
-/// How many commits there were, and how many requests shared each; nothing where nothing was committed.
+/// How many commits there were, and how many requests shared each; nothing where nothing was
+/// committed.
 fn commits(ended: &Ended) -> String {
     let batches = ended.broker.batches();
     let Some(size) = batches.mean_size() else { return String::new() };

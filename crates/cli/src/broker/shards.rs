@@ -77,7 +77,8 @@ pub(super) fn run(args: &BrokerArgs, url: Option<&str>, base: &Base) -> Result<(
     records.end(complete)
 }
 
-/// A part in the shards, as soon as the queues are divided into so many; none: a stop was asked for first.
+/// A part in the shards, as soon as the queues are divided into so many; none: a stop was asked for
+/// first.
 fn begin_to_share(
     args: &BrokerArgs,
     place: &Place,
@@ -96,7 +97,8 @@ fn begin_to_share(
     })
 }
 
-/// Serves clients and shards until a stop is asked for or the queues are divided otherwise: whether it is the first, and whether all shards ended in order.
+/// Serves clients and shards until a stop is asked for or the queues are divided otherwise: whether
+/// it is the first, and whether all shards ended in order.
 fn turn(
     args: &mut BrokerArgs,
     place: &Place,
@@ -227,7 +229,8 @@ impl Stop<'_> {
     }
 }
 
-/// Looks who is there on a thread of its own: a database that does not answer keeps nobody from stopping.
+/// Looks who is there on a thread of its own: a database that does not answer keeps nobody from
+/// stopping.
 struct Lookout {
     ask: Sender<()>,
     seen: Receiver<Result<Seen, Problem>>,
@@ -245,7 +248,8 @@ impl Lookout {
         Ok(Self { ask, seen, asked: false })
     }
 
-    /// Who is there now; none: the database does not answer in time, and what it says is heard next.
+    /// Who is there now; none: the database does not answer in time, and what it says is heard
+    /// next.
     fn look(&mut self) -> Option<Result<Seen, Problem>> {
         if !std::mem::replace(&mut self.asked, true) {
             self.ask.send(()).ok()?;
@@ -327,7 +331,8 @@ fn begin(plan: &Arc<Plan>, shard: u32, rows: Option<Lane>, signals: &Signals) ->
     Ok(Serving { shard, ending, thread })
 }
 
-/// Serves a shard until it is told to end, or somebody else owns it; none: somebody else did from the beginning.
+/// Serves a shard until it is told to end, or somebody else owns it; none: somebody else did from
+/// the beginning.
 fn serve(
     plan: &Plan,
     shard: Shard,
@@ -379,8 +384,9 @@ fn serve(
         .map(|ended| Some(Box::new(ended)))
 }
 
-/// Where other brokers reach the shards of this one, at ports that the system chooses: at the address of `--listen`; where that is a file, at
-/// the one that others are told, or on this machine alone.
+/// Where other brokers reach the shards of this one, at ports that the system chooses: at the
+/// address of `--listen`; where that is a file, at the one that others are told, or on this machine
+/// alone.
 fn among(args: &BrokerArgs) -> Address {
     let told = args.advertise.iter().filter(|address| address.file().is_none());
     let named = Some(&args.listen).filter(|address| address.file().is_none()).into_iter().chain(told).next();
@@ -388,7 +394,8 @@ fn among(args: &BrokerArgs) -> Address {
     Address { host, port: 0 }
 }
 
-/// The address whose port is as many higher as the shard's number says; where the system is to choose one, it does.
+/// The address whose port is as many higher as the shard's number says; where the system is to
+/// choose one, it does.
 fn behind(address: &Address, shard: u32) -> Result<Address, String> {
     let port = if address.port == 0 { Some(0) } else { address.port.checked_add(shard as u16) };
     let port = port.ok_or_else(|| format!("there is no port {shard} above that of {address}"))?;

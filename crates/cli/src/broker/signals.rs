@@ -1,4 +1,5 @@
-//! Signals are heard from the first instant, whatever the broker does at that time: one thread listens for the whole process.
+//! Signals are heard from the first instant, whatever the broker does at that time: one thread
+//! listens for the whole process.
 //!
 //! What was asked for is kept: an event loop that begins later is told as well.
 

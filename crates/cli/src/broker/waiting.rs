@@ -1,4 +1,5 @@
-//! A broker that waits for its turn: a database that goes away and comes back does not end the wait, a signal does.
+//! A broker that waits for its turn: a database that goes away and comes back does not end the
+//! wait, a signal does.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -9,21 +10,24 @@ use krarup_store::postgres::{Place, Problem};
 use super::signals::Signals;
 use crate::failure::Failure;
 
-/// How soon a database that is out of reach is tried again at first, and how long at most; the time doubles in between.
+/// How soon a database that is out of reach is tried again at first, and how long at most; the time
+/// doubles in between.
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(2);
 /// How often it is looked whether a stop was asked for.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Whether this broker has reached its database before. If not, one that cannot be reached is most likely a mistake, and an error.
+/// Whether this broker has reached its database before. If not, one that cannot be reached is most
+/// likely a mistake, and an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     Never,
     Before,
 }
 
-/// What `attempt` comes to, as often as it takes; none: a stop was asked for first. `attempt` calls what it is given when the database answers and it
-/// is not its turn. It runs on a thread of its own: a database that does not answer keeps no signal from being heard.
+/// What `attempt` comes to, as often as it takes; none: a stop was asked for first. `attempt` calls
+/// what it is given when the database answers and it is not its turn. It runs on a thread of its
+/// own: a database that does not answer keeps no signal from being heard.
 pub(super) fn turn<T: Send + 'static>(
     signals: &Signals,
     place: &Place,

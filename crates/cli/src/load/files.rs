@@ -1,5 +1,5 @@
-//! The files that are written from every second of a load: of all clients together, and beside it one of each class, where
-//! there are several (`seconds.csv` and `seconds.readers.csv`).
+//! The files that are written from every second of a load: of all clients together, and beside it
+//! one of each class, where there are several (`seconds.csv` and `seconds.readers.csv`).
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -105,7 +105,8 @@ impl Files {
 
     fn finish(self) -> Result<(), Failure> {
         let Some(path) = &self.csv else { return Ok(()) };
-        // Operations that never came have no rows; those that did have one for every second, quiet ones too.
+        // Operations that never came have no rows; those that did have one for every second, quiet
+        // ones too.
         let seen =
             |operation: Operation| self.seconds.iter().any(|(_, _, all)| all[operation.index()].count > 0);
         let operations: Vec<Operation> = Operation::ALL.iter().copied().filter(|&one| seen(one)).collect();

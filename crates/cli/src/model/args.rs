@@ -92,8 +92,9 @@ pub(super) struct CsvArgs {
 
 #[derive(Args)]
 pub(super) struct CalibrateArgs {
-    /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or folders of runs: load.json (krarup
-    /// load --json) and what krarup proxy --stats-dir wrote, or of many such
+    /// CSV (population, workers, throughput, response, wait; times may end in _s, _ms, _us), or
+    /// folders of runs: load.json (krarup load --json) and what krarup proxy --stats-dir wrote, or
+    /// of many such
     #[arg(value_name = "ROWS", required = true)]
     pub(super) rows: Vec<PathBuf>,
     #[command(flatten)]
@@ -134,7 +135,8 @@ pub(super) struct WhatifArgs {
     /// The network, TOML or JSON
     #[arg(value_name = "FILE")]
     pub(super) network: PathBuf,
-    /// memcached.servers=4, .speed=2, .replicas=3; workers.size=128; get.population=300, .think=1ms, .rate=5000, .mix=9:1
+    /// memcached.servers=4, .speed=2, .replicas=3; workers.size=128; get.population=300,
+    /// .think=1ms, .rate=5000, .mix=9:1
     #[arg(long, value_name = "NAME.KEY=VALUE", required = true)]
     pub(super) change: Vec<String>,
     /// How several closed classes are solved
@@ -149,7 +151,8 @@ pub(super) struct CompareArgs {
     /// A network (TOML or JSON), or a model that `calibrate` wrote
     #[arg(value_name = "FILE")]
     pub(super) model: PathBuf,
-    /// Measured rows: as for calibrate; beside a network, CSV with population, throughput and response suffices
+    /// Measured rows: as for calibrate; beside a network, CSV with population, throughput and
+    /// response suffices
     #[arg(value_name = "ROWS", required = true)]
     pub(super) rows: Vec<PathBuf>,
     #[command(flatten)]

@@ -82,7 +82,8 @@ pub(super) fn classes_figure(
     lines("throughput-and-response", "Throughput and response against clients", caption, series)
 }
 
-/// X and R of the first closed class over N, before a change and after it; none where one of them was solved for one population only.
+/// X and R of the first closed class over N, before a change and after it; none where one of them
+/// was solved for one population only.
 pub(super) fn before_and_after_figure(before: &Solution, after: &Solution) -> Option<Figure> {
     if before.points.len().min(after.points.len()) < 2 {
         return None;
@@ -141,7 +142,8 @@ pub(super) fn stations_figure(solution: &Solution, network: &Network) -> Figure 
     figure("stations", "Stations against clients", caption, plot)
 }
 
-/// X and R over N of a calibrated model, a line for each number of workers, and the rows that were measured with as many.
+/// X and R over N of a calibrated model, a line for each number of workers, and the rows that were
+/// measured with as many.
 pub(super) fn calibration_figure(calibration: &Calibration, rows: &[Row]) -> Result<Figure, Error> {
     let mut pools: Vec<u64> = rows.iter().map(|row| row.workers).collect();
     pools.sort_unstable();
@@ -167,7 +169,8 @@ pub(super) fn calibration_figure(calibration: &Calibration, rows: &[Row]) -> Res
     Ok(lines("model-and-measured", "Throughput and response: model and measured", caption, series))
 }
 
-/// What the model says of each calibration row against what was measured: of X and of R, in the fit and with the row left out.
+/// What the model says of each calibration row against what was measured: of X and of R, in the fit
+/// and with the row left out.
 pub(super) fn residual_figures(calibration: &Calibration) -> [Figure; 2] {
     let rows = || calibration.rows.iter().zip(&calibration.residuals);
     let place = |row: &Row| format!("{}: {} clients, {} workers", row.place, row.population, row.workers);

@@ -1,4 +1,5 @@
-//! Measured rows from files: plain CSV, or folders with what `krarup proxy` and `krarup load` wrote of a run.
+//! Measured rows from files: plain CSV, or folders with what `krarup proxy` and `krarup load` wrote
+//! of a run.
 //!
 //! ```text
 //! run/load.json           krarup load --json
@@ -91,7 +92,8 @@ fn row(run: &Path, holds: &mut Vec<HoldRow>, windows: &mut Vec<WindowRow>) -> Re
     middlewares.row(&run.display().to_string(), "", &clients).map_err(|error| failed(run, &error))
 }
 
-/// Adds what one middleware recorded while the clients measured: every request where rows were kept, else whole windows.
+/// Adds what one middleware recorded while the clients measured: every request where rows were
+/// kept, else whole windows.
 fn add(
     folder: &Path,
     (from, to): (f64, f64),

@@ -1,4 +1,5 @@
-//! `krarup model simulate`: a network event by event, with intervals, and a row for every visit on request.
+//! `krarup model simulate`: a network event by event, with intervals, and a row for every visit on
+//! request.
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, IsTerminal};
@@ -35,8 +36,8 @@ pub(super) struct SimulateArgs {
     /// All randomness comes from it: the same seed, the same figures
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Enough is when the intervals of X and R of every class reach this half width, relative to the value; a pilot, which
-    /// counts in no figure, tells how long that takes. 0 is never
+    /// Enough is when the intervals of X and R of every class reach this half width, relative to
+    /// the value; a pilot, which counts in no figure, tells how long that takes. 0 is never
     #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
     precision: f64,
     /// Level of the intervals
@@ -45,10 +46,12 @@ pub(super) struct SimulateArgs {
     /// Arrivals, ends of thinking and completed services at most
     #[arg(long, value_name = "EVENTS", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_events: u64,
-    /// Leave out so much simulated time at the start [default: found by the marginal standard error rule]
+    /// Leave out so much simulated time at the start [default: found by the marginal standard error
+    /// rule]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     warm_up: Option<Seconds>,
-    /// Independent replications, each of so much simulated time, instead of one long run; arrivals that vary with time need it
+    /// Independent replications, each of so much simulated time, instead of one long run; arrivals
+    /// that vary with time need it
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     replicate: Option<Seconds>,
     /// Which percentiles of the response times
@@ -57,7 +60,8 @@ pub(super) struct SimulateArgs {
     /// Write a row for every visit, as the proxy writes them: CSV if the name ends so, else Parquet
     #[arg(long, value_name = "FILE")]
     visits: Option<PathBuf>,
-    /// A line per second on stderr: auto (only on a terminal), human, json (one object per line), none
+    /// A line per second on stderr: auto (only on a terminal), human, json (one object per line),
+    /// none
     #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "human", num_args = 0..=1)]
     progress: Progress,
     #[command(flatten)]

@@ -11,7 +11,8 @@ fn krarup(words: &[&str]) -> Ended {
     Program::begin(words).ended()
 }
 
-/// Customers come 100 times a second and are served for 5 ms on average (M/M/1, ρ = 0.5): theory knows the rest.
+/// Customers come 100 times a second and are served for 5 ms on average (M/M/1, ρ = 0.5): theory
+/// knows the rest.
 const QUEUE: &str = r#"
 name = "one server"
 [[station]]
@@ -45,7 +46,8 @@ fn rows_of_a_queue_give_what_theory_says_and_the_same_bytes_each_time() {
         assert!((value / expected - 1.0).abs() < 0.1, "{value} is not {expected}");
     };
     close(&all["throughput"]["value"], 100.0);
-    // R = S / (1 − ρ) = 10 ms, exponential: its median is R · ln 2, and it was served for 5 ms of it.
+    // R = S / (1 − ρ) = 10 ms, exponential: its median is R · ln 2, and it was served for 5 ms of
+    // it.
     close(&all["response"]["mean"]["value"], 0.01);
     close(&all["response"]["percentiles"][1]["value"], 0.01 * 2_f64.ln());
     close(&station["places"][0]["present"], 1.0);
@@ -89,7 +91,8 @@ program = "load"
 flags = ["--ratio", "1:3", "--connections", "$clients"]
 "#;
 
-/// Clients have neither a queue nor workers: what their requests wait before they are sent is lateness.
+/// Clients have neither a queue nor workers: what their requests wait before they are sent is
+/// lateness.
 #[test]
 fn rows_of_a_load_generator_are_analysed_in_its_words() {
     let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);

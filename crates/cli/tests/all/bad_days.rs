@@ -1,7 +1,9 @@
-//! Bad days of the proxy: servers die and stall, clients leave and dawdle, it is told to stop under load, and is started with
-//! nonsense. Everything that was asked is answered, and everybody's counts agree to the unit.
+//! Bad days of the proxy: servers die and stall, clients leave and dawdle, it is told to stop under
+//! load, and is started with nonsense. Everything that was asked is answered, and everybody's
+//! counts agree to the unit.
 //!
-//! The days are short, so that they can be had often. `KRARUP_SOAK_SECONDS=60 cargo test --test all bad_days::` has long ones.
+//! The days are short, so that they can be had often.
+//! `KRARUP_SOAK_SECONDS=60 cargo test --test all bad_days::` has long ones.
 
 use std::fs;
 use std::net::TcpListener;
@@ -16,7 +18,7 @@ use crate::support::{TOO_LONG, file, shown, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
-// ---- a server dies, twice ---------------------------------------------------------------------------------
+// ---- a server dies, twice -----------------------------------------------------------------------
 
 /// How long the day with the dying server is.
 fn seconds() -> u64 {
@@ -29,8 +31,9 @@ fn commands(server: &Program) -> (u64, u64) {
     (peer.count("cmd_get"), peer.count("cmd_set"))
 }
 
-/// A day on which the second of three servers dies twice under 200 clients. `end` ends it, and says what it had counted.
-/// Returns what the proxy says of that server, what it counted while it was ended, and what its last incarnation counted.
+/// A day on which the second of three servers dies twice under 200 clients. `end` ends it, and says
+/// what it had counted. Returns what the proxy says of that server, what it counted while it was
+/// ended, and what its last incarnation counted.
 fn the_second_server_dies_twice(start: fn(&Port) -> Program, end: fn(Program) -> u64) -> (Value, u64, u64) {
     let ports = [Port::new(), Port::new(), Port::new()];
     let addresses = ports.each_ref().map(Port::address);
@@ -106,7 +109,7 @@ fn a_server_that_is_killed_twice_costs_errors_and_no_request() {
     assert_eq!(number(&victim, "/answered_since_up"), last, "{victim}");
 }
 
-// ---- a stop under load ------------------------------------------------------------------------------------
+// ---- a stop under load --------------------------------------------------------------------------
 
 #[test]
 fn a_stop_under_load_replies_to_every_request_that_was_accepted() {
@@ -150,7 +153,8 @@ fn before_a_script(name: &str, config: &str) -> (Program, TcpListener, Peer) {
 
 #[test]
 fn a_stop_waits_for_a_server_that_stalls_as_long_as_it_is_told_to() {
-    // Only the limit can be what ends it: the timeout is far beyond what this test waits for anything.
+    // Only the limit can be what ends it: the timeout is far beyond what this test waits for
+    // anything.
     let config = "timeout = \"1000s\"\nshutdown_limit = \"200ms\"";
     let (proxy, _listener, mut server) = before_a_script("stalls-at-the-end", config);
     let mut client = proxy.connect();
@@ -181,7 +185,7 @@ fn a_second_signal_ends_the_proxy_at_once() {
     assert!(ended.output.contains("queue: unlimited workers"), "statistics all the same: {ended:?}");
 }
 
-// ---- servers that are down or stall -----------------------------------------------------------------------
+// ---- servers that are down or stall -------------------------------------------------------------
 
 #[test]
 fn a_server_that_is_down_at_the_start_is_named_and_used_once_it_is_there() {
@@ -240,7 +244,7 @@ fn a_server_that_stalls_costs_an_error_after_the_timeout_and_is_asked_again_late
     assert!(proxy.stop().success);
 }
 
-// ---- clients that leave and dawdle ------------------------------------------------------------------------
+// ---- clients that leave and dawdle --------------------------------------------------------------
 
 /// A value near the limit of memcached.
 const LARGE: usize = 1_000_000;
@@ -253,7 +257,8 @@ fn store(peer: &mut Peer) {
     peer.expect(b"STORED\r\nSTORED\r\n").unwrap();
 }
 
-/// Asks for the large value so many times, by one request: more than the system keeps for a client that does not read.
+/// Asks for the large value so many times, by one request: more than the system keeps for a client
+/// that does not read.
 fn ask(peer: &mut Peer, times: usize) {
     peer.send(format!("get{}\r\n", " large".repeat(times)).as_bytes()).unwrap();
 }
@@ -348,7 +353,7 @@ fn clients_who_have_read_a_large_reply_hold_no_memory_for_it() {
     assert!(proxy.stop().success);
 }
 
-// ---- many clients -----------------------------------------------------------------------------------------
+// ---- many clients -------------------------------------------------------------------------------
 
 #[test]
 fn a_thousand_who_are_idle_and_three_hundred_who_come_at_once() {
@@ -359,7 +364,8 @@ fn a_thousand_who_are_idle_and_three_hundred_who_come_at_once() {
     store(&mut first);
     let mut idle: Vec<Peer> = (0..1_000).map(|_| proxy.connect()).collect();
     until("all are let in", || first.count("curr_connections") == 1_001);
-    // While it does not run, the system takes connections and requests for it; then all are there at once.
+    // While it does not run, the system takes connections and requests for it; then all are there
+    // at once.
     proxy.signal(Signal::STOP);
     let mut sudden: Vec<Peer> = (0..300).map(|_| proxy.connect()).collect();
     sudden.iter_mut().for_each(|peer| peer.send(b"get small\r\n").unwrap());
@@ -406,7 +412,7 @@ fn a_low_limit_on_open_files_is_raised_by_whoever_serves() {
     assert!(proxy.stop().success);
 }
 
-// ---- started with nonsense --------------------------------------------------------------------------------
+// ---- started with nonsense ----------------------------------------------------------------------
 
 /// What a program says that was started with nonsense: one line that names it, and a hint.
 fn refused(arguments: &[&str], named: &str) {

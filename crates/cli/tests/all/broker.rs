@@ -212,8 +212,8 @@ fn monitoring_is_told_what_there_is() {
     until("it is not ready", || told("/ready").contains("draining"));
 }
 
-/// A real beanstalkd of the version whose every word is promised, 1.13 or later, if there is one: older ones write names without
-/// quotation marks and are less strict about numbers.
+/// A real beanstalkd of the version whose every word is promised, 1.13 or later, if there is one:
+/// older ones write names without quotation marks and are less strict about numbers.
 fn beanstalkd() -> Option<(Program, Port)> {
     let name = std::env::var("BEANSTALKD").unwrap_or_else(|_| "beanstalkd".into());
     let port = Port::new();

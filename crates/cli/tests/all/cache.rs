@@ -1,6 +1,7 @@
 //! `krarup cache` against a real memcached: the same bytes go to both, the same must come back.
 //!
-//! memcached 1.6.18 is what the differences below were written down for; other 1.6 answer the rest alike.
+//! memcached 1.6.18 is what the differences below were written down for; other 1.6 answer the rest
+//! alike.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,8 +18,9 @@ fn cache() -> Program {
     Program::krarup(&["cache", "--listen", "127.0.0.1:0"])
 }
 
-/// Before each case, on a connection of its own: nothing is stored but `k`, nothing is counted. (memcached 1.6.18 forgets what it
-/// owes to earlier requests of the same packet when it refuses a key in a `get`.)
+/// Before each case, on a connection of its own: nothing is stored but `k`, nothing is counted.
+/// (memcached 1.6.18 forgets what it owes to earlier requests of the same packet when it refuses a
+/// key in a `get`.)
 const BEFORE: &[u8] = b"flush_all\r\nset k 5 0 2\r\n10\r\nstats reset\r\n";
 /// What comes back for a case: the same state before it in both.
 fn both(memcached: &Program, cache: &Program, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
@@ -28,15 +30,18 @@ fn both(memcached: &Program, cache: &Program, bytes: &[u8]) -> (Vec<u8>, Vec<u8>
     (answers(memcached, bytes), answers(cache, bytes))
 }
 
-/// After each case: whether the connection still listens, and what became of `k`, with its cas unique.
+/// After each case: whether the connection still listens, and what became of `k`, with its cas
+/// unique.
 const AFTER: &[u8] = b"gets k\r\n";
 
-/// Where `krarup cache` answers otherwise, and means to: bytes, why, memcached's answer, ours. `|` is CR LF.
+/// Where `krarup cache` answers otherwise, and means to: bytes, why, memcached's answer, ours. `|`
+/// is CR LF.
 ///
-/// Five more cannot be shown by one answer that is always the same: a value of blanks only is no number to `incr`
-/// (memcached reads on, beyond the value), and one of 2⁶³ or more is (memcached looks for a minus sign beyond it); `stats` has fewer lines, and none for slabs, items and connections; time is
-/// counted in nanoseconds, not in ticks of a second; and a line over 2048 bytes without a retrieval ends the connection wherever the
-/// network cuts it.
+/// Five more cannot be shown by one answer that is always the same: a value of blanks only is no
+/// number to `incr` (memcached reads on, beyond the value), and one of 2⁶³ or more is (memcached
+/// looks for a minus sign beyond it); `stats` has fewer lines, and none for slabs, items and
+/// connections; time is counted in nanoseconds, not in ticks of a second; and a line over 2048
+/// bytes without a retrieval ends the connection wherever the network cuts it.
 const DIFFERENCES: [(&str, &str, &str, &str); 11] = [
     ("version|", "the version is its own", "VERSION 1.6.18|", "VERSION 0.1.0|"),
     ("mn|", "meta commands are not known", "MN|", "ERROR|"),
@@ -108,7 +113,8 @@ fn the_differences_are_those_that_are_written_down() {
     }
 }
 
-/// Counters that count the same in both. (memcached counts a `set` whose value is not as long as announced.)
+/// Counters that count the same in both. (memcached counts a `set` whose value is not as long as
+/// announced.)
 const COUNTERS: [&str; 18] = [
     "cmd_get",
     "cmd_set",
@@ -141,7 +147,8 @@ fn counters(program: &Program) -> Vec<(&'static str, String)> {
     COUNTERS.iter().map(|&name| (name, value(name))).collect()
 }
 
-/// Whatever well-formed requests come, in whatever order, replies and counters are the same to the unit.
+/// Whatever well-formed requests come, in whatever order, replies and counters are the same to the
+/// unit.
 #[test]
 fn any_conversation_is_the_same_and_counted_the_same() {
     if !is_the_promised_version() {

@@ -1,4 +1,5 @@
-//! From traffic to a model: runs of `krarup load` through `krarup proxy` become the rows of a calibration, without a hand between.
+//! From traffic to a model: runs of `krarup load` through `krarup proxy` become the rows of a
+//! calibration, without a hand between.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,7 +15,8 @@ fn run(words: &[&str]) -> Ended {
     ended
 }
 
-/// One run: so many clients before a proxy with so many workers for so many seconds; its records in a folder of their own.
+/// One run: so many clients before a proxy with so many workers for so many seconds; its records in
+/// a folder of their own.
 fn measure(
     store: SocketAddr,
     folder: &Path,
@@ -59,8 +61,9 @@ fn recorded_runs_become_a_model() {
         );
         let busy = number("throughput") * (number("response") - number("wait"));
         assert!(busy <= 1.1 * number("workers"), "Little: {busy} busy of {row}");
-        // N = X·(R + Z): what the clients need between an answer and the next request on a busy machine is Z. Requests that were on the way when
-        // the span began count with their whole time, which is all of a stall that lies there.
+        // N = X·(R + Z): what the clients need between an answer and the next request on a busy
+        // machine is Z. Requests that were on the way when the span began count with their whole
+        // time, which is all of a stall that lies there.
         let waiting = number("throughput") * number("client_response");
         assert!(0.0 < waiting && waiting <= 2.0 * number("population"), "N ≥ X·R: {waiting} of {row}");
     }
@@ -76,7 +79,8 @@ fn recorded_runs_become_a_model() {
     assert!(compared["mean_error"].is_null(), "all rows were used: no evidence");
 }
 
-/// Without rows the proxy's windows of one second are what there is: those that lie wholly within what the clients measured.
+/// Without rows the proxy's windows of one second are what there is: those that lie wholly within
+/// what the clients measured.
 #[test]
 fn runs_that_kept_no_rows_become_a_model_by_their_windows() {
     let here = fresh("recorded-windows");
@@ -114,7 +118,8 @@ fn runs_that_kept_no_rows_become_a_model_by_their_windows() {
     }
 }
 
-/// Response and queue time in seconds, the mean over each stretch of a proxy's windows, computed by hand.
+/// Response and queue time in seconds, the mean over each stretch of a proxy's windows, computed by
+/// hand.
 fn means_of_windows(path: &Path) -> Vec<(f64, f64)> {
     let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines();

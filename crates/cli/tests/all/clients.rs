@@ -1,5 +1,5 @@
-//! Real clients through the proxy before three real memcached: each does to the proxy what it does to one memcached, and must
-//! come back with the same.
+//! Real clients through the proxy before three real memcached: each does to the proxy what it does
+//! to one memcached, and must come back with the same.
 //!
 //! Left out, with a line that says so, is what is not installed; `make test` installs all of it.
 
@@ -22,8 +22,8 @@ struct Both {
 
 impl Both {
     fn start(flags: &[&str]) -> Self {
-        // Without the threads that reorder items in the background: while these hold one, a number is not
-        // shortened in its place.
+        // Without the threads that reorder items in the background: while these hold one, a number
+        // is not shortened in its place.
         let memcached = || Program::memcached(&["-o", "no_modern"]);
         let servers = [memcached(), memcached(), memcached()];
         let proxy = Program::proxy(&servers.each_ref().map(Program::address), flags);
@@ -70,7 +70,7 @@ fn transcript(output: &Output) -> String {
     format!("{out}\n{errors}\nended with {:?}\n", output.status.code())
 }
 
-// ---- pymemcache -------------------------------------------------------------------------------------------
+// ---- pymemcache ---------------------------------------------------------------------------------
 
 /// A Python that has pymemcache.
 fn python() -> Option<String> {
@@ -102,9 +102,10 @@ fn pymemcache_finds_in_the_proxy_what_it_finds_in_memcached() {
     }
 }
 
-// ---- Go, Node, Java ---------------------------------------------------------------------------------------
+// ---- Go, Node, Java -----------------------------------------------------------------------------
 
-/// The session of another language, once `make test-clients` has built it, does to the proxy what it does to memcached.
+/// The session of another language, once `make test-clients` has built it, does to the proxy what
+/// it does to memcached.
 fn built_session(what: &str, needed: &str, program: &str, arguments: &[&str], keys: &str) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients");
     if !folder.join(needed).exists() {
@@ -136,8 +137,9 @@ fn nodes_memcached_finds_in_the_proxy_what_it_finds_in_memcached() {
     built_session("Node's session", needed, "node", &["node/session.js"], "node-a node-object node-number");
 }
 
-/// memjs speaks the binary protocol alone: it is told at once that the command is unknown, over a connection of its own and over one that
-/// brings the header byte by byte, and nobody waits for a timeout.
+/// memjs speaks the binary protocol alone: it is told at once that the command is unknown, over a
+/// connection of its own and over one that brings the header byte by byte, and nobody waits for a
+/// timeout.
 #[test]
 fn memjs_is_told_that_its_protocol_is_not_spoken() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients");
@@ -167,7 +169,7 @@ fn spymemcached_and_xmemcached_find_in_the_proxy_what_they_find_in_memcached() {
     );
 }
 
-// ---- libmemcached -----------------------------------------------------------------------------------------
+// ---- libmemcached -------------------------------------------------------------------------------
 
 /// A command of libmemcached-tools, as Debian names them.
 fn tool(name: &str, address: SocketAddr, arguments: &[&str]) -> String {
@@ -245,9 +247,10 @@ fn memcapable_finds_nothing_wrong_with_the_text_protocol() {
     both.end("test_ascii_prepend test_ascii_append test_ascii_decr");
 }
 
-// ---- a shell ----------------------------------------------------------------------------------------------
+// ---- a shell ------------------------------------------------------------------------------------
 
-/// What comes back when a shell pipes this text, escaped as for printf, through `nc` with these flags.
+/// What comes back when a shell pipes this text, escaped as for printf, through `nc` with these
+/// flags.
 fn piped(address: SocketAddr, text: &str, through: &str, flags: &str) -> String {
     let script = format!("printf '{text}' {through} | nc {flags} 127.0.0.1 {}", address.port());
     transcript(&Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap())
@@ -312,7 +315,8 @@ fn what_asks_for_no_reply_is_done_although_the_client_has_gone() {
     both.end("a b n");
 }
 
-/// Each operation of the sessions above in one row, so that none is forgotten: how often the proxy saw it.
+/// Each operation of the sessions above in one row, so that none is forgotten: how often the proxy
+/// saw it.
 #[test]
 fn the_sessions_of_pymemcache_are_made_of_every_operation() {
     let Some(python) = python() else {

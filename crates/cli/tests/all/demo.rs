@@ -1,4 +1,5 @@
-//! `krarup demo` as a user meets it: the table, the report, and nothing left behind, whatever happens.
+//! `krarup demo` as a user meets it: the table, the report, and nothing left behind, whatever
+//! happens.
 
 use crate::support;
 use std::fs;
@@ -39,7 +40,8 @@ fn runs(number: u32, name: &str) -> bool {
 
 const WORKLOADS: [&str; 4] = ["read-only", "write-only", "1:1 mix", "multi-GET of 6"];
 
-/// What a demo that went well leaves: a table and the report's path on stdout, a page and its figures on disk.
+/// What a demo that went well leaves: a table and the report's path on stdout, a page and its
+/// figures on disk.
 fn assert_reported(ended: &Ended, out: &Path) {
     assert!(ended.success, "{ended:?}");
     // Into a pipe: progress as lines, and no colours.
@@ -113,7 +115,8 @@ fn a_demo_that_cannot_write_its_report_says_so_at_once() {
     assert!(ended.errors.contains("hint: choose another directory") && !ended.errors.contains("servers:"));
 }
 
-/// Ctrl-C, or a polite end, at some point of a demo that would go on for long: everything it started is ended.
+/// Ctrl-C, or a polite end, at some point of a demo that would go on for long: everything it
+/// started is ended.
 fn interrupted(name: &str, signal: Signal, servers: &str) {
     let (mut demo, out) = demo(name, &["--servers", servers, "--seconds", "600s"]);
     demo.says_text("1/8 ");

@@ -1,4 +1,5 @@
-//! Every command that a document shows is one that the program understands, and every file it links to is there.
+//! Every command that a document shows is one that the program understands, and every file it links
+//! to is there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -89,7 +90,8 @@ fn every_command_in_the_documents_is_understood() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Of a service as systemd would start it: variables have the values that the unit's first lines show.
+/// Of a service as systemd would start it: variables have the values that the unit's first lines
+/// show.
 fn started(unit: &str) -> Option<String> {
     let mut command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/"))?.to_owned();
     for line in unit.lines().filter_map(|line| line.strip_prefix("#   ")) {

@@ -179,7 +179,8 @@ fn many_messages_that_wait_take_little_memory() {
     let grown = broker.resident().saturating_sub(before);
     let all = (MANY * BODY / 1_024) as u64;
     assert!(grown < all / 3, "{grown} kB for messages of {all}");
-    // In their order, though they come out of the database; then another goes on where this one was killed.
+    // In their order, though they come out of the database; then another goes on where this one was
+    // killed.
     take_in_order(&mut peer, 0..2_000, &ids);
     broker.kill();
     let broker = of_heads(&store, "500");
@@ -441,7 +442,8 @@ fn the_owner_is_killed_and_another_takes_over(cluster: &Cluster) {
     assert!(second.stop().success);
 }
 
-/// How long it may take until another serves, on a machine that does much else; alone it takes two seconds at most.
+/// How long it may take until another serves, on a machine that does much else; alone it takes two
+/// seconds at most.
 const TAKEOVER: Duration = Duration::from_secs(30);
 
 fn the_owner_hangs_and_another_takes_over(cluster: &Cluster) {
@@ -504,7 +506,8 @@ fn who_is_no_longer_the_owner_writes_nothing(cluster: &Cluster) {
     assert_eq!(cluster.sql("deposed", "SELECT string_agg(id::text, ',') FROM krarup.message"), "1");
 }
 
-/// Two batches are under way, side by side: the first waits for a row that somebody holds, the second is on disk. Neither is answered.
+/// Two batches are under way, side by side: the first waits for a row that somebody holds, the
+/// second is on disk. Neither is answered.
 struct BetweenTwoBatches<'a> {
     cluster: &'a Cluster,
     name: &'a str,
@@ -629,8 +632,8 @@ fn the_sessions_are_cut_again_and_again(cluster: &Cluster, mode: &str) {
     assert!(broker.stop().success);
 }
 
-/// The commit is on disk, and nobody has heard of it: the answer must be the one it had.
-/// A sweep that waits at its commit holds what the request may wait for: it is cut too, and comes again.
+/// The commit is on disk, and nobody has heard of it: the answer must be the one it had. A sweep
+/// that waits at its commit holds what the request may wait for: it is cut too, and comes again.
 fn is_cut_at_its_commit(cluster: &Cluster, name: &str) -> bool {
     let cut = cluster.cut(name, "wait_event = 'SyncRep' AND query NOT LIKE '%sweep%'");
     if !cut {
@@ -653,7 +656,8 @@ fn the_session_is_cut_at_its_commit(cluster: &Cluster, mode: &str) {
         ("put 7 0 60 1\r\nd\r\n", "INSERTED 4\r\n"),
         ("delete 4\r\n", "DELETED\r\n"),
     ] {
-        // A commit that waits for a replica that does not exist is on disk, and goes on when its session is ended.
+        // A commit that waits for a replica that does not exist is on disk, and goes on when its
+        // session is ended.
         cluster.commits_wait(&name, true);
         peer.send(said.as_bytes()).unwrap();
         until("it is at its commit", || is_cut_at_its_commit(cluster, &name));
@@ -698,7 +702,8 @@ fn a_database_that_refuses_to_write_refuses_puts_and_loses_nothing(cluster: &Clu
     assert!(broker.stop().success);
 }
 
-/// A disk of one's own is not to be had everywhere; what PostgreSQL says when it is full can be said by a trigger.
+/// A disk of one's own is not to be had everywhere; what PostgreSQL says when it is full can be
+/// said by a trigger.
 fn a_full_disk_refuses_puts_and_loses_nothing(cluster: &Cluster, mode: &str) {
     let name = format!("full_{mode}");
     let store = cluster.database(&name);
@@ -722,7 +727,8 @@ fn full_disk<'a>(cluster: &'a Cluster, name: &'a str) -> impl Fn(bool) + 'a {
     }
 }
 
-/// A file system of its own, as small as that, which goes with the value; none where none may be mounted.
+/// A file system of its own, as small as that, which goes with the value; none where none may be
+/// mounted.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -907,7 +913,8 @@ fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster, mode: &str) {
     what_applications_lay_down_is_as_large_as_the_broker_takes(cluster, &name, mode);
 }
 
-/// Runs the lines of the guide behind `title`, made a whole program by `program`, and expects their message and their row.
+/// Runs the lines of the guide behind `title`, made a whole program by `program`, and expects their
+/// message and their row.
 fn an_outbox_of_the_guide_puts_a_message(
     title: &str,
     language: &str,

@@ -1,4 +1,5 @@
-//! How the proxy meets the outside: unix sockets, TLS, who may come in, what is refused, and clients that take too long or too much.
+//! How the proxy meets the outside: unix sockets, TLS, who may come in, what is refused, and
+//! clients that take too long or too much.
 
 use crate::support;
 use std::fs;
@@ -216,7 +217,8 @@ fn the_third_wrong_password_is_the_last() {
     let proxy = asking("edge-guesses", &server, "");
     let mut guessing = proxy.connect();
     let wrong = b"set x 0 0 9\r\nanna wron\r\n".as_slice();
-    // All at once: each is answered when it is its turn, and after the third nothing is carried out.
+    // All at once: each is answered when it is its turn, and after the third nothing is carried
+    // out.
     guessing.send(&[wrong, wrong, wrong, LOGIN, b"set edge 0 0 1\r\nx\r\n"].concat()).unwrap();
     let said = String::from_utf8(guessing.rest()).unwrap();
     assert_eq!(said, "CLIENT_ERROR authentication failure\r\n".repeat(3));
@@ -324,8 +326,9 @@ fn replies_that_wait_for_an_older_one_count_for_the_memory() {
     client.send(b"\r\n").unwrap();
     client.expect(b"STORED\r\n").unwrap();
     let before = proxy.resident();
-    // The reads go to both servers in turn; whichever answers faster is ahead of the other. As long as the client was given nothing but short
-    // replies, no long ones are expected, and all of its reads are under way at once.
+    // The reads go to both servers in turn; whichever answers faster is ahead of the other. As long
+    // as the client was given nothing but short replies, no long ones are expected, and all of its
+    // reads are under way at once.
     let mut slow = proxy.connect();
     slow.send(&b"get nothing\r\n".repeat(100)).unwrap();
     slow.expect(&b"END\r\n".repeat(100)).unwrap();

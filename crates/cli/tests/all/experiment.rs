@@ -1,4 +1,5 @@
-//! `krarup plan`, `run` and `report` as a user meets them: what is done stays done, whoever pulls the plug.
+//! `krarup plan`, `run` and `report` as a user meets them: what is done stays done, whoever pulls
+//! the plug.
 
 use crate::support;
 use std::collections::BTreeMap;
@@ -321,7 +322,8 @@ fn results(out: &Path) -> serde_json::Value {
     serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap()
 }
 
-/// The guide's examples: the program of each, and a whole spec with it in the place of the whole example's.
+/// The guide's examples: the program of each, and a whole spec with it in the place of the whole
+/// example's.
 fn examples() -> Vec<(String, String)> {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/your-own-proxy.md");
     let guide = fs::read_to_string(guide).unwrap();
@@ -476,8 +478,9 @@ fn memaslap_makes_the_load_and_is_read() {
     assert_eq!(waits, 2, "{trial}");
 }
 
-/// Everything that makes an experiment more than a sweep, in one: stations counted by a factor, clients that begin together, a cool-down, the
-/// middleware's own configuration, an anchor, a design of two levels and a model that predicts what it has not seen.
+/// Everything that makes an experiment more than a sweep, in one: stations counted by a factor,
+/// clients that begin together, a cool-down, the middleware's own configuration, an anchor, a
+/// design of two levels and a model that predicts what it has not seen.
 #[test]
 fn a_design_with_an_anchor_and_a_model_is_reported_whole() {
     let spec = r#"
@@ -547,8 +550,8 @@ flags = ["--connections", "$connections"]
     }
 }
 
-/// Two copies of each key on three memcached: one is killed and comes back empty, then another stands still for a while. Where the level says
-/// so, nothing happens.
+/// Two copies of each key on three memcached: one is killed and comes back empty, then another
+/// stands still for a while. Where the level says so, nothing happens.
 #[test]
 fn stations_are_killed_restarted_frozen_and_thawed_while_a_trial_is_measured() {
     let fault = |station: &str, at: &str, action: &str| {
@@ -613,7 +616,8 @@ flags = ["--ratio", "0:1", "--connections", "2"]
     let course = cells[1]["course"].as_array().unwrap();
     let gets = |place: usize| &course[place]["operations"][0];
     assert_eq!((course.len(), course[2]["after"].as_str()), (5, Some("restart server 2")), "{course:?}");
-    // Whoever has the other copy answers; the one that comes back has nothing, and is asked for its share again.
+    // Whoever has the other copy answers; the one that comes back has nothing, and is asked for its
+    // share again.
     let missed = |place: usize| gets(place)["misses"].as_u64().unwrap();
     assert!(missed(0) == 0 && missed(1) < missed(2) && gets(2)["hits"].as_u64() > Some(0), "{course:?}");
     // Two clients, and a server that says nothing: sooner or later both wait for it.
@@ -623,7 +627,8 @@ flags = ["--ratio", "0:1", "--connections", "2"]
     assert!(page.contains("Before and after each fault") && page.contains("freeze server 1"));
 }
 
-/// On another machine the agent that started a station does to it what it is told, and says when that is done.
+/// On another machine the agent that started a station does to it what it is told, and says when
+/// that is done.
 #[test]
 fn an_agent_freezes_thaws_and_kills_what_it_has_started() {
     use std::io::{BufRead as _, BufReader, Write as _};

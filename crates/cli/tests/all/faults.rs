@@ -1,5 +1,5 @@
-//! Servers that do wrong under load: every request is answered once all the same, nobody is given another's data, and the accounts
-//! agree to the unit.
+//! Servers that do wrong under load: every request is answered once all the same, nobody is given
+//! another's data, and the accounts agree to the unit.
 
 use crate::support::account::{accounts_of, load, number, reset};
 use crate::support::process::Program;
@@ -13,8 +13,8 @@ mod saboteur;
 /// How often the server does wrong.
 const TIMES: usize = 4;
 
-/// Fifty clients before two servers, of which the second does wrong [`TIMES`] times and is well in between. Returns what the
-/// proxy says at the end.
+/// Fifty clients before two servers, of which the second does wrong [`TIMES`] times and is well in
+/// between. Returns what the proxy says at the end.
 fn under_load(fault: Fault) -> Value {
     let servers = [Program::memcached(&[]), Program::memcached(&[])];
     let saboteur = Saboteur::before(servers[1].address(), fault, TIMES);

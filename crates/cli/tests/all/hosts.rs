@@ -1,4 +1,5 @@
-//! Hosts of one machine, as namespaces: their links, their delays and their share of the processors; and that nothing of them is left.
+//! Hosts of one machine, as namespaces: their links, their delays and their share of the
+//! processors; and that nothing of them is left.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,8 @@ use crate::support::process::{Program, skipped};
 use crate::support::{test_id, until};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Two clients before one server whose link carries 8 Mbit/s: 4096-byte values in packets with their headers.
+/// Two clients before one server whose link carries 8 Mbit/s: 4096-byte values in packets with
+/// their headers.
 const LINKED: &str = r#"
 title = "a thin link"
 testbed = "netns"
@@ -73,7 +75,8 @@ fn hosts_have_links_of_their_own_and_are_taken_away_again() {
         serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap();
     let cell = &results["cells"][0];
     assert_eq!(cell["levels"]["clients"], 8);
-    // A value comes with its line and in three packets: 4,129 bytes of answer and 3 × 66 of headers.
+    // A value comes with its line and in three packets: 4,129 bytes of answer and 3 × 66 of
+    // headers.
     let carried = 8e6 / 8.0 / (4_129.0 + 3.0 * 66.0);
     let throughput = cell["throughput"]["value"].as_f64().unwrap();
     assert!((0.8 * carried..1.05 * carried).contains(&throughput), "{throughput} of {carried}");
@@ -96,7 +99,8 @@ fn groups() -> Option<PathBuf> {
     place
 }
 
-/// Nothing of a runner that was killed in the middle of it stays: no namespace, no control group, no process; and what it had done stays done.
+/// Nothing of a runner that was killed in the middle of it stays: no namespace, no control group,
+/// no process; and what it had done stays done.
 #[test]
 fn a_killed_runner_leaves_no_hosts_groups_or_processes_to_the_next() {
     if !rustix::process::geteuid().is_root() {
@@ -121,7 +125,8 @@ fn a_killed_runner_leaves_no_hosts_groups_or_processes_to_the_next() {
     };
     assert!(made() >= 1 && namespaces(number).len() == 4);
     let noted = fs::read_to_string(out.join("processes")).unwrap();
-    // What the quota gives was found out before anything was measured, and holds for all trials of the directory.
+    // What the quota gives was found out before anything was measured, and holds for all trials of
+    // the directory.
     let limits = || json(&out.join("environment.json"))["limits"].clone();
     let calibrated = limits();
     assert_eq!(
@@ -204,7 +209,8 @@ fn hosts_need_no_root_where_users_may_have_namespaces() {
     );
 }
 
-/// The delay of this client and this server, one way each; what it makes of a packet there and back.
+/// The delay of this client and this server, one way each; what it makes of a packet there and
+/// back.
 const DELAYS: [&str; 2] = ["3ms", "7ms"];
 const THERE_AND_BACK: f64 = 10e-3;
 
@@ -225,7 +231,8 @@ fn taps() -> bool {
     there
 }
 
-/// What is sent is under way for as long as was asked for; requests feel it; and no line and no namespace is left, whoever was killed.
+/// What is sent is under way for as long as was asked for; requests feel it; and no line and no
+/// namespace is left, whoever was killed.
 #[test]
 fn delays_are_kept_and_their_lines_are_taken_away_again() {
     if !(spaces() && taps()) {
@@ -238,7 +245,8 @@ fn delays_are_kept_and_their_lines_are_taken_away_again() {
     let number = killed.id();
     killed.ended();
     assert_eq!(lines(number).len(), 3, "two clients, a server");
-    // Whoever was started in a namespace and is not noted, because the runner was killed before it could, goes with it.
+    // Whoever was started in a namespace and is not noted, because the runner was killed before it
+    // could, goes with it.
     let space = format!("--net=/run/netns/krarup-{number}-s1");
     let mut unknown = Command::new("nsenter").args([&space, "sleep", "600"]).spawn().unwrap();
     let ended = run(&spec, &out);
@@ -285,7 +293,8 @@ fn lines(of: u32) -> Vec<(i32, String)> {
         .collect()
 }
 
-/// A host that was cut off spoils the trial, whatever the load generators say of it, and not those that come after it.
+/// A host that was cut off spoils the trial, whatever the load generators say of it, and not those
+/// that come after it.
 #[test]
 fn a_trial_whose_delay_line_ends_has_failed_and_is_tried_again_with_another() {
     if !(spaces() && taps()) {

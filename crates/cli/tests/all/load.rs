@@ -268,7 +268,8 @@ fn a_miss_is_no_error_and_is_set_where_that_is_asked_for() {
     let more = ["--key-law", "sequential", "--on-miss", "set", "--verify"];
     let (code, result, _) = result(&[&flags[..], &more].concat());
     assert_eq!(code, 0);
-    // The first four multi-gets go through all keys and miss; what they missed is set, and the next four find it.
+    // The first four multi-gets go through all keys and miss; what they missed is set, and the next
+    // four find it.
     assert_eq!((number(&result, "/account/misses"), number(&result, "/account/hits")), (20, 20));
     assert_eq!(number(&result, "/account/answers/set/stored"), 20);
     assert_eq!(number(&result, "/account/sent"), 28);
@@ -394,7 +395,8 @@ fn a_stall_is_seen_by_every_request_that_was_due_in_it() {
     let mut store = storing();
     let server = scripted(move |number, request| {
         if number == 100 {
-            // The whole server stands still for 100 ms, as when it collects garbage or writes to disk.
+            // The whole server stands still for 100 ms, as when it collects garbage or writes to
+            // disk.
             let begun = std::time::Instant::now();
             while begun.elapsed().as_millis() < 100 {
                 thread::park_timeout(std::time::Duration::from_millis(100));
@@ -415,12 +417,14 @@ fn a_stall_is_seen_by_every_request_that_was_due_in_it() {
             .map(|one| one[1].as_u64().unwrap())
             .sum()
     };
-    // One request per millisecond: of those due during the stall, the k-th waits 100 - k ms at the least.
+    // One request per millisecond: of those due during the stall, the k-th waits 100 - k ms at the
+    // least.
     assert!(from(100_000) >= 1, "{buckets:?}");
     assert!(from(50_000) >= 50, "{buckets:?}");
     assert!(from(20_000) >= 80, "{buckets:?}");
     assert!(slow("response_time") > 0.05);
-    // Who counts from the sending sees a tenth of it at most: nearly all waited before they were sent.
+    // Who counts from the sending sees a tenth of it at most: nearly all waited before they were
+    // sent.
     assert!(slow("time_from_sent") < slow("response_time") / 2.0, "{result}");
     assert!(result["warnings"].as_array().unwrap().iter().any(|one| one["warning"] == "connections_waited"));
 }
@@ -444,7 +448,8 @@ fn a_server_that_never_comes_back_does_not_keep_a_counted_run_from_ending() {
 #[test]
 fn the_highest_rate_is_searched_for_and_comes_with_its_trials() {
     let server = scripted(storing());
-    // Any server answers within ten seconds: what is tested is the search. It starts so high that no rate above is possible.
+    // Any server answers within ten seconds: what is tested is the search. It starts so high that
+    // no rate above is possible.
     let flags =
         ["-s", &server.address, "-c", "4", "--find-max", "10s", "--rate", "100000000", "--repetitions", "2"];
     let (code, found, stderr) = result(&[&flags[..], &["--seconds", "50ms", "--drain", "50ms"]].concat());
@@ -756,7 +761,8 @@ fn a_client_may_ask_every_server_in_turn() {
         result(&[&flags[..], &["--ratio", "0:1", "--key-law", "sequential"]].concat());
     assert_eq!(code, 0, "{stderr}");
     assert_nothing_is_lost_in_silence(&result);
-    // Every other key each, in order; what misses is set at the server where it missed, and a client asks one at a time.
+    // Every other key each, in order; what misses is set at the server where it missed, and a
+    // client asks one at a time.
     for (server, first) in servers.iter().zip([0, 1]) {
         let received = server.received.lock().unwrap();
         assert_eq!(received.len(), 1);
@@ -900,7 +906,8 @@ fn messages_go_through_a_broker_and_come_out_as_they_went_in() {
     assert_eq!(of("delete", "deleted"), of("reserve", "values"));
     assert_eq!(number(&result, "/verified/checked"), of("reserve", "values"));
     assert_eq!(number(&result, "/verified/mismatched"), 0);
-    // The five operations: add, take, look, end, ask for the queues. What is left over there is taken.
+    // The five operations: add, take, look, end, ask for the queues. What is left over there is
+    // taken.
     let left = of("put", "stored") - of("reserve", "values");
     let mix = ["--mix", "put=1,reserve=1,pop=2,peek=1,list=1", "-n", "3000", "--rate", "50000", "--verify"];
     let (code, stdout, stderr) = finished(&[&["-s", &address, "-c", "4", "--json", "-"][..], &mix].concat());

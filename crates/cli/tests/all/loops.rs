@@ -1,4 +1,5 @@
-//! Several event loops in one process are one proxy: one queue, one set of books, one configuration, one end.
+//! Several event loops in one process are one proxy: one queue, one set of books, one
+//! configuration, one end.
 
 use crate::support;
 use std::net::SocketAddr;

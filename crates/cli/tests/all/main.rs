@@ -1,4 +1,5 @@
-//! The whole program from outside: one binary, so that it is linked once. A file is about one thing; `cargo test -p krarup --test all reload::` runs one file.
+//! The whole program from outside: one binary, so that it is linked once. A file is about one
+//! thing; `cargo test -p krarup --test all reload::` runs one file.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 

@@ -1,8 +1,10 @@
-//! What the proxy measures is what happened: against a clock of the test's own, and in every file it writes.
+//! What the proxy measures is what happened: against a clock of the test's own, and in every file
+//! it writes.
 //!
-//! A scripted server holds an answer back for a time that the test measures itself, after it has seen the request and before it lets the
-//! answer go. The proxy cannot have asked later than that, nor have been answered before. So each part of a row has bounds that hold by
-//! construction, whatever else the machine is doing.
+//! A scripted server holds an answer back for a time that the test measures itself, after it has
+//! seen the request and before it lets the answer go. The proxy cannot have asked later than that,
+//! nor have been answered before. So each part of a row has bounds that hold by construction,
+//! whatever else the machine is doing.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -75,8 +77,9 @@ fn nanos(time: Duration) -> Nanos {
     Nanos::from(time)
 }
 
-/// Waits until the proxy has done everything it has begun, so that what it stamped is not later than what comes next. A client may
-/// have its reply before the write that carried it has come back to the proxy.
+/// Waits until the proxy has done everything it has begun, so that what it stamped is not later
+/// than what comes next. A client may have its reply before the write that carried it has come back
+/// to the proxy.
 fn settle(peer: &mut Peer) {
     peer.send(b"version\r\n").unwrap();
     assert!(peer.line().unwrap().starts_with(b"VERSION "));
@@ -162,7 +165,8 @@ fn each_server_of_a_sharded_request_has_its_own_time_and_the_slowest_decides() {
     for (server, line) in stage.servers.iter_mut().zip(&asked) {
         let seen = Instant::now();
         pass(Duration::from_millis(10));
-        // All of them were asked before the first was looked at: the later a server answers, the longer it held its answer.
+        // All of them were asked before the first was looked at: the later a server answers, the
+        // longer it held its answer.
         held.push(seen.elapsed() + held.last().copied().unwrap_or_default());
         let key = line.strip_prefix(b"get ").unwrap().strip_suffix(b"\r\n").unwrap();
         server.send(&[b"VALUE ", key, b" 0 1\r\n", key, b"\r\nEND\r\n"].concat()).unwrap();
@@ -189,7 +193,7 @@ fn each_server_of_a_sharded_request_has_its_own_time_and_the_slowest_decides() {
     assert_eq!((visit.keys, visit.hits), (3, 3));
 }
 
-// ---- the files --------------------------------------------------------------------------------------------
+// ---- the files ----------------------------------------------------------------------------------
 
 /// What a server counts itself.
 fn counted(server: &Program, name: &str) -> u64 {

@@ -1,4 +1,5 @@
-//! What happens while `memory` is used up: each request is answered, small ones at once, and what stands still gives way.
+//! What happens while `memory` is used up: each request is answered, small ones at once, and what
+//! stands still gives way.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -162,8 +163,8 @@ fn clients_that_ask_for_much_and_read_nothing_hold_up_nobody() {
     }
 }
 
-/// What the process holds is what `memory` says: with large values that are set and nothing else, and then with requests, half requests, replies
-/// and replies that nobody reads.
+/// What the process holds is what `memory` says: with large values that are set and nothing else,
+/// and then with requests, half requests, replies and replies that nobody reads.
 #[test]
 fn the_process_holds_little_more_than_its_memory() {
     const MEMORY: u64 = 64 << 10;

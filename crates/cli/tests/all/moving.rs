@@ -1,4 +1,5 @@
-//! Who moves here from twemproxy finds every key where twemproxy left it: the same keys through both.
+//! Who moves here from twemproxy finds every key where twemproxy left it: the same keys through
+//! both.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! A reader may leave, as `head` does, and a disk may be full: a command ends by its own exit code, and never by a panic.
+//! A reader may leave, as `head` does, and a disk may be full: a command ends by its own exit code,
+//! and never by a panic.
 
 use std::fs::File;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! What many clients send while the proxy does not look comes to it in one pass of its loop. Each is answered as if it had come alone.
+//! What many clients send while the proxy does not look comes to it in one pass of its loop. Each
+//! is answered as if it had come alone.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ fn meanwhile(proxy: &Program, something: impl FnOnce()) {
     proxy.signal(Signal::CONT);
 }
 
-/// Whoever is not known yet is read apart from the others, and what he says stays between him and the proxy.
+/// Whoever is not known yet is read apart from the others, and what he says stays between him and
+/// the proxy.
 #[test]
 fn those_who_log_in_and_those_who_ask_do_not_get_in_each_others_way() {
     let server = Program::memcached(&[]);
@@ -57,7 +59,8 @@ fn those_who_log_in_and_those_who_ask_do_not_get_in_each_others_way() {
     assert!(proxy.stop().success);
 }
 
-/// The rest of a value, a request behind it and the client's end come at once, beside what others ask.
+/// The rest of a value, a request behind it and the client's end come at once, beside what others
+/// ask.
 #[test]
 fn the_last_request_of_a_client_that_has_gone_is_answered() {
     let server = Program::memcached(&[]);
@@ -98,7 +101,8 @@ fn the_last_request_of_a_client_that_has_gone_is_answered() {
     assert!(proxy.stop().success);
 }
 
-/// The number of a client that has been told goodbye is given to the next one while the first is still connected.
+/// The number of a client that has been told goodbye is given to the next one while the first is
+/// still connected.
 #[test]
 fn who_comes_after_somebody_who_lingers_is_not_taken_for_him() {
     let server = Program::memcached(&[]);
@@ -129,7 +133,8 @@ fn a_server_that_falls_silent_after_a_quiet_time_is_noticed() {
     let config = file("passes-silent", "timeout = \"100ms\"\nconnect_timeout = \"500ms\"\n");
     let (proxy, mut servers) = Program::proxy_before(&[listener], &["--config", &config]);
     let mut client = proxy.connect();
-    // What was due when it started is over then; nothing is with the server, and nothing is due for long.
+    // What was due when it started is over then; nothing is with the server, and nothing is due for
+    // long.
     let quiet = Instant::now();
     while quiet.elapsed() < Duration::from_millis(600) {
         client.send(b"mn\r\n").unwrap();

@@ -1,4 +1,5 @@
-//! Pools through the binary: keys at the servers they belong to, and another configuration while requests are under way.
+//! Pools through the binary: keys at the servers they belong to, and another configuration while
+//! requests are under way.
 
 use crate::support;
 use std::fs;
@@ -25,8 +26,8 @@ fn store(client: &mut Peer, keys: impl IntoIterator<Item = String>) {
     }
 }
 
-/// The partitioning middleware of 2016: keys are placed on a ring, written to the primary and its neighbour, and read from the
-/// primary by its readers.
+/// The partitioning middleware of 2016: keys are placed on a ring, written to the primary and its
+/// neighbour, and read from the primary by its readers.
 #[test]
 fn a_partitioned_pool_holds_each_key_as_often_as_it_says() {
     let servers: Vec<_> = (0..3).map(|_| memcached()).collect();
@@ -115,7 +116,8 @@ fn another_configuration_takes_over_without_a_lost_request() {
                 }
             });
         }
-        // The last two leave one server that holds everything all the time, so that every get finds its key.
+        // The last two leave one server that holds everything all the time, so that every get finds
+        // its key.
         for (round, places) in [&[0, 1][..], &[1], &[0, 1], &[1, 0]].into_iter().enumerate() {
             let before = answered.load(Ordering::Relaxed);
             fs::write(&path, text(places)).unwrap();

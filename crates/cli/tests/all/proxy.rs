@@ -1,4 +1,5 @@
-//! `krarup proxy` before real memcacheds against one alone: whoever talks to it need not know that it is there.
+//! `krarup proxy` before real memcacheds against one alone: whoever talks to it need not know that
+//! it is there.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -31,7 +32,8 @@ fn proxied(servers: usize, flags: &[&str]) -> Proxied {
 
 /// Before each case, on a connection of its own: nothing is stored but `k`.
 const BEFORE: &[u8] = b"flush_all\r\nset k 5 0 2\r\n10\r\n";
-/// After each case: whether the connection still listens, and what became of `k`, with its cas unique.
+/// After each case: whether the connection still listens, and what became of `k`, with its cas
+/// unique.
 const AFTER: &[u8] = b"gets k\r\n";
 
 #[test]
@@ -71,12 +73,15 @@ fn answers_as_memcached(flags: &[&str]) {
     drop(servers);
 }
 
-/// Before each malformed form: nothing is stored but `k`, which can be counted, and what tells whose answer is whose.
+/// Before each malformed form: nothing is stored but `k`, which can be counted, and what tells
+/// whose answer is whose.
 const FRESH: (&[u8], &[u8]) =
     (b"flush_all\r\nset k 5 0 2\r\n10\r\nset sentinel 0 0 9\r\nunchanged\r\n", b"OK\r\nSTORED\r\nSTORED\r\n");
-/// After each: a line end, in case it has none; whether the connection still listens; what is stored now.
+/// After each: a line end, in case it has none; whether the connection still listens; what is
+/// stored now.
 const LEFT: &[u8] = b"\r\nmn\r\ngets k a nothing\r\nget sentinel\r\nmg the-end k\r\n";
-/// How the answers end where the malformed form has neither closed the connection nor taken for a value what came behind.
+/// How the answers end where the malformed form has neither closed the connection nor taken for a
+/// value what came behind.
 const END: &[u8] = b"END\r\nEN kthe-end\r\n";
 
 /// One server, alone or behind the proxy, with a connection that stays.
@@ -118,7 +123,8 @@ impl Asked {
         answer
     }
 
-    /// Whether a case leaves the connection in use, after which, or on another, everything is answered as it should be.
+    /// Whether a case leaves the connection in use, after which, or on another, everything is
+    /// answered as it should be.
     fn stays_in_step(&self, case: &[u8]) -> bool {
         let answer = self.on_a_fresh_connection(case);
         let kept = answer.ends_with(END);
@@ -136,7 +142,8 @@ impl Asked {
     }
 }
 
-/// After an answer that differs the two have given out different numbers of cas uniques: the same again from here on.
+/// After an answer that differs the two have given out different numbers of cas uniques: the same
+/// again from here on.
 fn level(alone: &mut Asked, proxied: &mut Asked) {
     loop {
         match alone.unique().cmp(&proxied.unique()) {
@@ -199,7 +206,8 @@ fn compare(cases: &[Vec<u8>]) -> Compared {
     Compared { differences, kept, otherwise }
 }
 
-/// Each case through a proxy before a memcached of another version: its words are not ours, but nothing is out of step.
+/// Each case through a proxy before a memcached of another version: its words are not ours, but
+/// nothing is out of step.
 fn keep_in_step(cases: &[Vec<u8>]) -> Compared {
     let Proxied { proxy, servers: _servers } = proxied(1, &[]);
     let mut proxied = Asked::new(proxy);
@@ -215,8 +223,9 @@ fn keep_in_step(cases: &[Vec<u8>]) -> Compared {
     compared
 }
 
-/// Every command in every malformed form, on fresh and on used connections: the same answers, the same left behind, and
-/// neither on the same connection nor on another an answer that belongs to somebody else.
+/// Every command in every malformed form, on fresh and on used connections: the same answers, the
+/// same left behind, and neither on the same connection nor on another an answer that belongs to
+/// somebody else.
 #[test]
 fn every_malformed_form_is_answered_as_memcached_alone_answers_it() {
     let cases = malformed();
@@ -264,7 +273,8 @@ fn every_malformed_read_that_changes_something_leaves_three_servers_alike() {
         let held = |server| answers(server, b"get k a nothing\r\nget sentinel\r\n");
         let [first, others @ ..] = &servers[..] else { panic!("three servers") };
         for other in others {
-            // A short life does not end everywhere at once: each server counts seconds by a clock of its own.
+            // A short life does not end everywhere at once: each server counts seconds by a clock
+            // of its own.
             let what = format!("{} leaves them alike, answered {}", shown(&case), shown(&answer));
             until(&what, || held(other) == held(first));
         }
@@ -276,10 +286,12 @@ fn every_malformed_read_that_changes_something_leaves_three_servers_alike() {
 /// What is answered otherwise on purpose:
 ///
 /// - `version` names the proxy as well.
-/// - Numbers that later memcacheds refuse as we do, and 1.6.18 reads in its own way: those beyond 32 bits, of which it keeps the
-///   lower 32; a minus sign before a number that cannot be negative; blanks other than the space around the digits; in the
-///   flags of a meta set, whose value would be left standing by a server that refused it, also a plus sign.
-/// - The value over the limit of an `ms`: memcached removes the old one at once, we when it has gone by.
+/// - Numbers that later memcacheds refuse as we do, and 1.6.18 reads in its own way: those beyond
+///   32 bits, of which it keeps the lower 32; a minus sign before a number that cannot be negative;
+///   blanks other than the space around the digits; in the flags of a meta set, whose value would
+///   be left standing by a server that refused it, also a plus sign.
+/// - The value over the limit of an `ms`: memcached removes the old one at once, we when it has
+///   gone by.
 /// - A quiet `ma` that creates its number: 1.6.18 tells of it, later ones do not.
 fn answered_otherwise(case: &[u8]) -> bool {
     let text = String::from_utf8_lossy(case);
@@ -305,7 +317,8 @@ fn answered_otherwise(case: &[u8]) -> bool {
     }
 }
 
-/// Three servers that hold the same, however their work is shared, are to a client as one; and they do hold the same.
+/// Three servers that hold the same, however their work is shared, are to a client as one; and they
+/// do hold the same.
 #[test]
 fn any_conversation_with_three_servers_is_that_with_one() {
     let threads = ["-s", "true", "-t", "2", "--engine", "threads"];

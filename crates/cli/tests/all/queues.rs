@@ -1,6 +1,7 @@
 //! Real clients of beanstalkd and of memcached, unchanged, with the broker's queues.
 //!
-//! Left out, with a line that says so, is what is not installed; `make test-clients` installs and builds it.
+//! Left out, with a line that says so, is what is not installed; `make test-clients` installs and
+//! builds it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! A random walk over configurations of the running program: every setting that a reload may change is drawn anew from a seed, forty times, while
-//! clients ask. Each request is answered once, with what was stored, and in the end all servers hold the same.
+//! A random walk over configurations of the running program: every setting that a reload may change
+//! is drawn anew from a seed, forty times, while clients ask. Each request is answered once, with
+//! what was stored, and in the end all servers hold the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -53,10 +54,12 @@ fn maybe(draw: &mut Draw, all: &[&str]) -> Option<String> {
     all.get(chosen).map(|text| (*text).to_owned())
 }
 
-/// What stands behind one of the keys at the top level of the file or under `[edge]`; nothing where it is left out.
+/// What stands behind one of the keys at the top level of the file or under `[edge]`; nothing where
+/// it is left out.
 ///
 /// # Panics
-/// Where it is not known how to draw it: every setting that is added is either drawn here, or named with the reason why it cannot be.
+/// Where it is not known how to draw it: every setting that is added is either drawn here, or named
+/// with the reason why it cannot be.
 fn setting(key: &str, draw: &mut Draw, scene: &Scene) -> Option<String> {
     let quoted = |text: &str| format!("{text:?}");
     let certificate =
@@ -227,7 +230,8 @@ enum Request {
     Get(Vec<String>),
     Gets(String),
     Meta(String),
-    /// A write of this version, the answer of one that is done, and whether a value that is too large takes the old one with it.
+    /// A write of this version, the answer of one that is done, and whether a value that is too
+    /// large takes the old one with it.
     Write {
         key: String,
         version: usize,
@@ -254,7 +258,8 @@ impl Client {
         format!("{}:{place}", self.number)
     }
 
-    /// Some requests together, each key in one of them, because reads do not wait for writes everywhere; how many.
+    /// Some requests together, each key in one of them, because reads do not wait for writes
+    /// everywhere; how many.
     fn round(&mut self) -> usize {
         let mut keys: Vec<String> = (0..OWN).map(|place| self.key(place)).collect();
         let (mut text, mut asked) = (String::new(), Vec::new());
@@ -567,7 +572,8 @@ fn every_request_is_answered_once_wherever_a_reload_puts_its_key() {
     walk(2, false);
 }
 
-/// Each setting is drawn: it has more than one value in the course of a walk, or it is known why not.
+/// Each setting is drawn: it has more than one value in the course of a walk, or it is known why
+/// not.
 #[test]
 fn every_setting_is_walked_over() {
     let scene = Scene {

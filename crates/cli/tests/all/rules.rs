@@ -1,4 +1,5 @@
-//! Rules of the house that hold themselves: arrows between crates and between modules point down, and what decides has no socket, file or clock.
+//! Rules of the house that hold themselves: arrows between crates and between modules point down,
+//! and what decides has no socket, file or clock.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,8 +10,8 @@ mod modules;
 
 use modules::Crate;
 
-/// The layers, from the ground up. A crate may use those of lower layers only; within layer 2, simulation and solvers share
-/// a crate.
+/// The layers, from the ground up. A crate may use those of lower layers only; within layer 2,
+/// simulation and solvers share a crate.
 const LAYERS: [&[&str]; 9] = [
     &["units"],
     &["service", "settings", "memcache", "beanstalk", "net", "record", "stats"],
@@ -23,7 +24,8 @@ const LAYERS: [&[&str]; 9] = [
     &["cli"],
 ];
 
-/// Who may use sockets, and who may not even read a clock or a file, by the libraries that give them.
+/// Who may use sockets, and who may not even read a clock or a file, by the libraries that give
+/// them.
 const FORBIDDEN: [(&str, &[&str]); 9] = [
     (
         "broker",
@@ -91,7 +93,8 @@ fn every_arrow_points_down() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What a crate that decides or computes may not name of the standard library: time, files and sockets are handed in.
+/// What a crate that decides or computes may not name of the standard library: time, files and
+/// sockets are handed in.
 const IMPURE: &[&str] = &[
     "std::fs",
     "std::net",
@@ -170,7 +173,8 @@ fn names_are_terms_of_the_field() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Names of types that leave their modules and stand for several things still, and for how many: fewer each time.
+/// Names of types that leave their modules and stand for several things still, and for how many:
+/// fewer each time.
 const AMBIGUOUS: &[(&str, usize)] = &[
     ("Anchor", 2),
     ("Answer", 3),

@@ -1,4 +1,5 @@
-//! What `make test` stands on: packages are installed patiently and failures say why; the run ends with its total.
+//! What `make test` stands on: packages are installed patiently and failures say why; the run ends
+//! with its total.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +13,8 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name)
 }
 
-/// A folder of programs that stand before the machine's own: `apt-get` as given, `sleep` that does not, `id` that says root.
+/// A folder of programs that stand before the machine's own: `apt-get` as given, `sleep` that does
+/// not, `id` that says root.
 fn machine(name: &str, apt_get: &str) -> PathBuf {
     let folder = fresh(name);
     fs::create_dir_all(&folder).unwrap();

@@ -1,5 +1,5 @@
-//! An experiment on other machines: several sshd of this one, each with its own port, host key and list of users; or each in a network namespace, with
-//! an address of its own.
+//! An experiment on other machines: several sshd of this one, each with its own port, host key and
+//! list of users; or each in a network namespace, with an address of its own.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -189,7 +189,8 @@ impl Machines {
         Some(Self { folder, all, network })
     }
 
-    /// An inventory, as Ansible's tool writes it, in which the first machine is the clients', the second the middleware's, and all others are the servers'.
+    /// An inventory, as Ansible's tool writes it, in which the first machine is the clients', the
+    /// second the middleware's, and all others are the servers'.
     fn inventory(&self) -> String {
         let variables = self.all.iter().enumerate().map(|(number, machine)| {
             let address = machine.address;
@@ -213,7 +214,8 @@ impl Machines {
         (path, self.folder.join("results"))
     }
 
-    /// What is in the cache of the machines, of this run and others: no runs' folders, when all is over.
+    /// What is in the cache of the machines, of this run and others: no runs' folders, when all is
+    /// over.
     fn runs(&self) -> Vec<PathBuf> {
         let runs = fs::read_dir(self.folder.join("cache/runs"));
         runs.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
@@ -286,7 +288,8 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// On three machines it is what it would be on one, a runner that is killed is taken up where it was, and nothing is left.
+/// On three machines it is what it would be on one, a runner that is killed is taken up where it
+/// was, and nothing is left.
 #[test]
 fn an_experiment_on_other_machines_is_that_of_this_one() {
     let Some(machines) = Machines::start("ssh-whole", 4) else { return };
@@ -435,8 +438,9 @@ fn a_machine_that_cannot_be_used_is_refused_with_what_to_do() {
     );
 }
 
-/// Machines that have nothing in common but a network: each has an address and a loopback of its own, and whoever is told the wrong one of them
-/// reaches nobody. One runs the load, one the proxy, two the servers, and one is where the experiment is started.
+/// Machines that have nothing in common but a network: each has an address and a loopback of its
+/// own, and whoever is told the wrong one of them reaches nobody. One runs the load, one the proxy,
+/// two the servers, and one is where the experiment is started.
 #[test]
 fn an_experiment_goes_over_a_network_to_hosts_that_see_only_each_other() {
     let Some(machines) = Machines::start_apart("ssh-apart", 4) else { return };

@@ -1,7 +1,9 @@
-//! What the tests of the whole program share: processes with their own handle, and peers to talk to.
+//! What the tests of the whole program share: processes with their own handle, and peers to talk
+//! to.
 //!
-//! Nothing here sleeps, and no port is chosen twice: who is started says when it is ready, and all waiting is for
-//! bytes. The time limit on reads is only there so that a broken program fails a test instead of hanging it.
+//! Nothing here sleeps, and no port is chosen twice: who is started says when it is ready, and all
+//! waiting is for bytes. The time limit on reads is only there so that a broken program fails a
+//! test instead of hanging it.
 
 pub(crate) mod account;
 pub(crate) mod conversation;
@@ -17,7 +19,8 @@ use std::time::{Duration, Instant};
 /// After this long without a byte a test has failed.
 pub(crate) const TOO_LONG: Duration = Duration::from_secs(60);
 
-/// Bytes as a person can read and compare them: line ends and what cannot be printed as escapes, long runs cut short.
+/// Bytes as a person can read and compare them: line ends and what cannot be printed as escapes,
+/// long runs cut short.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 1_500;
     if bytes.len() <= MOST {
@@ -27,7 +30,8 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     format!("{} …{} bytes… {}", head.escape_ascii(), bytes.len() - MOST, tail.escape_ascii())
 }
 
-/// Asks again and again until the answer is yes: `look` is to make a round trip, which is what passes the time.
+/// Asks again and again until the answer is yes: `look` is to make a round trip, which is what
+/// passes the time.
 pub(crate) fn until(what: &str, look: impl FnMut() -> bool) {
     until_within(TOO_LONG, what, look);
 }
@@ -41,7 +45,8 @@ pub(crate) fn until_within(limit: Duration, what: &str, mut look: impl FnMut() -
     }
 }
 
-/// Letters and digits that no other test has which runs now, in this process or another: each has a thread of its own.
+/// Letters and digits that no other test has which runs now, in this process or another: each has a
+/// thread of its own.
 pub(crate) fn test_id() -> String {
     let thread: String =
         format!("{:?}", thread::current().id()).chars().filter(char::is_ascii_digit).collect();

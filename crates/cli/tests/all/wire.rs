@@ -1,7 +1,8 @@
 //! Dialogues: the built proxy between scripted clients and scripted servers, byte for byte.
 //!
-//! Each file in `tests/wire/` is one dialogue. Its lines are carried out one after the other; nothing sleeps, nobody runs
-//! ahead: a server answers when the file says so, and a slow one is one whose answer stands further down.
+//! Each file in `tests/wire/` is one dialogue. Its lines are carried out one after the other;
+//! nothing sleeps, nobody runs ahead: a server answers when the file says so, and a slow one is one
+//! whose answer stands further down.
 //!
 //! ```text
 //! ! servers 2              how many scripted servers there are; the first line that is no comment
@@ -21,9 +22,10 @@
 //! # a comment
 //! ```
 //!
-//! Every line of bytes ends with CR LF, unless its last character is `\`. Escapes: `\r` `\n` `\t` `\0` `\\` `\xHH`;
-//! `\1` to `\9` is the address of that server as the proxy names it; `\{text*1000}` is the text so many times; `\?` in what is
-//! received is any text up to the rest of the line.
+//! Every line of bytes ends with CR LF, unless its last character is `\`. Escapes: `\r` `\n` `\t`
+//! `\0` `\\` `\xHH`; `\1` to `\9` is the address of that server as the proxy names it;
+//! `\{text*1000}` is the text so many times; `\?` in what is received is any text up to the rest of
+//! the line.
 //!
 //! ```text
 //! ! settle                 all that was sent so far has been read by the proxy: another client makes a round trip
@@ -39,8 +41,9 @@
 //! ! stop                   the proxy is asked to end
 //! ```
 //!
-//! At the end the proxy is stopped. Whatever any peer has received beyond its lines is an error, and so is a proxy that does not
-//! end well. `WIRE=name cargo test --test all wire::` runs the files whose name holds `name`.
+//! At the end the proxy is stopped. Whatever any peer has received beyond its lines is an error,
+//! and so is a proxy that does not end well. `WIRE=name cargo test --test all wire::` runs the
+//! files whose name holds `name`.
 
 use crate::support;
 use std::collections::BTreeMap;

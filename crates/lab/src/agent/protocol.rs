@@ -1,4 +1,5 @@
-//! What the runner and its agents say to each other, in lines, and what an agent finds in its environment.
+//! What the runner and its agents say to each other, in lines, and what an agent finds in its
+//! environment.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ pub const BEAT: Duration = Duration::from_secs(2);
 pub const SILENCE: Duration = Duration::from_secs(20);
 /// The word that ends what an agent has started.
 pub const END: &str = "end\n";
-/// The word by which an agent does something to what it has started; what it is, and which of such words it is, follow.
+/// The word by which an agent does something to what it has started; what it is, and which of such
+/// words it is, follow.
 pub const DO: &str = "do ";
 /// What an agent says when it has done that; which of such words it was follows.
 pub const DONE: &str = "krarup agent: done ";

@@ -4,7 +4,8 @@ use krarup_units::{Nanos, Seconds};
 
 /// What a line says when it stands.
 pub const STANDS: &str = "krarup delay line: stands";
-/// What it says once a second while frames pass: how many so far, and how many seconds late they were, all together.
+/// What it says once a second while frames pass: how many so far, and how many seconds late they
+/// were, all together.
 pub const PASSED: &str = "krarup delay line: passed ";
 
 /// What has passed a line so far.

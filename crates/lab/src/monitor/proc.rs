@@ -1,4 +1,5 @@
-//! What Linux tells in `/proc`, as texts in and numbers out. What a kernel does not tell is left out; no text makes a reader fail.
+//! What Linux tells in `/proc`, as texts in and numbers out. What a kernel does not tell is left
+//! out; no text makes a reader fail.
 
 /// What a processor spent its time on since the machine began, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +59,8 @@ pub fn stat(text: &str) -> Machine {
             "procs_running" => machine.running = numbers.next().unwrap_or(0),
             _ if name.strip_prefix("cpu").is_some_and(|number| number.parse::<u32>().is_ok()) => {
                 let mut next = || numbers.next().unwrap_or(0);
-                // user nice system idle iowait irq softirq steal; guests are counted as users already.
+                // user nice system idle iowait irq softirq steal; guests are counted as users
+                // already.
                 let [user, nice, system, idle, waiting, interrupts, soft, steal] =
                     std::array::from_fn(|_| next());
                 machine.cores.push(Ticks {

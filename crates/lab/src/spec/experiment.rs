@@ -128,8 +128,9 @@ pub struct Phases {
     /// What is measured.
     #[serde(default = "measure", deserialize_with = "time")]
     pub measure: Seconds,
-    /// Load that goes on afterwards and counts no more, so that no client is measured while others have ended already. Several
-    /// clients begin at one instant, and so end together but for what the machine makes them wait.
+    /// Load that goes on afterwards and counts no more, so that no client is measured while others
+    /// have ended already. Several clients begin at one instant, and so end together but for what
+    /// the machine makes them wait.
     #[serde(default, deserialize_with = "time")]
     pub cool_down: Seconds,
 }
@@ -155,8 +156,8 @@ impl Phases {
     }
 }
 
-/// A cell that is run at the beginning and at the end of each repetition, and between: what it says at one time and another tells
-/// whether the machine stayed the same.
+/// A cell that is run at the beginning and at the end of each repetition, and between: what it says
+/// at one time and another tells whether the machine stayed the same.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Anchor {
@@ -164,7 +165,8 @@ pub struct Anchor {
     pub levels: BTreeMap<String, LevelName>,
     /// After so many other trials it is run again, too; without, only at both ends.
     pub every: Option<u32>,
-    /// By which share its throughput may differ from one repetition to another; those that differ more are not pooled.
+    /// By which share its throughput may differ from one repetition to another; those that differ
+    /// more are not pooled.
     #[serde(default = "a_tenth")]
     pub within: f64,
 }
@@ -177,7 +179,8 @@ fn a_tenth() -> f64 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Predictions {
-    /// The factor that sets the workers: cells that differ in it and in their clients alone have one model.
+    /// The factor that sets the workers: cells that differ in it and in their clients alone have
+    /// one model.
     #[serde(default = "workers")]
     pub workers: Spanned<String>,
     /// On how many cells it is calibrated at most.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ssh {
-    /// An Ansible inventory in any form, read by `ansible-inventory`; a relative path is relative to the spec.
+    /// An Ansible inventory in any form, read by `ansible-inventory`; a relative path is relative
+    /// to the spec.
     pub inventory: Option<String>,
     /// As whom.
     pub user: Option<String>,

@@ -39,7 +39,8 @@ pub enum Testbed {
 pub struct Station {
     /// A program we know how to start.
     pub program: Option<Program>,
-    /// Any other: its words, with `{port}` where it is told where to listen and `{servers}` where it is told whom to ask.
+    /// Any other: its words, with `{port}` where it is told where to listen and `{servers}` where
+    /// it is told whom to ask.
     #[serde(default)]
     pub command: Vec<Spanned<String>>,
     /// Those that run already, as HOST:PORT.
@@ -53,7 +54,8 @@ pub struct Station {
     /// Bits per second that the host of each may send: only where it has one, in `netns`.
     #[serde(default, deserialize_with = "bandwidth")]
     pub link: Option<f64>,
-    /// How long what the host of each sends is under way at least, one way: only where it has one, in `netns`.
+    /// How long what the host of each sends is under way at least, one way: only where it has one,
+    /// in `netns`.
     #[serde(default, deserialize_with = "time")]
     pub delay: Seconds,
     /// Processors that each of them may use: 0.32 is a third of one.
@@ -61,8 +63,9 @@ pub struct Station {
     /// Further words, after those that we give.
     #[serde(default)]
     pub flags: Vec<Spanned<String>>,
-    /// A configuration file of the middleware, as it is to be written for each trial: `$factor` stands for the words of a level, `{host}`,
-    /// `{port}` and `{servers}` for what the words of a command mean by them. A command is told the file's path in place of `{config}`.
+    /// A configuration file of the middleware, as it is to be written for each trial: `$factor`
+    /// stands for the words of a level, `{host}`, `{port}` and `{servers}` for what the words of a
+    /// command mean by them. A command is told the file's path in place of `{config}`.
     pub config: Option<Spanned<String>>,
 }
 

@@ -1,8 +1,10 @@
-//! What a quota of processor time really gives: a busy loop under it, for a second, before the first trial.
+//! What a quota of processor time really gives: a busy loop under it, for a second, before the
+//! first trial.
 //!
-//! The kernel hands a quota out in slices, takes back what is left at the end of a period, and throttles at a tick: what a station gets is some percent
-//! beside what was written. So it is measured, and the quota corrected once. Where the loop did not use its quota up in most periods, others kept it from
-//! the processors, and nothing is said.
+//! The kernel hands a quota out in slices, takes back what is left at the end of a period, and
+//! throttles at a tick: what a station gets is some percent beside what was written. So it is
+//! measured, and the quota corrected once. Where the loop did not use its quota up in most periods,
+//! others kept it from the processors, and nothing is said.
 
 use std::fmt;
 use std::process::{Child, Command, Stdio};
@@ -48,7 +50,8 @@ pub struct Calibration {
     pub machine: String,
     /// Processors that were asked for.
     pub asked: f64,
-    /// What a quota for so many gave; none where others kept the loop from the processors, or it could have more than there are.
+    /// What a quota for so many gave; none where others kept the loop from the processors, or it
+    /// could have more than there are.
     pub plain: Option<f64>,
     /// The processors for which the quota is written since.
     pub written: f64,

@@ -1,7 +1,9 @@
-//! Less of a processor than there is: a control group with a quota for each station that asks for one. Linux only.
+//! Less of a processor than there is: a control group with a quota for each station that asks for
+//! one. Linux only.
 //!
-//! The period is short, 10 ms: a station that has used up its quota stands still until the next period begins, and a request that waits for it
-//! waits as long. Both versions of control groups are understood; on a machine that has both, whichever has the controller `cpu`.
+//! The period is short, 10 ms: a station that has used up its quota stands still until the next
+//! period begins, and a request that waits for it waits as long. Both versions of control groups
+//! are understood; on a machine that has both, whichever has the controller `cpu`.
 
 use std::fs;
 use std::io;
@@ -25,7 +27,8 @@ pub struct Cap {
     folder: PathBuf,
 }
 
-/// Which version of control groups has the controller `cpu`, and under which folder groups can be made.
+/// Which version of control groups has the controller `cpu`, and under which folder groups can be
+/// made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Controller {
     First(PathBuf),
@@ -90,7 +93,8 @@ impl Throttled {
         Self { periods: of("nr_periods "), used_up: of("nr_throttled ") }
     }
 
-    /// The share of the periods between two looks in which the quota was used up; 0 where there was none.
+    /// The share of the periods between two looks in which the quota was used up; 0 where there was
+    /// none.
     pub fn share(before: Self, after: Self) -> f64 {
         let periods = after.periods.saturating_sub(before.periods);
         if periods == 0 {
@@ -104,8 +108,8 @@ impl Throttled {
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 impl Cap {
-    /// A group whose processes may use so much of a processor together: 0.32 is a third of one, 2 are two. It is noted in the ledger before it is
-    /// made.
+    /// A group whose processes may use so much of a processor together: 0.32 is a third of one, 2
+    /// are two. It is noted in the ledger before it is made.
     ///
     /// # Errors
     /// Where control groups are not there or not ours to make, with what to do.
@@ -163,7 +167,8 @@ impl Drop for Cap {
     }
 }
 
-/// Takes a group away; whether there was one. Its processes have been ended; until the system has noticed it is asked again.
+/// Takes a group away; whether there was one. Its processes have been ended; until the system has
+/// noticed it is asked again.
 pub fn remove(folder: &Path) -> bool {
     for _ in 0..50 {
         match fs::remove_dir(folder) {

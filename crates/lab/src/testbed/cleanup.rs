@@ -8,7 +8,8 @@ use super::{cap, namespace};
 use crate::ledger::{Entry, Ledger, begun};
 
 impl Ledger {
-    /// Kills those that still run, takes namespaces and control groups away that are still there, and forgets all. Returns how many there were.
+    /// Kills those that still run, takes namespaces and control groups away that are still there,
+    /// and forgets all. Returns how many there were.
     pub fn settle(&self) -> usize {
         let mut ended = 0;
         let mut groups = Vec::new();

@@ -11,7 +11,8 @@ pub struct StationError {
     pub why: String,
     /// The last lines it said.
     pub said: Vec<String>,
-    /// Whether it would go wrong again: there is no such program, or it refuses the words that it is given.
+    /// Whether it would go wrong again: there is no such program, or it refuses the words that it
+    /// is given.
     pub certain: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Where a station runs: this machine, a network namespace of it, or another machine. Whoever starts, asks or measures does not need to know.
+//! Where a station runs: this machine, a network namespace of it, or another machine. Whoever
+//! starts, asks or measures does not need to know.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -40,7 +41,8 @@ pub struct Host {
     pub delay: Nanos,
     /// Processors that what runs on it may use; none: all there are.
     pub cpu: Option<f64>,
-    /// Processors for which the quota of a control group is written, so that it gives [`cpu`](Self::cpu).
+    /// Processors for which the quota of a control group is written, so that it gives
+    /// [`cpu`](Self::cpu).
     pub quota: Option<f64>,
 }
 
@@ -58,7 +60,8 @@ impl Host {
         }
     }
 
-    /// The words that start a program there, as one would type them here; on another machine, what is typed there.
+    /// The words that start a program there, as one would type them here; on another machine, what
+    /// is typed there.
     pub fn words(&self, words: &[String]) -> Vec<String> {
         let before: &[&str] = match &self.location {
             Location::Namespace(space) => &["ip", "netns", "exec", space],
@@ -88,7 +91,8 @@ impl Host {
         self.remote().map_or_else(|| "here".to_owned(), |remote| remote.name.clone())
     }
 
-    /// The path there of what has this path here: stations write on their own machine, and what they wrote is brought here later.
+    /// The path there of what has this path here: stations write on their own machine, and what
+    /// they wrote is brought here later.
     pub fn path(&self, here: &Path) -> String {
         match &self.location {
             Location::Remote(remote) => remote.path(here),
@@ -120,7 +124,8 @@ impl Host {
         }
     }
 
-    /// A port that was free there a moment ago, for programs that cannot be told to choose one themselves.
+    /// A port that was free there a moment ago, for programs that cannot be told to choose one
+    /// themselves.
     ///
     /// # Errors
     /// From the system; where the machine does not have the address.
@@ -165,7 +170,8 @@ impl Host {
         }
     }
 
-    /// How long connections to a station take, one after the other: the packet that asks and the one that answers, without any program's doing.
+    /// How long connections to a station take, one after the other: the packet that asks and the
+    /// one that answers, without any program's doing.
     ///
     /// # Errors
     /// From the system.

@@ -1,4 +1,5 @@
-//! Trials by processes on this machine: servers that stay, a middleware made anew for each trial, one load generator.
+//! Trials by processes on this machine: servers that stay, a middleware made anew for each trial,
+//! one load generator.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +32,8 @@ use crate::plan::Cell;
 use crate::platform::children_cpu;
 use crate::spec::{Fault, Phases, Program, Spec, Target};
 
-/// What one process took of the processors while a trial was measured; `cpu.json` is a list of these.
+/// What one process took of the processors while a trial was measured; `cpu.json` is a list of
+/// these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Busy {
     /// `clients`, `middleware` or `servers`.
@@ -44,7 +46,8 @@ pub struct Busy {
     pub cores: f64,
 }
 
-/// What one host sent over its link while a trial was measured; `links.json` is a list of these, empty where no host has a link.
+/// What one host sent over its link while a trial was measured; `links.json` is a list of these,
+/// empty where no host has a link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkUse {
     /// `clients`, `middleware` or `servers`.
@@ -65,14 +68,15 @@ pub struct Local<'a> {
     spec: &'a Spec,
     starter: Starter,
     servers: Option<Servers>,
-    /// How long before their instant several clients are told to begin together. A trial whose clients were not ready by then has failed,
-    /// and the next gives them more.
+    /// How long before their instant several clients are told to begin together. A trial whose
+    /// clients were not ready by then has failed, and the next gives them more.
     lead: Duration,
 }
 
 /// The first lead, and the longest.
 const LEAD: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(20)];
-/// Starting clients on other machines takes no longer than this many times what it takes to ask each of these for a trifle.
+/// Starting clients on other machines takes no longer than this many times what it takes to ask
+/// each of these for a trifle.
 const STARTS: u32 = 3;
 
 /// Servers that run, and for whom.
@@ -311,7 +315,8 @@ impl<'a> Local<'a> {
         outcome.failed = apart(&begun).or_else(|| loads.iter().find_map(|load| refused(spec, load, watch)));
         let late = || paths.iter().find_map(RoundTrip::late);
         if !faults.is_empty() {
-            // Whoever was killed has lost its keys: the next trial begins with servers that have theirs.
+            // Whoever was killed has lost its keys: the next trial begins with servers that have
+            // theirs.
             self.end()?;
         }
         outcome.disturbed =
@@ -346,8 +351,8 @@ impl Clients {
         !self.command.is_empty()
     }
 
-    /// The words of each of somebody else's: how long it runs, and where it writes what it found out, a file for each in the folder `out`, as
-    /// its client sees it.
+    /// The words of each of somebody else's: how long it runs, and where it writes what it found
+    /// out, a file for each in the folder `out`, as its client sees it.
     fn foreign(&self, seconds: Seconds, out: &dyn Fn(u32) -> String) -> Vec<Vec<String>> {
         // memtier_benchmark and its like count whole seconds.
         let seconds = (seconds.ceil() as u64).max(1).to_string();
@@ -373,7 +378,8 @@ impl Clients {
     }
 }
 
-/// Other programs take no instant to begin at: one of ours waits for it in the place of each, and becomes it.
+/// Other programs take no instant to begin at: one of ours waits for it in the place of each, and
+/// becomes it.
 fn at_once(starter: &Starter, at: &dyn Fn(u32) -> Nanos, words: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let waiting = |client: u32| {
         let at = at(client).0.to_string();
@@ -400,7 +406,8 @@ fn foreign_result(said: &str, file: &Path, run: ForeignRun) -> Result<LoadResult
     })
 }
 
-/// Where each client writes its result: `load.json`, or `clients/1.json` and so on where there are several.
+/// Where each client writes its result: `load.json`, or `clients/1.json` and so on where there are
+/// several.
 pub fn result_files(folder: &Path, clients: u32) -> Vec<PathBuf> {
     match clients {
         1 => vec![folder.join("load.json")],
@@ -463,7 +470,8 @@ struct Applied {
     commands: Vec<String>,
 }
 
-/// Does what is to be done when it is due, counted from `begin` on the wall clock, until `ended` says that nobody measures any more.
+/// Does what is to be done when it is due, counted from `begin` on the wall clock, until `ended`
+/// says that nobody measures any more.
 fn apply_faults(
     starter: &Starter,
     stations: &mut Stations<'_>,
@@ -498,10 +506,12 @@ fn apply_faults(
     Ok(applied)
 }
 
-/// Clients that begin this share of the measured time apart were not one load: their throughputs must not be added up.
+/// Clients that begin this share of the measured time apart were not one load: their throughputs
+/// must not be added up.
 const APART: f64 = 0.2;
 
-/// What is said of clients that did not begin together: when each began, by our clock, and how long it measured.
+/// What is said of clients that did not begin together: when each began, by our clock, and how long
+/// it measured.
 fn apart(loads: &[(Seconds, Seconds)]) -> Option<String> {
     let begun = || loads.iter().map(|load| load.0);
     let apart = begun().fold(0.0, f64::max) - begun().fold(f64::INFINITY, f64::min);

@@ -1,13 +1,14 @@
-//! Hosts on one machine: a network namespace each, joined by a bridge, with an upload rate of its own. Linux only; root, or a user namespace in which
-//! one is root of one's own ([`rootless`]).
+//! Hosts on one machine: a network namespace each, joined by a bridge, with an upload rate of its
+//! own. Linux only; root, or a user namespace in which one is root of one's own ([`rootless`]).
 //!
 //! ```text
 //!   c1 ──tbf 201 Mbit/s──┐         ┌──tbf 101 Mbit/s── s1
 //!   c2 ──tbf 201 Mbit/s──┤  bridge ├──tbf 101 Mbit/s── s2
 //!   m1 ──tbf 802 Mbit/s──┘         └── …
 //! ```
-//! The rate bounds what a host sends, headers included, as the uplink of a rented machine does; what it is sent is bounded by the senders. Where a
-//! host has a delay, a [delay line](crate::delay) stands in the place of its pair of devices, behind the shaper.
+//! The rate bounds what a host sends, headers included, as the uplink of a rented machine does;
+//! what it is sent is bounded by the senders. Where a host has a delay, a [delay
+//! line](crate::delay) stands in the place of its pair of devices, behind the shaper.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -28,8 +29,9 @@ use crate::stop::Stop;
 /// Set for a program that runs in namespaces that [`rootless`] has made.
 const INSIDE: &str = "KRARUP_ROOTLESS";
 
-/// The command that runs this program again, with the same words, where it may make namespaces: in a user namespace of its own. None where that is
-/// not needed, because we are root, or have been here before.
+/// The command that runs this program again, with the same words, where it may make namespaces: in
+/// a user namespace of its own. None where that is not needed, because we are root, or have been
+/// here before.
 ///
 /// # Errors
 /// Where users may not have namespaces, with what to do.
@@ -81,10 +83,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes the hosts. Each is noted in the ledger before it is made, so that whoever comes after us can take it away.
+    /// Makes the hosts. Each is noted in the ledger before it is made, so that whoever comes after
+    /// us can take it away.
     ///
     /// # Errors
-    /// Where `ip` or `tc` is not installed, or refuses: it needs root; where a delay line does not come to stand.
+    /// Where `ip` or `tc` is not installed, or refuses: it needs root; where a delay line does not
+    /// come to stand.
     pub fn new(kinds: &[Kind], krarup: &Path, ledger: &Ledger, stop: &Stop) -> Result<Self, StationError> {
         let mut network = Self { hosts: Vec::new(), spaces: Vec::new(), lines: Mutex::default() };
         let prefix = format!("krarup-{}", std::process::id());
@@ -124,7 +128,8 @@ impl Network {
         Ok(name)
     }
 
-    /// How many bytes each host that has a link has sent over it so far, as its shaper charged them: with the headers of every packet.
+    /// How many bytes each host that has a link has sent over it so far, as its shaper charged
+    /// them: with the headers of every packet.
     ///
     /// # Errors
     /// Where `tc` refuses.
@@ -216,7 +221,8 @@ impl Drop for Network {
 /// Nobody panics while it holds the list of delay lines.
 const UNBROKEN: &str = "the list of delay lines is whole";
 
-/// Joins a host to the switch, with its address and what stands before its link; the answer is its delay line, where it has one.
+/// Joins a host to the switch, with its address and what stands before its link; the answer is its
+/// delay line, where it has one.
 fn join(
     host: &Host,
     switch: &str,

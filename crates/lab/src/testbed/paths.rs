@@ -1,4 +1,5 @@
-//! The ways between hosts that talk: how long a packet takes there and back, and how much goes through.
+//! The ways between hosts that talk: how long a packet takes there and back, and how much goes
+//! through.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,9 +35,11 @@ pub struct RoundTrip {
     pub asked: Seconds,
 }
 
-/// A way there and back that is shorter than what was asked for by more than this share is none of a delay line.
+/// A way there and back that is shorter than what was asked for by more than this share is none of
+/// a delay line.
 const SHORT: f64 = 0.02;
-/// The least of several that is longer by more than this share, and [`LATE_AT_LEAST`], has waited for a processor.
+/// The least of several that is longer by more than this share, and [`LATE_AT_LEAST`], has waited
+/// for a processor.
 const LATE: f64 = 0.1;
 /// The round trip through programs and a kernel that are not busy takes less than this, in seconds.
 const LATE_AT_LEAST: Seconds = 500e-6;
@@ -87,7 +90,8 @@ impl Lateness {
         Self { host: host.name.clone(), delay: host.delay.as_seconds(), frames, late }
     }
 
-    /// Why the delay was not what was asked for: the line did not get a processor when it needed one.
+    /// Why the delay was not what was asked for: the line did not get a processor when it needed
+    /// one.
     pub fn disturbed(&self) -> Option<String> {
         let limit = (self.delay * LATE).max(LATE_AT_LEAST / 2.0);
         (self.frames >= FRAMES && self.late > limit).then(|| {
@@ -181,8 +185,9 @@ impl Starter {
         self.pairs(clients, targets, middleware, servers).iter().map(round_trip).collect()
     }
 
-    /// What goes through between hosts that may talk, in both directions, one after the other; nothing where all is on this machine as it is. Each
-    /// host takes part at least once, with as many others as it takes for that: all pairs would take too long.
+    /// What goes through between hosts that may talk, in both directions, one after the other;
+    /// nothing where all is on this machine as it is. Each host takes part at least once, with as
+    /// many others as it takes for that: all pairs would take too long.
     ///
     /// # Errors
     /// Where one cannot reach another, or a stop was asked for.

@@ -10,7 +10,8 @@ use krarup_units::{Address, Seconds};
 /// How long one may take to answer a word, or to take a connection.
 const WORD: Duration = Duration::from_secs(5);
 
-/// A port of an address of this machine that was free a moment ago, for programs that cannot be told to choose one themselves.
+/// A port of an address of this machine that was free a moment ago, for programs that cannot be
+/// told to choose one themselves.
 ///
 /// # Errors
 /// From the system.

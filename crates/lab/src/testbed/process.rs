@@ -1,4 +1,5 @@
-//! Processes on this machine. Each is ended by its own handle, also when the one who started it fails.
+//! Processes on this machine. Each is ended by its own handle, also when the one who started it
+//! fails.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write, copy};
@@ -28,8 +29,9 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 /// Lines of a process's talk kept for an error message.
 const LAST_LINES: usize = 12;
 
-/// Whether a program ended because of what it was told, as it would the next time: 2 is the exit status of those that refuse their words, ours with
-/// them, 64 by sysexits.h, and 126 and 127 a shell's that finds no program.
+/// Whether a program ended because of what it was told, as it would the next time: 2 is the exit
+/// status of those that refuse their words, ours with them, 64 by sysexits.h, and 126 and 127 a
+/// shell's that finds no program.
 pub(super) fn is_refusal(status: ExitStatus) -> bool {
     matches!(status.code(), Some(2 | 64 | 126 | 127))
 }
@@ -51,7 +53,8 @@ pub enum Feed {
     Nothing,
     /// All of this, then nothing more.
     All(Box<dyn Read + Send>),
-    /// A sign of life now and then, and a word when it shall end: for an agent on another machine, whom signals do not reach.
+    /// A sign of life now and then, and a word when it shall end: for an agent on another machine,
+    /// whom signals do not reach.
     Beats,
 }
 
@@ -103,8 +106,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a process in a group of its own, so that a Ctrl-C at the terminal reaches only us, and we end
-    /// it in order.
+    /// Starts a process in a group of its own, so that a Ctrl-C at the terminal reaches only us,
+    /// and we end it in order.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -112,7 +115,8 @@ impl Process {
         Self::start_with(name, command, Feed::Nothing, Box::new(keep_all))
     }
 
-    /// The same for an agent on another machine: it is kept alive, told when it shall end, and ends when we do.
+    /// The same for an agent on another machine: it is kept alive, told when it shall end, and ends
+    /// when we do.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -219,14 +223,16 @@ impl Process {
         &self.name
     }
 
-    /// Waits for a line on its standard error that contains `marker`; returns what follows the marker.
+    /// Waits for a line on its standard error that contains `marker`; returns what follows the
+    /// marker.
     ///
     /// # Errors
     /// When it ends before, the time is over, or a stop was asked for.
     pub fn ready(&mut self, marker: &str, within: Duration, stop: &Stop) -> Result<String, StationError> {
         let until = Instant::now() + within;
         let after = |line: &str| line.find(marker).map(|at| line[at + marker.len()..].trim().to_owned());
-        // An agent and what it started talk at once: while one was waited for, the other may have spoken.
+        // An agent and what it started talk at once: while one was waited for, the other may have
+        // spoken.
         if let Some(rest) = self.said.iter().find_map(|line| after(line)) {
             return Ok(rest);
         }
@@ -257,7 +263,8 @@ impl Process {
         }
     }
 
-    /// Waits until it accepts connections at `address`, which `connects` tries: for programs that say nothing when they are ready.
+    /// Waits until it accepts connections at `address`, which `connects` tries: for programs that
+    /// say nothing when they are ready.
     ///
     /// # Errors
     /// When it ends before, the time is over, or a stop was asked for.
@@ -290,7 +297,8 @@ impl Process {
     /// Waits for it to end by itself, as long as it makes sense: `sense` says so, or why not.
     ///
     /// # Errors
-    /// When the time is over, it makes no sense any more or a stop was asked for; then it has been ended.
+    /// When the time is over, it makes no sense any more or a stop was asked for; then it has been
+    /// ended.
     pub fn finish(
         &mut self,
         within: Duration,
@@ -356,7 +364,8 @@ impl Process {
         }
     }
 
-    /// Kills, freezes or thaws it, or has its agent do it, and waits until that is done. One that was killed has ended.
+    /// Kills, freezes or thaws it, or has its agent do it, and waits until that is done. One that
+    /// was killed has ended.
     ///
     /// # Errors
     /// When it ended before, or what is to be done is not done in time.
@@ -396,7 +405,8 @@ impl Process {
         self.passed
     }
 
-    /// Takes in what one that has ended still said: with the program its talk ends, unless somebody inherited it.
+    /// Takes in what one that has ended still said: with the program its talk ends, unless somebody
+    /// inherited it.
     fn read_remaining_lines(&mut self) {
         let end = Instant::now() + LAST_WORD;
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {

@@ -1,4 +1,5 @@
-//! Servers, middleware and clients as processes: how each is started, and how one knows that it is ready.
+//! Servers, middleware and clients as processes: how each is started, and how one knows that it is
+//! ready.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -59,7 +60,8 @@ pub struct Starter {
     pub krarup: PathBuf,
     /// Heard while one waits.
     pub stop: Stop,
-    /// Where it is written down what was started, so that it can be ended by another when we cannot.
+    /// Where it is written down what was started, so that it can be ended by another when we
+    /// cannot.
     pub ledger: Ledger,
     /// The hosts.
     pub hosts: Hosts,
@@ -175,8 +177,9 @@ impl Starter {
         Host { cpu, quota: known.map(|one| one.written).or(cpu), ..host }
     }
 
-    /// Finds out what the quotas of a spec give on the machines they are set on, each once, by a busy loop of a second or two; those that are known
-    /// stay as they are. Whether they can be had shows here, too: better now than in the first trial.
+    /// Finds out what the quotas of a spec give on the machines they are set on, each once, by a
+    /// busy loop of a second or two; those that are known stay as they are. Whether they can be had
+    /// shows here, too: better now than in the first trial.
     ///
     /// # Errors
     /// Where control groups cannot be written, with what to do.
@@ -269,7 +272,8 @@ impl Starter {
             .collect()
     }
 
-    /// Starts the middleware of a cell. `records` is where `krarup proxy` writes its statistics when it ends.
+    /// Starts the middleware of a cell. `records` is where `krarup proxy` writes its statistics
+    /// when it ends.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -322,8 +326,9 @@ impl Starter {
         self.side_by_side("load", loads, &words, commands).map(drop)
     }
 
-    /// Runs load generators that are none of ours side by side to their ends. Each is told whom it asks (the targets in turn) in place of
-    /// `{host}` and `{port}`, or all of them in place of `{servers}`; the answer is how each ended.
+    /// Runs load generators that are none of ours side by side to their ends. Each is told whom it
+    /// asks (the targets in turn) in place of `{host}` and `{port}`, or all of them in place of
+    /// `{servers}`; the answer is how each ended.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -390,8 +395,8 @@ impl Starter {
         self.start_at_free_port(name, host, &words, (&[], None), commands)
     }
 
-    /// Starts a process and writes down how. On another machine `folder` is made for what it writes, and it is said when connections are
-    /// taken at `accepts`.
+    /// Starts a process and writes down how. On another machine `folder` is made for what it
+    /// writes, and it is said when connections are taken at `accepts`.
     pub(super) fn start(
         &self,
         name: &str,
@@ -439,8 +444,9 @@ impl Starter {
         Ok(Running { host, address, process: Some(process), restart: Some(restart) })
     }
 
-    /// A program that is told its host in place of `{host}`, its port in place of `{port}`, the servers in place of `{servers}`, and its
-    /// configuration, which is told the same, in place of `{config}`.
+    /// A program that is told its host in place of `{host}`, its port in place of `{port}`, the
+    /// servers in place of `{servers}`, and its configuration, which is told the same, in place of
+    /// `{config}`.
     fn start_at_free_port(
         &self,
         name: &str,
@@ -599,7 +605,8 @@ fn running(address: Address) -> Running {
     Running { host: Host::here(), address, process: None, restart: None }
 }
 
-/// A word with `{servers}` replaced by all of them, `{server1}`, `{server2}` … by one, and `{server1.host}` and `{server1.port}` by its parts.
+/// A word with `{servers}` replaced by all of them, `{server1}`, `{server2}` … by one, and
+/// `{server1.host}` and `{server1.port}` by its parts.
 fn command_of(word: &str, servers: &[Address]) -> String {
     let all = word.replace("{servers}", &joined(servers));
     (1..).zip(servers).fold(all, |word, (number, server)| {

@@ -1,4 +1,5 @@
-//! Who looks at the machines while a trial is measured: a thread of ours at this one, an agent at each other.
+//! Who looks at the machines while a trial is measured: a thread of ours at this one, an agent at
+//! each other.
 
 use std::collections::BTreeMap;
 use std::path::Path;

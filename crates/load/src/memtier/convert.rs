@@ -1,7 +1,9 @@
-//! What memtier_benchmark printed as a result of ours, so that everything downstream reads both alike.
+//! What memtier_benchmark printed as a result of ours, so that everything downstream reads both
+//! alike.
 //!
-//! Its times are from when a request was sent; it prints a cumulative distribution, whose steps are as fine as it likes, and no count of errors. What
-//! it does not print is zero or empty here, and never guessed.
+//! Its times are from when a request was sent; it prints a cumulative distribution, whose steps are
+//! as fine as it likes, and no count of errors. What it does not print is zero or empty here, and
+//! never guessed.
 
 use std::collections::BTreeMap;
 
@@ -143,7 +145,8 @@ fn times(totals: &super::read::Row, steps: &[(Seconds, f64)], count: u64, mean: 
             return *time;
         }
         if steps.is_empty() {
-            // So many are not longer than a higher percentile, either: a bound, where nothing nearer was printed.
+            // So many are not longer than a higher percentile, either: a bound, where nothing
+            // nearer was printed.
             let higher = totals.percentiles.iter().find(|(known, _)| *known > percent);
             return higher.or(totals.percentiles.last()).map_or(mean, |(_, time)| *time);
         }

@@ -20,7 +20,8 @@ pub struct Memtier {
     pub runs: u32,
     /// Whether every one of several runs is shown, beside the best, the worst and the average.
     pub print_all_runs: bool,
-    /// Threads, connections per thread, requests per client (where not timed), as the output shows them.
+    /// Threads, connections per thread, requests per client (where not timed), as the output shows
+    /// them.
     pub clients_per_thread: u32,
     /// See above.
     pub requests_per_client: Option<u64>,
@@ -148,7 +149,8 @@ pub fn parse(args: &[String]) -> Result<Memtier, String> {
     given.finish()
 }
 
-/// Letters after one dash: flags without a value may stand together, the rest after one with a value is its value.
+/// Letters after one dash: flags without a value may stand together, the rest after one with a
+/// value is its value.
 fn short_flags<'a>(
     letters: &str,
     args: &mut impl Iterator<Item = &'a String>,
@@ -382,7 +384,8 @@ impl Given {
             }
             "connection-timeout" => self.connection_timeout = number(name, text)?,
             "help" | "version" => self.help = true,
-            // Those that change nothing here: values are always noise, seeds always distinct, connections always made anew.
+            // Those that change nothing here: values are always noise, seeds always distinct,
+            // connections always made anew.
             _ => {}
         }
         Ok(())

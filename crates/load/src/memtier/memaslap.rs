@@ -1,7 +1,9 @@
-//! What memaslap (memcaslap, in some systems) wrote, in the words of memtier_benchmark's reader, so that everything downstream reads both alike.
+//! What memaslap (memcaslap, in some systems) wrote, in the words of memtier_benchmark's reader, so
+//! that everything downstream reads both alike.
 //!
-//! Its times are whole microseconds from when a request was sent. It keeps them in buckets that double in width, `Log2 Dist`: bucket k holds
-//! 2^(k−1) ≤ t < 2^k µs. So a percentile read from them is a bound that may be twice too high; means are its own and exact.
+//! Its times are whole microseconds from when a request was sent. It keeps them in buckets that
+//! double in width, `Log2 Dist`: bucket k holds 2^(k−1) ≤ t < 2^k µs. So a percentile read from
+//! them is a bound that may be twice too high; means are its own and exact.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,8 @@ use krarup_units::{PerSecond, Seconds};
 
 use super::printed::{Block, Printed, Row};
 
-/// Its kinds of requests, and what memtier_benchmark calls them: rows of the table, and names of distributions.
+/// Its kinds of requests, and what memtier_benchmark calls them: rows of the table, and names of
+/// distributions.
 const KINDS: [(&str, &str, &str); 3] = [
     ("Get Statistics", "Gets", "GET"),
     ("Set Statistics", "Sets", "SET"),

@@ -1,6 +1,7 @@
 //! The table and the JSON, in the shape that scripts written for memtier_benchmark read.
 //!
-//! A run is a block named `ALL STATS`; several runs (`-x`) are the best, the worst and the average of all, and each by itself where that is asked for.
+//! A run is a block named `ALL STATS`; several runs (`-x`) are the best, the worst and the average
+//! of all, and each by itself where that is asked for.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +13,8 @@ use serde_json::{Value, json};
 use super::Memtier;
 use crate::result::{LoadResult, OperationResult, SeriesRow};
 
-/// Percentiles of a histogram come in steps that halve their distance to 100 % after so many, as memtier_benchmark has them.
+/// Percentiles of a histogram come in steps that halve their distance to 100 % after so many, as
+/// memtier_benchmark has them.
 const STEPS: u32 = 10;
 
 /// What is shown of a run, or of several on average.

@@ -27,7 +27,8 @@ pub struct Block {
     pub title: String,
     /// `Sets`, `Gets`, `Waits`, `Totals`.
     pub rows: BTreeMap<String, Row>,
-    /// Of `SET` and `GET`: up to how many seconds (first) how large a share of the requests took (second, 0 to 1).
+    /// Of `SET` and `GET`: up to how many seconds (first) how large a share of the requests took
+    /// (second, 0 to 1).
     pub histograms: BTreeMap<String, Vec<(Seconds, f64)>>,
 }
 

@@ -1,8 +1,10 @@
-//! What memtier_benchmark wrote, read: its table of any version since 1.2, or its JSON, in our words and units.
+//! What memtier_benchmark wrote, read: its table of any version since 1.2, or its JSON, in our
+//! words and units.
 //!
-//! What is known of its figures: rates are requests per second but for hits and misses, which count keys; times are from when a request was sent, in
-//! milliseconds; in some versions the JSON's `Latency` of the totals is 0.000, so that means are taken from the accumulated
-//! latency, or from those of SETs and GETs; some write `-nan` or `inf` where there is no number.
+//! What is known of its figures: rates are requests per second but for hits and misses, which count
+//! keys; times are from when a request was sent, in milliseconds; in some versions the JSON's
+//! `Latency` of the totals is 0.000, so that means are taken from the accumulated latency, or from
+//! those of SETs and GETs; some write `-nan` or `inf` where there is no number.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,8 @@ use serde_json::{Map, Value};
 use super::memaslap;
 pub use super::printed::{Block, Printed, Row};
 
-/// Reads an output: JSON where it begins with a brace, what memaslap prints where it is that, otherwise the table.
+/// Reads an output: JSON where it begins with a brace, what memaslap prints where it is that,
+/// otherwise the table.
 ///
 /// # Errors
 /// With the line, or the part of the JSON, that is not what memtier_benchmark writes.
@@ -42,7 +45,8 @@ enum Column {
     Unknown,
 }
 
-/// The columns that a head names; none where it is no head. Two blanks part them, for some names have one.
+/// The columns that a head names; none where it is no head. Two blanks part them, for some names
+/// have one.
 fn columns(head: &str) -> Option<Vec<Column>> {
     let mut names = head.split("  ").map(str::trim).filter(|name| !name.is_empty());
     if names.next()? != "Type" {
@@ -175,7 +179,8 @@ fn number(value: &Value, name: &str) -> Option<f64> {
     value.get(name)?.as_f64()
 }
 
-/// The mean in seconds: what was accumulated over the count, and where that is not there the mean as printed.
+/// The mean in seconds: what was accumulated over the count, and where that is not there the mean
+/// as printed.
 fn mean(of: &Map<String, Value>) -> Option<Seconds> {
     let figure = |name: &str| of.get(name).and_then(Value::as_f64);
     let printed = figure("Average Latency").or_else(|| figure("Latency"));

@@ -1,7 +1,8 @@
 //! Scripts that call memtier_benchmark: the command lines in them, each as one of ours.
 //!
-//! Enough of the shell is understood for the scripts people keep: comments, quotes, lines that go on after a backslash, `NAME=value` and
-//! `$NAME`, and several commands in a line. What a name stands for only when the script runs cannot be known, and is named.
+//! Enough of the shell is understood for the scripts people keep: comments, quotes, lines that go
+//! on after a backslash, `NAME=value` and `$NAME`, and several commands in a line. What a name
+//! stands for only when the script runs cannot be known, and is named.
 
 use std::collections::BTreeMap;
 

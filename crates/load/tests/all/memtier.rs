@@ -1,4 +1,5 @@
-//! What memtier_benchmark wrote (version 2.3, commit 2f74d61, against memcached), read: its table and its JSON say the same.
+//! What memtier_benchmark wrote (version 2.3, commit 2f74d61, against memcached), read: its table
+//! and its JSON say the same.
 
 use krarup_load::memtier::read::{Printed, read};
 
@@ -23,10 +24,12 @@ fn assert_same(text: &Printed, json: &Printed) {
             let theirs = &other.rows[name];
             assert_alike(row.throughput.unwrap().0, theirs.throughput.unwrap().0, 0.01);
             assert_alike(row.bytes_per_second.unwrap(), theirs.bytes_per_second.unwrap(), 11.0);
-            // The JSON's mean is of sums that were cut to whole milliseconds, in each second and on each connection.
+            // The JSON's mean is of sums that were cut to whole milliseconds, in each second and on
+            // each connection.
             assert_alike(theirs.mean.unwrap() / row.mean.unwrap(), 1.0, 0.05);
             assert_eq!(row.percentiles.len(), 3);
-            // Of the totals of several runs the JSON has one and the same figure for every percentile.
+            // Of the totals of several runs the JSON has one and the same figure for every
+            // percentile.
             let is_wrong_there = name == "Totals" && block.title.starts_with("AGGREGATED");
             for (one, other) in row.percentiles.iter().zip(&theirs.percentiles).filter(|_| !is_wrong_there) {
                 assert_eq!(one.0, other.0);

@@ -1,4 +1,5 @@
-//! Due times, clients and accounts together, against queueing theory: under a clock turned by hand, with no socket.
+//! Due times, clients and accounts together, against queueing theory: under a clock turned by hand,
+//! with no socket.
 
 use krarup_load::account::{Account, Measured, Segment};
 use krarup_load::client::{Client, Shared};
@@ -10,8 +11,8 @@ use krarup_record::{Distribution, Operation, Quantity};
 use krarup_units::{PerSecond, Stamp};
 use rand_distr::{Distribution as _, Exp1};
 
-/// Sends `requests` open arrivals over one connection to a server that serves them one after the other, each for
-/// a time that `service` decides, in seconds.
+/// Sends `requests` open arrivals over one connection to a server that serves them one after the
+/// other, each for a time that `service` decides, in seconds.
 fn served(process: Process, rate: f64, requests: usize, mut service: impl FnMut() -> f64) -> Segment {
     let legs = vec![Leg { from: PerSecond(rate), to: PerSecond(rate), seconds: 0.0 }];
     let schedule = Schedule::new(&Open { process, legs }, 5);
@@ -23,7 +24,8 @@ fn served(process: Process, rate: f64, requests: usize, mut service: impl FnMut(
     let mut account = Account::new(Measured { from: Stamp(0), to: Stamp(u64::MAX) }, 1);
     let mut scratch = Scratch::default();
     let mut idle_from = 0.0;
-    // Each answer comes when the server is done; answers are handed over before the next request is due.
+    // Each answer comes when the server is done; answers are handed over before the next request is
+    // due.
     let mut answers = std::collections::VecDeque::new();
     for due in schedule.take(requests) {
         let mut shared = Shared { plan: &plan, account: &mut account, scratch: &mut scratch, verify: false };
@@ -52,7 +54,8 @@ fn response(segment: &Segment) -> &Distribution {
     segment.classes[0].histograms.get(Operation::Get, Quantity::Response).unwrap()
 }
 
-/// M/M/1: the response time is exponential with mean 1/(μ − λ) (Jain 1991, box 31.1), so its quantile q is −ln(1 − q)/(μ − λ).
+/// M/M/1: the response time is exponential with mean 1/(μ − λ) (Jain 1991, box 31.1), so its
+/// quantile q is −ln(1 − q)/(μ − λ).
 #[test]
 fn poisson_arrivals_at_an_exponential_server_have_the_percentiles_of_mm1() {
     let (rate, capacity) = (500.0, 1_000.0);
@@ -64,7 +67,8 @@ fn poisson_arrivals_at_an_exponential_server_have_the_percentiles_of_mm1() {
     let response = response(&segment);
     assert_eq!(response.count(), 200_000);
     let expected = 1.0 / (capacity - rate);
-    // Successive response times depend on each other, so the slack is some five times that of independent ones.
+    // Successive response times depend on each other, so the slack is some five times that of
+    // independent ones.
     assert!((response.mean().unwrap() / expected - 1.0).abs() < 0.04, "{:?}", response.mean());
     for (quantile, slack) in [(0.5_f64, 0.04), (0.9, 0.05), (0.99, 0.09)] {
         let found = response.quantile(quantile).unwrap().as_seconds();
@@ -81,7 +85,8 @@ fn a_paced_load_below_saturation_never_waits() {
     assert!(exact.least.0.abs_diff(1_000_000) <= 1 && exact.greatest.0.abs_diff(1_000_000) <= 1, "{exact:?}");
 }
 
-/// D/D/1 above saturation: the k-th request waits k (s − 1/λ), without end. A generator that counts from the sending would not see it.
+/// D/D/1 above saturation: the k-th request waits k (s − 1/λ), without end. A generator that counts
+/// from the sending would not see it.
 #[test]
 fn beyond_saturation_the_wait_grows_with_every_request() {
     let requests = 1_000;

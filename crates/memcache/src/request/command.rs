@@ -119,9 +119,9 @@ pub enum Refusal<'a> {
         /// Bytes to go past, the line's end included.
         used: usize,
     },
-    /// A value over the limit: answer [`TOO_LARGE`] after `used` and then `discard` further bytes have gone
-    /// by. As memcached does, `set` also removes what was stored under the key: better nothing than
-    /// the value from before.
+    /// A value over the limit: answer [`TOO_LARGE`] after `used` and then `discard` further bytes
+    /// have gone by. As memcached does, `set` also removes what was stored under the key: better
+    /// nothing than the value from before.
     TooLarge {
         /// Which command.
         command: Storage,
@@ -136,7 +136,8 @@ pub enum Refusal<'a> {
         /// The client wants no answer.
         noreply: bool,
     },
-    /// A meta set whose line is at fault: answer `reply` after `used` and then `discard` further bytes have gone by.
+    /// A meta set whose line is at fault: answer `reply` after `used` and then `discard` further
+    /// bytes have gone by.
     Discard {
         /// A whole line with its end.
         reply: &'static [u8],
@@ -177,8 +178,8 @@ pub const NO_DATAGRAMS: &[u8] = b"CLIENT_ERROR UDP is not supported, use TCP\r\n
 pub const NO_BINARY: &[u8] = b"CLIENT_ERROR the binary protocol is not supported, use the text protocol\r\n";
 
 impl Request<'_> {
-    /// Whether the client asked to be told nothing. A quiet meta request is told what is not as usual: see
-    /// [`crate::response::suppressed`].
+    /// Whether the client asked to be told nothing. A quiet meta request is told what is not as
+    /// usual: see [`crate::response::suppressed`].
     pub fn noreply(&self) -> bool {
         match *self {
             Self::Store(Store { noreply, .. })
@@ -209,7 +210,8 @@ impl<'a> Keys<'a> {
         find::words(self.text)
     }
 
-    /// The keys as they stand in their line, a blank before each, where there is nothing else: what a server can be sent as it is.
+    /// The keys as they stand in their line, a blank before each, where there is nothing else: what
+    /// a server can be sent as it is.
     #[inline]
     pub fn plain(&self) -> Option<&'a [u8]> {
         self.plain.then_some(self.text)

@@ -28,7 +28,8 @@ impl<'a> CommandLine<'a> {
         &self.bytes[..self.used]
     }
 
-    /// Whether its words stand in it as a careful client writes them: one blank after each but the last, then CR LF.
+    /// Whether its words stand in it as a careful client writes them: one blank after each but the
+    /// last, then CR LF.
     pub(super) fn plain(&self) -> bool {
         words(self.text).map(|word| word.len() + 1).sum::<usize>() + 1 == self.used
     }

@@ -1,9 +1,11 @@
-//! The meta commands: a command of two letters, one key, and flags of one letter that may carry a word of their own.
+//! The meta commands: a command of two letters, one key, and flags of one letter that may carry a
+//! word of their own.
 //!
-//! What a flag means is the server's business: it is handed on, known or not. Read here is only what decides where a
-//! request begins and ends, who is asked, and whether an answer is wanted: the key, the length of a value, `b` and `q`. A
-//! set whose flags are wrong is refused here all the same. Its value follows it, and whether a server takes that for a value
-//! or for commands must not hang on how it reads the flags.
+//! What a flag means is the server's business: it is handed on, known or not. Read here is only
+//! what decides where a request begins and ends, who is asked, and whether an answer is wanted: the
+//! key, the length of a value, `b` and `q`. A set whose flags are wrong is refused here all the
+//! same. Its value follows it, and whether a server takes that for a value or for commands must not
+//! hang on how it reads the flags.
 
 use super::verb::{MetaCommand, Storage};
 use crate::find::words;
@@ -24,8 +26,8 @@ pub struct Meta<'a> {
     pub data: &'a [u8],
     /// The client wants to hear only what is not as usual (`q`).
     pub quiet: bool,
-    /// The request's own bytes, if a server can be sent them as they are and will answer: single blanks, the usual
-    /// line ends, not quiet.
+    /// The request's own bytes, if a server can be sent them as they are and will answer: single
+    /// blanks, the usual line ends, not quiet.
     pub verbatim: Option<&'a [u8]>,
 }
 
@@ -56,8 +58,9 @@ impl<'a> Meta<'a> {
         self.flags.iter().any(|(letter, _)| letters.contains(&letter))
     }
 
-    /// The key by which the server knows the item, whichever way it was written: `mg Zm9v b` and `get foo` are about
-    /// the same one. A key that is no base64 is left as it is: the server will find fault with it.
+    /// The key by which the server knows the item, whichever way it was written: `mg Zm9v b` and
+    /// `get foo` are about the same one. A key that is no base64 is left as it is: the server will
+    /// find fault with it.
     pub fn name<'b>(&self, buffer: &'b mut [u8; LONGEST_NAME]) -> &'b [u8]
     where
         'a: 'b,
@@ -91,8 +94,9 @@ pub fn name_of<'b>(key: &'b [u8], buffer: &'b mut [u8; LONGEST_NAME]) -> &'b [u8
     }
 }
 
-/// Base64 as memcached reads it: what is no letter of its alphabet is gone past, the letters must come in fours, what
-/// follows the padding does not count. Gives the length; none where it would find no key.
+/// Base64 as memcached reads it: what is no letter of its alphabet is gone past, the letters must
+/// come in fours, what follows the padding does not count. Gives the length; none where it would
+/// find no key.
 pub(super) fn decode(text: &[u8], into: &mut [u8; LONGEST_NAME]) -> Option<usize> {
     let value = |byte: u8| match byte {
         b'A'..=b'Z' => Some(byte - b'A'),

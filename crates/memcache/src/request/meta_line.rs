@@ -143,11 +143,13 @@ enum Faults {
     None,
     /// This.
     Sure(&'static [u8]),
-    /// There is a flag it does not know, and nothing is wrong with the others: later servers may know it.
+    /// There is a flag it does not know, and nothing is wrong with the others: later servers may
+    /// know it.
     Unknown,
 }
 
-/// memcached tells the last fault it finds, unless it is a flag it does not know or has seen before: there it stops.
+/// memcached tells the last fault it finds, unless it is a flag it does not know or has seen
+/// before: there it stops.
 fn faults(key: &[u8], flags: Flags<'_>) -> Faults {
     let mut fault = None;
     let (mut unknown, mut nowhere) = (false, false);
@@ -157,7 +159,8 @@ fn faults(key: &[u8], flags: Flags<'_>) -> Faults {
             return Faults::Sure(if unknown { INVALID } else { DUPLICATE });
         }
         seen |= 1 << letter;
-        // No server shall refuse what we let pass: later ones take no plus sign and no long row of zeros.
+        // No server shall refuse what we let pass: later ones take no plus sign and no long row of
+        // zeros.
         let longest = if b"NTRF".contains(&letter) { 11 } else { 20 };
         let plain = !token.starts_with(b"+") && token.len() <= longest;
         let found = match letter {
@@ -172,7 +175,8 @@ fn faults(key: &[u8], flags: Flags<'_>) -> Faults {
         };
         fault = found.or(fault);
         unknown |= !b"bNTRlOPLkstcfvhuqFCMJDI".contains(&letter);
-        // Flags are letters. What is none, later servers take for a line that is no request, and a set's value for the next one.
+        // Flags are letters. What is none, later servers take for a line that is no request, and a
+        // set's value for the next one.
         nowhere |= !letter.is_ascii_alphabetic();
     }
     match (fault, unknown) {

@@ -1,4 +1,5 @@
-//! The classic commands: one line of words, for storage followed by a value of the announced length.
+//! The classic commands: one line of words, for storage followed by a value of the announced
+//! length.
 
 use super::command::{
     BAD_CHUNK, BAD_DELETE, BAD_DELTA, BAD_EXPTIME, BAD_FORMAT, ERROR, Keys, LINE_TOO_LONG, NO_BINARY,
@@ -59,8 +60,8 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Outcome<'a> {
     let rest = &line.text[end..];
     let command = &line.text[start..end];
     if line.nul {
-        // memcached takes a NUL for the line's end, or not, depending on where it stands. Guessing what
-        // it would do with the rest is how answers get out of step.
+        // memcached takes a NUL for the line's end, or not, depending on where it stands. Guessing
+        // what it would do with the rest is how answers get out of step.
         return line.answer(false, BAD_FORMAT);
     }
     match command {
@@ -132,8 +133,9 @@ fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<CommandLine<'a>, Out
     Ok(CommandLine { bytes, used: newline + 1, text: text.strip_suffix(b"\r").unwrap_or(text), nul })
 }
 
-/// Whether a line that is longer than the common bound is one of those that may be long. There may be some blanks before its
-/// first word, but only so many that the word stands within the bound: it must not matter how much behind it has come.
+/// Whether a line that is longer than the common bound is one of those that may be long. There may
+/// be some blanks before its first word, but only so many that the word stands within the bound: it
+/// must not matter how much behind it has come.
 fn begins_retrieval(bytes: &[u8], limits: &Limits) -> bool {
     let blanks = bytes.iter().take_while(|&&byte| byte == b' ').count();
     let line = &bytes[blanks..];

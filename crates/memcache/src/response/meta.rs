@@ -1,4 +1,5 @@
-//! The answers to meta commands: a code of two letters, perhaps a length, flags; after `VA` a value.
+//! The answers to meta commands: a code of two letters, perhaps a length, flags; after `VA` a
+//! value.
 
 use memchr::memchr;
 
@@ -52,11 +53,12 @@ fn class(code: &[u8], command: MetaCommand) -> Option<Class> {
     })
 }
 
-/// Whether a quiet request of this command is not told this: what is as usual, a miss of `mg` and success of the others.
-/// Everything else is always told.
+/// Whether a quiet request of this command is not told this: what is as usual, a miss of `mg` and
+/// success of the others. Everything else is always told.
 ///
-/// memcached answers a quiet request only where there is something to tell. Requests to servers are never written quiet,
-/// so that each has its answer and none can be taken for another's; who passes the answers on leaves out these.
+/// memcached answers a quiet request only where there is something to tell. Requests to servers are
+/// never written quiet, so that each has its answer and none can be taken for another's; who passes
+/// the answers on leaves out these.
 pub const fn suppressed(command: MetaCommand, class: Class) -> bool {
     match command {
         MetaCommand::Get => matches!(class, Class::MetaMiss),

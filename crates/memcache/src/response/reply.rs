@@ -45,8 +45,8 @@ pub enum Class {
 
 impl Class {
     /// How far the answer is from what was wished: 0 it was done; 1 it was understood but there was
-    /// nothing to do it to; 2 the request was at fault; 3 the server was. Where several servers answer one
-    /// request, the largest speaks for all.
+    /// nothing to do it to; 2 the request was at fault; 3 the server was. Where several servers
+    /// answer one request, the largest speaks for all.
     pub const fn severity(self) -> u8 {
         match self {
             Self::Values
@@ -140,8 +140,9 @@ pub(super) struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// The header at the front of `bytes` and the length of its line, where it is as every memcached writes it: nothing is
-    /// looked at twice. The key's length may be known. None says nothing: [`Header::of`] knows.
+    /// The header at the front of `bytes` and the length of its line, where it is as every
+    /// memcached writes it: nothing is looked at twice. The key's length may be known. None says
+    /// nothing: [`Header::of`] knows.
     #[inline]
     pub(super) fn usual(bytes: &'a [u8], key: Option<usize>) -> Option<(Self, usize)> {
         let line = bytes.strip_prefix(b"VALUE ")?;

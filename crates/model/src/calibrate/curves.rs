@@ -1,21 +1,26 @@
-//! Curves that need no parameter: through what was measured, and moved until the model says what was measured.
+//! Curves that need no parameter: through what was measured, and moved until the model says what
+//! was measured.
 
 use super::regression::{line, square};
 use super::rows::Row;
 use crate::Error;
 use crate::flow::{Curve, FlowModel};
 
-/// Points of a measured curve nearer to each other than this (relative) are averaged: the line between them is noise.
+/// Points of a measured curve nearer to each other than this (relative) are averaged: the line
+/// between them is noise.
 const SAME_BUSY: f64 = 0.15;
-/// A row that the model says by less than this is left as it is: measured values are off by as much.
+/// A row that the model says by less than this is left as it is: measured values are off by as
+/// much.
 const MISSED: f64 = 0.03;
-/// Rounds in which curves are moved until the model says of its rows what was measured; three are enough.
+/// Rounds in which curves are moved until the model says of its rows what was measured; three are
+/// enough.
 const ROUNDS: usize = 4;
 /// By how much one point is moved at most, all rounds together.
 const MOVED: f64 = 2.5;
 
-/// Both curves through the measured points, then moved. A point stands at the *mean* number of busy workers, and the model averages over all numbers
-/// there are: where few clients meet a server that takes each the same time, as a link does, that is not the same. So the points of a row that the
+/// Both curves through the measured points, then moved. A point stands at the *mean* number of busy
+/// workers, and the model averages over all numbers there are: where few clients meet a server that
+/// takes each the same time, as a link does, that is not the same. So the points of a row that the
 /// model misses are multiplied by what is missing, until it says what was measured.
 pub(super) fn curves(
     rows: &[Row],
@@ -59,8 +64,8 @@ pub(super) fn curves(
     Ok(model)
 }
 
-/// A curve through points: sorted, near ones averaged; beyond the first and the last the trend of all points goes on from there,
-/// not the slope of the last two, which is mostly noise.
+/// A curve through points: sorted, near ones averaged; beyond the first and the last the trend of
+/// all points goes on from there, not the slope of the last two, which is mostly noise.
 fn through(mut points: Vec<(f64, f64)>, trend: &Curve) -> Curve {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut groups: Vec<Vec<(f64, f64)>> = Vec::new();

@@ -16,19 +16,22 @@ use crate::laws::LawCheck;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// Both curves run through the measured points; beyond them the trends of [`Form::Lines`] go on.
+    /// Both curves run through the measured points; beyond them the trends of [`Form::Lines`] go
+    /// on.
     Curves,
     /// T = a + b·n, Z = z + z₂·n²: four parameters.
     Lines,
     /// T = response of a delay and a server, + b·n: five parameters.
     Server,
-    /// T = a + b·n + (d + v while workers are idle)·(1 − cores/n): six parameters, and the number of cores known.
+    /// T = a + b·n + (d + v while workers are idle)·(1 − cores/n): six parameters, and the number
+    /// of cores known.
     Cores {
         /// Number of cores of a middleware.
         cores: u32,
     },
-    /// The same where nobody knows the cores: the mean of that form over the numbers there usually are, each weighted by how well it
-    /// explains the rows (Bayesian model averaging; Hoeting et al. 1999).
+    /// The same where nobody knows the cores: the mean of that form over the numbers there usually
+    /// are, each weighted by how well it explains the rows (Bayesian model averaging; Hoeting et
+    /// al. 1999).
     UnknownCores,
 }
 
@@ -88,8 +91,8 @@ pub struct Calibration {
     pub rows: Vec<Row>,
     /// How far each row is from the model.
     pub residuals: Vec<Residual>,
-    /// Mean |error| of X and R over rows left out one at a time, for each form tried, in the order of preference;
-    /// infinite (and `null` in JSON) where the rest never sufficed.
+    /// Mean |error| of X and R over rows left out one at a time, for each form tried, in the order
+    /// of preference; infinite (and `null` in JSON) where the rest never sufficed.
     #[serde(deserialize_with = "crate::infinite::scores")]
     pub scores: Vec<(Form, f64)>,
     /// Laws that rows break.
@@ -126,20 +129,25 @@ pub struct Predicted {
 
 /// Rows whose laws are off by more than this are reported.
 const LAW_TOLERANCE: f64 = 0.03;
-/// A form that misses a row by more than this, in X or R, with the row in view, has another shape than what was measured.
+/// A form that misses a row by more than this, in X or R, with the row in view, has another shape
+/// than what was measured.
 const REFUTED: f64 = 0.1;
 /// Repeated configurations may differ by this much.
 const ANCHOR_TOLERANCE: f64 = 0.1;
 
-/// Calibrates with the best form: each is tried with one row left out at a time, and one that takes more from the rows must be clearly
-/// better than the one before it: by an improvement over the rows left out that chance explains in less than one case of twenty
-/// (Student's t, one-sided). With five rows that is rare, and meant to be: of few rows a richer form mostly learns the noise. Where the one before
-/// cannot even say what it was fitted to, it is enough that the richer one can, and is better on average. The first is the form that knows the cores of a middleware: as `cores` gives them, else
-/// as the rows do, else the mean over the usual numbers. Its last two terms are tied to small values and stay there unless rows say
-/// otherwise, so that lines are the same without them; these stand in where there are fewer than five rows.
+/// Calibrates with the best form: each is tried with one row left out at a time, and one that takes
+/// more from the rows must be clearly better than the one before it: by an improvement over the
+/// rows left out that chance explains in less than one case of twenty (Student's t, one-sided).
+/// With five rows that is rare, and meant to be: of few rows a richer form mostly learns the noise.
+/// Where the one before cannot even say what it was fitted to, it is enough that the richer one
+/// can, and is better on average. The first is the form that knows the cores of a middleware: as
+/// `cores` gives them, else as the rows do, else the mean over the usual numbers. Its last two
+/// terms are tied to small values and stay there unless rows say otherwise, so that lines are the
+/// same without them; these stand in where there are fewer than five rows.
 ///
 /// # Errors
-/// [`Error::Measurements`] where there are fewer than three rows or runs of the same configuration disagree.
+/// [`Error::Measurements`] where there are fewer than three rows or runs of the same configuration
+/// disagree.
 pub fn calibrate(rows: &[Row], cores: Option<u32>, seed: u64) -> Result<Calibration, Error> {
     let known = match cores {
         Some(cores) => Some(cores),
@@ -232,7 +240,8 @@ fn clearly_better(errors: &[LeftOut], before: &[LeftOut]) -> bool {
     gain.is_ok_and(|gain| gain.interval.low > 0.0)
 }
 
-/// Relative errors of X and R of a row that was left out; none where the others do not suffice for a fit.
+/// Relative errors of X and R of a row that was left out; none where the others do not suffice for
+/// a fit.
 type LeftOut = Option<(f64, f64)>;
 
 /// Errors of X and R for each row, the model fitted to the others.
@@ -295,16 +304,19 @@ pub fn fit(rows: &[Row], form: Form) -> Result<FlowModel, Error> {
 /// Numbers of cores that are tried where nobody knows them.
 const USUAL_CORES: [u32; 9] = [2, 3, 4, 6, 8, 12, 16, 24, 32];
 
-/// How usual a number of cores is, beside others: two of three machines have from 4 to 16 (log-normal, median 8).
+/// How usual a number of cores is, beside others: two of three machines have from 4 to 16
+/// (log-normal, median 8).
 fn usual(cores: u32) -> f64 {
     let octaves = (f64::from(cores) / 8.0).log2();
     (-octaves * octaves / 2.0).exp()
 }
 
-/// The relative error of one measured value: what rows say against a number of cores weighs as much as it is beyond that.
+/// The relative error of one measured value: what rows say against a number of cores weighs as much
+/// as it is beyond that.
 const NOISE: f64 = 0.0224;
 
-/// The form that knows the cores, for each of several numbers of them, with its loss. Each search begins where the one before ended.
+/// The form that knows the cores, for each of several numbers of them, with its loss. Each search
+/// begins where the one before ended.
 fn with_cores(
     rows: &[Row],
     outside: &Curve,
@@ -328,16 +340,18 @@ fn with_cores(
     numbers.iter().enumerate().map(fit).collect()
 }
 
-/// Weight of the distance from the start, in logarithms, beside the squared relative errors: a parameter that no row says anything
-/// about stays where it is, and with few rows none follows the noise. Moving one by a factor of e costs as much as an error of 4.5 %.
+/// Weight of the distance from the start, in logarithms, beside the squared relative errors: a
+/// parameter that no row says anything about stays where it is, and with few rows none follows the
+/// noise. Moving one by a factor of e costs as much as an error of 4.5 %.
 const STAY: f64 = 0.002;
 
 /// The first steps of a search, in logarithms.
 const STEP: f64 = 0.5;
 
-/// Minimizes the relative errors of X and R over the parameters (all above 0) of a hold-time curve, by the simplex of Nelder and
-/// Mead (1965) in logarithms. `start` is where parameters stay that no row says anything about; the search begins at `from` with
-/// steps of a given size. Returns the loss and the parameters.
+/// Minimizes the relative errors of X and R over the parameters (all above 0) of a hold-time curve,
+/// by the simplex of Nelder and Mead (1965) in logarithms. `start` is where parameters stay that no
+/// row says anything about; the search begins at `from` with steps of a given size. Returns the
+/// loss and the parameters.
 fn polish(
     rows: &[Row],
     outside: &Curve,
@@ -422,9 +436,9 @@ impl Calibration {
         Ok(self.predict_all(&[(population, workers)])?.swap_remove(0))
     }
 
-    /// Predicts configurations (population, workers), with bootstrap intervals for one new measurement: the calibration rows are
-    /// drawn again with replacement, the form is fitted to each draw, and its prediction gets the error of a row that was left
-    /// out.
+    /// Predicts configurations (population, workers), with bootstrap intervals for one new
+    /// measurement: the calibration rows are drawn again with replacement, the form is fitted to
+    /// each draw, and its prediction gets the error of a row that was left out.
     ///
     /// # Errors
     /// As [`FlowModel::solve`].
@@ -445,7 +459,8 @@ impl Calibration {
             .collect()
     }
 
-    /// Where the cores are not known, each draw has a number of them, as often as it weighs: what is not known widens the interval.
+    /// Where the cores are not known, each draw has a number of them, as often as it weighs: what
+    /// is not known widens the interval.
     fn form_of_draw(&self, number: usize) -> Form {
         let (Form::UnknownCores, Curve::Mean(curves)) = (self.form, &self.model.hold) else {
             return self.form;

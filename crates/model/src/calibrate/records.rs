@@ -72,7 +72,8 @@ pub struct Middlewares {
 }
 
 impl Middlewares {
-    /// Adds windows that lie wholly within the span; the rest is counted on one side of its ends or the other.
+    /// Adds windows that lie wholly within the span; the rest is counted on one side of its ends or
+    /// the other.
     pub fn add_windows<'a>(&mut self, windows: impl IntoIterator<Item = &'a WindowRow>, span: Span) {
         for window in windows {
             if span.covers(window) {
@@ -95,7 +96,8 @@ impl Middlewares {
     /// The row of the run.
     ///
     /// # Errors
-    /// [`Error::Measurements`] where nothing was recorded while the clients measured, or nobody was answered.
+    /// [`Error::Measurements`] where nothing was recorded while the clients measured, or nobody was
+    /// answered.
     pub fn row(&self, place: &str, session: &str, clients: &Clients) -> Result<Row, Error> {
         let wrong = |what: String, hint: &str| Err(Error::Measurements { what, hint: hint.into() });
         if self.count == 0 {
@@ -126,11 +128,13 @@ impl Middlewares {
     }
 }
 
-/// Busy workers' time by the utilization law: in each window Σ hold time / length is the mean number of busy workers, and the demand of
-/// each operation is what it adds to that per request and second. Windows of all runs, one column for each operation.
+/// Busy workers' time by the utilization law: in each window Σ hold time / length is the mean
+/// number of busy workers, and the demand of each operation is what it adds to that per request and
+/// second. Windows of all runs, one column for each operation.
 ///
 /// # Errors
-/// [`Error::Measurements`] where the windows do not determine the demands (too few, or operations always in the same mix).
+/// [`Error::Measurements`] where the windows do not determine the demands (too few, or operations
+/// always in the same mix).
 pub fn demand_table(windows: &[WindowRow]) -> Result<Table, Error> {
     let columns = [
         ("operation", Unit::Text),
@@ -142,7 +146,8 @@ pub fn demand_table(windows: &[WindowRow]) -> Result<Table, Error> {
     names.sort_unstable();
     names.dedup();
     let held = |tally: &Tally| tally.response_time.0.saturating_sub(tally.queue_time.0) as f64 / 1e9;
-    // Runs may share starts on clocks of their own: a window ends where an operation comes again or the start changes.
+    // Runs may share starts on clocks of their own: a window ends where an operation comes again or
+    // the start changes.
     let mut busy: Vec<f64> = Vec::new();
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); names.len()];
     let mut last = None;
@@ -179,7 +184,8 @@ pub fn demand_table(windows: &[WindowRow]) -> Result<Table, Error> {
     Ok(table)
 }
 
-/// Bytes of a request and its reply, and how many of them a link of `bits_per_second` carries each way, headers counted.
+/// Bytes of a request and its reply, and how many of them a link of `bits_per_second` carries each
+/// way, headers counted.
 pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> Table {
     let columns = [
         ("operation", Unit::Text),
@@ -202,7 +208,8 @@ pub fn link_table(windows: &[WindowRow], bits_per_second: f64) -> Table {
     table
 }
 
-/// The curve T(n) as it was recorded: mean hold time by workers busy at `taken`, over all operations of one or several middlewares.
+/// The curve T(n) as it was recorded: mean hold time by workers busy at `taken`, over all
+/// operations of one or several middlewares.
 pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>) -> Table {
     let columns =
         [("busy", Unit::Count), ("requests", Unit::Count), ("hold", Unit::Seconds), ("woken", Unit::Share)];

@@ -259,8 +259,9 @@ pub fn read_measured(text: &str, unit: Seconds) -> Result<Vec<Measured>, Error> 
     sheet.lines.iter().map(row).collect()
 }
 
-/// The laws every row must obey, with their relative `tolerance` (0.03 lets the clocks of different machines pass).
-/// Those that do not hold name the row; nobody should model it before the reason is found.
+/// The laws every row must obey, with their relative `tolerance` (0.03 lets the clocks of different
+/// machines pass). Those that do not hold name the row; nobody should model it before the reason is
+/// found.
 pub fn check_rows(rows: &[Row], tolerance: f64) -> Vec<LawCheck> {
     let mut checks = Vec::new();
     for row in rows {
@@ -302,8 +303,8 @@ pub fn check_rows(rows: &[Row], tolerance: f64) -> Vec<LawCheck> {
     checks
 }
 
-/// Rows of the same configuration must agree, or the machine was not the same: throughputs that differ by more than
-/// `tolerance` (relative to their mean; 0.1 is lenient) must not be pooled.
+/// Rows of the same configuration must agree, or the machine was not the same: throughputs that
+/// differ by more than `tolerance` (relative to their mean; 0.1 is lenient) must not be pooled.
 ///
 /// # Errors
 /// [`Error::Measurements`] naming the rows that disagree most.
@@ -366,7 +367,8 @@ mod tests {
         assert!(read_csv("population,workers,x,w\n", 1.0, 1).unwrap_err().to_string().contains("`response`"));
     }
 
-    /// The 2018 report's table 5, GET in experiment 3.2: the middleware is slower than the client who waits for it.
+    /// The 2018 report's table 5, GET in experiment 3.2: the middleware is slower than the client
+    /// who waits for it.
     #[test]
     fn a_middleware_slower_than_its_client_is_caught() {
         let mut slow = row(192, 128, 2_929.16, 69.02e-3, 20.6e-3);

@@ -4,7 +4,8 @@ use super::fitting::{Calibration, Predicted};
 use crate::table::{Table, Unit};
 
 impl Calibration {
-    /// Each form that was tried, its parameters, and its mean error over rows left out one at a time.
+    /// Each form that was tried, its parameters, and its mean error over rows left out one at a
+    /// time.
     pub fn forms_table(&self) -> Table {
         let columns = [
             ("form", Unit::Text),
@@ -25,8 +26,8 @@ impl Calibration {
         table
     }
 
-    /// The calibration rows: what they say of busy workers, hold time and time outside, and how far the model is
-    /// from them, in the fit and with the row left out.
+    /// The calibration rows: what they say of busy workers, hold time and time outside, and how far
+    /// the model is from them, in the fit and with the row left out.
     pub fn rows_table(&self) -> Table {
         let columns = [
             ("row", Unit::Text),

@@ -12,8 +12,9 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// A fixed wait and a service of this mean and squared coefficient of variation: less variable than exponential it is a constant and an
-    /// exponential time, more variable one of two exponentials that bring half of the mean each.
+    /// A fixed wait and a service of this mean and squared coefficient of variation: less variable
+    /// than exponential it is a constant and an exponential time, more variable one of two
+    /// exponentials that bring half of the mean each.
     pub(super) fn own(wait: Seconds, mean: Seconds, scv: f64) -> Self {
         if scv <= 1.0 {
             let random = scv.max(0.0).sqrt();
@@ -39,9 +40,11 @@ impl Piece {
     }
 }
 
-/// Expected time until `needed` of `choose` copies are done, which go to as many of the pieces at random; the pieces are independent.
+/// Expected time until `needed` of `choose` copies are done, which go to as many of the pieces at
+/// random; the pieces are independent.
 ///
-/// Alike and exponential: shift + S·(1/k + … + 1/(k − q + 1)). Else the integral of the probability that it is not over.
+/// Alike and exponential: shift + S·(1/k + … + 1/(k − q + 1)). Else the integral of the probability
+/// that it is not over.
 pub(super) fn time_until(needed: u32, choose: u32, pieces: &[Piece]) -> Seconds {
     let Some(first) = pieces.first() else { return 0.0 };
     if first.share == 1.0 && pieces.iter().all(|piece| piece == first) {
@@ -93,7 +96,8 @@ fn undone(needed: u32, choose: u32, pieces: &[Piece], time: Seconds) -> f64 {
     if choose as usize == pieces.len() && needed == choose {
         return 1.0 - done.product::<f64>();
     }
-    // shares[c][d]: c of the pieces so far are chosen, d of these are over. The next is chosen with the probability that is left.
+    // shares[c][d]: c of the pieces so far are chosen, d of these are over. The next is chosen with
+    // the probability that is left.
     let (choose, needed) = (choose as usize, needed as usize);
     let mut shares = vec![vec![0.0; needed + 1]; choose + 1];
     shares[0][0] = 1.0;

@@ -1,4 +1,5 @@
-//! From the schema to a network: names are looked up, and what is wrong remembers the keys that lead to it.
+//! From the schema to a network: names are looked up, and what is wrong remembers the keys that
+//! lead to it.
 
 use krarup_units::Bytes;
 use toml::de::{DeTable, DeValue};

@@ -41,7 +41,8 @@ pub enum FeatureKind {
     FinitePoolQueue,
     /// Copies to several stations, all answers awaited.
     Fork,
-    /// Copies to several stations, not all answers awaited: late copies load servers after their request has left.
+    /// Copies to several stations, not all answers awaited: late copies load servers after their
+    /// request has left.
     PartialFork,
     /// Gaps between arrivals that are not exponential.
     NotPoisson,
@@ -73,8 +74,9 @@ impl fmt::Display for Feature {
 }
 
 impl Network {
-    /// Everything in this description that some solver treats differently from the plain case, sorted and
-    /// without repetition. Plain is: one class, single servers and delays, exponential times.
+    /// Everything in this description that some solver treats differently from the plain case,
+    /// sorted and without repetition. Plain is: one class, single servers and delays, exponential
+    /// times.
     pub fn features(&self) -> Vec<Feature> {
         let mut found = BTreeSet::new();
         let mut add = |kind, at: &str| {

@@ -1,4 +1,5 @@
-//! What happens next: a heap of due times, and beside it one due time of each station whose requests share its speed.
+//! What happens next: a heap of due times, and beside it one due time of each station whose
+//! requests share its speed.
 //!
 //! One entry is one number of 128 bits, so that comparing two entries is comparing two numbers:
 //!
@@ -7,13 +8,14 @@
 //! | time, f64 bits  | sequence     | kind  | place      |
 //! ```
 //!
-//! The bits of a float that is not negative order as the float does. Equal times keep the order in which they were
-//! entered, which makes a run repeatable. Four children per node: half the levels of a binary heap, and the
-//! four lie in one cache line.
+//! The bits of a float that is not negative order as the float does. Equal times keep the order in
+//! which they were entered, which makes a run repeatable. Four children per node: half the levels
+//! of a binary heap, and the four lie in one cache line.
 //!
-//! Where requests share a station's speed, each one that comes or goes moves the next completion. In the heap that would leave an
-//! entry behind each time, to be sorted and thrown away; so these stations have a place of their own, which is
-//! overwritten, and a tournament ([`Turns`]) knows the earliest of them.
+//! Where requests share a station's speed, each one that comes or goes moves the next completion.
+//! In the heap that would leave an entry behind each time, to be sorted and thrown away; so these
+//! stations have a place of their own, which is overwritten, and a tournament ([`Turns`]) knows the
+//! earliest of them.
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,8 @@ pub(super) enum Event {
     Begin(u32),
     /// A service that has its server to itself is complete; the request.
     Done(u32),
-    /// The first of the services that share a station is complete; the station. Entered by [`Calendar::enter_shared`].
+    /// The first of the services that share a station is complete; the station. Entered by
+    /// [`Calendar::enter_shared`].
     Shared(u32),
 }
 
@@ -45,8 +48,8 @@ const CHILDREN: usize = 4;
 pub(super) struct Calendar {
     /// A heap, smallest first; its root is void while `taken`.
     heap: Vec<u128>,
-    /// The root has been handed out and nothing put in its place yet: most events enter another one, which then
-    /// sinks from the root instead of being appended and a last one moved up.
+    /// The root has been handed out and nothing put in its place yet: most events enter another
+    /// one, which then sinks from the root instead of being appended and a last one moved up.
     taken: bool,
     sequence: u64,
     shared: Turns,
@@ -76,8 +79,8 @@ impl Calendar {
         time | u128::from(low)
     }
 
-    /// Enters the next completion at a station whose requests share its speed, in place of the one that was entered
-    /// before; `None` while nothing is in service.
+    /// Enters the next completion at a station whose requests share its speed, in place of the one
+    /// that was entered before; `None` while nothing is in service.
     #[inline]
     pub(super) fn enter_shared(&mut self, station: u32, time: Option<f64>) {
         let entry = time.map_or(VOID, |time| self.entry(time, Event::Shared(station)));
@@ -184,11 +187,12 @@ impl Calendar {
 /// No entry: later than all of them, which are finite.
 const VOID: u128 = u128::MAX;
 
-/// One entry for each station, and the earliest of them: the leaves of a binary tree, in which each node is the earlier one of
-/// its two children.
+/// One entry for each station, and the earliest of them: the leaves of a binary tree, in which each
+/// node is the earlier one of its two children.
 #[derive(Debug)]
 struct Turns {
-    /// The root at 1, the children of `node` at 2·`node` and 2·`node` + 1; the leaves are the second half.
+    /// The root at 1, the children of `node` at 2·`node` and 2·`node` + 1; the leaves are the
+    /// second half.
     tree: Vec<u128>,
 }
 

@@ -1,7 +1,8 @@
 //! The course of a simulation: windows and batches, the end of the warm-up, and when it is enough.
 //!
-//! A run that ended as soon as its interval is narrow would end early whenever it happens to look calm: its mean would be too
-//! low and its interval too narrow. So its length is fixed before what counts begins:
+//! A run that ended as soon as its interval is narrow would end early whenever it happens to look
+//! calm: its mean would be too low and its interval too narrow. So its length is fixed before what
+//! counts begins:
 //!
 //! ```text
 //! ├─ warm-up ─┼─ pilot: looked at at fixed checkpoints ─┼─ what counts: as long as the pilot says ─┤
@@ -9,8 +10,8 @@
 //!              the half width asked for                 more is added if it is not narrow enough
 //! ```
 //!
-//! The length is what the two checkpoints expect to be needed, the longer of both, and a fifth more; then more is added about one
-//! time in four.
+//! The length is what the two checkpoints expect to be needed, the longer of both, and a fifth
+//! more; then more is added about one time in four.
 
 use std::ops::{ControlFlow, Range};
 
@@ -27,11 +28,13 @@ use super::tally::{ClassTally, Tally};
 use crate::Error;
 use crate::network::{FeatureKind, Kind, Network, Workload};
 
-/// Batches of a pilot at most, and of what is planned; when there are so many, neighbours are joined.
+/// Batches of a pilot at most, and of what is planned; when there are so many, neighbours are
+/// joined.
 const BATCHES: usize = 64;
 /// Batches of a whole run at most.
 const MOST_BATCHES: usize = 2 * BATCHES;
-/// A pilot ends when half widths are at most so many times those asked for: after a sixth of the length that is needed.
+/// A pilot ends when half widths are at most so many times those asked for: after a sixth of the
+/// length that is needed.
 const PILOT_WIDTH: f64 = 2.5;
 /// What counts is so much longer than the pilot expects to be needed.
 const SPARE: f64 = 1.2;
@@ -41,7 +44,8 @@ const WINDOWS: usize = 16;
 const FEWEST: usize = 20;
 /// Requests that are expected in the first windows.
 const REQUESTS: f64 = 16.0;
-/// Fewer replications than this are not looked at; the warm-up is looked for in the average of these.
+/// Fewer replications than this are not looked at; the warm-up is looked for in the average of
+/// these.
 const FEWEST_REPLICATIONS: usize = 10;
 /// Batches of the first replications that are kept as one.
 const COARSE: usize = 4;
@@ -83,8 +87,9 @@ struct Run {
 /// What the warm-up of a class is looked for in: one value per window.
 #[derive(Clone, Debug, Default)]
 struct Series {
-    /// Completions, of a closed class. Of an open one the area under way, which begins at nothing: what is too
-    /// high at its beginning is no warm-up but a burst, and to cut those off would make every queue shorter than it is.
+    /// Completions, of a closed class. Of an open one the area under way, which begins at nothing:
+    /// what is too high at its beginning is no warm-up but a burst, and to cut those off would make
+    /// every queue shorter than it is.
     closed: bool,
     values: Vec<f64>,
 }
@@ -128,7 +133,8 @@ impl Run {
     }
 }
 
-/// How long what counts has to be, from what a pilot knew at its checkpoints. Lengths are in any unit.
+/// How long what counts has to be, from what a pilot knew at its checkpoints. Lengths are in any
+/// unit.
 #[derive(Default)]
 struct Plan {
     /// What the checkpoint before expects to be needed, if it knew enough.
@@ -136,7 +142,8 @@ struct Plan {
 }
 
 impl Plan {
-    /// A checkpoint knows X and R to `reached` from `length`. Two in a row that know enough give a length: the longer that they expect.
+    /// A checkpoint knows X and R to `reached` from `length`. Two in a row that know enough give a
+    /// length: the longer that they expect.
     fn checkpoint(&mut self, length: f64, reached: Option<f64>, precision: f64) -> Option<f64> {
         let needed = reached
             .filter(|reached| precision > 0.0 && *reached <= PILOT_WIDTH * precision)
@@ -145,15 +152,17 @@ impl Plan {
         Some(SPARE * before?.max(needed?))
     }
 
-    /// How much to add to a `length` that knows X and R to `reached` only: at least a quarter, at most as much again.
+    /// How much to add to a `length` that knows X and R to `reached` only: at least a quarter, at
+    /// most as much again.
     fn more(length: usize, reached: Option<f64>, precision: f64) -> usize {
         let times = reached.map_or(2.0, |reached| 1.1 * (reached / precision).powi(2));
         (length as f64 * (times - 1.0).clamp(0.25, 1.0)).ceil() as usize
     }
 }
 
-/// The first replications, in whose average the end of the warm-up is looked for. All replications are then cut there: cutting
-/// each where it suits itself would cut off busy beginnings and keep idle ones, which bends the mean.
+/// The first replications, in whose average the end of the warm-up is looked for. All replications
+/// are then cut there: cutting each where it suits itself would cut off busy beginnings and keep
+/// idle ones, which bends the mean.
 #[derive(Default)]
 struct First {
     runs: Vec<Run>,
@@ -539,7 +548,8 @@ fn most_speed(kind: &Kind) -> f64 {
     }
 }
 
-/// About how many requests per second there will be: no more than stations can do, no more than clients ask for.
+/// About how many requests per second there will be: no more than stations can do, no more than
+/// clients ask for.
 fn expected_rate(network: &Network) -> Result<f64, Error> {
     let mut sum = 0.0;
     for (class, demands) in network.classes.iter().zip(network.demands()) {

@@ -6,11 +6,12 @@
 //!   service complete ─────────▶ done ───┘                 └─▶ finish, or lose ──▶ think again, or gone
 //! ```
 //!
-//! A request leaves its station only when the next one has room for it; until then it keeps its place and what it holds. What its
-//! leaving sets free is given away after its own move is over (`settle`), so that moves never nest.
+//! A request leaves its station only when the next one has room for it; until then it keeps its
+//! place and what it holds. What its leaving sets free is given away after its own move is over
+//! (`settle`), so that moves never nest.
 //!
-//! Requests live in an arena and are known by their place in it; nothing is allocated per event once the run has
-//! reached its size.
+//! Requests live in an arena and are known by their place in it; nothing is allocated per event
+//! once the run has reached its size.
 
 use krarup_record::Outcome;
 use krarup_units::Seconds;
@@ -65,7 +66,8 @@ impl Slots {
     }
 }
 
-/// Those under way somewhere: how many, since when so many, and the sum of the times when they came.
+/// Those under way somewhere: how many, since when so many, and the sum of the times when they
+/// came.
 #[derive(Clone, Copy, Debug, Default)]
 struct Crowd {
     present: u32,
@@ -172,7 +174,8 @@ pub(super) struct Engine<'a> {
     arrivals: Vec<Option<Arrivals>>,
     closed: Vec<bool>,
     ranks: Vec<u32>,
-    /// Requests that may go on, stations and pools that have room again: all to be seen to before the next event.
+    /// Requests that may go on, stations and pools that have room again: all to be seen to before
+    /// the next event.
     ready: Vec<u32>,
     roomy: Vec<Roomy>,
     /// Which stations copies go to, in the order of their choice.
@@ -188,7 +191,8 @@ enum Roomy {
 }
 
 impl<'a> Engine<'a> {
-    /// A checked network at time 0, empty: clients begin to think, open classes wait for their first arrival.
+    /// A checked network at time 0, empty: clients begin to think, open classes wait for their
+    /// first arrival.
     pub(super) fn new(
         network: &'a Network,
         seed: u64,
@@ -259,7 +263,8 @@ impl<'a> Engine<'a> {
     /// Runs to `time`, or until `events` have happened in all.
     ///
     /// # Errors
-    /// When requests are there and nothing more can happen to them (a deadlock), or too many are there.
+    /// When requests are there and nothing more can happen to them (a deadlock), or too many are
+    /// there.
     pub(super) fn run(&mut self, time: Seconds, events: u64) -> Result<Pause, Error> {
         while let Some(due) = self.calendar.next_time() {
             if due >= time {

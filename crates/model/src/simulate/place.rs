@@ -2,11 +2,12 @@
 //!
 //! Two engines cover all kinds and disciplines:
 //!
-//! - **Own server** (FCFS, LIFO, priority at servers; any delay): a service, once begun, lasts as long as its work.
-//! - **Shared speed** (processor sharing, preemption, load-dependent rates): the station has a clock of its own, V, that counts
-//!   the work each request in service has had. With k in service and a total speed of s, dV/dt = s/k, and a
-//!   request that begins at V with work w is complete at V + w, whatever comes and goes meanwhile. Only the first to be
-//!   complete is in the calendar.
+//! - **Own server** (FCFS, LIFO, priority at servers; any delay): a service, once begun, lasts as
+//!   long as its work.
+//! - **Shared speed** (processor sharing, preemption, load-dependent rates): the station has a
+//!   clock of its own, V, that counts the work each request in service has had. With k in service
+//!   and a total speed of s, dV/dt = s/k, and a request that begins at V with work w is complete at
+//!   V + w, whatever comes and goes meanwhile. Only the first to be complete is in the calendar.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -60,7 +61,8 @@ impl Line {
 pub(super) struct Place {
     /// How many are served at once: the servers, or everybody.
     pub(super) limit: u32,
-    /// How many are in service, those included that are done and keep their server because their next station is full.
+    /// How many are in service, those included that are done and keep their server because their
+    /// next station is full.
     pub(super) serving: u32,
     /// How many of those keep their server without being served.
     pub(super) stuck: u32,
@@ -96,8 +98,9 @@ pub(super) struct Shared {
     begun: u64,
 }
 
-/// A service under way as one number, so that comparing two is comparing numbers: when V completes it (its bits: V is not
-/// negative, so they order as it does), then which of the station's services it is, then the request.
+/// A service under way as one number, so that comparing two is comparing numbers: when V completes
+/// it (its bits: V is not negative, so they order as it does), then which of the station's services
+/// it is, then the request.
 #[derive(Clone, Copy)]
 struct Active {
     complete: f64,
@@ -209,7 +212,8 @@ impl Place {
         area
     }
 
-    /// A request keeps its place although its service is done, because it finds no room where it goes next.
+    /// A request keeps its place although its service is done, because it finds no room where it
+    /// goes next.
     pub(super) fn stick(&mut self, now: f64) {
         let keeps = self.shared.as_ref().is_none_or(|shared| shared.keeps_server);
         if keeps {
@@ -269,7 +273,8 @@ impl Shared {
         Some(first.request)
     }
 
-    /// Sets dV/dt for `waiting` requests there that are not in service, and says how long until the first is complete.
+    /// Sets dV/dt for `waiting` requests there that are not in service, and says how long until the
+    /// first is complete.
     pub(super) fn pace(&mut self, waiting: usize) -> Option<f64> {
         let first = Active::of(self.active.peek()?.0);
         let active = self.active.len();

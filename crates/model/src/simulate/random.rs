@@ -1,9 +1,9 @@
 //! Random streams with names, and draws of every distribution.
 //!
-//! A stream's name says what it is for: the class, the station and the purpose. Its state comes from the seed and the name
-//! alone, so adding a station or a class leaves all other streams as they were, and two alternatives simulated with one seed meet
-//! the same arrivals and the same service times: what differs between them is not chance (common random
-//! numbers; Law 2015, §11.2).
+//! A stream's name says what it is for: the class, the station and the purpose. Its state comes
+//! from the seed and the name alone, so adding a station or a class leaves all other streams as
+//! they were, and two alternatives simulated with one seed meet the same arrivals and the same
+//! service times: what differs between them is not chance (common random numbers; Law 2015, §11.2).
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
@@ -11,14 +11,16 @@ use rand_distr::{Distribution as _, Exp1, Gamma, LogNormal, Pareto, Weibull};
 
 use crate::distribution::{Distribution, ln_gamma};
 
-/// A generator that belongs to one purpose. The generator is xoshiro256++ (Blackman and Vigna 2019).
+/// A generator that belongs to one purpose. The generator is xoshiro256++ (Blackman and Vigna
+/// 2019).
 #[derive(Clone, Debug)]
 pub(super) struct Stream(Xoshiro256PlusPlus);
 
 impl Stream {
     /// The stream of this name in one replication.
     pub(super) fn named(seed: u64, replication: u64, name: &[&str]) -> Self {
-        // FNV-1a over the parts, each ended by a byte that stands in no text; seed_from_u64 then mixes (SplitMix64).
+        // FNV-1a over the parts, each ended by a byte that stands in no text; seed_from_u64 then
+        // mixes (SplitMix64).
         let bytes = name.iter().flat_map(|part| part.bytes().chain([0xff]));
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -165,8 +167,8 @@ mod tests {
         }
     }
 
-    /// As computed by a few lines of Python from the definitions of FNV-1a, SplitMix64 and xoshiro256++. A change of these
-    /// numbers would change every result published with a seed.
+    /// As computed by a few lines of Python from the definitions of FNV-1a, SplitMix64 and
+    /// xoshiro256++. A change of these numbers would change every result published with a seed.
     #[test]
     fn the_streams_are_the_same_for_ever() {
         let mut stream = Stream::named(42, 0, &["service", "memcached", "get"]);

@@ -10,7 +10,8 @@ pub struct Reading {
     pub value: f64,
     /// Observations it rests on: requests or visits.
     pub n: u64,
-    /// Its interval, longer on the side on which the truth may be further off; `None` where the run was too short to know one.
+    /// Its interval, longer on the side on which the truth may be further off; `None` where the run
+    /// was too short to know one.
     pub interval: Option<Interval>,
 }
 

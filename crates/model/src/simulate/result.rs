@@ -1,4 +1,5 @@
-//! What a simulation says: every estimate with the number of observations it rests on and an interval.
+//! What a simulation says: every estimate with the number of observations it rests on and an
+//! interval.
 
 use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
@@ -26,8 +27,8 @@ pub struct Simulated {
     pub time: Seconds,
     /// Simulated seconds that were left out at the start (the longest of all replications).
     pub warm_up: Seconds,
-    /// Simulated seconds after it that only told how long the rest had to be, and count in no estimate; of replications, all of
-    /// those that did. 0 where the length was given.
+    /// Simulated seconds after it that only told how long the rest had to be, and count in no
+    /// estimate; of replications, all of those that did. 0 where the length was given.
     #[serde(default)]
     pub pilot: Seconds,
     /// Number of independent replications, the pilot's too; 1 is one long run.
@@ -73,7 +74,8 @@ pub struct ClassReading {
     pub present: Reading,
     /// Share of the requests that found no room and were lost.
     pub lost: Option<Reading>,
-    /// Throughput and mean response time of each replication, the pilot's too, to compare alternatives pair by pair; empty of one long run.
+    /// Throughput and mean response time of each replication, the pilot's too, to compare
+    /// alternatives pair by pair; empty of one long run.
     pub by_replication: Vec<(f64, Seconds)>,
 }
 
@@ -102,7 +104,8 @@ pub struct StationReading {
 pub struct FlowReading {
     /// Visits completed per second.
     pub throughput: Reading,
-    /// Busy servers / servers; at a delay the mean number there. Of a class: its share by the work it brought.
+    /// Busy servers / servers; at a delay the mean number there. Of a class: its share by the work
+    /// it brought.
     pub utilization: Reading,
     /// Mean number there, in service included.
     pub queue: Reading,
@@ -140,7 +143,8 @@ pub struct Moment {
     pub from: Seconds,
     /// Its end.
     pub to: Seconds,
-    /// For each class: begun and completed per second, mean response time of those completed, mean number under way.
+    /// For each class: begun and completed per second, mean response time of those completed, mean
+    /// number under way.
     pub classes: Vec<MomentClass>,
 }
 

@@ -1,8 +1,9 @@
 //! One row per visit, in the type of measured visits.
 //!
-//! Stations are numbered as in the network; pools come after them, in their order. A visit to a pool is a hold, and names the stations
-//! that were visited meanwhile as its servers, as a proxy's worker does. What was simulated can so be calibrated from, and
-//! compared with what was measured, by the same code.
+//! Stations are numbered as in the network; pools come after them, in their order. A visit to a
+//! pool is a hold, and names the stations that were visited meanwhile as its servers, as a proxy's
+//! worker does. What was simulated can so be calibrated from, and compared with what was measured,
+//! by the same code.
 
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::Stamp;
@@ -83,7 +84,8 @@ impl<'a> Rows<'a> {
         place(&mut self.holds, id).push((visit, Vec::new()));
     }
 
-    /// Gives the slot back that it got last; the station it is still at is one of those visited meanwhile.
+    /// Gives the slot back that it got last; the station it is still at is one of those visited
+    /// meanwhile.
     pub(super) fn gave(&mut self, id: u32, at: u32, entered: f64, outcome: Outcome, now: f64) {
         if let Some((mut visit, mut servers)) = place(&mut self.holds, id).pop() {
             if at != NONE && stamp(entered) >= visit.taken {

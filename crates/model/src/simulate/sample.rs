@@ -1,31 +1,35 @@
 //! Estimates from the parts of a run: batches, or replications.
 //!
-//! All estimates are ratios of sums (mean response = Σ response / completions, throughput = completions / time). With
-//! batches or replications i and the overall ratio r = Σ y / Σ x, the values
+//! All estimates are ratios of sums (mean response = Σ response / completions, throughput =
+//! completions / time). With batches or replications i and the overall ratio r = Σ y / Σ x, the
+//! values
 //!
 //! ```text
 //! v_i = r + (y_i − r x_i) / mean of x
 //! ```
 //!
-//! have the mean r and the spread of the ratio to first order (Law 2015, §9.5.3; Jain 1991, §25.5.2). Batches go through
-//! [`krarup_stats::batch`], which joins neighbours until they no longer depend on each other as far as it can see, or says that they
-//! still do; then there is no interval. What it cannot see in many short batches makes intervals too
-//! narrow all the same, so where there are many, pairs of them are taken.
+//! have the mean r and the spread of the ratio to first order (Law 2015, §9.5.3; Jain 1991,
+//! §25.5.2). Batches go through [`krarup_stats::batch`], which joins neighbours until they no
+//! longer depend on each other as far as it can see, or says that they still do; then there is no
+//! interval. What it cannot see in many short batches makes intervals too narrow all the same, so
+//! where there are many, pairs of them are taken.
 //!
-//! The values are skew, and where they are low their spread is too small. So the interval of what counts is Willink's
-//! ([`krarup_stats::skew`]), longer on the side of the long tail; that of a pilot, which only says how long the rest has to be, is
-//! Student's.
+//! The values are skew, and where they are low their spread is too small. So the interval of what
+//! counts is Willink's ([`krarup_stats::skew`]), longer on the side of the long tail; that of a
+//! pilot, which only says how long the rest has to be, is Student's.
 //!
-//! A percentile is read from the histogram of all requests. Its interval is that of the share of requests beyond it, a ratio like the
-//! others, read back from the same histogram (Woodruff 1952). If a share p lies beyond a percentile, and more than was seen may, the
-//! percentile may be higher: with v how far the interval of p reaches down or up, on the scale of log odds,
+//! A percentile is read from the histogram of all requests. Its interval is that of the share of
+//! requests beyond it, a ratio like the others, read back from the same histogram (Woodruff 1952).
+//! If a share p lies beyond a percentile, and more than was seen may, the percentile may be higher:
+//! with v how far the interval of p reaches down or up, on the scale of log odds,
 //!
 //! ```text
 //! low, high = quantiles at the odds  (1 − p) / p · exp(∓ v / (p (1 − p)))
 //! ```
 //!
-//! A share says how many independent requests beyond would know it as well, p² (1 − p) / its variance. Requests come beyond a high
-//! percentile in crowds, one of which counts about once; with fewer than [`BEYOND`] there is no interval.
+//! A share says how many independent requests beyond would know it as well, p² (1 − p) / its
+//! variance. Requests come beyond a high percentile in crowds, one of which counts about once; with
+//! fewer than [`BEYOND`] there is no interval.
 
 use krarup_stats::batch::{batch_means, fixed_batch_means};
 use krarup_stats::skew::{Shape, reaches};
@@ -89,7 +93,8 @@ impl<'a> Sample<'a> {
         self.parts
     }
 
-    /// The widest half width of response times and throughputs, relative to the value; `None` if one is not known.
+    /// The widest half width of response times and throughputs, relative to the value; `None` if
+    /// one is not known.
     pub(super) fn precision(&self, classes: usize) -> Option<f64> {
         let mut widest = 0.0_f64;
         for class in 0..classes {
@@ -166,7 +171,8 @@ impl<'a> Sample<'a> {
         if self.pilot {
             return Ok(Reach::even(even));
         }
-        // Pairs say how far they differ; which way, and how far that itself scatters, is seen better in all of them.
+        // Pairs say how far they differ; which way, and how far that itself scatters, is seen
+        // better in all of them.
         let single: Vec<f64> =
             values.chunks_exact(size).map(|batch| batch.iter().sum::<f64>() / size as f64).collect();
         let shape = match Shape::of(&single) {

@@ -14,8 +14,9 @@ pub struct SimulationSettings {
     pub seed: u64,
     /// Level of the intervals; between 0 and 1.
     pub level: f64,
-    /// Enough is when the half width of every class's response time and throughput is at most this share of
-    /// its value; 0 is never. A pilot tells beforehand how long that takes, and counts in no estimate.
+    /// Enough is when the half width of every class's response time and throughput is at most this
+    /// share of its value; 0 is never. A pilot tells beforehand how long that takes, and counts in
+    /// no estimate.
     pub precision: f64,
     /// Events at most (arrivals, ends of thinking, completed services); ≥ 1.
     pub max_events: u64,
@@ -45,8 +46,8 @@ impl Default for SimulationSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarmUpRule {
-    /// What the marginal standard error rule finds (MSER-5, on the number under way or the throughput); nothing
-    /// where arrivals vary with time.
+    /// What the marginal standard error rule finds (MSER-5, on the number under way or the
+    /// throughput); nothing where arrivals vary with time.
     #[default]
     Detect,
     /// So many seconds of simulated time.
@@ -60,8 +61,8 @@ pub enum Runs {
     /// One run, as long as it needs; intervals by batch means.
     #[default]
     Long,
-    /// Independent replications, each of this length (its warm-up included), as many as it needs; intervals from
-    /// their spread. For arrivals that vary with time it is the only way.
+    /// Independent replications, each of this length (its warm-up included), as many as it needs;
+    /// intervals from their spread. For arrivals that vary with time it is the only way.
     Replications {
         /// Simulated seconds of each; > 0.
         length: Seconds,
@@ -79,7 +80,8 @@ pub struct Progress {
     pub time: Seconds,
     /// Replications that are complete.
     pub replications: usize,
-    /// The widest of the half widths that are to become narrow, relative to its value; `None` while there is none.
+    /// The widest of the half widths that are to become narrow, relative to its value; `None` while
+    /// there is none.
     pub precision: Option<f64>,
 }
 

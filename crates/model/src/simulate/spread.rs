@@ -1,9 +1,9 @@
 //! How response times are distributed: counts in buckets that are 1/1024 of their octave wide.
 //!
-//! The bucket of a number is the leading bits of its float: exponent and ten bits of fraction. So no unit and no range has to be
-//! chosen beforehand, whatever the time scale of a network, and the middle of a bucket is within 0.05 % of all in it. Only
-//! the stretch between the least and the greatest bucket seen is kept; what is below 2⁻⁶⁰ s counts as zero, what is
-//! above 2⁶⁰ s as that.
+//! The bucket of a number is the leading bits of its float: exponent and ten bits of fraction. So
+//! no unit and no range has to be chosen beforehand, whatever the time scale of a network, and the
+//! middle of a bucket is within 0.05 % of all in it. Only the stretch between the least and the
+//! greatest bucket seen is kept; what is below 2⁻⁶⁰ s counts as zero, what is above 2⁶⁰ s as that.
 
 /// Bits of a float that its bucket ignores.
 const IGNORED: u32 = 52 - 10;
@@ -64,7 +64,8 @@ impl Spread {
         self.counts.iter().skip(next.saturating_sub(self.first)).sum()
     }
 
-    /// The least value such that `share` of all are not greater: the middle of its bucket. `None` of nothing.
+    /// The least value such that `share` of all are not greater: the middle of its bucket. `None`
+    /// of nothing.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
         let rank = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
         let mut below = self.zeros;

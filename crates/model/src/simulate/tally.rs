@@ -1,7 +1,7 @@
 //! What was counted in one stretch of simulated time. Sums only, so that stretches can be added.
 //!
-//! **Areas** are integrals over time of a number present: mean number = area / time. Little's law holds in a stretch
-//! exactly when the ages of those present at its two ends are counted too:
+//! **Areas** are integrals over time of a number present: mean number = area / time. Little's law
+//! holds in a stretch exactly when the ages of those present at its two ends are counted too:
 //!
 //! ```text
 //! area = Σ residence of those who left − Σ ages at the start + Σ ages at the end
@@ -130,14 +130,15 @@ impl Tally {
         Some(sum)
     }
 
-    /// Little's law for every class and for every class at every station, to rounding, and no station busier than
-    /// all its servers.
+    /// Little's law for every class and for every class at every station, to rounding, and no
+    /// station busier than all its servers.
     ///
     /// # Errors
     /// [`Error::Violated`], naming the station or class.
     pub(super) fn check(&self, names: &Names<'_>) -> Result<(), Error> {
         let little = |place: &str, area: f64, sum: f64, scale: f64| {
-            // Ages are differences of clock readings, so the error grows with the length of the run.
+            // Ages are differences of clock readings, so the error grows with the length of the
+            // run.
             if (area - sum).abs() <= 1e-6 * scale.max(area) + 1e-9 {
                 return Ok(());
             }

@@ -1,19 +1,20 @@
-//! Stations whose speed depends on their queue, joined to the rest of a network one after the other.
+//! Stations whose speed depends on their queue, joined to the rest of a network one after the
+//! other.
 //!
-//! Nothing is ever subtracted. Two parts A and B of a product-form network behave towards
-//! each other as two stations with the rates X_A(n) and X_B(n) that each has when it is alone (Norton's theorem for
-//! queues; Chandy, Herzog & Woo 1975), so with n customers in both together
+//! Nothing is ever subtracted. Two parts A and B of a product-form network behave towards each
+//! other as two stations with the rates X_A(n) and X_B(n) that each has when it is alone (Norton's
+//! theorem for queues; Chandy, Herzog & Woo 1975), so with n customers in both together
 //!
 //! ```text
 //! p(j) / p(j−1) = X_A(n − j + 1) / X_B(j)        j of the n customers in B
 //! X(n) = Σ p(j)·X_B(j)
 //! ```
 //!
-//! a birth–death chain of positive terms, summed outward from its largest. Each queue-dependent station is
-//! joined in turn; to learn its own queue, it is joined last.
+//! a birth–death chain of positive terms, summed outward from its largest. Each queue-dependent
+//! station is joined in turn; to learn its own queue, it is joined last.
 
-/// Something known for each number of customers inside a station, to be averaged over the long run: entry j
-/// with j customers there; the last entry goes on.
+/// Something known for each number of customers inside a station, to be averaged over the long run:
+/// entry j with j customers there; the last entry goes on.
 pub type Reward = Vec<f64>;
 
 /// What is known of one station after it has been joined last.
@@ -29,8 +30,9 @@ pub(super) struct Joined {
     pub(super) parts: Vec<Part>,
 }
 
-/// Joins stations whose speed depends on their queue to the rest, each of them last once: their `rates` with 1, 2, … customers, and what is to be
-/// averaged of each. `base` has the rates of the rest, if there is one.
+/// Joins stations whose speed depends on their queue to the rest, each of them last once: their
+/// `rates` with 1, 2, … customers, and what is to be averaged of each. `base` has the rates of the
+/// rest, if there is one.
 pub(super) fn join_all(rates: &[Vec<f64>], rewards: &[&[Reward]], base: Option<Vec<f64>>) -> Joined {
     let last = rates.len() - 1;
     // after[i]: the stations i.. joined; before: the base and the stations below i.
@@ -79,8 +81,8 @@ fn reward_at(reward: &Reward, jobs: usize) -> f64 {
     reward.get(jobs).or(reward.last()).copied().unwrap_or(0.0)
 }
 
-/// The throughput of two parts together, `others` and `own` being their rates with 1, 2, … customers, and, if
-/// `rewards` are given, what the second part holds.
+/// The throughput of two parts together, `others` and `own` being their rates with 1, 2, …
+/// customers, and, if `rewards` are given, what the second part holds.
 fn join(others: &[f64], own: &[f64], rewards: Option<&[Reward]>) -> (Vec<f64>, Part) {
     let population = own.len();
     let mut chain = Chain::new(others, own);
@@ -116,7 +118,8 @@ struct Chain<'a> {
     own: &'a [f64],
     inverse_others: Vec<f64>,
     inverse_own: Vec<f64>,
-    /// Rates that never fall with more customers make p(j) rise and then fall: it can be followed from its top.
+    /// Rates that never fall with more customers make p(j) rise and then fall: it can be followed
+    /// from its top.
     one_top: bool,
     top: usize,
     weights: Vec<f64>,

@@ -1,4 +1,5 @@
-//! A station alone, fed by arrivals: the formulas of [`station`], with percentiles where they are known, and priorities.
+//! A station alone, fed by arrivals: the formulas of [`station`], with percentiles where they are
+//! known, and priorities.
 
 use krarup_units::Seconds;
 
@@ -25,8 +26,9 @@ pub(super) fn lone_station(network: &Network) -> Option<usize> {
     }
 }
 
-/// Whether the mean wait at a lone station follows exactly, although its service is not exponential: Poisson arrivals to one
-/// server (Pollaczek and Khinchine), or an order that leaves the mean number as it is.
+/// Whether the mean wait at a lone station follows exactly, although its service is not
+/// exponential: Poisson arrivals to one server (Pollaczek and Khinchine), or an order that leaves
+/// the mean number as it is.
 pub(super) fn is_mg1(network: &Network) -> bool {
     let (Some(place), [class]) = (lone_station(network), &network.classes[..]) else { return false };
     let there = &network.stations[place];
@@ -35,7 +37,8 @@ pub(super) fn is_mg1(network: &Network) -> bool {
     there.kind == Kind::Servers { count: 1 } && there.capacity.is_none() && poisson && once
 }
 
-/// The only station of open classes of different urgency, if it is one server that serves by priority.
+/// The only station of open classes of different urgency, if it is one server that serves by
+/// priority.
 pub(super) fn ranked_station(network: &Network) -> Option<usize> {
     let mut visited = network.classes.iter().map(|class| match &class.path[..] {
         [Step::Visit(Visit { station, count, work: Work::Time(_) })]
@@ -126,7 +129,8 @@ pub(super) fn lone(network: &Network, class: &Class, place: usize) -> Result<Poi
     Ok(point)
 }
 
-/// The service time of a class that visits one station once: as it is written, or the two moments of all that it may be.
+/// The service time of a class that visits one station once: as it is written, or the two moments
+/// of all that it may be.
 fn service(network: &Network, class: &Class) -> Distribution {
     let mut times = Vec::new();
     network.walk(&class.path, 1.0, &mut |visits, station, work| {
@@ -155,8 +159,8 @@ fn named(error: Error, name: &str) -> Error {
     }
 }
 
-/// Open classes at one server that serves the most urgent first (Cobham 1954). Classes of the same priority are one to the others,
-/// and wait for their turn among themselves.
+/// Open classes at one server that serves the most urgent first (Cobham 1954). Classes of the same
+/// priority are one to the others, and wait for their turn among themselves.
 pub(super) fn ranked(network: &Network, place: usize) -> Result<Point, Error> {
     let there = &network.stations[place];
     let services: Vec<Distribution> = network.classes.iter().map(|class| service(network, class)).collect();
@@ -303,8 +307,9 @@ mod tests {
         );
     }
 
-    /// With equal constant services and equal priorities the classes are one M/D/1; with different ones the
-    /// urgent gain what the others lose (the load-weighted mean wait stays: Kleinrock's conservation law).
+    /// With equal constant services and equal priorities the classes are one M/D/1; with different
+    /// ones the urgent gain what the others lose (the load-weighted mean wait stays: Kleinrock's
+    /// conservation law).
     #[test]
     fn the_urgent_wait_less_and_the_others_more() {
         let source = |urgent: u32| {

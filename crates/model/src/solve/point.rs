@@ -106,7 +106,8 @@ pub(super) fn point<'a>(
                     Kind::Servers { count } => busy / f64::from(*count),
                     Kind::Delay | Kind::Link { .. } => busy,
                     Kind::LoadDependent { rates } => {
-                        // In a fork the share of the time that it is empty is not known: busy by the most it can do.
+                        // In a fork the share of the time that it is empty is not known: busy by
+                        // the most it can do.
                         let most = rates.iter().copied().fold(0.0, f64::max);
                         idle[k].map_or(busy / most, |idle| 1.0 - idle)
                     }

@@ -20,7 +20,8 @@ pub struct Waits {
     pub percentiles: Vec<WaitPercentile>,
     /// Whether the percentiles are exact; else the wait of those who wait is taken as exponential.
     pub exact: bool,
-    /// Kingman's bound: no G/G/1 of these rates and variations has a longer mean wait. One server only.
+    /// Kingman's bound: no G/G/1 of these rates and variations has a longer mean wait. One server
+    /// only.
     pub at_most: Option<Seconds>,
 }
 

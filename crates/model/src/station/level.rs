@@ -1,4 +1,5 @@
-//! Stations whose rates depend on the number present: M/M/m/K, machine repair, any birth–death chain.
+//! Stations whose rates depend on the number present: M/M/m/K, machine repair, any birth–death
+//! chain.
 //!
 //! The balance p(k)·λ(k) = p(k+1)·μ(k+1) gives all probabilities up to a factor. They are summed in
 //! logarithms, so that neither 10⁵ places nor rates of 10⁹ overflow.
@@ -35,8 +36,8 @@ pub struct Levels {
     pub wait: Seconds,
 }
 
-/// M/M/m/K: Poisson arrivals, exponential service, room for `room` ≥ m requests (those in service included);
-/// who finds it full is lost (Jain, chapter 31). `room` = m gives Erlang's loss system.
+/// M/M/m/K: Poisson arrivals, exponential service, room for `room` ≥ m requests (those in service
+/// included); who finds it full is lost (Jain, chapter 31). `room` = m gives Erlang's loss system.
 ///
 /// # Errors
 /// [`Error::Invalid`] for rates not above 0 or less room than servers.
@@ -52,8 +53,8 @@ pub fn mmm_k(arrival: f64, service: Seconds, servers: u32, room: u32) -> Result<
     Levels::new(room, |_| arrival, service, servers)
 }
 
-/// M/M/m/∞/N: `population` clients that think for an exponential time of mean `think` between requests, `servers`
-/// servers (machine repair; Jain, chapter 31).
+/// M/M/m/∞/N: `population` clients that think for an exponential time of mean `think` between
+/// requests, `servers` servers (machine repair; Jain, chapter 31).
 ///
 /// # Errors
 /// [`Error::Invalid`] for times not above 0 or no clients.
@@ -65,8 +66,9 @@ pub fn mmm_n(population: u32, think: Seconds, service: Seconds, servers: u32) ->
     Levels::new(population, |k| f64::from(population - k) / think, service, servers)
 }
 
-/// Long-run shares of a birth–death chain with `births[k]` the rate from k to k + 1 and `deaths[k]` the
-/// rate from k + 1 to k. Both lists have one entry for each step; a birth rate of 0 ends the chain.
+/// Long-run shares of a birth–death chain with `births[k]` the rate from k to k + 1 and `deaths[k]`
+/// the rate from k + 1 to k. Both lists have one entry for each step; a birth rate of 0 ends the
+/// chain.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a rate that is negative, infinite, or a death rate of 0.
@@ -129,8 +131,8 @@ impl Levels {
         })
     }
 
-    /// Probability that an admitted request waits longer than `time`: who finds k ≥ m there waits for k − m + 1
-    /// completions, each after an exponential time of mean S/m.
+    /// Probability that an admitted request waits longer than `time`: who finds k ≥ m there waits
+    /// for k − m + 1 completions, each after an exponential time of mean S/m.
     pub fn wait_tail(&self, time: Seconds) -> f64 {
         if time < 0.0 {
             return 1.0;
@@ -148,9 +150,9 @@ impl Levels {
         tail
     }
 
-    /// Probability that an admitted request stays longer than `time`. Who has to wait for j completions is still there after i of them
-    /// within `time` if i < j; else none of the i − j others may have been its own, which each is not with probability
-    /// (m − 1)/m.
+    /// Probability that an admitted request stays longer than `time`. Who has to wait for j
+    /// completions is still there after i of them within `time` if i < j; else none of the i − j
+    /// others may have been its own, which each is not with probability (m − 1)/m.
     pub fn response_tail(&self, time: Seconds) -> f64 {
         if time < 0.0 {
             return 1.0;

@@ -54,7 +54,8 @@ pub fn mm1(arrival: f64, service: Seconds) -> Result<OpenStation, Error> {
     mmm(arrival, service, 1)
 }
 
-/// M/M/m: Poisson arrivals at `arrival` per second, `servers` servers, exponential service of mean `service`.
+/// M/M/m: Poisson arrivals at `arrival` per second, `servers` servers, exponential service of mean
+/// `service`.
 ///
 /// W = C(m, a) / (m·μ − λ) with Erlang's C (Jain, box 31.2).
 ///
@@ -68,8 +69,8 @@ pub fn mmm(arrival: f64, service: Seconds, servers: u32) -> Result<OpenStation, 
     Ok(OpenStation::new(arrival, service, servers, delayed, empty, wait, Tail::Exponential))
 }
 
-/// M/M/m solved backwards: the utilization and service time at which a station of `servers` servers that
-/// completes `throughput` per second holds `present` requests on average.
+/// M/M/m solved backwards: the utilization and service time at which a station of `servers` servers
+/// that completes `throughput` per second holds `present` requests on average.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a number that is not above 0.
@@ -89,12 +90,12 @@ pub fn mmm_from_number(throughput: f64, present: f64, servers: u32) -> Result<Op
     mmm(throughput, low * m / throughput, servers)
 }
 
-/// What M/M/m says over intervals of arrival rate and service time (each `(low, high)`): the best and the
-/// worst case.
+/// What M/M/m says over intervals of arrival rate and service time (each `(low, high)`): the best
+/// and the worst case.
 ///
 /// # Errors
-/// [`Error::Undecided`] when the interval of ρ covers 1, naming `station`; [`Error::Unstable`] when all of it
-/// is at 1 or above.
+/// [`Error::Undecided`] when the interval of ρ covers 1, naming `station`; [`Error::Unstable`] when
+/// all of it is at 1 or above.
 pub fn mmm_interval(
     station: &str,
     arrival: (f64, f64),
@@ -117,9 +118,9 @@ pub fn md1(arrival: f64, service: Seconds) -> Result<OpenStation, Error> {
     Ok(OpenStation::new(arrival, service, 1, utilization, 1.0 - utilization, wait, Tail::Constant))
 }
 
-/// M/G/1: Poisson arrivals, any service time. W = λ·S²·(1 + c²) / (2·(1 − ρ)) (Pollaczek & Khinchine; Jain,
-/// chapter 31). Means are exact; percentiles take the wait of those who wait as exponential, unless the service
-/// is exponential or constant.
+/// M/G/1: Poisson arrivals, any service time. W = λ·S²·(1 + c²) / (2·(1 − ρ)) (Pollaczek &
+/// Khinchine; Jain, chapter 31). Means are exact; percentiles take the wait of those who wait as
+/// exponential, unless the service is exponential or constant.
 ///
 /// # Errors
 /// As [`mm1`]; [`Error::Invalid`] where the service has no finite variance.
@@ -154,8 +155,8 @@ pub struct PriorityClass {
 }
 
 /// M/G/1 with non-preemptive priorities, the first class most urgent: mean waiting time of each,
-/// W_i = W₀ / ((1 − σ_{i−1})·(1 − σ_i)), with σ_i the utilization of classes up to i and W₀ = Σ λ·S²·(1 + c²)/2
-/// (Cobham 1954; Bolch et al. 2006, 6.6).
+/// W_i = W₀ / ((1 − σ_{i−1})·(1 − σ_i)), with σ_i the utilization of classes up to i and W₀ = Σ
+/// λ·S²·(1 + c²)/2 (Cobham 1954; Bolch et al. 2006, 6.6).
 ///
 /// # Errors
 /// [`Error::Unstable`] where all classes together have ρ ≥ 1.
@@ -182,9 +183,10 @@ pub fn mg1_priority(classes: &[PriorityClass]) -> Result<Vec<Seconds>, Error> {
         .collect()
 }
 
-/// G/G/m by Allen and Cunneen's approximation: the wait of M/M/m times (c_a² + c_s²)/2. Exact for M/M/m
-/// and M/G/1. Arrivals more regular than Poisson ones wait less than that, the more so the idler the station is: by the factor
-/// exp(−2(1 − ρ)(1 − c_a²)² / (3ρ(c_a² + c_s²))) (Kraemer and Langenbach-Belz 1976).
+/// G/G/m by Allen and Cunneen's approximation: the wait of M/M/m times (c_a² + c_s²)/2. Exact for
+/// M/M/m and M/G/1. Arrivals more regular than Poisson ones wait less than that, the more so the
+/// idler the station is: by the factor exp(−2(1 − ρ)(1 − c_a²)² / (3ρ(c_a² + c_s²))) (Kraemer and
+/// Langenbach-Belz 1976).
 ///
 /// # Errors
 /// As [`mmm`]; [`Error::Invalid`] for a variation that is negative or infinite.
@@ -210,8 +212,8 @@ pub fn ggm(
     Ok(OpenStation::new(arrival, service, servers, plain.delayed, f64::NAN, wait, Tail::Approximate))
 }
 
-/// Kingman's upper bound of the mean wait of G/G/1, W ≤ λ·(σ_a² + σ_s²) / (2·(1 − ρ)): it holds for every
-/// distribution, and is tight near saturation (Kingman 1962).
+/// Kingman's upper bound of the mean wait of G/G/1, W ≤ λ·(σ_a² + σ_s²) / (2·(1 − ρ)): it holds for
+/// every distribution, and is tight near saturation (Kingman 1962).
 ///
 /// # Errors
 /// As [`ggm`].
@@ -240,7 +242,8 @@ fn stable(arrival: f64, service: Seconds, servers: u32) -> Result<(f64, f64), Er
     Ok((m, utilization))
 }
 
-/// Probability of an empty M/M/m, p₀ = C·(1 − ρ)·m! / a^m, in logarithms so that no power overflows.
+/// Probability of an empty M/M/m, p₀ = C·(1 − ρ)·m! / a^m, in logarithms so that no power
+/// overflows.
 fn empty(servers: u32, load: f64) -> f64 {
     let delayed = erlang_c(servers, load);
     let logarithm: f64 = (1..=servers).map(|i| (f64::from(i) / load).ln()).sum();
@@ -305,13 +308,15 @@ impl OpenStation {
                     self.wait_tail(time - self.service)
                 }
             }
-            // P(R > t) = e^(−μt)·(1 + C·(1 − e^(−μt·g)) / g), g = m − 1 − a (Bolch et al. 2006, 6.5).
+            // P(R > t) = e^(−μt)·(1 + C·(1 − e^(−μt·g)) / g), g = m − 1 − a (Bolch et al. 2006,
+            // 6.5).
             Tail::Exponential => {
                 let scaled = time / self.service;
                 let gap = f64::from(self.servers) - 1.0 - self.throughput * self.service;
                 let sum = if (gap * scaled).abs() < 1e-9 { scaled } else { -(-gap * scaled).exp_m1() / gap };
                 let second = if gap < 0.0 {
-                    // e^(−s)·(e^(−gs) − 1)/(−g) with both exponents joined, so that neither overflows.
+                    // e^(−s)·(e^(−gs) − 1)/(−g) with both exponents joined, so that neither
+                    // overflows.
                     (-scaled * (1.0 + gap)).exp() * -(gap * scaled).exp_m1() / -gap
                 } else {
                     (-scaled).exp() * sum
@@ -322,7 +327,8 @@ impl OpenStation {
         }
     }
 
-    /// The waiting time that a `share` of the requests does not exceed (0.99 is the 99th percentile).
+    /// The waiting time that a `share` of the requests does not exceed (0.99 is the 99th
+    /// percentile).
     pub fn wait_percentile(&self, share: f64) -> Seconds {
         quantile(|t| self.wait_tail(t), share, self.wait)
     }
@@ -333,8 +339,9 @@ impl OpenStation {
     }
 }
 
-/// P(W ≤ t) of M/D/1, a sum of positive terms (Franx 2001): with (k − 1)·S ≤ t < k·S and v = λ·(k·S − t),
-/// P = e^(−v) Σ_{j<k} P(Lq ≤ k − 1 − j)·v^j / j!. The number waiting comes from Ramaswami's stable recursion.
+/// P(W ≤ t) of M/D/1, a sum of positive terms (Franx 2001): with (k − 1)·S ≤ t < k·S and v = λ·(k·S
+/// − t), P = e^(−v) Σ_{j<k} P(Lq ≤ k − 1 − j)·v^j / j!. The number waiting comes from Ramaswami's
+/// stable recursion.
 fn md1_wait(arrival: f64, service: Seconds, time: Seconds) -> f64 {
     let load = arrival * service;
     let k = (time / service).floor() as usize + 1;
@@ -421,8 +428,8 @@ mod tests {
         assert!((s.utilization - 0.994_956).abs() < 1e-6);
     }
 
-    /// M/D/1 at ρ = 0.8, S = 1: W = 2, and P(W > 0) = 0.8. P(W ≤ t) for t < S is (1 − ρ)·e^(λt), known
-    /// in closed form.
+    /// M/D/1 at ρ = 0.8, S = 1: W = 2, and P(W > 0) = 0.8. P(W ≤ t) for t < S is (1 − ρ)·e^(λt),
+    /// known in closed form.
     #[test]
     fn md1_waits_as_known() {
         let s = md1(0.8, 1.0).unwrap();
@@ -460,7 +467,8 @@ mod tests {
         }
     }
 
-    /// D/M/1: the exact wait is S·σ/(1 − σ), σ = e^(−(1 − σ)/ρ). Without the factor for regular arrivals it would be twice as long at ρ = 0.5.
+    /// D/M/1: the exact wait is S·σ/(1 − σ), σ = e^(−(1 − σ)/ρ). Without the factor for regular
+    /// arrivals it would be twice as long at ρ = 0.5.
     #[test]
     fn regular_arrivals_wait_as_little_as_they_should() {
         for rho in [0.5, 0.7, 0.9] {

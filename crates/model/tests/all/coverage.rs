@@ -1,14 +1,17 @@
-//! How often the intervals of a simulation hold the truth when it ends by its own rule, and how far its means are off then.
+//! How often the intervals of a simulation hold the truth when it ends by its own rule, and how far
+//! its means are off then.
 //!
-//! An interval at 95 % that ends a run as soon as it is narrow holds the truth less often than it says, because runs that happen to
-//! look calm end early. Here each case is simulated hundreds of times with other seeds, and each answer is known exactly. One
-//! small case runs always. All of them, and the table:
+//! An interval at 95 % that ends a run as soon as it is narrow holds the truth less often than it
+//! says, because runs that happen to look calm end early. Here each case is simulated hundreds of
+//! times with other seeds, and each answer is known exactly. One small case runs always. All of
+//! them, and the table:
 //!
 //! ```text
 //! cargo test --release -p krarup-model --test all coverage:: -- --ignored --nocapture
 //! ```
 //!
-//! `KRARUP_CASES=0.1` makes a tenth of the runs of each case, and `KRARUP_ONLY=', 0.05'` those whose name and precision have that in them.
+//! `KRARUP_CASES=0.1` makes a tenth of the runs of each case, and `KRARUP_ONLY=', 0.05'` those
+//! whose name and precision have that in them.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -106,7 +109,8 @@ fn closed(precision: f64, times: u64) -> Case {
     }
 }
 
-/// Runs of a given length, again and again. They begin empty, so that what is true of them is what all of them say together.
+/// Runs of a given length, again and again. They begin empty, so that what is true of them is what
+/// all of them say together.
 fn replicated(load: f64, length: f64, precision: f64, times: u64) -> Case {
     let case = one_server(load, precision, times);
     Case {
@@ -216,9 +220,10 @@ fn judged(case: &Case, results: &Results) -> Vec<String> {
             results.events as f64 / case.times as f64,
         );
         println!("{line}");
-        // 93 to 97 % is what is asked for, and the share in some hundred runs is known to a few percent only: it says otherwise when
-        // its whole interval lies outside. So the rule is one at every number of runs, and more runs make it sharper; one that
-        // asks the share itself to lie inside fails by chance where the truth is near an end.
+        // 93 to 97 % is what is asked for, and the share in some hundred runs is known to a few
+        // percent only: it says otherwise when its whole interval lies outside. So the rule is one
+        // at every number of runs, and more runs make it sharper; one that asks the share itself to
+        // lie inside fails by chance where the truth is near an end.
         let honest = held.interval.high >= 0.93 && held.interval.low <= 0.97;
         let honest = honest && 100 * seen.known >= 98 * case.times;
         if !honest || bias.abs() > f64::max(0.002, 3.0 * error) {

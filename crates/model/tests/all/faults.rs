@@ -1,12 +1,13 @@
 //! Cases in which other tools give impossible answers: ours must give the true ones.
 //!
-//! The wrong answers are those of GNU Octave's queueing package 1.2.7, LINE 3.0.8 and the textbook form of
-//! load-dependent mean value analysis, as they were run when these cases were collected.
+//! The wrong answers are those of GNU Octave's queueing package 1.2.7, LINE 3.0.8 and the textbook
+//! form of load-dependent mean value analysis, as they were run when these cases were collected.
 
 use krarup_model::multi::{self, Customers, Place};
 use krarup_model::single::{self, Pace, Resource};
 
-/// Delay 0.866723 ms, then 95 servers of 0.844386 ms and 30 of 1.327447 ms: the 2015 report's model.
+/// Delay 0.866723 ms, then 95 servers of 0.844386 ms and 30 of 1.327447 ms: the 2015 report's
+/// model.
 fn report_of_2015(population: usize) -> single::Sweep {
     let stations = [
         Resource::delay("client, network and think", 0.866_723e-3),
@@ -18,7 +19,8 @@ fn report_of_2015(population: usize) -> single::Sweep {
 
 #[test]
 fn two_stations_of_many_servers_never_go_negative() {
-    // Octave: −11235, −9885 and NaN at 120; the textbook 4241, 7041, 14829, 10602; LINE 6866 and 16872.
+    // Octave: −11235, −9885 and NaN at 120; the textbook 4241, 7041, 14829, 10602; LINE 6866
+    // and 16872.
     let sweep = report_of_2015(120);
     for (population, truth) in
         [(60, 19_592.1), (70, 21_841.0), (80, 22_545.0), (100, 22_600.0), (120, 22_599.8)]
@@ -103,7 +105,8 @@ fn three_classes_of_fifty_are_exact() {
     }
 }
 
-/// Octave's other approximation of several classes (`qncmmvaap`) ends in an error; this one is within a percent, and Linearizer far nearer.
+/// Octave's other approximation of several classes (`qncmmvaap`) ends in an error; this one is
+/// within a percent, and Linearizer far nearer.
 #[test]
 fn approximations_of_three_classes_of_fifty_are_near() {
     let (places, classes) = three_classes_of_fifty();
@@ -116,7 +119,8 @@ fn approximations_of_three_classes_of_fifty_are_near() {
     }
 }
 
-/// 288 clients, 128 held workers, one server of 16.34 per ms: LINE's layered solver said 85.8 per ms, LQNS up to 59.8.
+/// 288 clients, 128 held workers, one server of 16.34 per ms: LINE's layered solver said 85.8 per
+/// ms, LQNS up to 59.8.
 #[test]
 fn held_workers_in_front_of_one_server_never_exceed_it() {
     let network = krarup_model::form::from_toml(

@@ -1,16 +1,17 @@
 //! How far the fork approximation is off, against small closed systems solved exactly.
 //!
-//! N clients think for an exponential time, then send a copy to each of k exponential FCFS servers. Copies reach
-//! all servers in the same order, so the queue lengths are the whole state, and the number of requests that still
-//! wait for their q-th answer is the q-th smallest of them.
+//! N clients think for an exponential time, then send a copy to each of k exponential FCFS servers.
+//! Copies reach all servers in the same order, so the queue lengths are the whole state, and the
+//! number of requests that still wait for their q-th answer is the q-th smallest of them.
 
 use std::collections::HashMap;
 
 use krarup_model::forkjoin::Cluster;
 use krarup_model::single::{self, Pace, Resource};
 
-/// Exact mean number of requests that wait, by iterating the balance of the Markov chain over queue lengths sorted
-/// from short to long. `arrival(n)` is the arrival rate with n requests waiting; no queue grows beyond `most`.
+/// Exact mean number of requests that wait, by iterating the balance of the Markov chain over queue
+/// lengths sorted from short to long. `arrival(n)` is the arrival rate with n requests waiting; no
+/// queue grows beyond `most`.
 fn exact(arrival: impl Fn(usize) -> f64, most: usize, service: f64, servers: usize, needed: usize) -> f64 {
     let inside = |state: &[usize]| state[needed - 1];
     let mut index: HashMap<Vec<usize>, usize> = HashMap::new();

@@ -1,5 +1,6 @@
-//! How far the solution of a fork is off where its stations have several servers, delay or rates of their own, are not alike, or are
-//! visited by other requests, too: against Markov chains of small closed networks, and against simulation of larger and open ones.
+//! How far the solution of a fork is off where its stations have several servers, delay or rates of
+//! their own, are not alike, or are visited by other requests, too: against Markov chains of small
+//! closed networks, and against simulation of larger and open ones.
 //!
 //! A few networks run always. All of them, and the table of errors:
 //!
@@ -19,7 +20,8 @@ use krarup_model::{Distribution, limits};
 use rand::rngs::Xoshiro256PlusPlus as Random;
 use rand::{RngExt, SeedableRng};
 
-/// A fork to stations that have a service time of one second, and visits to one of them by the other requests.
+/// A fork to stations that have a service time of one second, and visits to one of them by the
+/// other requests.
 #[derive(Clone, Debug)]
 struct Case {
     stations: Vec<Station>,
@@ -118,8 +120,8 @@ fn case(random: &mut Random, stations: usize, most: u32) -> Case {
     Case { stations, choose, wait: Wait::All, visits }
 }
 
-/// Mean number of requests inside, exactly: the Markov chain of lists of requests in the order of their arrival, each as the set of the
-/// stations that owe it an answer.
+/// Mean number of requests inside, exactly: the Markov chain of lists of requests in the order of
+/// their arrival, each as the set of the stations that owe it an answer.
 fn chain(case: &Case, population: usize, think: f64) -> f64 {
     let count = case.stations.len();
     let sets: Vec<u8> = (1..1_u8 << count).filter(|set| set.count_ones() == case.choose).collect();
@@ -278,7 +280,8 @@ fn small_networks_are_near_their_markov_chains() {
     assert!(x < 0.05 && r < 0.08, "{x} {r}");
 }
 
-/// Replicated writes to three memcached of four threads: a simulation of them has 3,879 ± 36 requests a second.
+/// Replicated writes to three memcached of four threads: a simulation of them has 3,879 ± 36
+/// requests a second.
 #[test]
 fn replicated_writes_use_all_servers() {
     let network = |servers: u32, class: &str| {

@@ -1,4 +1,5 @@
-//! Solvers and simulation against what is known from elsewhere. `cargo test -p krarup-model --test all networks::` runs one file.
+//! Solvers and simulation against what is known from elsewhere.
+//! `cargo test -p krarup-model --test all networks::` runs one file.
 
 mod coverage;
 mod faults;

@@ -1,4 +1,5 @@
-//! How far closed networks are off in which service is not exponential where requests wait in order: against simulation of random ones.
+//! How far closed networks are off in which service is not exponential where requests wait in
+//! order: against simulation of random ones.
 //!
 //! A few networks run always. All of them, and the table of errors:
 //!
@@ -17,7 +18,8 @@ use krarup_model::{Distribution, limits};
 use rand::rngs::Xoshiro256PlusPlus as Random;
 use rand::{RngExt, SeedableRng};
 
-/// A time of this mean: constant, less variable than exponential, exponential or more variable, as far as `most`.
+/// A time of this mean: constant, less variable than exponential, exponential or more variable, as
+/// far as `most`.
 fn time(random: &mut Random, mean: f64, most: f64) -> Distribution {
     let scv = random.random_range(1.0..most);
     match random.random_range(0..7) {
@@ -49,7 +51,8 @@ fn stations(random: &mut Random) -> Vec<Station> {
     (0..count).map(|place| one(place, random)).collect()
 }
 
-/// A way through the stations in any order: some twice, some by some requests only. Means are relative to what a station can do.
+/// A way through the stations in any order: some twice, some by some requests only. Means are
+/// relative to what a station can do.
 fn path(random: &mut Random, stations: &[Station], most: f64) -> Vec<Step> {
     let mut steps = Vec::new();
     for (place, station) in stations.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! GNU Octave's queueing package as a second opinion, where both are installed and its answers are known to be safe: few servers,
-//! moderate sizes. Without them the test says so and ends.
+//! GNU Octave's queueing package as a second opinion, where both are installed and its answers are
+//! known to be safe: few servers, moderate sizes. Without them the test says so and ends.
 
 #![allow(clippy::disallowed_methods, reason = "the oracle is a program")]
 

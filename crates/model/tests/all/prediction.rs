@@ -1,5 +1,6 @@
-//! How well a model calibrated on a few runs predicts the others: the 2018 report's 28 configurations, and its
-//! bandwidth-bound reads from structure alone. `UPDATE=1` rewrites `docs/prediction.md`.
+//! How well a model calibrated on a few runs predicts the others: the 2018 report's 28
+//! configurations, and its bandwidth-bound reads from structure alone. `UPDATE=1` rewrites
+//! `docs/prediction.md`.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -11,7 +12,8 @@ use krarup_model::{form, solve, station};
 
 const CORES: Form = Form::Cores { cores: 8 };
 
-/// Experiment 4: writes to three servers, two middlewares of 8 cores, 6 to 288 clients, 8 to 64 workers in each.
+/// Experiment 4: writes to three servers, two middlewares of 8 cores, 6 to 288 clients, 8 to 64
+/// workers in each.
 fn experiment_4() -> Vec<Row> {
     read_csv(include_str!("../data/000_t13_mmm.csv"), 1e-3, 2).expect("the table reads")
 }
@@ -47,14 +49,16 @@ fn errors(model: &FlowModel, held_out: &[Row]) -> (Vec<f64>, Vec<f64>) {
     held_out.iter().map(off).unzip()
 }
 
-/// Errors of rows that were not used, in percent, over [`DRAWS`] random choices of the calibration rows.
+/// Errors of rows that were not used, in percent, over [`DRAWS`] random choices of the calibration
+/// rows.
 #[derive(Debug)]
 struct Accuracy {
     throughput: Errors,
     response: Errors,
 }
 
-/// Median and 90th percentile over the choices of the mean error of a choice; and the median and the largest of its worst row.
+/// Median and 90th percentile over the choices of the mean error of a choice; and the median and
+/// the largest of its worst row.
 #[derive(Debug)]
 struct Errors {
     median: f64,
@@ -147,7 +151,8 @@ fn measured_curves_need_no_parameter() {
     assert!(five.throughput.median <= 5.0 && five.response.median <= 6.5, "{five:?}");
 }
 
-/// The form is chosen from the calibration rows alone: 5 of them, and 8; first nobody says how many cores there are, then it is known.
+/// The form is chosen from the calibration rows alone: 5 of them, and 8; first nobody says how many
+/// cores there are, then it is known.
 fn by_choice() -> &'static [(Option<u32>, usize, Accuracy)] {
     static FOUND: OnceLock<Vec<(Option<u32>, usize, Accuracy)>> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -176,8 +181,9 @@ fn the_form_that_cross_validation_chooses_predicts_as_well() {
     assert!(eight.throughput.median <= 3.0 && eight.response.median <= 4.0, "{eight:?}");
 }
 
-/// Writes that a link of the middleware bounds: a server that takes each the same time, behind which the answers wait, too. Three clients nearly fill
-/// it, and the time outside grows with the backlog and then no more.
+/// Writes that a link of the middleware bounds: a server that takes each the same time, behind
+/// which the answers wait, too. Three clients nearly fill it, and the time outside grows with the
+/// backlog and then no more.
 #[test]
 fn five_of_sixteen_rows_of_our_own_predict_the_others() {
     let rows = read_csv(include_str!("../data/own_writes.csv"), 1e-3, 1).unwrap();
@@ -208,7 +214,8 @@ fn five_of_sixteen_rows_of_our_own_predict_the_others() {
     assert!(x.1 <= 0.06 && r.1 <= 0.15, "{x:?} {r:?}");
 }
 
-/// Rows that carry the cores of their machine need nobody to tell them; rows of different machines are not mixed up.
+/// Rows that carry the cores of their machine need nobody to tell them; rows of different machines
+/// are not mixed up.
 #[test]
 fn cores_that_rows_carry_are_used() {
     let (mut chosen, _) = Choices(3).split(&experiment_4(), 8);
@@ -245,7 +252,8 @@ fn a_calibration_lists_its_rows_and_covers_most_of_the_others() {
     assert_eq!(serde_json::from_str::<Calibration>(&text).expect("it reads back").rows, chosen);
 }
 
-/// X·(R − w) exceeds the number of workers by up to 2 % here: the noise of the data itself, not more.
+/// X·(R − w) exceeds the number of workers by up to 2 % here: the noise of the data itself, not
+/// more.
 #[test]
 fn the_rows_obey_the_laws_within_their_noise() {
     let broken: Vec<_> = check_rows(&experiment_4(), 0.021).into_iter().filter(|c| !c.holds).collect();
@@ -253,8 +261,8 @@ fn the_rows_obey_the_laws_within_their_noise() {
     assert!(check_rows(&experiment_4(), 0.001).iter().any(|c| !c.holds));
 }
 
-/// Reads through one or two middlewares: 64 held workers each around one server that its link limits. The time outside comes
-/// from 24 clients (N/X − R), all else is structure.
+/// Reads through one or two middlewares: 64 held workers each around one server that its link
+/// limits. The time outside comes from 24 clients (N/X − R), all else is structure.
 fn reads(middlewares: u32) -> Solution {
     // At N = 24: X, and R = wait (1.03 in the queue) + worker 0.2 ms + memcached 6.5 ms.
     let x = 2_938.86;

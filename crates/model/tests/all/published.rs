@@ -1,8 +1,9 @@
-//! Every model table of the published reports, recomputed to its printed digits; and the printed numbers that are wrong.
+//! Every model table of the published reports, recomputed to its printed digits; and the printed
+//! numbers that are wrong.
 //!
-//! Inputs are printed rounded, so each recomputed number is an interval: what the inputs can have been. A printed
-//! number agrees when its own rounding overlaps that. `UPDATE=1` rewrites `docs/published-tables.md`; without it the page
-//! must be what the tests find.
+//! Inputs are printed rounded, so each recomputed number is an interval: what the inputs can have
+//! been. A printed number agrees when its own rounding overlaps that. `UPDATE=1` rewrites
+//! `docs/published-tables.md`; without it the page must be what the tests find.
 
 mod errors;
 mod page;

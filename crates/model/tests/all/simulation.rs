@@ -1,9 +1,11 @@
 //! What is simulated agrees with what is known exactly.
 //!
-//! Seeds are fixed and nothing reads a clock, so a test passes always or never. Each asks that the exact value lies
-//! within twice the half width of the 95 % interval, and that the interval is narrow enough to mean something.
+//! Seeds are fixed and nothing reads a clock, so a test passes always or never. Each asks that the
+//! exact value lies within twice the half width of the 95 % interval, and that the interval is
+//! narrow enough to mean something.
 //!
-//! `KRARUP_CASES=20000 cargo test --release` makes runs twenty times as long, and so looks four times as closely.
+//! `KRARUP_CASES=20000 cargo test --release` makes runs twenty times as long, and so looks four
+//! times as closely.
 
 use std::ops::ControlFlow;
 
@@ -248,7 +250,8 @@ fn replicated_writes(population: u64, workers: u32) -> Network {
     network
 }
 
-/// SET to three servers that can do 16.34 per ms each. A layered solver said 9.3 to 59.8; the truth is 16.0 to 16.2.
+/// SET to three servers that can do 16.34 per ms each. A layered solver said 9.3 to 59.8; the truth
+/// is 16.0 to 16.2.
 #[test]
 fn held_workers_before_three_servers_stay_just_below_what_one_server_can_do() {
     for (population, workers) in [(96, 64), (288, 64)] {
@@ -261,8 +264,9 @@ fn held_workers_before_three_servers_stay_just_below_what_one_server_can_do() {
     }
 }
 
-/// Of C clients that fork to two exponential servers without pause, the server that is behind has all C before it and the other
-/// any number from 0 to C, each equally likely on either side: X = (1 − 1 / (2C + 1)) / S.
+/// Of C clients that fork to two exponential servers without pause, the server that is behind has
+/// all C before it and the other any number from 0 to C, each equally likely on either side: X = (1
+/// − 1 / (2C + 1)) / S.
 #[test]
 fn a_closed_fork_to_two_servers_is_a_walk_between_two_walls() {
     let network = read(
@@ -299,7 +303,8 @@ fn held_workers_agree_with_the_layered_solution_where_it_is_exact() {
     agrees("hold", pool.hold, exact.pools[0].hold, 0.05);
 }
 
-/// At rest, the last of n exponential answers takes H_n means, the first 1/n, and two of three 1/3 + 1/2.
+/// At rest, the last of n exponential answers takes H_n means, the first 1/n, and two of three
+/// 1/3 + 1/2.
 #[test]
 fn a_fork_waits_for_all_any_or_a_quorum() {
     for (wait, choose, exact) in [
@@ -327,8 +332,8 @@ fn a_fork_waits_for_all_any_or_a_quorum() {
 
 #[test]
 fn a_full_station_blocks_the_one_before_it() {
-    // Two servers in line, no room between them: X = 1 / E[max] = 2/3 with equal exponential services and a crowd outside
-    // (Muth 1973).
+    // Two servers in line, no room between them: X = 1 / E[max] = 2/3 with equal exponential
+    // services and a crowd outside (Muth 1973).
     let network = read(
         r#"
         station = [{ name = "first" }, { name = "second", capacity = 1, full = "block" }]
@@ -493,7 +498,8 @@ fn the_same_seed_gives_the_same_bits_and_another_seed_does_not() {
     assert_eq!(serde_json::to_string(&back).unwrap(), with(7));
 }
 
-/// Both alternatives meet the same arrivals and the same work, so their difference is known far better than either.
+/// Both alternatives meet the same arrivals and the same work, so their difference is known far
+/// better than either.
 #[test]
 fn alternatives_with_one_seed_differ_by_what_differs_between_them() {
     let network = |service: f64| {
@@ -639,7 +645,8 @@ proptest! {
         let exact = exact.points.last().unwrap();
         let settings = SimulationSettings { seed, precision: 0.01, level: 0.99, max_events: 40_000, ..Default::default() };
         let simulated = simulate(&network, &settings, &mut on).unwrap();
-        // A run too short for its correlation has no interval and says so; what it knows must be right.
+        // A run too short for its correlation has no interval and says so; what it knows must be
+        // right.
         let known = |reading: &Reading| reading.interval.is_some();
         let x = Some(simulated.classes[0].throughput).filter(known);
         x.into_iter().for_each(|x| agrees("X", Some(x), exact.classes[0].throughput, 10.0));

@@ -75,7 +75,8 @@ proptest! {
         }
     }
 
-    /// The answer's own checks (0 < X ≤ bounds, ΣQ + X·Z = N) run inside; here they must never fire.
+    /// The answer's own checks (0 < X ≤ bounds, ΣQ + X·Z = N) run inside; here they must never
+    /// fire.
     #[test]
     fn large_networks_break_no_law((resources, think) in network(if thorough().is_some() { 20 } else { 8 }, 128),
                                    size in 1_usize..2_000) {
@@ -134,8 +135,8 @@ proptest! {
                 Ok(near) => for (x, truth) in near.throughput.iter().zip(&exact.throughput) {
                     prop_assert!((x / truth - 1.0).abs() < within, "{} {}", x, truth);
                 },
-                // Near saturation an approximation may come out a little above what is possible. Then it must say so and name the
-                // station, never print the number.
+                // Near saturation an approximation may come out a little above what is possible.
+                // Then it must say so and name the station, never print the number.
                 Err(Error::Violated { station, law }) => {
                     prop_assert_eq!(station, "s");
                     let busy: f64 = law.split(' ').next().and_then(|number| number.parse().ok()).unwrap();

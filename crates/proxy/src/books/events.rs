@@ -32,7 +32,8 @@ pub struct Events {
     /// Clients disconnected because the memory was used up and they did not read.
     #[serde(default)]
     pub clients_cut: u64,
-    /// Clients disconnected before it was known who they are: too slow, too many, or a wrong password too often.
+    /// Clients disconnected before it was known who they are: too slow, too many, or a wrong
+    /// password too often.
     #[serde(default)]
     pub clients_unknown: u64,
     /// Wrong passwords.

@@ -41,7 +41,8 @@ impl Clients {
         }
     }
 
-    /// The one answer of a request whose turn it is goes straight into the client's outbox: the usual case.
+    /// The one answer of a request whose turn it is goes straight into the client's outbox: the
+    /// usual case.
     // Every request comes this way, from one place.
     #[inline(always)]
     pub(crate) fn render_directly(
@@ -86,7 +87,8 @@ impl Clients {
         let reads = matches!(visit.operation, Operation::Get | Operation::Gat);
         if reads || visit.operation == Operation::MultiGet {
             let length = visit.bytes_out as usize;
-            // Of a client that is new one value tells more than the guess; that there is none tells little.
+            // Of a client that is new one value tells more than the guess; that there is none tells
+            // little.
             let first_value = !client.known && length > b"END\r\n".len();
             let before = if first_value { 0 } else { client.typical_reply - client.typical_reply / 8 };
             client.typical_reply = length.max(before);
@@ -130,7 +132,8 @@ impl Clients {
         }
     }
 
-    /// How many bytes of memory replies hold that wait for the client, and answers that wait for older ones.
+    /// How many bytes of memory replies hold that wait for the client, and answers that wait for
+    /// older ones.
     pub(crate) fn waiting(&self, id: ClientId, requests: &Requests) -> usize {
         let client = &self.all[id];
         // What is kept for the next replies is not held by these.

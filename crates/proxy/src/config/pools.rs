@@ -19,30 +19,33 @@ settings! {
     pub struct PoolConfig {
         /// Where clients connect whose keys belong to this pool; none: where all do.
         listen: Option<Address> = None, Optional(ADDRESS), example = "\"127.0.0.1:11311\"";
-        /// The servers, in order. { address = "host:port", weight = 2, name = "b" } gives one a weight and the name by which keys are
-        /// placed; with every_address = true each address that the name has is a server of its own. The first holder of a key gives out its
-        /// cas uniques.
+        /// The servers, in order. { address = "host:port", weight = 2, name = "b" } gives one a
+        /// weight and the name by which keys are placed; with every_address = true each address
+        /// that the name has is a server of its own. The first holder of a key gives out its cas
+        /// uniques.
         servers: Vec<ServerConfig> = Vec::new(), List(Server),
             flag = Some(Flag::new("servers", "HOST:PORT").short('m').many());
-        /// Who holds a key: "all" servers, or some by "ketama" (as twemproxy and weighted libmemcached), "consistent" (unweighted
-        /// libmemcached), "rendezvous", "jump", "modulo" or "ch3" (as mcrouter).
+        /// Who holds a key: "all" servers, or some by "ketama" (as twemproxy and weighted
+        /// libmemcached), "consistent" (unweighted libmemcached), "rendezvous", "jump", "modulo" or
+        /// "ch3" (as mcrouter).
         distribution: Spread = Spread::All, SPREAD;
-        /// By which function a key becomes a number: fnv1a_64, murmur3, crc32, md5, xxh3, one_at_a_time, ...
+        /// By which function a key becomes a number: fnv1a_64, murmur3, crc32, md5, xxh3,
+        /// one_at_a_time, ...
         hash: KeyHash = KeyHash::Fnv1a64, HASH;
         /// Two characters: only what stands between them in a key is hashed.
         hash_tag: Option<String> = None, Optional(TEXT), example = "\"{}\"";
         /// How many servers hold a key that is placed: a number, "half" (rounded up) or "all".
         replicas: Replicas = Replicas::Count(1), REPLICAS;
-        /// When a write to several holders is done: when "all" have answered, a "quorum" have, the "first" has, or when the primary
-        /// has and the others get copies behind it ("async").
+        /// When a write to several holders is done: when "all" have answered, a "quorum" have, the
+        /// "first" has, or when the primary has and the others get copies behind it ("async").
         writes: Writes = Writes::All, Word(&[
             (Writes::All, "all"),
             (Writes::Quorum, "quorum"),
             (Writes::First, "first"),
             (Writes::Async, "async"),
         ]);
-        /// Which holder is read: the one with the "least_work" given, the "least_outstanding" answers, the better of "two_choices",
-        /// "round_robin", or the "primary".
+        /// Which holder is read: the one with the "least_work" given, the "least_outstanding"
+        /// answers, the better of "two_choices", "round_robin", or the "primary".
         reads: Reads = Reads::LeastWork, Word(&[
             (Reads::LeastWork, "least_work"),
             (Reads::LeastOutstanding, "least_outstanding"),
@@ -50,10 +53,11 @@ settings! {
             (Reads::RoundRobin, "round_robin"),
             (Reads::Primary, "primary"),
         ]);
-        /// What to do with a get of several keys where all servers hold everything: "whole" sends it to one server,
-        /// "sharded" asks every server for an even share of the keys.
+        /// What to do with a get of several keys where all servers hold everything: "whole" sends
+        /// it to one server, "sharded" asks every server for an even share of the keys.
         multi_get: MultiGet = MultiGet::Whole, Word(&[(MultiGet::Whole, "whole"), (MultiGet::Sharded, "sharded")]);
-        /// What to do where a key's holder is down: "error" says so, "next" takes the next server until it is back.
+        /// What to do where a key's holder is down: "error" says so, "next" takes the next server
+        /// until it is back.
         when_down: WhenDown = WhenDown::Error, Word(&[(WhenDown::Error, "error"), (WhenDown::Next, "next")]);
         /// A pool that takes over where all holders are down.
         gutter: Option<String> = None, Optional(TEXT), example = "\"spare\"";
@@ -63,7 +67,8 @@ settings! {
         fall_back: Vec<FallBack> = Vec::new(), List(Word(&[(FallBack::Error, "error"), (FallBack::Miss, "miss")]));
         /// How many reads may be tried again after an error, as a share of all.
         retry_budget: f64 = 0.2, Number::SHARE;
-        /// How long a value lives that was found after a miss and is stored where it was missed. It is not stored unless this is given.
+        /// How long a value lives that was found after a miss and is stored where it was missed. It
+        /// is not stored unless this is given.
         refill_ttl: Option<Nanos> = None, Optional(TTL), example = "\"60s\"";
         /// Another pool that is asked for what is not found here; what it has is stored here.
         warm_from: Option<String> = None, Optional(TEXT), example = "\"old\"";
@@ -81,12 +86,14 @@ settings! {
         concurrency: Option<u32> = None, Optional(Count::from(1)), example = "1000";
         /// The longest time a value may live; longer ones, and those without end, are cut.
         ttl_cap: Option<Nanos> = None, Optional(TTL), example = "\"24h\"";
-        /// After which quantile of recent times a read is sent to a second holder. Never unless it is given.
+        /// After which quantile of recent times a read is sent to a second holder. Never unless it
+        /// is given.
         hedge_after: Option<f64> = None, Optional(Number::SHARE), example = "0.99";
         /// How many reads may be, as a share of all.
         hedge_budget: f64 = 0.05, Number::SHARE;
-        /// A queue and so many readers for each server: a reader takes one read, or its server's part of one, and holds it until the answer
-        /// has come. Writes do not wait. Without it, reads and writes alike take one of the `workers`.
+        /// A queue and so many readers for each server: a reader takes one read, or its server's
+        /// part of one, and holds it until the answer has come. Writes do not wait. Without it,
+        /// reads and writes alike take one of the `workers`.
         readers: Option<u32> = None, Optional(Count::from(1)), example = "8";
     }
 }

@@ -1,4 +1,5 @@
-//! What servers say: each answer goes to the request it belongs to, or the connection is trusted no more.
+//! What servers say: each answer goes to the request it belongs to, or the connection is trusted no
+//! more.
 
 use krarup_memcache::{Class, Parsed, Reply, response};
 use krarup_record::{Operation, Outcome, ServerVisit};
@@ -199,7 +200,8 @@ impl Core {
         self.complete_if_answered(number, now);
     }
 
-    /// A server will not answer for its keys of a retrieval: they are asked for elsewhere, or the request has failed.
+    /// A server will not answer for its keys of a retrieval: they are asked for elsewhere, or the
+    /// request has failed.
     pub(super) fn part_failed(
         &mut self,
         number: RequestId,

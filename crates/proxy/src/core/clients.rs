@@ -16,7 +16,8 @@ use crate::large::{LARGE, LARGE_REQUEST, Source};
 /// What a client is sent that is turned away, in memcached's words.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 
-/// The number of a listener is that of the pool whose keys are asked for there, unless a route says otherwise.
+/// The number of a listener is that of the pool whose keys are asked for there, unless a route says
+/// otherwise.
 impl Service for Core {
     fn connected(&mut self, listener: usize, _now: Stamp) -> u32 {
         debug_assert!(listener < self.routing.pools().len(), "an address belongs to a pool");
@@ -25,7 +26,8 @@ impl Service for Core {
         self.clients.open(PoolId::new(listener), LARGE.min(self.settings.limits.value)).number()
     }
 
-    /// What it has sent beyond a turn's requests is offered again, too: others have theirs meanwhile.
+    /// What it has sent beyond a turn's requests is offered again, too: others have theirs
+    /// meanwhile.
     #[inline]
     fn read(&mut self, client: u32, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
         self.read_client(ClientId::new(client), Source { bytes, memory: None }, received, now)
@@ -135,7 +137,8 @@ impl Service for Core {
     }
 
     fn begins_large(&self, bytes: &[u8]) -> bool {
-        // What is too large is refused afterwards; a value that was begun under a higher bound is not.
+        // What is too large is refused afterwards; a value that was begun under a higher bound is
+        // not.
         let limits = Limits { value: usize::MAX, ..self.settings.limits };
         bytes.len() >= LARGE_REQUEST
             && matches!(request::parse(bytes, &limits), Parsed::Complete { used, .. } if used >= LARGE_REQUEST)
@@ -159,8 +162,9 @@ impl Service for Core {
         self.clients.discards(ClientId::new(client))
     }
 
-    /// The reply that comes next is one that a server is working on. Not where workers or requests under way are limited: a reply is one of them until
-    /// it has left, and others may wait for that.
+    /// The reply that comes next is one that a server is working on. Not where workers or requests
+    /// under way are limited: a reply is one of them until it has left, and others may wait for
+    /// that.
     #[inline]
     fn expects_more(&self, client: u32) -> bool {
         let next = self.clients.next_to_render(ClientId::new(client));

@@ -8,7 +8,8 @@ use crate::ids::RequestId;
 use crate::meta;
 
 impl Core {
-    /// Whether a get for the same key is under way; then this one waits for its answer. If not, others may wait for this one's.
+    /// Whether a get for the same key is under way; then this one waits for its answer. If not,
+    /// others may wait for this one's.
     pub(super) fn join_leader(&mut self, number: RequestId) -> bool {
         let exchange = &self.requests[number];
         let (key, as_meta) = (exchange.rest.keys.get(0), exchange.as_meta);
@@ -51,7 +52,8 @@ impl Core {
         let (class, hits, failure) = (merged.class, merged.hits, exchange.failure);
         exchange.rest.merge.known(class, hits, &bytes);
         if exchange.as_meta && meta::is_stale(&Reply { class, hits, bytes: &bytes }) {
-            // One of those who ask is told that it has won, and the others that it is somebody else.
+            // One of those who ask is told that it has won, and the others that it is somebody
+            // else.
             for follower in followers.drain(..) {
                 self.requests[follower].waiting = 0;
                 self.send_meta(follower, now);

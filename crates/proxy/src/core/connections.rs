@@ -140,8 +140,8 @@ impl Core {
         self.upstreams.sign_in_with(login);
     }
 
-    /// These servers, and no others, will be in the topology that is to come: they can be connected to before it holds, so that
-    /// nothing waits or fails when it does. Returns their numbers.
+    /// These servers, and no others, will be in the topology that is to come: they can be connected
+    /// to before it holds, so that nothing waits or fails when it does. Returns their numbers.
     pub fn announce(&mut self, names: Vec<String>) -> Vec<usize> {
         self.upstreams.announce(names).into_iter().map(ServerId::index).collect()
     }

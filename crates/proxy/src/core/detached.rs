@@ -8,7 +8,8 @@ use crate::ids::{PoolId, RequestId, ServerId};
 use crate::pool::Pool;
 use crate::upstreams::{Pending, Servers};
 
-/// Sends to a server what no request waits for, unless it has too much before it; then `pool` counts that.
+/// Sends to a server what no request waits for, unless it has too much before it; then `pool`
+/// counts that.
 pub(super) fn send_detached_to(
     upstreams: &mut Servers,
     pool: &mut Pool,
@@ -51,7 +52,8 @@ impl Core {
         }
     }
 
-    /// The shadow gets the same read: one holder of the first key is asked for all keys of the request.
+    /// The shadow gets the same read: one holder of the first key is asked for all keys of the
+    /// request.
     pub(super) fn shadow_read(&mut self, number: RequestId, command: Retrieval) {
         let pool = self.requests[number].rest.keys.get(0).pool;
         let Some(shadow) = self.routing[pool].shadows_next() else { return };

@@ -1,7 +1,9 @@
-//! Whether a server's answer is about what it was asked: the keys of values, and what a meta answer repeats of its request.
+//! Whether a server's answer is about what it was asked: the keys of values, and what a meta answer
+//! repeats of its request.
 //!
-//! An answer too few or too many is often followed by others of the kind that is expected; that they speak of other keys is what tells
-//! them apart, before anybody is given what belongs to somebody else.
+//! An answer too few or too many is often followed by others of the kind that is expected; that
+//! they speak of other keys is what tells them apart, before anybody is given what belongs to
+//! somebody else.
 
 use krarup_memcache::{Class, Expect, Reply, response};
 

@@ -1,4 +1,5 @@
-//! Reads that are tried again: at the next holder after an error or a miss, then in the pool that is warm; what is found there is stored where it was missed.
+//! Reads that are tried again: at the next holder after an error or a miss, then in the pool that
+//! is warm; what is found there is stored where it was missed.
 
 use krarup_memcache::{Class, Expect, Reply, Retrieval, Storage, write};
 use krarup_units::Stamp;
@@ -22,7 +23,8 @@ type Moves = SmallVec<[Move; 4]>;
 type Missed = SmallVec<[(PoolId, ServerId, i32); 4]>;
 
 impl Core {
-    /// Whether a part that failed is tried again at other holders of its keys; if so, it is on its way.
+    /// Whether a part that failed is tried again at other holders of its keys; if so, it is on its
+    /// way.
     pub(super) fn fall_back(&mut self, number: RequestId, part: u16, now: Stamp) -> bool {
         let exchange = &self.requests[number];
         let pool = exchange.rest.parts[usize::from(part)].pool;
@@ -51,8 +53,8 @@ impl Core {
         moved
     }
 
-    /// Keys that a part's server does not have are looked for at the next holder, then in the pool that is warm. Whether there are
-    /// any.
+    /// Keys that a part's server does not have are looked for at the next holder, then in the pool
+    /// that is warm. Whether there are any.
     pub(super) fn fall_back_on_miss(
         &mut self,
         number: RequestId,
@@ -155,7 +157,8 @@ impl Core {
         }
     }
 
-    /// The servers that did not have a key that a part has found, each with its pool and for how many seconds that stores what is found elsewhere.
+    /// The servers that did not have a key that a part has found, each with its pool and for how
+    /// many seconds that stores what is found elsewhere.
     pub(super) fn where_missed(&mut self, number: RequestId, part: u16, key: Option<&[u8]>) -> Missed {
         let exchange = &self.requests[number];
         let key = key.unwrap_or_else(|| exchange.rest.keys.get(0).sent);

@@ -98,9 +98,10 @@ impl Core {
         self.complete_if_answered(number, now);
     }
 
-    // ---- one key ------------------------------------------------------------------------------------------
+    // ---- one key --------------------------------------------------------------------------------
 
-    /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where all are down.
+    /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where
+    /// all are down.
     pub(super) fn choose(
         &mut self,
         pool: PoolId,
@@ -113,7 +114,8 @@ impl Core {
         self.routing.choose(pool, key, holders, keys, now, |server| upstreams.outstanding(server))
     }
 
-    /// Counts the request for the pool of its key; where a bound of that is reached, or the key does not fit, it is refused.
+    /// Counts the request for the pool of its key; where a bound of that is reached, or the key
+    /// does not fit, it is refused.
     pub(super) fn admit(&mut self, number: RequestId, pool: PoolId, sent: &[u8], now: Stamp) -> bool {
         self.admit_hashed(number, pool, fits(sent).then(|| KeyHash::Xxh3.number(sent)), now)
     }
@@ -160,7 +162,8 @@ impl Core {
         });
     }
 
-    /// A request that changes what is kept under one key: all its holders are asked, when depends on what it is.
+    /// A request that changes what is kept under one key: all its holders are asked, when depends
+    /// on what it is.
     pub(super) fn write_key(
         &mut self,
         number: RequestId,
@@ -202,7 +205,8 @@ impl Core {
         }
     }
 
-    /// What was kept under a key whose new value was refused goes, and nobody is told: an error of it is no answer.
+    /// What was kept under a key whose new value was refused goes, and nobody is told: an error of
+    /// it is no answer.
     pub(super) fn remove_quietly(&mut self, number: RequestId, key: &[u8], base64: bool, now: Stamp) {
         let mut buffer = [0; LONGEST_NAME];
         let name = if base64 { request::name_of(key, &mut buffer) } else { key };
@@ -227,7 +231,8 @@ impl Core {
         }
     }
 
-    /// The first holder has stored what a `cas` or a write with copies behind it brought: the others get it.
+    /// The first holder has stored what a `cas` or a write with copies behind it brought: the
+    /// others get it.
     pub(super) fn copy_to_others(&mut self, number: RequestId, copies: Copies, now: Stamp) {
         let raw = std::mem::take(&mut self.requests[number].rest.request);
         let large = self.requests[number].rest.lent.take();
@@ -306,7 +311,8 @@ impl Core {
         }
     }
 
-    /// Puts a part of a request on its way to a server; where that is down, the part has failed already.
+    /// Puts a part of a request on its way to a server; where that is down, the part has failed
+    /// already.
     pub(super) fn send_to(
         &mut self,
         server: ServerId,
@@ -322,7 +328,8 @@ impl Core {
         self.part_sent(server, connection, number, length);
     }
 
-    /// The connection by which a part of a request goes to a server; where that is down, the part has failed already.
+    /// The connection by which a part of a request goes to a server; where that is down, the part
+    /// has failed already.
     #[inline]
     pub(super) fn open_part(
         &mut self,
@@ -374,7 +381,7 @@ impl Core {
         exchange.rest.merge.fail(part, Class::ServerError, text.as_bytes());
     }
 
-    // ---- retrievals ---------------------------------------------------------------------------------------
+    // ---- retrievals -----------------------------------------------------------------------------
 
     fn retrieve(&mut self, number: RequestId, retrieve: &Retrieve<'_>, now: Stamp) {
         let entry = self.requests[number].entry;
@@ -492,7 +499,8 @@ impl Core {
                 && let Some(before) =
                     (0..place).map(|before| keys.get(before)).find(|other| other.asked == key.asked)
             {
-                // Asked for twice, a key whose time is over with the first touch must not be found by the second.
+                // Asked for twice, a key whose time is over with the first touch must not be found
+                // by the second.
                 let part = before.part;
                 keys.assign(place, part);
                 continue;
@@ -549,8 +557,9 @@ impl Core {
         }
     }
 
-    /// A part has its answer, or will have none: its reader is free. It does not wait for the reply to leave, because that may wait
-    /// for a part, or for an older request of the client, that waits for a reader itself.
+    /// A part has its answer, or will have none: its reader is free. It does not wait for the reply
+    /// to leave, because that may wait for a part, or for an older request of the client, that
+    /// waits for a reader itself.
     pub(super) fn reader_is_done(&mut self, number: RequestId, part: u16) {
         let part = &mut self.requests[number].rest.parts[usize::from(part)];
         if std::mem::take(&mut part.holds_reader) {
@@ -570,8 +579,8 @@ impl Core {
         }
     }
 
-    /// How long what a part finds may live: as its keys' own pools say, and where another stands in for one of these, no longer than
-    /// it keeps things for it.
+    /// How long what a part finds may live: as its keys' own pools say, and where another stands in
+    /// for one of these, no longer than it keeps things for it.
     pub(super) fn lifetimes_of(&self, number: RequestId, part: u16, now: Stamp) -> Lifetimes {
         let exchange = &self.requests[number];
         let asked = exchange.rest.parts[usize::from(part)].pool;

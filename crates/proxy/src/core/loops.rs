@@ -1,5 +1,5 @@
-//! Statistics, of one loop or of several: each has a core of its own, who may take a request is asked of a queue that all share, and what
-//! each has counted adds up.
+//! Statistics, of one loop or of several: each has a core of its own, who may take a request is
+//! asked of a queue that all share, and what each has counted adds up.
 
 use krarup_service::Service as _;
 use std::sync::Arc;
@@ -70,7 +70,8 @@ impl Core {
         self.pump(now);
     }
 
-    /// Everything that was counted here, and how things are, without the requests and clients themselves.
+    /// Everything that was counted here, and how things are, without the requests and clients
+    /// themselves.
     pub fn books(&mut self) -> Self {
         let mut dispatch = Dispatch::new(self.settings.workers, self.settings.queue);
         dispatch.absorb(&self.dispatch);

@@ -28,7 +28,8 @@ impl Core {
             let tells = request.has_any(b"k") || request.command == MetaCommand::Debug;
             self.requests[number].rest.shown = tells.then(|| key.to_vec());
         }
-        // A server that does not know the command takes its value for the next one, and is out of step then.
+        // A server that does not know the command takes its value for the next one, and is out of
+        // step then.
         let home = route.map_or(self.requests[number].entry, |route| PoolId::new(route.pool));
         let known = || self.routing[home].servers().iter().all(|&server| self.upstreams.knows_meta(server));
         if request.command == MetaCommand::Set && !known() {
@@ -91,8 +92,8 @@ impl Core {
         }
     }
 
-    /// A holder that is not the first has answered a read. If it says that the client has won, the first one is asked, who
-    /// gives that out once; whether it is.
+    /// A holder that is not the first has answered a read. If it says that the client has won, the
+    /// first one is asked, who gives that out once; whether it is.
     pub(super) fn asks_primary(&mut self, number: RequestId, reply: &Reply<'_>, now: Stamp) -> bool {
         let first = self.requests[number].rest.others[0];
         let won = reply.meta_flags().any(|(letter, _)| letter == b'W');
@@ -114,16 +115,17 @@ impl Core {
         true
     }
 
-    // ---- reads that may be looked at again ------------------------------------------------------------------
+    // ---- reads that may be looked at again ------------------------------------------------------
 
-    /// A read in a pool where it may be asked again elsewhere, wait for a reader, or share another's answer: the only part of a
-    /// retrieval of one key, whose words are kept.
+    /// A read in a pool where it may be asked again elsewhere, wait for a reader, or share
+    /// another's answer: the only part of a retrieval of one key, whose words are kept.
     fn read_meta(&mut self, number: RequestId, request: &Meta<'_>, name: &[u8], rule: Rule, now: Stamp) {
         let exchange = &mut self.requests[number];
         exchange.as_meta = true;
         let kind = match rule {
             Rule::Anybody => Retrieval::Get,
-            // As with `gats` nobody stands in for the first holder; as with `gat` all of them are told.
+            // As with `gats` nobody stands in for the first holder; as with `gat` all of them are
+            // told.
             Rule::FirstThenOthers => Retrieval::Gat,
             _ => Retrieval::Gets,
         };
@@ -188,7 +190,8 @@ impl Core {
         }
     }
 
-    /// Writes a part for its server; with one flag more where what it finds is to be stored elsewhere.
+    /// Writes a part for its server; with one flag more where what it finds is to be stored
+    /// elsewhere.
     pub(super) fn send_meta_part(
         &mut self,
         number: RequestId,
@@ -220,8 +223,8 @@ impl Core {
         self.requests.add(number, part, reply, memory);
     }
 
-    /// A server says that the client has won. Unless it is the key's first holder, that one gives this out, once; whether it has yet
-    /// to speak.
+    /// A server says that the client has won. Unless it is the key's first holder, that one gives
+    /// this out, once; whether it has yet to speak.
     pub(super) fn defers_to_primary(
         &mut self,
         number: RequestId,
@@ -248,7 +251,8 @@ impl Core {
         true
     }
 
-    /// The value that a part has found goes to those that did not have it, unless it is one that is to be fetched anew.
+    /// The value that a part has found goes to those that did not have it, unless it is one that is
+    /// to be fetched anew.
     pub(super) fn refill_meta(&mut self, number: RequestId, part: u16, reply: &Reply<'_>) {
         let (Some(data), Some(flags)) = (reply.meta_value(), meta::flags_of(reply)) else { return };
         if meta::is_stale(reply) {

@@ -1,7 +1,8 @@
 //! Another configuration while requests are under way: nothing that was accepted is lost.
 //!
-//! Servers and pools keep their numbers for ever, because requests under way refer to them. What the new configuration does not
-//! have is retired: it gets no more requests, and its connection may be closed when it owes no answer.
+//! Servers and pools keep their numbers for ever, because requests under way refer to them. What
+//! the new configuration does not have is retired: it gets no more requests, and its connection may
+//! be closed when it owes no answer.
 
 use krarup_units::Stamp;
 
@@ -15,13 +16,15 @@ use crate::topology::Topology;
 pub struct Reconfigured {
     /// For each server of the new topology, its number.
     pub servers: Vec<usize>,
-    /// For each pool of the new topology, its number: what [`krarup_service::Service::connected`] is told.
+    /// For each pool of the new topology, its number: what [`krarup_service::Service::connected`]
+    /// is told.
     pub pools: Vec<usize>,
 }
 
 impl Core {
-    /// Goes on with other settings and another topology. Pools and servers with the same names go on as they are; clients of a
-    /// pool that is no more belong to the first pool of the new topology.
+    /// Goes on with other settings and another topology. Pools and servers with the same names go
+    /// on as they are; clients of a pool that is no more belong to the first pool of the new
+    /// topology.
     pub fn reconfigure(&mut self, settings: Settings, topology: Topology, now: Stamp) -> Reconfigured {
         assert!(!topology.pools.is_empty(), "there is at least one pool");
         self.dispatch.resize(settings.workers, settings.queue);
@@ -50,8 +53,8 @@ impl Core {
         }
     }
 
-    /// The servers of pools have so many readers as their specification says, those of pools that are no more none. `pools` are the others. Returns
-    /// the parts of reads whose queue is no more.
+    /// The servers of pools have so many readers as their specification says, those of pools that
+    /// are no more none. `pools` are the others. Returns the parts of reads whose queue is no more.
     fn limit_readers(&mut self, pools: &[PoolId]) -> Vec<Waiting> {
         let (all, readers) = (&self.routing, self.dispatch.readers_mut());
         let retired = all.ids().filter(|&number| all[number].is_retired());

@@ -81,7 +81,8 @@ impl Core {
                 }
             }
         }
-        // One place in the queue wakes one client; the next place, the next. Who is woken in vain would lose its turn.
+        // One place in the queue wakes one client; the next place, the next. Who is woken in vain
+        // would lose its turn.
         while self.clients.any_waiting_for_room()
             && self.has_room()
             && self.clients.runnable() + self.dispatch.waiting() + self.dispatch.readers().waiting()

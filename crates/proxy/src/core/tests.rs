@@ -1,4 +1,5 @@
-//! The life of requests under a clock that the test turns by hand, with servers that answer when told to.
+//! The life of requests under a clock that the test turns by hand, with servers that answer when
+//! told to.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -32,7 +33,8 @@ impl RowSink for Keep {
     }
 }
 
-/// The world around the core: sockets that move bytes when the test says so, and a clock that stands still.
+/// The world around the core: sockets that move bytes when the test says so, and a clock that
+/// stands still.
 struct World {
     core: Core,
     now: Stamp,
@@ -260,7 +262,8 @@ fn pipelined_requests_are_answered_in_order_whatever_order_the_servers_have() {
     assert_eq!(world.replied(client), expected);
 }
 
-/// However much one client has sent, another that asks meanwhile is behind a turn of it and not behind all.
+/// However much one client has sent, another that asks meanwhile is behind a turn of it and not
+/// behind all.
 #[test]
 fn a_long_pipeline_is_accepted_a_turn_at_a_time() {
     let mut world = World::new(1, Settings { pipeline: 1_000, queue: 1_000, ..settings() });
@@ -616,8 +619,9 @@ fn dialogue() -> impl Strategy<Value = Vec<(u8, u8, u8)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// However the network cuts the bytes and interleaves clients and servers, every client gets the bytes
-    /// it would get from one memcached alone, and every request leaves exactly one row with ordered stamps.
+    /// However the network cuts the bytes and interleaves clients and servers, every client gets
+    /// the bytes it would get from one memcached alone, and every request leaves exactly one row
+    /// with ordered stamps.
     #[test]
     fn any_interleaving_gives_each_client_the_same_bytes(
         dialogues in prop::collection::vec(dialogue(), 1..4),
@@ -650,7 +654,8 @@ proptest! {
             ..PoolSpec::of("main", (0..servers).collect())
         };
         let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
-        // A read that is tried again, or waits for a reader, may see a write that its client sent behind it.
+        // A read that is tried again, or waits for a reader, may see a write that its client sent
+        // behind it.
         let pipeline = if besides.0 || besides.1 || readers.is_some() { 1 } else { 3 };
         // Keys of the first client go through a route that renames them.
         let routes = if besides.3 { vec![Route { prefix: b"0-".to_vec(), pool: 0, strip: true, add: b"z".to_vec() }] } else { vec![] };
@@ -732,7 +737,8 @@ proptest! {
         for (visit, servers) in world.rows.lock().unwrap().iter() {
             prop_assert!(visit.is_ordered(servers), "{visit:?} {servers:?}");
         }
-        // Where everybody holds everything, all hold the same; elsewhere each key is at so many servers.
+        // Where everybody holds everything, all hold the same; elsewhere each key is at so many
+        // servers.
         for (store, other) in stores.iter().zip(stores.iter().skip(1)).filter(|_| spec.placement.is_none()) {
             prop_assert_eq!(&store.values, &other.values);
         }
@@ -741,8 +747,8 @@ proptest! {
         }
     }
 
-    /// A server may be lost at any moment, whatever the pool does besides: every request is still answered exactly once, and
-    /// every client in order.
+    /// A server may be lost at any moment, whatever the pool does besides: every request is still
+    /// answered exactly once, and every client in order.
     #[test]
     fn every_request_is_answered_exactly_once_whatever_is_lost(
         steps in prop::collection::vec((0_u8..8, 0_usize..3), 0..200),

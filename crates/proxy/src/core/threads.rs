@@ -1,4 +1,5 @@
-//! What an engine with threads needs of cores: each thread has one to ask servers with, and one more keeps the books of all.
+//! What an engine with threads needs of cores: each thread has one to ask servers with, and one
+//! more keeps the books of all.
 
 use krarup_memcache::{MetaCommand, Parsed, Request, request};
 use krarup_record::{ServerVisit, Visit};
@@ -37,7 +38,8 @@ impl Core {
         self.books.enter(visit, servers);
     }
 
-    /// Enters what happened at another core since `earlier`. Clients are counted where they connect.
+    /// Enters what happened at another core since `earlier`. Clients are counted where they
+    /// connect.
     pub fn enter_events(&mut self, now: &Events, earlier: &Events) {
         self.books.enter_events(now, earlier);
     }
@@ -81,7 +83,8 @@ impl Core {
         }
     }
 
-    /// The length of the first request in `bytes`, and how many bytes behind it belong to a value that is refused. None: more must come.
+    /// The length of the first request in `bytes`, and how many bytes behind it belong to a value
+    /// that is refused. None: more must come.
     pub fn first_request(&self, bytes: &[u8]) -> Option<(usize, u64)> {
         use krarup_memcache::request::Refusal;
         match request::parse(bytes, &self.settings.limits) {

@@ -1,4 +1,5 @@
-//! Flow control: a client's long request, or one for a long reply, waits for room on the connection that it takes.
+//! Flow control: a client's long request, or one for a long reply, waits for room on the connection
+//! that it takes.
 
 use krarup_memcache::Request;
 use krarup_memcache::request::LONGEST_NAME;
@@ -11,7 +12,8 @@ use crate::route;
 use crate::upstreams::{Length, WindowWait};
 
 impl Core {
-    /// Whether the client's next request, of `length` bytes, waits for room on the connection that it would take.
+    /// Whether the client's next request, of `length` bytes, waits for room on the connection that
+    /// it would take.
     #[inline]
     pub(super) fn waits_for_window(
         &mut self,
@@ -76,7 +78,8 @@ impl Core {
     pub(super) fn admit_waiting(&mut self, connection: ConnectionId) {
         for length in [Length::Unknown, Length::Known] {
             while let Some(id) = self.upstreams.next_waiting(connection, length) {
-                // Of one that came when nothing was known of its replies the first may have come meanwhile.
+                // Of one that came when nothing was known of its replies the first may have come
+                // meanwhile.
                 let known = length == Length::Unknown && self.clients.is_known(id);
                 let known = known.then(|| self.clients.typical_reply(id));
                 if let Some(bytes) = known.filter(|&bytes| bytes >= LARGE_REQUEST) {
@@ -92,7 +95,8 @@ impl Core {
         }
     }
 
-    /// A request was accepted of a client that had waited for room, or the client is gone: where it took none, the next has it.
+    /// A request was accepted of a client that had waited for room, or the client is gone: where it
+    /// took none, the next has it.
     #[inline]
     pub(super) fn leave_window(&mut self, id: ClientId) {
         let Some(wait) = self.clients.take_window_wait(id) else { return };

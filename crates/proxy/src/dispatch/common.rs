@@ -1,7 +1,9 @@
-//! One queue and W workers for several event loops. Who came first is served first, whichever loop heard it.
+//! One queue and W workers for several event loops. Who came first is served first, whichever loop
+//! heard it.
 //!
-//! Requests stay with their loops; here stands only in which order they came, as a row of loops. A worker that is free belongs to the
-//! loop at the head of the row, and that is woken where it was another one's worker. The lock is held for a few instructions.
+//! Requests stay with their loops; here stands only in which order they came, as a row of loops. A
+//! worker that is free belongs to the loop at the head of the row, and that is woken where it was
+//! another one's worker. The lock is held for a few instructions.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -39,7 +41,8 @@ impl Line {
         }
     }
 
-    /// The loop that is to be woken because a worker is free and the next request is its. The caller looks for itself.
+    /// The loop that is to be woken because a worker is free and the next request is its. The
+    /// caller looks for itself.
     fn next_to_call(&mut self, caller: usize) -> Option<usize> {
         let next = usize::from(*self.order.front().filter(|_| self.has_idle_worker())?);
         (next != caller && !std::mem::replace(&mut self.called[next], true)).then_some(next)
@@ -111,7 +114,8 @@ impl Common {
         Some(Taken { busy: line.busy, waiting: 0, was_idle: true })
     }
 
-    /// A request of this loop waits. Where a worker has become free since it was asked for, it is taken soon.
+    /// A request of this loop waits. Where a worker has become free since it was asked for, it is
+    /// taken soon.
     pub(super) fn enqueue(&self, place: usize) {
         let mut line = self.lock();
         line.order.push_back(place as u16);

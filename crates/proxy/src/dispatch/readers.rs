@@ -1,4 +1,5 @@
-//! Readers: of a pool that limits them, each server is read by so many requests at once, and the others wait in a queue of its own.
+//! Readers: of a pool that limits them, each server is read by so many requests at once, and the
+//! others wait in a queue of its own.
 
 use std::collections::VecDeque;
 
@@ -28,7 +29,8 @@ struct OfPool {
     servers: Vec<ServerId>,
     /// One for each of these.
     members: Vec<OfServer>,
-    /// Busy readers of servers that are not in the pool any more: they may be again before these are done.
+    /// Busy readers of servers that are not in the pool any more: they may be again before these
+    /// are done.
     left: Vec<(ServerId, u32)>,
 }
 
@@ -52,7 +54,8 @@ impl OfPool {
 }
 
 impl Readers {
-    /// From now on the pool has these servers, and at most `limit` readers for each. Returns the parts whose queue is no more.
+    /// From now on the pool has these servers, and at most `limit` readers for each. Returns the
+    /// parts whose queue is no more.
     pub(crate) fn set(&mut self, pool: PoolId, servers: &[ServerId], limit: Option<u32>) -> Vec<Waiting> {
         if self.pools.len() <= pool.index() {
             self.pools.resize_with(pool.index() + 1, OfPool::default);
@@ -91,7 +94,8 @@ impl Readers {
         stranded
     }
 
-    /// Whether one of the server's readers is free for a read that has just come; then it is taken. Those who wait go first.
+    /// Whether one of the server's readers is free for a read that has just come; then it is taken.
+    /// Those who wait go first.
     pub(crate) fn take(&mut self, pool: PoolId, server: ServerId) -> bool {
         let this = &mut self.pools[pool.index()];
         let limit = this.limit;
@@ -164,7 +168,8 @@ impl Readers {
         self.waiting
     }
 
-    /// Readers busy, parts waiting, and the most that ever waited, of one server in a pool that limits them.
+    /// Readers busy, parts waiting, and the most that ever waited, of one server in a pool that
+    /// limits them.
     pub(crate) fn of(&self, pool: PoolId, server: ServerId) -> Option<(u32, usize, usize)> {
         let this = self.pools.get(pool.index())?;
         this.limit?;

@@ -21,7 +21,8 @@ pub struct Imported {
     pub(super) routes: Vec<Route>,
 }
 
-/// Keys with their values as they are written in TOML; only a value that names a pool is the bare name.
+/// Keys with their values as they are written in TOML; only a value that names a pool is the bare
+/// name.
 pub(super) type Settings = Vec<(&'static str, String)>;
 
 #[derive(Clone, Debug)]

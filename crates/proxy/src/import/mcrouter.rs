@@ -1,8 +1,9 @@
 //! mcrouter's common route handles, as pools with policies.
 //!
-//! A tree of route handles says for each request where it goes; ours says for each pool what it does. What can be said in both is
-//! translated: placement, copies on all hosts, fail-over to another pool, warm-up, shadows, prefixes. A handle that can only be said in
-//! mcrouter's way is refused by name, for to leave it out would send keys elsewhere.
+//! A tree of route handles says for each request where it goes; ours says for each pool what it
+//! does. What can be said in both is translated: placement, copies on all hosts, fail-over to
+//! another pool, warm-up, shadows, prefixes. A handle that can only be said in mcrouter's way is
+//! refused by name, for to leave it out would send keys elsewhere.
 
 use serde_json::{Map, Value};
 
@@ -56,7 +57,8 @@ pub(super) fn import(text: &str) -> Result<Imported, String> {
     Ok(imported)
 }
 
-/// Leaves out pools that only stood for a step of the translation, and gives their names to those that were numbered for them.
+/// Leaves out pools that only stood for a step of the translation, and gives their names to those
+/// that were numbered for them.
 fn keep_what_is_used(imported: &mut Imported, described: &Map<String, Value>) {
     let mut used = vec![imported.first.clone()];
     used.extend(imported.routes.iter().map(|route| route.pool.clone()));
@@ -105,7 +107,8 @@ struct Whole {
 enum Together {
     /// Requests go to all of them; the value of `writes`.
     All(&'static str),
-    /// Requests go to one of them; the value of `reads`, and whether another is asked after an error or a miss.
+    /// Requests go to one of them; the value of `reads`, and whether another is asked after an
+    /// error or a miss.
     One { reads: &'static str, fall_back: &'static str },
 }
 
@@ -350,7 +353,8 @@ impl Translation<'_> {
         let (mut written, mut read) = (false, false);
         for handle in handles {
             let (kind, argument) = kind(handle)?;
-            // Alone, fail-over goes from pool to pool; beside a handle that writes to all hosts, from host to host.
+            // Alone, fail-over goes from pool to pool; beside a handle that writes to all hosts,
+            // from host to host.
             let next = Together::One { reads: "primary", fall_back: "[\"error\"]" };
             let together = together(kind).or((kind == "FailoverRoute").then_some(next));
             let together = together.ok_or_else(|| format!("{kind} beside another handle"))?;

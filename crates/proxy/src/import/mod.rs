@@ -8,8 +8,8 @@
 //! | `comments` | JSON with comments as JSON |
 //! | `yaml` | as much of YAML as twemproxy reads |
 //!
-//! What has no counterpart is not left out in silence: each such thing is a note with its reason, which stands at the head of the
-//! file that is written.
+//! What has no counterpart is not left out in silence: each such thing is a note with its reason,
+//! which stands at the head of the file that is written.
 
 use crate::config::Config;
 
@@ -27,7 +27,8 @@ impl Imported {
     /// Reads a configuration of twemproxy's (YAML) or mcrouter's (JSON with comments).
     ///
     /// # Errors
-    /// With the line or the route handle, where something cannot be understood, or could only be translated so that keys are lost.
+    /// With the line or the route handle, where something cannot be understood, or could only be
+    /// translated so that keys are lost.
     pub fn read(text: &str) -> Result<Self, String> {
         let begins = text.trim_start();
         let imported = if ["{", "//", "/*"].iter().any(|json| begins.starts_with(json)) {

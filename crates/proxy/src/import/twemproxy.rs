@@ -275,7 +275,8 @@ impl Entry {
     }
 }
 
-/// twemproxy sorts a pool's servers by name, the shorter first: by modula that decides where keys lie.
+/// twemproxy sorts a pool's servers by name, the shorter first: by modula that decides where keys
+/// lie.
 fn twemproxys_order(server: &Server) -> (usize, String) {
     let own = || server.address.strip_suffix(":11211").unwrap_or(&server.address).replace(['[', ']'], "");
     let name = server.name.clone().unwrap_or_else(own);

@@ -1,4 +1,5 @@
-//! As much of YAML as twemproxy reads: pools, their keys, and for each a text or a list of texts, with the lines they stand in.
+//! As much of YAML as twemproxy reads: pools, their keys, and for each a text or a list of texts,
+//! with the lines they stand in.
 
 use saphyr_parser::{Event, Parser, Span};
 

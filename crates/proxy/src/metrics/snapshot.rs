@@ -9,7 +9,8 @@ use crate::dispatch::Workers;
 use crate::ids::ServerId;
 use crate::pool::{Counts, Pool};
 
-/// Servers up to which each has its buckets: counting them takes the loop some microseconds a server.
+/// Servers up to which each has its buckets: counting them takes the loop some microseconds a
+/// server.
 const SERVERS_WITH_BUCKETS: usize = 64;
 
 /// The numbers of one moment.

@@ -1,5 +1,5 @@
-//! Every metric, in one table: its name, its kind, what it means and where its value comes from. The reference page and what
-//! Prometheus reads are both made from it.
+//! Every metric, in one table: its name, its kind, what it means and where its value comes from.
+//! The reference page and what Prometheus reads are both made from it.
 
 use krarup_record::exposition::{self, Described, Process, Times};
 use krarup_record::{Quantity, Tally};

@@ -1,8 +1,9 @@
 //! mcrouter's own: a walk down a binary tree of servers, a bit of the key's hash at each fork.
 //!
-//! With m servers and 2ᵈ the next power of two, bits are drawn until one is set: each that is not halves the tree. The d - 1 bits
-//! that follow name a server of that half; if there is none of that number, the draw is repeated. Adding a server at the end moves
-//! keys to it alone. The bits come from Appleby's second Murmur hash in 64 bits, and when they are used up, from the hash of the
+//! With m servers and 2ᵈ the next power of two, bits are drawn until one is set: each that is not
+//! halves the tree. The d - 1 bits that follow name a server of that half; if there is none of that
+//! number, the draw is repeated. Adding a server at the end moves keys to it alone. The bits come
+//! from Appleby's second Murmur hash in 64 bits, and when they are used up, from the hash of the
 //! hash.
 
 /// How far apart the bits of one draw stand.

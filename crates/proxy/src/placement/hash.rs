@@ -1,9 +1,11 @@
-//! A key as a number: the hash functions that memcached's clients and proxies place keys by, value for value.
+//! A key as a number: the hash functions that memcached's clients and proxies place keys by, value
+//! for value.
 //!
-//! These are not the textbook's functions but what libmemcached and twemproxy compute, for the number decides where a
-//! key lies. Three peculiarities are kept because of it. Where their C reads a byte through a signed `char`, a byte of
-//! 128 and more is negative and fills the upper bits. `fnv1_64` and `fnv1a_64` are cut to their lower 32 bits. `crc32` is
-//! 15 bits of the checksum, and `crc16` is never cut to 16.
+//! These are not the textbook's functions but what libmemcached and twemproxy compute, for the
+//! number decides where a key lies. Three peculiarities are kept because of it. Where their C reads
+//! a byte through a signed `char`, a byte of 128 and more is negative and fills the upper bits.
+//! `fnv1_64` and `fnv1a_64` are cut to their lower 32 bits. `crc32` is 15 bits of the checksum, and
+//! `crc16` is never cut to 16.
 
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
@@ -50,7 +52,8 @@ pub enum KeyHash {
 }
 
 impl KeyHash {
-    /// Every function with the name it has in a configuration, which is twemproxy's where that has it.
+    /// Every function with the name it has in a configuration, which is twemproxy's where that has
+    /// it.
     pub const ALL: [(Self, &str); 14] = [
         (Self::Fnv1a64, "fnv1a_64"),
         (Self::Fnv1a32, "fnv1a_32"),
@@ -98,7 +101,8 @@ impl KeyHash {
     }
 }
 
-/// The MD5 digest as four numbers of 32 bits, little end first: ketama's points come four at a time.
+/// The MD5 digest as four numbers of 32 bits, little end first: ketama's points come four at a
+/// time.
 pub(super) fn md5_words(bytes: &[u8]) -> [u32; 4] {
     let digest = Md5::digest(bytes);
     std::array::from_fn(|word| little_end(&digest[4 * word..4 * word + 4]))
@@ -116,7 +120,8 @@ fn little_end(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-// Of 64 bits only the lower half is kept in the end, and the lower half of a product depends on lower halves alone.
+// Of 64 bits only the lower half is kept in the end, and the lower half of a product depends on
+// lower halves alone.
 const FNV_64_BASIS: u32 = 0x8422_2325;
 const FNV_64_PRIME: u32 = 0x1b3;
 const FNV_32_BASIS: u32 = 0x811c_9dc5;
@@ -241,7 +246,8 @@ fn jenkins(key: &[u8]) -> u32 {
     let (mut a, mut b, mut c) = (begun, begun, begun);
     let mut rest = key;
     loop {
-        // Twelve bytes at a time; the last one to twelve are only added, then stirred in another way.
+        // Twelve bytes at a time; the last one to twelve are only added, then stirred in another
+        // way.
         let last = rest.len() <= 12;
         let (block, after) = rest.split_at(rest.len().min(12));
         let word =
@@ -278,7 +284,8 @@ fn jenkins(key: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Published values: the FNV reference vectors (lower halves), RFC 1321, XMODEM's and IEEE's check values, XXH3's.
+    /// Published values: the FNV reference vectors (lower halves), RFC 1321, XMODEM's and IEEE's
+    /// check values, XXH3's.
     #[test]
     fn the_functions_give_their_published_values() {
         for (hash, key, number) in [

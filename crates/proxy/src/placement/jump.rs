@@ -1,9 +1,10 @@
-//! Lamping and Veach's jump hash: no table at all, and the least movement when a server is added at the end.
+//! Lamping and Veach's jump hash: no table at all, and the least movement when a server is added at
+//! the end.
 //!
-//! Slots are numbered; with n + 1 of them a key stays where it was with n, or jumps to the new one, with probability
-//! 1 / (n + 1). Only the end of the list may grow or shrink without moving other keys: where servers come and go in the
-//! middle, ketama or rendezvous is the better choice. (Lamping & Veach 2014, "A Fast, Minimal Memory, Consistent Hash
-//! Algorithm".)
+//! Slots are numbered; with n + 1 of them a key stays where it was with n, or jumps to the new one,
+//! with probability 1 / (n + 1). Only the end of the list may grow or shrink without moving other
+//! keys: where servers come and go in the middle, ketama or rendezvous is the better choice.
+//! (Lamping & Veach 2014, "A Fast, Minimal Memory, Consistent Hash Algorithm".)
 
 /// The slot of a number among `slots` of them.
 ///

@@ -6,8 +6,9 @@
 //!                    ▲ key: C
 //! ```
 //!
-//! Each server has some hundred points, so that a server that comes or goes changes only the arcs before its own points.
-//! Two programs agree on every key when their points are the same, bit by bit; hence the peculiar arithmetic here.
+//! Each server has some hundred points, so that a server that comes or goes changes only the arcs
+//! before its own points. Two programs agree on every key when their points are the same, bit by
+//! bit; hence the peculiar arithmetic here.
 
 use super::hash::{KeyHash, md5_words};
 use super::member::Member;
@@ -35,16 +36,18 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// twemproxy's ring, which is libmemcached's with weights: points in proportion to weight, four from each MD5 digest of
-    /// `name-0`, `name-1`, ….
+    /// twemproxy's ring, which is libmemcached's with weights: points in proportion to weight, four
+    /// from each MD5 digest of `name-0`, `name-1`, ….
     ///
-    /// Two oddities of theirs are kept, or keys would move. A server whose weight is less than a fortieth of the mean gets no
-    /// point. And n · (1/n) is less than one in single precision for n = 25, 47, 50 and some more: each of so many equal servers
-    /// has 156 points instead of 160, and so the 25th server takes a little more than its share from the others.
+    /// Two oddities of theirs are kept, or keys would move. A server whose weight is less than a
+    /// fortieth of the mean gets no point. And n · (1/n) is less than one in single precision for
+    /// n = 25, 47, 50 and some more: each of so many equal servers has 156 points instead of 160,
+    /// and so the 25th server takes a little more than its share from the others.
     pub(super) fn weighted(members: &[Member]) -> Self {
         let total: u64 = members.iter().map(|member| u64::from(member.weight)).sum();
         let points = members.iter().enumerate().flat_map(|(owner, member)| {
-            // In single precision and in this order, as both programs do: another rounding is another ring.
+            // In single precision and in this order, as both programs do: another rounding is
+            // another ring.
             let share = member.weight as f32 / total as f32;
             let digests = (share * POINTS / POINTS_OF_A_DIGEST * members.len() as f32 + 1e-10).floor() as u32;
             (0..digests).flat_map(move |digest| {

@@ -12,8 +12,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// A server without a name of its own is called as libmemcached and twemproxy call it: `host:port`, but only `host` where the
-    /// port is 11211.
+    /// A server without a name of its own is called as libmemcached and twemproxy call it:
+    /// `host:port`, but only `host` where the port is 11211.
     pub fn unnamed(host: &str, port: u16, weight: u32) -> Self {
         let name = if port == UNNAMED_PORT { host.to_owned() } else { format!("{host}:{port}") };
         Self { name, weight }

@@ -9,8 +9,9 @@
 //! | `ch3` | a walk down a tree of servers |
 //! | `modulo` | the remainder |
 //!
-//! Ketama and modulo place every key where twemproxy and libmemcached place it, for the same servers, names, weights and hash
-//! function, and ch3 where mcrouter does: `tests/placement` holds what those programs answered.
+//! Ketama and modulo place every key where twemproxy and libmemcached place it, for the same
+//! servers, names, weights and hash function, and ch3 where mcrouter does: `tests/placement` holds
+//! what those programs answered.
 
 mod ch3;
 mod hash;
@@ -35,11 +36,12 @@ const SLOTS: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// A ring with 160 points for a server of mean weight: twemproxy's `ketama`, libmemcached's `KETAMA_WEIGHTED`.
+    /// A ring with 160 points for a server of mean weight: twemproxy's `ketama`, libmemcached's
+    /// `KETAMA_WEIGHTED`.
     #[default]
     Ketama,
-    /// libmemcached's `consistent` (its `KETAMA` behaviour): 100 points a server, hashed as keys are. As in libmemcached, a weight
-    /// above 1 turns it into [`Distribution::Ketama`].
+    /// libmemcached's `consistent` (its `KETAMA` behaviour): 100 points a server, hashed as keys
+    /// are. As in libmemcached, a weight above 1 turns it into [`Distribution::Ketama`].
     #[serde(rename = "consistent", alias = "ketama_libmemcached")]
     KetamaLibmemcached,
     /// Highest score wins: the evenest of those that move only a new server's share.
@@ -49,8 +51,9 @@ pub enum Distribution {
     /// The remainder: twemproxy's and libmemcached's `modula`.
     #[serde(alias = "modula")]
     Modulo,
-    /// mcrouter's default, which knows no weights and brings its own hash function. What stands behind the first `|#|` of a key is
-    /// left out, as there. For lists that change at their end only.
+    /// mcrouter's default, which knows no weights and brings its own hash function. What stands
+    /// behind the first `|#|` of a key is left out, as there. For lists that change at their end
+    /// only.
     Ch3,
 }
 
@@ -95,14 +98,15 @@ enum Table {
 }
 
 impl Placement {
-    /// Builds the table for `members`, whose order matters for jump, modulo and ch3, and elsewhere only between equal points.
+    /// Builds the table for `members`, whose order matters for jump, modulo and ch3, and elsewhere
+    /// only between equal points.
     ///
-    /// With a `tag`, such as `{` and `}`, only what stands between the first `{` and the next `}` is hashed; the whole key where
-    /// that is empty or there is none.
+    /// With a `tag`, such as `{` and `}`, only what stands between the first `{` and the next `}`
+    /// is hashed; the whole key where that is empty or there is none.
     ///
     /// # Errors
-    /// No member, more than 65,535, a weight of 0, two members of one name where the name decides; for jump and modulo weights that
-    /// add up to more than 1,048,576, for ch3 any but 1.
+    /// No member, more than 65,535, a weight of 0, two members of one name where the name decides;
+    /// for jump and modulo weights that add up to more than 1,048,576, for ch3 any but 1.
     pub fn new(
         distribution: Distribution,
         hash: KeyHash,
@@ -159,11 +163,12 @@ impl Placement {
         }
     }
 
-    /// The `count` servers that hold copies of a key, all different, the primary first; all of them where `count` is
-    /// larger. What was in `into` is gone; it grows to no more than the number of members.
+    /// The `count` servers that hold copies of a key, all different, the primary first; all of them
+    /// where `count` is larger. What was in `into` is gone; it grows to no more than the number of
+    /// members.
     ///
-    /// After the primary come, by ketama, the next servers clockwise; by rendezvous, the next highest scores; by jump, modulo and
-    /// ch3, the next in the list.
+    /// After the primary come, by ketama, the next servers clockwise; by rendezvous, the next
+    /// highest scores; by jump, modulo and ch3, the next in the list.
     pub fn replicas(&self, key: &[u8], count: usize, into: &mut Vec<usize>) {
         into.clear();
         let count = count.min(self.members);
@@ -186,9 +191,11 @@ impl Placement {
         }
     }
 
-    /// The share of all keys that each member is expected to get: for a ring, the arcs before its points; else its weight over all.
+    /// The share of all keys that each member is expected to get: for a ring, the arcs before its
+    /// points; else its weight over all.
     ///
-    /// A ring gives a server of very small weight no point, and so no share, as libmemcached and twemproxy do.
+    /// A ring gives a server of very small weight no point, and so no share, as libmemcached and
+    /// twemproxy do.
     pub fn shares(&self) -> Vec<f64> {
         match &self.table {
             // 15 bits of a checksum: a ring's first 130,000th.

@@ -1,8 +1,9 @@
 //! Highest score wins: each server draws a number for each key, and the key belongs to the highest.
 //!
-//! A server that goes leaves all others' scores as they are, so only its own keys move; one that comes takes only the keys
-//! where it scores highest. There is no ring and no unevenness of arcs, but every look-up asks every server.
-//! With weights w the score is -w / ln(u) for u uniform in (0, 1), which wins with probability in proportion to w.
+//! A server that goes leaves all others' scores as they are, so only its own keys move; one that
+//! comes takes only the keys where it scores highest. There is no ring and no unevenness of arcs,
+//! but every look-up asks every server. With weights w the score is -w / ln(u) for u uniform in (0,
+//! 1), which wins with probability in proportion to w.
 
 use twox_hash::XxHash3_64;
 
@@ -90,8 +91,9 @@ fn stirred(mut bits: u64) -> u64 {
     bits ^ bits >> 31
 }
 
-/// The natural logarithm of a number in (0, 1), from sums and products alone: these give the same bits on every machine,
-/// which a system's own logarithm need not, and proxies that disagree on a score disagree on where a key lies.
+/// The natural logarithm of a number in (0, 1), from sums and products alone: these give the same
+/// bits on every machine, which a system's own logarithm need not, and proxies that disagree on a
+/// score disagree on where a key lies.
 ///
 /// x = 2ᵉ m with m from √½ to √2, and ln m = 2 artanh((m - 1) / (m + 1)).
 #[inline]

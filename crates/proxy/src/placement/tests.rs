@@ -188,8 +188,9 @@ proptest! {
         }
     }
 
-    /// A key that moves when a server is added moves to that server, and nowhere else. For equal weights: a ring with weights
-    /// gives the others fewer points when the mean changes. And for fewer than 25 servers, where ketama begins to round.
+    /// A key that moves when a server is added moves to that server, and nowhere else. For equal
+    /// weights: a ring with weights gives the others fewer points when the mean changes. And for
+    /// fewer than 25 servers, where ketama begins to round.
     #[test]
     fn a_new_server_takes_keys_and_no_other_key_moves(
         distribution in prop::sample::select(vec![
@@ -272,8 +273,9 @@ fn every_server_gets_its_share_by_weight() {
                 "{}: {count} keys for a share of {share}",
                 distribution.name()
             );
-            // … and the shares the weights. With P points an arc's sum varies by about 1/√P of itself: a server of weight 1 in
-            // 30 has 36 points here, so 17 %; four times that is allowed.
+            // … and the shares the weights. With P points an arc's sum varies by about 1/√P of
+            // itself: a server of weight 1 in 30 has 36 points here, so 17 %; four times that is
+            // allowed.
             let due = f64::from(weight) / f64::from(total);
             let points = if distribution == Distribution::Ketama { due * 160.0 * 7.0 } else { f64::INFINITY };
             assert!(
@@ -285,7 +287,8 @@ fn every_server_gets_its_share_by_weight() {
     }
 }
 
-/// A new server takes 1/(n+1) of the keys by those that hash evenly; by a ring, its arcs: 1/(n+1) ± a third of it.
+/// A new server takes 1/(n+1) of the keys by those that hash evenly; by a ring, its arcs: 1/(n+1) ±
+/// a third of it.
 #[test]
 fn a_new_server_takes_its_share_and_not_more() {
     let members = servers(&[1; 11]);

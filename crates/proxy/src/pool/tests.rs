@@ -148,7 +148,8 @@ fn a_read_is_hedged_after_the_quantile_of_those_before() {
 }
 
 proptest! {
-    /// Every key goes to exactly one server, and the work given never differs by more than one request's keys.
+    /// Every key goes to exactly one server, and the work given never differs by more than one
+    /// request's keys.
     #[test]
     fn work_is_even_in_the_long_run(servers in 1_usize..8, requests in proptest::collection::vec((1_usize..20, any::<bool>()), 1..200)) {
         let mut pool = all_up(servers);

@@ -7,7 +7,8 @@
 //!    └───────────────────┴───── any failure ─────┘   everything asked is answered with an error
 //! ```
 //!
-//! A server is up when it has told its version: a port that accepts connections is no memcached yet.
+//! A server is up when it has told its version: a port that accepts connections is no memcached
+//! yet.
 
 use std::collections::VecDeque;
 
@@ -126,8 +127,8 @@ impl Connection {
         self.window.expect(start, length, bytes);
     }
 
-    /// Bytes under way on this connection: of requests without an answer, and of long replies that are likely to come; or of replies that may be
-    /// long.
+    /// Bytes under way on this connection: of requests without an answer, and of long replies that
+    /// are likely to come; or of replies that may be long.
     pub(super) fn under_way(&self, length: Length) -> usize {
         let asked = match length {
             Length::Known => self.pending.front().map_or(0, |front| self.out.end() - front.start),

@@ -123,7 +123,8 @@ impl Server {
         }
     }
 
-    /// Adds how another loop has it, to which it owes so many answers. It is up where every loop has it up.
+    /// Adds how another loop has it, to which it owes so many answers. It is up where every loop
+    /// has it up.
     pub(super) fn absorb(&mut self, other: &Self, outstanding: usize) {
         self.up &= other.up;
         self.version = self.version.take().or_else(|| other.version.clone());

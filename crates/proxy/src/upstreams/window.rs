@@ -1,5 +1,5 @@
-//! Flow control on one connection: long requests, and requests for long replies, wait for their turn, so that what is short waits behind a few
-//! megabytes at most.
+//! Flow control on one connection: long requests, and requests for long replies, wait for their
+//! turn, so that what is short waits behind a few megabytes at most.
 //!
 //! ```text
 //!   client ─▶ its next request is long ─▶ window full? ──no──▶ sent
@@ -15,9 +15,11 @@ use krarup_units::{Nanos, Stamp};
 use crate::ids::{ClientId, ConnectionId};
 use crate::large::LARGE_REQUEST;
 
-/// So many bytes may be under way on a connection before what is long waits. A server at the speed of 10 Gbit/s and three milliseconds away has less under way.
+/// So many bytes may be under way on a connection before what is long waits. A server at the speed
+/// of 10 Gbit/s and three milliseconds away has less under way.
 pub(crate) const WINDOW: usize = 4 << 20;
-/// Where that would take longer than this, less may be, so that what is short does not wait for more than that behind it.
+/// Where that would take longer than this, less may be, so that what is short does not wait for
+/// more than that behind it.
 const PATIENCE: Nanos = Nanos::from_millis(10);
 /// But not less than this: one long value can be asked for while another is on its way.
 const LEAST: usize = 2 << 20;
@@ -44,7 +46,8 @@ pub(crate) struct WindowWait {
 /// What is long, under way on one connection or waiting for that; each list and sum by [`Length`].
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// Replies that are likely to be long, or may be: the positions of their requests, which of both, and how long.
+    /// Replies that are likely to be long, or may be: the positions of their requests, which of
+    /// both, and how long.
     long: VecDeque<(u64, Length, usize)>,
     /// All of these together.
     long_bytes: [usize; 2],
@@ -54,12 +57,14 @@ pub(super) struct Window {
     admitted: [usize; 2],
     /// When the last answer came.
     answered: Stamp,
-    /// Nanoseconds for a mebibyte of what is long, from the answer before to its own: a moving mean. Zero: none was answered yet.
+    /// Nanoseconds for a mebibyte of what is long, from the answer before to its own: a moving
+    /// mean. Zero: none was answered yet.
     pace: u64,
 }
 
-/// Whether so many bytes more may go where there are `under_way`. What is longer than half of the window goes where no more than the other half is
-/// under way: on a busy connection there is always something.
+/// Whether so many bytes more may go where there are `under_way`. What is longer than half of the
+/// window goes where no more than the other half is under way: on a busy connection there is always
+/// something.
 pub(super) fn fits(window: usize, under_way: usize, bytes: usize) -> bool {
     under_way + bytes.min(window / 2) <= window
 }
@@ -70,7 +75,8 @@ impl Window {
         Self { admitted: self.admitted, ..Self::default() }
     }
 
-    /// An answer has come at `now` to what was `sent`; with its request it has so many bytes: how fast what is long gets on here.
+    /// An answer has come at `now` to what was `sent`; with its request it has so many bytes: how
+    /// fast what is long gets on here.
     #[inline]
     pub(super) fn keep_pace(&mut self, bytes: usize, sent: Option<Stamp>, now: Stamp) {
         let before = std::mem::replace(&mut self.answered, now);
@@ -86,7 +92,8 @@ impl Window {
         self.answered
     }
 
-    /// How many bytes may be under way: as many as get on in a short while, and no more than `most`.
+    /// How many bytes may be under way: as many as get on in a short while, and no more than
+    /// `most`.
     pub(super) fn size(&self, most: usize) -> usize {
         let soon = PATIENCE.0.saturating_mul(1 << 20).checked_div(self.pace);
         soon.map_or(most, |soon| most.min((soon as usize).max(LEAST)))
@@ -124,12 +131,14 @@ impl Window {
         self.waiting[length as usize].push_back((client, bytes));
     }
 
-    /// The client whose turn it is, and how many bytes its request was thought to take when it came.
+    /// The client whose turn it is, and how many bytes its request was thought to take when it
+    /// came.
     pub(super) fn next(&self, length: Length) -> Option<(ClientId, usize)> {
         self.waiting[length as usize].front().copied()
     }
 
-    /// The client whose turn it was is known to be given long replies by now, of so many bytes: it waits among those.
+    /// The client whose turn it was is known to be given long replies by now, of so many bytes: it
+    /// waits among those.
     pub(super) fn next_is_known(&mut self, bytes: usize) {
         if let Some((client, _)) = self.waiting[Length::Unknown as usize].pop_front() {
             self.wait(Length::Known, client, bytes);

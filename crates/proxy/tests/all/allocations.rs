@@ -1,4 +1,5 @@
-//! Once it is warm, the proxy allocates nothing for a request: not for reading it, placing it, asking, merging, replying or recording.
+//! Once it is warm, the proxy allocates nothing for a request: not for reading it, placing it,
+//! asking, merging, replying or recording.
 
 use krarup_proxy::{Config, Core};
 use krarup_record::{Recorder, recorder};

@@ -1,5 +1,5 @@
-//! A large value on its way through is held once: in the memory it was read into, however many servers get it and whatever is done
-//! with it.
+//! A large value on its way through is held once: in the memory it was read into, however many
+//! servers get it and whatever is done with it.
 
 use krarup_service::{Service as _, Upstreams as _};
 use std::sync::Arc;
@@ -9,9 +9,11 @@ use krarup_proxy::{Config, Core};
 use krarup_record::{Recorder, recorder};
 use krarup_units::Stamp;
 
-/// The largest value that a configuration allows is 1 GiB; what holds for this many bytes holds for it.
+/// The largest value that a configuration allows is 1 GiB; what holds for this many bytes holds for
+/// it.
 const LENGTH: usize = 64 << 20;
-/// What may be allocated besides, as for the histograms that a first request opens: far less than a second copy.
+/// What may be allocated besides, as for the histograms that a first request opens: far less than a
+/// second copy.
 const BESIDES: u64 = 4 << 20;
 
 struct World {
@@ -137,7 +139,8 @@ fn a_large_value_that_waits_for_a_worker_is_not_copied_either() {
     let memory = message("set a 0 0 67108864\r\n", "\r\n");
     let mut world = World::new("workers = 1\n");
     let now = world.tick();
-    // It is with the servers, and its answer is short: behind what is long, or may be, a large value would wait at its client.
+    // It is with the servers, and its answer is short: behind what is long, or may be, a large
+    // value would wait at its client.
     world.core.read(world.client, b"touch b 0\r\n", now, now);
     assert!((0..3).all(|server| world.take(server) > 0));
     let what = measure(|| {

@@ -1,4 +1,5 @@
-//! The reference page is made from the table of metrics, and the dashboard asks for nothing else. `UPDATE=1` rewrites the page.
+//! The reference page is made from the table of metrics, and the dashboard asks for nothing else.
+//! `UPDATE=1` rewrites the page.
 
 use std::fs;
 use std::path::PathBuf;

@@ -62,7 +62,8 @@ impl Samples {
 }
 
 impl Buckets {
-    /// What was counted since an earlier look. Where the process began anew meanwhile, that is all there is.
+    /// What was counted since an earlier look. Where the process began anew meanwhile, that is all
+    /// there is.
     pub fn since(&self, before: &Self) -> Self {
         if self.count < before.count || self.up_to.len() != before.up_to.len() {
             return self.clone();
@@ -85,8 +86,8 @@ impl Buckets {
         (self.count > 0.0).then(|| self.sum / self.count)
     }
 
-    /// The time that this share (0 to 1) of all does not exceed, as if the times within a bucket lay evenly; the last bound where it is
-    /// longer. None without any.
+    /// The time that this share (0 to 1) of all does not exceed, as if the times within a bucket
+    /// lay evenly; the last bound where it is longer. None without any.
     pub fn quantile(&self, share: f64) -> Option<Seconds> {
         let wanted = share * self.count;
         let (mut from, mut below) = (0.0, 0.0);

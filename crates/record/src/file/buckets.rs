@@ -40,7 +40,8 @@ pub fn write(out: impl Write, histograms: &Histograms) -> Result<(), Problem> {
 /// Reads the buckets.
 ///
 /// # Errors
-/// A missing column, a line that is not what its columns say, with its number, or an edge beyond all time.
+/// A missing column, a line that is not what its columns say, with its number, or an edge beyond
+/// all time.
 pub fn read(input: impl Read) -> Result<Vec<BucketRow>, Problem> {
     table::read::<Line>(input)?.into_iter().map(BucketRow::try_from).collect()
 }

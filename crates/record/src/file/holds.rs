@@ -21,7 +21,8 @@ pub fn write(out: impl Write, rows: impl IntoIterator<Item = HoldRow>) -> Result
 /// Reads the rows.
 ///
 /// # Errors
-/// A missing column, a line that is not what its columns say, with its number, or a level above the highest.
+/// A missing column, a line that is not what its columns say, with its number, or a level above the
+/// highest.
 pub fn read(input: impl Read) -> Result<Vec<HoldRow>, Problem> {
     table::read::<Line>(input)?.into_iter().map(HoldRow::try_from).collect()
 }

@@ -1,4 +1,5 @@
-//! `histograms.hlog`: the histograms at full resolution, as an HdrHistogram interval log that other HDR tools read.
+//! `histograms.hlog`: the histograms at full resolution, as an HdrHistogram interval log that other
+//! HDR tools read.
 //!
 //! Before each line stands a comment with what such a histogram cannot hold. Other tools skip it:
 //! ```text
@@ -23,8 +24,8 @@ use crate::{Distribution, Histograms, Operation, Quantity};
 /// Largest values stand in the log in milliseconds: only people read them there.
 const MAX_VALUE_DIVISOR: f64 = 1e6;
 
-/// The most bytes that a histogram of our range takes when inflated: a head and nine bytes for each of its
-/// 28,672 counts. More is no histogram of ours, and perhaps a trap.
+/// The most bytes that a histogram of our range takes when inflated: a head and nine bytes for each
+/// of its 28,672 counts. More is no histogram of ours, and perhaps a trap.
 const MOST_BYTES: u64 = 40 + 9 * 28_672;
 
 /// The head of a histogram in the V2 encoding: cookie, payload length, and the range.
@@ -82,7 +83,8 @@ impl<W: Write> LogWriter<W> {
     }
 }
 
-/// A distribution as text within other files: what stands in a line of the log and in the comment before it.
+/// A distribution as text within other files: what stands in a line of the log and in the comment
+/// before it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Packed {
     /// The histogram as any HdrHistogram tool reads it (`HISTFAAA…`), values in nanoseconds.
@@ -260,8 +262,8 @@ fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let inflated = ZlibDecoder::new(deflated).take(MOST_BYTES + 1).read_to_end(&mut bytes);
     inflated.map_err(|error| format!("the histogram does not inflate: {error}"))?;
     let (head, counts) = bytes.split_at_checked(HEAD).ok_or("the histogram is cut short")?;
-    // The library makes room for as much as the head announces, and overflows on the one count that is its own
-    // negative (nine bytes of ones), so neither may get there.
+    // The library makes room for as much as the head announces, and overflows on the one count that
+    // is its own negative (nine bytes of ones), so neither may get there.
     let announced = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;
     if announced != counts.len() || counts.windows(9).any(|nine| nine == [0xff; 9]) {
         return Err("the histogram is damaged".to_owned());

@@ -4,10 +4,11 @@
 //! Lane::push ─▶ RowBatch ─▶ full? ─▶ RowSink::write ─▶ one row group ─▶ file
 //! event loop    plain rows, bounded   thread of RowWriter, column by column
 //! ```
-//! A batch is bounded, so an event loop fills one without allocating and hands it over when it is full; a [`RowSink`]
-//! writes each batch as one row group and keeps nothing but the group's place. Rows that had to be dropped
-//! are counted with [`RowSink::lost`]: the file says so. [`Rows`] reads batches back. A program with one thread uses a
-//! [`RowSink`] alone; event loops have each a [`Lane`] of one [`RowWriter`].
+//! A batch is bounded, so an event loop fills one without allocating and hands it over when it is
+//! full; a [`RowSink`] writes each batch as one row group and keeps nothing but the group's place.
+//! Rows that had to be dropped are counted with [`RowSink::lost`]: the file says so. [`Rows`] reads
+//! batches back. A program with one thread uses a [`RowSink`] alone; event loops have each a
+//! [`Lane`] of one [`RowWriter`].
 
 use std::io::Write;
 use std::sync::Arc;
@@ -35,7 +36,8 @@ pub use writer::{Lane, RowWriter, Written};
 /// Rows in a row group, unless their servers fill it before.
 pub const BATCH_ROWS: usize = 65_536;
 
-/// Servers' parts in a batch, per row. One request with more than a whole batch may hold still fits an empty one.
+/// Servers' parts in a batch, per row. One request with more than a whole batch may hold still fits
+/// an empty one.
 const SERVERS_PER_ROW: usize = 4;
 
 /// Rows in memory, bounded.
@@ -131,7 +133,8 @@ impl<W: Write + Send> RowSink<W> {
         Ok(())
     }
 
-    /// Writes the rows of a batch as a row group, after those that were pushed one by one. The batch stays as it is.
+    /// Writes the rows of a batch as a row group, after those that were pushed one by one. The
+    /// batch stays as it is.
     ///
     /// # Errors
     /// As the file says.
@@ -147,7 +150,8 @@ impl<W: Write + Send> RowSink<W> {
         Ok(())
     }
 
-    /// The file says that clients wrote it: `received` is when a request was due, `taken` when it was sent.
+    /// The file says that clients wrote it: `received` is when a request was due, `taken` when it
+    /// was sent.
     pub fn of_clients(&mut self) {
         self.writer.append_key_value_metadata(pair(CLIENTS, "true".to_owned()));
     }
@@ -175,7 +179,8 @@ fn pair(key: &str, value: String) -> KeyValue {
     KeyValue::new(key.to_owned(), value)
 }
 
-/// The columns of [`ROWS`], as Parquet has them. Whole numbers are unsigned, lists in the standard three levels.
+/// The columns of [`ROWS`], as Parquet has them. Whole numbers are unsigned, lists in the standard
+/// three levels.
 fn columns() -> Result<Type, Problem> {
     let mut flat = String::new();
     let mut nested = String::new();
@@ -214,7 +219,8 @@ fn properties(run: Run) -> WriterProperties {
             pair("krarup.epoch_unix_ns", run.epoch_unix.0.to_string()),
             pair("krarup.columns", described.join("\n")),
         ]));
-    // Stamps rise from row to row by little: their differences take a few bits, a dictionary would only grow.
+    // Stamps rise from row to row by little: their differences take a few bits, a dictionary would
+    // only grow.
     let stamps = [
         "received",
         "queued",
@@ -284,8 +290,9 @@ fn text(name: &'static str) -> ByteArray {
     ByteArray::from(Bytes::from_static(name.as_bytes()))
 }
 
-/// Which values belong to which row. A list's elements have definition 1, all but the first repeat the
-/// row; an empty list is one entry of definition 0 without a value. Empty where every row has one value.
+/// Which values belong to which row. A list's elements have definition 1, all but the first repeat
+/// the row; an empty list is one entry of definition 0 without a value. Empty where every row has
+/// one value.
 #[derive(Default)]
 struct Levels {
     definition: Vec<i16>,

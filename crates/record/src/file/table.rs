@@ -23,7 +23,8 @@ pub(super) fn write<L: Serialize>(
     Ok(())
 }
 
-/// Reads the lines. Columns are found by name, so a file may have them in another order, and more of them.
+/// Reads the lines. Columns are found by name, so a file may have them in another order, and more
+/// of them.
 pub(super) fn read<L: DeserializeOwned>(input: impl Read) -> Result<Vec<L>, Problem> {
     let mut reader = csv::Reader::from_reader(input);
     Ok(reader.deserialize().collect::<Result<_, _>>()?)
@@ -34,7 +35,8 @@ pub(super) fn micros(seconds: Option<f64>) -> Option<f64> {
     seconds.map(|seconds| seconds * 1e6)
 }
 
-/// Asserts that the columns of a line are those of its table: the one thing that serde and the schema both say.
+/// Asserts that the columns of a line are those of its table: the one thing that serde and the
+/// schema both say.
 #[cfg(test)]
 pub(super) fn assert_columns(table: &Table, line: impl Serialize) {
     let mut writer = csv::Writer::from_writer(vec![]);

@@ -1,6 +1,8 @@
-//! The page in a real browser: no script fails, every series leaves its colour on its canvas, nothing is fetched.
+//! The page in a real browser: no script fails, every series leaves its colour on its canvas,
+//! nothing is fetched.
 //!
-//! Needs Chromium (`KRARUP_CHROMIUM`, or one of the usual names in PATH); without it the test says so and passes.
+//! Needs Chromium (`KRARUP_CHROMIUM`, or one of the usual names in PATH); without it the test says
+//! so and passes.
 
 #![allow(clippy::disallowed_methods, reason = "a page is looked at by a browser, which is a process")]
 
@@ -29,7 +31,8 @@ fn chromium() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// What the page says of itself at this window width: its document after the scripts, and the browser's log.
+/// What the page says of itself at this window width: its document after the scripts, and the
+/// browser's log.
 fn opened(chromium: &Path, document: &Document, name: &str, width: u32) -> (String, String) {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}-{width}"));
     std::fs::create_dir_all(&directory).unwrap();
@@ -87,8 +90,8 @@ fn the_charts_draw_in_a_browser() {
         return;
     };
     let sweep = sweep::document(&fixture::results(3), "Krarup");
-    // Panels: 2 + 3 + 8 + 8 + 3 + 4 of lines, 4 of bars, 4 of histograms, 1 of quantiles, 3 over time, 1 of a law, 2 of a model; and 2, 2, 1, 2, 1 of
-    // the kinds.
+    // Panels: 2 + 3 + 8 + 8 + 3 + 4 of lines, 4 of bars, 4 of histograms, 1 of quantiles, 3 over
+    // time, 1 of a law, 2 of a model; and 2, 2, 1, 2, 1 of the kinds.
     for (document, name, width, panels) in
         [(&sweep, "sweep", 1280, 43), (&sweep, "sweep", 500, 43), (&kinds::document(), "kinds", 1280, 8)]
     {

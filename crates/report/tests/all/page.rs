@@ -1,6 +1,7 @@
 //! The page as text: golden files, well-formedness, downloads, what it must not contain.
 //!
-//! `UPDATE=1 cargo test -p krarup-report` rewrites the golden files and the generated part of the reference page.
+//! `UPDATE=1 cargo test -p krarup-report` rewrites the golden files and the generated part of the
+//! reference page.
 
 use std::collections::HashSet;
 use std::fmt::Write;

@@ -37,7 +37,8 @@ const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
 const SWEEP: Nanos = Nanos::from_millis(250);
 /// How long to wait before a store that has refused a batch is offered the next.
 const RELUCTANT: Nanos = Nanos::from_millis(100);
-/// A store that takes something again has refused nothing for so long before it is said to: where the last room goes, each second change may still fit.
+/// A store that takes something again has refused nothing for so long before it is said to: where
+/// the last room goes, each second change may still fit.
 const CALM: Nanos = Nanos::from_secs(1);
 /// A store that is offered nothing any more is taken to be well after this time.
 const FORGIVEN: Nanos = Nanos::from_secs(10);
@@ -72,7 +73,8 @@ pub struct Settings {
     pub clients: ClientLimits,
     /// How long a stop waits for what is in flight.
     pub patience: Nanos,
-    /// Listening sockets that this process was given, in the order of the two addresses; they stand in for the addresses above.
+    /// Listening sockets that this process was given, in the order of the two addresses; they stand
+    /// in for the addresses above.
     pub inherited: Vec<Listener>,
     /// How it is told to end, and to accept no more messages.
     pub ending: Arc<Ending>,
@@ -87,7 +89,8 @@ pub struct Part {
     pub host: Option<String>,
 }
 
-/// Tells an engine on another thread to end, or to accept no more messages. What it is told before it begins holds as well.
+/// Tells an engine on another thread to end, or to accept no more messages. What it is told before
+/// it begins holds as well.
 #[derive(Debug, Default)]
 pub struct Ending {
     /// How often it was asked to.
@@ -187,7 +190,8 @@ pub struct Ended {
     pub deposed: bool,
 }
 
-/// Serves until it is told to end. What changes is written to `store`, if there is one, before it is answered.
+/// Serves until it is told to end. What changes is written to `store`, if there is one, before it
+/// is answered.
 ///
 /// # Errors
 /// Before the first client is accepted: the port cannot be had, the system refuses.
@@ -278,7 +282,8 @@ fn monitor(
     Ok((slot, admin::serve(address, "--admin", monitoring)?))
 }
 
-/// Where other brokers' clients find this one: by beanstalkd's protocol, and by memcached's if it is spoken.
+/// Where other brokers' clients find this one: by beanstalkd's protocol, and by memcached's if it
+/// is spoken.
 fn addresses(settings: &Settings, driver: &Driver) -> io::Result<(String, Option<String>)> {
     let seen = |listener: &Listener| -> io::Result<String> {
         let address = listener.address()?.to_string();
@@ -403,7 +408,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    // ---- the store --------------------------------------------------------------------------------------
+    // ---- the store ------------------------------------------------------------------------------
 
     /// Hears what the store has done.
     fn hear(&mut self) {
@@ -475,7 +480,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.deposed = true;
     }
 
-    /// What applications have laid down goes into the queues, as far as there is room; it is looked for again when that is committed.
+    /// What applications have laid down goes into the queues, as far as there is room; it is looked
+    /// for again when that is committed.
     fn take_in(&mut self, laid: &[Laid]) {
         let now = self.clock.now();
         let queues = self.broker.queues_mut();
@@ -526,7 +532,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    // ---- time -------------------------------------------------------------------------------------------
+    // ---- time -----------------------------------------------------------------------------------
 
     fn tick(&mut self) {
         let now = self.clock.now();
@@ -556,7 +562,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         self.broker.deadline().into_iter().chain(self.stop_by).chain(calm).chain(store).min()
     }
 
-    /// Does what it was told since the last pass: to accept no more messages, to end, to end at once.
+    /// Does what it was told since the last pass: to accept no more messages, to end, to end at
+    /// once.
     fn obey(&mut self) {
         let ending = Arc::clone(&self.settings.ending);
         if !self.drains && ending.drains.load(Ordering::SeqCst) {

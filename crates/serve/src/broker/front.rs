@@ -1,4 +1,5 @@
-//! Clients of queues that are divided among several brokers: each request is sent to the owner of the shard that it is for.
+//! Clients of queues that are divided among several brokers: each request is sent to the owner of
+//! the shard that it is for.
 //!
 //! ```text
 //!                        ┌──▶ owner of shard 0, perhaps in this process
@@ -16,9 +17,11 @@
 //! | `behind` | a connection to an owner |
 //! | `patience` | how long an owner is waited for, and what becomes of a request whose owner is lost |
 //!
-//! A session keeps what its client uses, watches and is called, and tells it to an owner before the first request that needs it. **When a shard
-//! moves**, its owner says so in place of an answer, and the request is sent to the next one. When an owner is lost it is so as well, unless nobody knows whether
-//! the request was carried out, or the client holds messages of that shard: then his connection ends, as it would with the broker itself.
+//! A session keeps what its client uses, watches and is called, and tells it to an owner before the
+//! first request that needs it. **When a shard moves**, its owner says so in place of an answer,
+//! and the request is sent to the next one. When an owner is lost it is so as well, unless nobody
+//! knows whether the request was carried out, or the client holds messages of that shard: then his
+//! connection ends, as it would with the broker itself.
 
 mod behind;
 mod memcached;
@@ -47,7 +50,8 @@ use serving::{ABANDONED, ENDS, Inner};
 const STACK: usize = 512 << 10;
 /// A client that vanished without a word is noticed after this time.
 const KEEP_ALIVE: Nanos = Nanos::from_secs(60);
-/// How long the threads of clients that are given up may take to end: none waits for anything any more.
+/// How long the threads of clients that are given up may take to end: none waits for anything any
+/// more.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Serves clients until it goes; then neither its door nor a thread of a client is left.
@@ -88,7 +92,8 @@ impl Front {
         Ok(Self { address, inner, thread: Some(thread) })
     }
 
-    /// No more clients are accepted, and nothing more is heard of those that are there; what they have asked is answered.
+    /// No more clients are accepted, and nothing more is heard of those that are there; what they
+    /// have asked is answered.
     pub fn close(&mut self) {
         self.inner.phase.fetch_max(ENDS, Ordering::SeqCst);
         self.inner.bell.notify();

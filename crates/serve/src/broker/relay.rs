@@ -5,8 +5,9 @@
 //!        ◀──                      ◀──
 //! ```
 //!
-//! What a client says and hears is the owner's business alone, its protocol, its TLS and its place in order included. When this broker
-//! becomes the owner, or the owner ends, the connections end, and clients connect again, as they would to a broker that was started anew.
+//! What a client says and hears is the owner's business alone, its protocol, its TLS and its place
+//! in order included. When this broker becomes the owner, or the owner ends, the connections end,
+//! and clients connect again, as they would to a broker that was started anew.
 
 use std::collections::HashMap;
 use std::io;

@@ -34,7 +34,8 @@ impl Driver {
         &self.entrances
     }
 
-    /// Clients connect at these addresses and no others from now on; those that are new are among `opened`.
+    /// Clients connect at these addresses and no others from now on; those that are new are among
+    /// `opened`.
     pub(crate) fn listen_only(
         &mut self,
         addresses: impl IntoIterator<Item = (Address, usize)>,
@@ -215,10 +216,11 @@ impl Driver {
         if link.ended {
             return;
         }
-        // What it may still be sending is read and dropped: closing over unread bytes would reset the
-        // connection, and the reset could overtake the last reply.
+        // What it may still be sending is read and dropped: closing over unread bytes would reset
+        // the connection, and the reset could overtake the last reply.
         link.conn.finish();
-        // The next client may have its number. What it still sends is looked for, and not waited for.
+        // The next client may have its number. What it still sends is looked for, and not waited
+        // for.
         let _ = link.conn.deregister(self.registry());
         self.lingering.push((link, now + LINGER));
     }

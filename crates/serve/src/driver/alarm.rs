@@ -1,7 +1,8 @@
 //! The timer of a loop that waits without a limit.
 //!
-//! A limit sets a timer before each wait and takes it back after, and in a virtual machine both may leave the guest. An [`Alarm`] is set
-//! once, and rings early rather than being set again for later.
+//! A limit sets a timer before each wait and takes it back after, and in a virtual machine both may
+//! leave the guest. An [`Alarm`] is set once, and rings early rather than being set again for
+//! later.
 
 use std::io;
 

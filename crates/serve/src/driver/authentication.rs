@@ -1,5 +1,6 @@
-//! Who may come in, asked as memcached asks: the first thing a client says is `set any 0 0 N` with the value
-//! `user password`. The answer is `STORED`, or an error; nothing else is carried out before.
+//! Who may come in, asked as memcached asks: the first thing a client says is `set any 0 0 N` with
+//! the value `user password`. The answer is `STORED`, or an error; nothing else is carried out
+//! before.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use std::collections::BTreeMap;
 pub(crate) enum Login {
     /// More must come before it can be judged.
     Incomplete,
-    /// It gets this reply, its first `used` bytes are done with, and it may come in or may try again.
+    /// It gets this reply, its first `used` bytes are done with, and it may come in or may try
+    /// again.
     Answered { reply: &'static [u8], used: usize, admitted: bool },
     /// It is no memcached client, or does not mean well.
     Close,

@@ -10,10 +10,12 @@ use super::connection::Connection;
 use super::memory::{CAREFUL, Change, SMALL};
 use super::time_limits::Waited;
 
-/// A client that has been quiet for this long gives back the memory of its replies, when clients are next looked at.
+/// A client that has been quiet for this long gives back the memory of its replies, when clients
+/// are next looked at.
 const RESTS_AFTER: Nanos = Nanos::from_secs(2);
 
-/// Who has sent less than this of a long request in the second in which nothing got on stands still.
+/// Who has sent less than this of a long request in the second in which nothing got on stands
+/// still.
 const STANDS_STILL: usize = 4 << 10;
 
 /// What a client hears whose request stood still while others waited for its memory.
@@ -89,11 +91,13 @@ impl Driver {
         }
     }
 
-    /// The end of a client has been announced that waits for memory. It goes at once where nothing of it can be answered any more.
+    /// The end of a client has been announced that waits for memory. It goes at once where nothing
+    /// of it can be answered any more.
     pub(super) fn ends_while_it_waits(&mut self, service: &mut impl Service, id: ClientId, broken: bool) {
         let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let missing = service.needed(id).saturating_sub(link.inbox.unread().len());
-        // Where it has only said its last, the request may have come whole, and the client waits for the answer.
+        // Where it has only said its last, the request may have come whole, and the client waits
+        // for the answer.
         let never_whole = missing > 0 && link.conn.unread().is_some_and(|unread| unread < missing);
         if broken {
             return self.drop_client(service, id);
@@ -104,7 +108,8 @@ impl Driver {
         }
     }
 
-    /// Nothing more is read from this client: the `last_words` follow the replies it is owed, and then the end.
+    /// Nothing more is read from this client: the `last_words` follow the replies it is owed, and
+    /// then the end.
     pub(super) fn end_of_requests(&mut self, service: &mut impl Service, id: ClientId, last_words: &[u8]) {
         let now = self.clock.now();
         let Some(mut link) = self.clients.get_mut(id as usize).and_then(Option::take) else { return };
@@ -119,8 +124,8 @@ impl Driver {
         service.ended(id, now);
     }
 
-    /// Adds up what waits in all buffers, now and then, and keeps it within the bound: the client with the most replies is disconnected, of
-    /// those that do not read them first.
+    /// Adds up what waits in all buffers, now and then, and keeps it within the bound: the client
+    /// with the most replies is disconnected, of those that do not read them first.
     pub(crate) fn count_memory<S: Service>(&mut self, service: &mut S, outbound: &mut impl Outbound<S>) {
         if self.memory.is_due() {
             self.count_memory_now(service, outbound);
@@ -152,7 +157,8 @@ impl Driver {
         self.memory.counted(total);
     }
 
-    /// Long replies that wait for their turn leave now, until so many bytes are `wanted` no more; how many have left.
+    /// Long replies that wait for their turn leave now, until so many bytes are `wanted` no more;
+    /// how many have left.
     fn write_what_can_leave(&mut self, service: &mut impl Service, wanted: usize) -> usize {
         let mut left = 0;
         let mut in_vain = 0;
@@ -171,7 +177,8 @@ impl Driver {
         left
     }
 
-    /// Clients with replies that wait for them, with bytes of these: last those that do not read, that wait for much, that have taken nothing for longest.
+    /// Clients with replies that wait for them, with bytes of these: last those that do not read,
+    /// that wait for much, that have taken nothing for longest.
     fn holders_of_replies(
         &self,
         service: &impl Service,
@@ -200,8 +207,8 @@ impl Driver {
         }
     }
 
-    /// After each pass: who waits for memory is read on where there is some, and where nothing has got on for a second the largest that
-    /// stand still are disconnected.
+    /// After each pass: who waits for memory is read on where there is some, and where nothing has
+    /// got on for a second the largest that stand still are disconnected.
     pub(crate) fn look_after_memory<S: Service>(&mut self, service: &mut S, outbound: &mut impl Outbound<S>) {
         if self.memory.is_due() || !self.memory.waiting.is_empty() && self.memory.has_changed() {
             self.count_memory_now(service, outbound);
@@ -227,7 +234,8 @@ impl Driver {
         self.note_memory(service);
     }
 
-    /// Those that wait for memory are read where there is some, first come first served; one that does not fit waits alone.
+    /// Those that wait for memory are read where there is some, first come first served; one that
+    /// does not fit waits alone.
     fn grant_memory(&mut self, service: &mut impl Service) {
         let waiting = std::mem::take(&mut self.memory.waiting);
         let mut first = None;
@@ -252,8 +260,8 @@ impl Driver {
         self.memory.offered(first);
     }
 
-    /// Nothing has got on for a second, and clients wait: those that stand still are to be disconnected, the largest first, until what is waited
-    /// for fits.
+    /// Nothing has got on for a second, and clients wait: those that stand still are to be
+    /// disconnected, the largest first, until what is waited for fits.
     fn find_the_stalled(&mut self, service: &impl Service) {
         let waiting = self.memory.waiting.iter();
         let mut wanted: usize =

@@ -21,7 +21,8 @@ use super::memory::Memory;
 use super::time_limits::TimeLimits;
 use crate::slice::Slice;
 
-/// Tokens below this, but for that of the alarm, are the loop's own, for what else it waits for. Those of listening sockets begin here.
+/// Tokens below this, but for that of the alarm, are the loop's own, for what else it waits for.
+/// Those of listening sockets begin here.
 pub(crate) const LISTENERS: usize = 16;
 /// Those of connections that the service has itself begin here,
 pub(crate) const UPSTREAMS: usize = 1 << 16;
@@ -101,7 +102,8 @@ pub(crate) enum Notice {
     Listening(Address, bool),
     /// Clients cannot be accepted, and why.
     NotAccepting(String),
-    /// The bound on memory was reached, and this client, which held this many bytes without getting on, was disconnected.
+    /// The bound on memory was reached, and this client, which held this many bytes without getting
+    /// on, was disconnected.
     Cut(ClientId, usize),
     /// Clients wait for memory from now on.
     MemoryShort,
@@ -174,7 +176,8 @@ pub(crate) struct Driver {
     pub(super) time_limits: TimeLimits,
     pub(super) logins: Logins,
     pub(super) memory: Memory,
-    /// Clients that are still to be disconnected, the largest last: whether for a half request or for replies, and how many bytes that holds.
+    /// Clients that are still to be disconnected, the largest last: whether for a half request or
+    /// for replies, and how many bytes that holds.
     pub(super) to_cut: Vec<(bool, usize, ClientId)>,
     pub(super) clients: Vec<Option<Connection>>,
     /// Closed on our side, waiting for the other, so that it can read its last reply.
@@ -215,7 +218,8 @@ impl std::fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// One that listens nowhere yet. Its owner may have registered something with `poll` under tokens below sixteen.
+    /// One that listens nowhere yet. Its owner may have registered something with `poll` under
+    /// tokens below sixteen.
     pub(crate) fn new(settings: Settings, poll: Poll, clock: Clock) -> io::Result<Self> {
         let now = clock.now();
         Ok(Self {
@@ -322,7 +326,7 @@ impl Driver {
         Ok(())
     }
 
-    // ---- one pass of a loop that has nothing but clients ------------------------------------------------
+    // ---- one pass of a loop that has nothing but clients ----------------------------------------
 
     /// Waits until somebody is ready, or something is due, of its own or of its owner.
     pub(crate) fn wait_for(
@@ -334,13 +338,15 @@ impl Driver {
         let now = self.clock.now();
         events.clear();
         let more = self.has_more_to_do();
-        // Never before a moment from now, so that what is due at an instant is due when it is looked at.
+        // Never before a moment from now, so that what is due at an instant is due when it is
+        // looked at.
         let due = self.deadline(service, now).into_iter().chain(due).min();
         let due = due.filter(|_| !more).map(|due| due.max(now) + Nanos(1));
         self.wait(events, due, now, more)
     }
 
-    /// Does what is due, reads from clients and lets new ones connect. Events under its owner's tokens are the owner's.
+    /// Does what is due, reads from clients and lets new ones connect. Events under its owner's
+    /// tokens are the owner's.
     pub(crate) fn serve(&mut self, service: &mut impl Service, events: &Events) {
         let now = self.clock.now();
         self.slice.begin();
@@ -402,9 +408,11 @@ impl Driver {
         }
     }
 
-    /// Nobody may connect any more. What has arrived is still answered; then each client gets the end.
+    /// Nobody may connect any more. What has arrived is still answered; then each client gets the
+    /// end.
     pub(crate) fn stop(&mut self, service: &mut impl Service) {
-        // Who has connected is served: with a shared port another process takes those who connect from now on.
+        // Who has connected is served: with a shared port another process takes those who connect
+        // from now on.
         self.accept(service);
         self.entrances.clear();
         self.stopping = true;
@@ -414,7 +422,8 @@ impl Driver {
             if let Some(link) = &mut self.clients[id as usize]
                 && !std::mem::replace(&mut link.readable, true)
             {
-                // The last look into its socket; one that is readable already will be looked at in its turn.
+                // The last look into its socket; one that is readable already will be looked at in
+                // its turn.
                 self.read_client(service, id);
             }
             if let Some(Some(link)) = self.clients.get_mut(id as usize)

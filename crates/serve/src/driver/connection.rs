@@ -62,7 +62,8 @@ impl Progress {
     }
 }
 
-/// Clients of which it is not known yet who they are. Numbers of clients are used again; with the instant of its accept each is itself.
+/// Clients of which it is not known yet who they are. Numbers of clients are used again; with the
+/// instant of its accept each is itself.
 #[derive(Debug, Default)]
 pub(super) struct Logins {
     /// In the order in which they came. Some may be known or gone by now.

@@ -1,24 +1,29 @@
-//! When a loop listens to the servers alone, so that requests which arrive meanwhile go on together. A policy without a clock.
+//! When a loop listens to the servers alone, so that requests which arrive meanwhile go on
+//! together. A policy without a clock.
 //!
-//! A system call costs the same for one request as for ten, and so does waking up. While servers work on what they were asked,
-//! the loop need not be woken by each client that asks for more: it waits for the next answer, then reads every client that has
-//! become ready, writes each server once, and each client once. It is what Nagle's algorithm does with small packets
-//! (RFC 896): what is under way clocks what follows. With little under way nothing is held, so that an idle proxy
+//! A system call costs the same for one request as for ten, and so does waking up. While servers
+//! work on what they were asked, the loop need not be woken by each client that asks for more: it
+//! waits for the next answer, then reads every client that has become ready, writes each server
+//! once, and each client once. It is what Nagle's algorithm does with small packets (RFC 896): what
+//! is under way clocks what follows. With little under way nothing is held, so that an idle proxy
 //! adds no delay; and there is no timer whose end would have to be waited for.
 //!
-//! A request that is held could at best have stood in the server's queue earlier, behind what the server is working on. Where servers are
-//! far away or slow to answer, that is worth more than the processor's time: a hold that turns out to be long is followed by a
-//! time without, longer with each such hold in a row.
+//! A request that is held could at best have stood in the server's queue earlier, behind what the
+//! server is working on. Where servers are far away or slow to answer, that is worth more than the
+//! processor's time: a hold that turns out to be long is followed by a time without, longer with
+//! each such hold in a row.
 
 use krarup_units::{Nanos, Stamp};
 
-/// A hold never lasts longer than this, even when the servers fall silent. A timer that runs out after the next tick of the system's
-/// clock costs nothing to set; one before it does, and in a virtual machine dearly.
+/// A hold never lasts longer than this, even when the servers fall silent. A timer that runs out
+/// after the next tick of the system's clock costs nothing to set; one before it does, and in a
+/// virtual machine dearly.
 const LIMIT: Nanos = Nanos::from_millis(5);
-/// With fewer requests under way than this nothing is held: a client that asked alone would wait for another's answer, and next to
-/// nothing is saved.
+/// With fewer requests under way than this nothing is held: a client that asked alone would wait
+/// for another's answer, and next to nothing is saved.
 const FEW: usize = 4;
-/// The time without, after a hold that was too long, is at most so many times (as a power of two) that hold.
+/// The time without, after a hold that was too long, is at most so many times (as a power of two)
+/// that hold.
 const DOUBLINGS: u32 = 8;
 
 /// Whether to hold, from how long it took before.
@@ -38,7 +43,8 @@ impl Hold {
         Self { longest, not_before: Stamp(0), too_long: 0 }
     }
 
-    /// How long the servers alone may be listened to at most, where `in_flight` requests are with them; none: not now.
+    /// How long the servers alone may be listened to at most, where `in_flight` requests are with
+    /// them; none: not now.
     pub(crate) fn begins(&self, in_flight: usize, now: Stamp) -> Option<Nanos> {
         (in_flight >= FEW && self.longest > Nanos::ZERO && now >= self.not_before).then_some(LIMIT)
     }
@@ -78,7 +84,8 @@ mod tests {
         }
     }
 
-    /// The share of its time that a loop spends in holds of `each`, where it begins one whenever it may.
+    /// The share of its time that a loop spends in holds of `each`, where it begins one whenever it
+    /// may.
     fn share(each: Nanos) -> f64 {
         let mut hold = Hold::new(LONGEST);
         let (mut now, mut held) = (Stamp(1), Nanos::ZERO);

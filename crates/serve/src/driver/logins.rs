@@ -1,4 +1,5 @@
-//! The TLS handshake and authentication of clients, under one limit of time, and a limit of how many may be at that.
+//! The TLS handshake and authentication of clients, under one limit of time, and a limit of how
+//! many may be at that.
 
 use krarup_service::{ClientId, Disconnect, Service};
 use krarup_units::{Nanos, Stamp};
@@ -16,7 +17,8 @@ const TRIES: u32 = 3;
 const LATE: &[u8] = b"CLIENT_ERROR the login took too long\r\n";
 
 impl Driver {
-    /// A client has come that is not known. Where there are too many of these, the oldest goes: who means to log in does it soon.
+    /// A client has come that is not known. Where there are too many of these, the oldest goes: who
+    /// means to log in does it soon.
     pub(super) fn await_login(&mut self, service: &mut impl Service, id: ClientId, now: Stamp) {
         let most = self.settings.unauthenticated.max(1);
         if self.logins.count >= most

@@ -1,13 +1,14 @@
-//! How much waits in the buffers of one event loop, and for whom there is room. A policy without a clock.
+//! How much waits in the buffers of one event loop, and for whom there is room. A policy without a
+//! clock.
 //!
 //! ```text
 //!   0                      half of the bound                          7/8                  the bound
 //!   ├── room may be reserved ──────┼── replies, requests to servers ────┼── small requests ────┤
 //! ```
 //!
-//! Room for a long request is reserved before it is read, so that what was begun can be finished. A client whose request does not fit waits
-//! alone. Where nobody has reserved anything, a request fits whatever its length: there is always one that goes on. Short
-//! requests need no reservation.
+//! Room for a long request is reserved before it is read, so that what was begun can be finished. A
+//! client whose request does not fit waits alone. Where nobody has reserved anything, a request
+//! fits whatever its length: there is always one that goes on. Short requests need no reservation.
 
 use std::collections::VecDeque;
 
@@ -21,17 +22,19 @@ pub(crate) const CAREFUL: usize = 4 << 10;
 const PROGRESS: usize = 64 << 10;
 /// A look at the progress comes so long after the one before, at the earliest.
 const LOOK: Nanos = Nanos::from_millis(100);
-/// So many looks in a row without progress, and memory is taken back. Looks are counted, not time: a process that was stopped for a while has
-/// not looked.
+/// So many looks in a row without progress, and memory is taken back. Looks are counted, not time:
+/// a process that was stopped for a while has not looked.
 const LOOKS: u32 = 10;
-/// So many others, whose requests are shorter, may have room before the client that has waited longest.
+/// So many others, whose requests are shorter, may have room before the client that has waited
+/// longest.
 const PASSED_OVER: u32 = 64;
 /// Memory is short until so long after the last client has waited for it.
 const SHORT_FOR: Nanos = Nanos::from_secs(1);
 
-/// How many bytes the buffers of one of `loops` may hold, so that the process holds no more than `memory`: a fifth is for pieces that were
-/// given back and fit nothing that is needed, which a third of the buffers was at most where replies were not read; a quarter with
-/// several loops, of which each has pieces of its own.
+/// How many bytes the buffers of one of `loops` may hold, so that the process holds no more than
+/// `memory`: a fifth is for pieces that were given back and fit nothing that is needed, which a
+/// third of the buffers was at most where replies were not read; a quarter with several loops, of
+/// which each has pieces of its own.
 pub(crate) fn of_one_loop(memory: usize, loops: usize) -> usize {
     if loops == 1 { memory / 5 * 4 } else { memory / 4 * 3 / loops }
 }
@@ -58,7 +61,8 @@ pub(crate) struct Memory {
     reserved: usize,
     /// Clients that wait for room, first come first served.
     pub(crate) waiting: VecDeque<u32>,
-    /// The one that has waited longest for room that is not there, and how many others have had some since.
+    /// The one that has waited longest for room that is not there, and how many others have had
+    /// some since.
     eldest: Option<u32>,
     passed_over: u32,
     /// Bytes of long requests that have come since the last progress.
@@ -121,7 +125,8 @@ impl Memory {
         (self.counted, self.since) = (bytes, 0);
     }
 
-    /// Whether clients are to be read with care: a usual read, of `read` bytes, could be the beginning of requests for which there is no room.
+    /// Whether clients are to be read with care: a usual read, of `read` bytes, could be the
+    /// beginning of requests for which there is no room.
     #[inline]
     pub(crate) fn is_tight(&self, read: usize) -> bool {
         self.used() + read > self.bound / 8
@@ -132,8 +137,9 @@ impl Memory {
         self.used() > self.bound - self.bound / 16
     }
 
-    /// Reserves `bytes` more for a client, which may be its `first`; whether they fit. A long request is not passed over for ever by shorter ones:
-    /// after some of these nobody else begins before it.
+    /// Reserves `bytes` more for a client, which may be its `first`; whether they fit. A long
+    /// request is not passed over for ever by shorter ones: after some of these nobody else begins
+    /// before it.
     pub(crate) fn reserve(&mut self, id: u32, bytes: usize, first: bool) -> bool {
         let passes = first && self.eldest.is_some_and(|eldest| eldest != id);
         if passes && self.passed_over >= PASSED_OVER {
@@ -160,7 +166,8 @@ impl Memory {
         }
     }
 
-    /// A long request has come to its end, or its client has, which had so many `bytes` reserved. The memory is counted where it is now, or gone, when it is next added up.
+    /// A long request has come to its end, or its client has, which had so many `bytes` reserved.
+    /// The memory is counted where it is now, or gone, when it is next added up.
     pub(crate) fn release(&mut self, bytes: usize) {
         self.holders -= 1;
         self.reserved -= bytes;
@@ -172,7 +179,8 @@ impl Memory {
         self.brought += bytes;
     }
 
-    /// A client is disconnected for the memory it held. Whether it is the first of late, of which the operator hears at once.
+    /// A client is disconnected for the memory it held. Whether it is the first of late, of which
+    /// the operator hears at once.
     pub(crate) fn cut_one(&mut self) -> bool {
         self.cut += 1;
         self.cut == 1
@@ -199,7 +207,8 @@ impl Memory {
         self.is_short().then_some(self.next_look)
     }
 
-    /// Looks at the progress. Whether there was none for a second while clients waited, and what changed for the operator.
+    /// Looks at the progress. Whether there was none for a second while clients waited, and what
+    /// changed for the operator.
     pub(crate) fn look(&mut self, now: Stamp) -> (bool, Option<Change>) {
         let mut change = None;
         if !self.waiting.is_empty() || self.excess() > 0 {

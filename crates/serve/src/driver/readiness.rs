@@ -1,10 +1,13 @@
-//! Which connections the loop has found ready: any, or the servers' alone while they work (see [`Hold`](super::hold::Hold)).
+//! Which connections the loop has found ready: any, or the servers' alone while they work (see
+//! [`Hold`](super::hold::Hold)).
 //!
-//! Servers are registered twice: in the loop's poll as everybody is, and for reading in a poll of their own. What came was told by
-//! both, so one of them tells of a server that has nothing more to read: such an event is no reason to read.
+//! Servers are registered twice: in the loop's poll as everybody is, and for reading in a poll of
+//! their own. What came was told by both, so one of them tells of a server that has nothing more to
+//! read: such an event is no reason to read.
 //!
-//! No wait has a limit of its own: a limit sets a timer before each wait and takes it back after, and in a virtual machine both may leave the
-//! guest. An [`Alarm`] is set once, and rings early rather than being set again for later.
+//! No wait has a limit of its own: a limit sets a timer before each wait and takes it back after,
+//! and in a virtual machine both may leave the guest. An [`Alarm`] is set once, and rings early
+//! rather than being set again for later.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -59,7 +62,8 @@ mod tests {
     use super::*;
     use crate::driver::ALARM;
 
-    /// Both polls tell of an answer; whoever comes second finds nothing to read, and an alarm of an earlier hold is no answer.
+    /// Both polls tell of an answer; whoever comes second finds nothing to read, and an alarm of an
+    /// earlier hold is no answer.
     #[test]
     fn a_server_is_heard_by_both_polls_and_read_once() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -9,25 +9,28 @@ use krarup_units::Stamp;
 use super::clients::{Driver, Outbound, READ};
 use super::connection::{Connection, Read};
 
-/// Bytes from clients after which upstreams are written to in the middle of a pass: large values go on while they are in
-/// the processor's cache, and the server begins with the first while the last is still read.
+/// Bytes from clients after which upstreams are written to in the middle of a pass: large values go
+/// on while they are in the processor's cache, and the server begins with the first while the last
+/// is still read.
 const PASS_ON: usize = 64 << 10;
 
 /// Reads of one client in one pass: nobody else waits for a client that sends without end.
 pub(super) const READS_A_PASS: usize = 4;
 
-/// Bytes of long requests in one pass, from all clients together: nobody who asks for little waits for more than that.
+/// Bytes of long requests in one pass, from all clients together: nobody who asks for little waits
+/// for more than that.
 const LONG_A_PASS: usize = 2 << 20;
 
-/// Memory for a request of up to this length is taken in one piece: what grows step by step leaves holes that nobody else fits into.
+/// Memory for a request of up to this length is taken in one piece: what grows step by step leaves
+/// holes that nobody else fits into.
 const AT_ONCE: usize = 4 << 20;
 
 /// Whoever has less room than this to be read into has to wait until what came before is looked at.
 const LEAST_ROOM: usize = READ / 4;
 
 impl Driver {
-    /// Reads from all clients that have sent something. First the calls of the system, then what came: either goes quicker while the
-    /// processor's caches know it.
+    /// Reads from all clients that have sent something. First the calls of the system, then what
+    /// came: either goes quicker while the processor's caches know it.
     pub(crate) fn read_clients<S: Service>(&mut self, service: &mut S, outbound: &mut impl Outbound<S>) {
         let mut ready = std::mem::take(&mut self.ready);
         let mut end = 0;
@@ -40,7 +43,8 @@ impl Driver {
             let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { continue };
             link.listed = false;
             if !link.inbox.is_empty() || !link.login.complete || link.end_near {
-                // It goes on where it stopped, or there is more to find out; what was read before lies in the common memory still.
+                // It goes on where it stopped, or there is more to find out; what was read before
+                // lies in the common memory still.
                 self.apart.push(id);
                 continue;
             }
@@ -59,7 +63,8 @@ impl Driver {
             let length = room.len();
             match link.conn.read(room) {
                 Moved::Some(count) => {
-                    // Less than there was room for: the socket is empty, and will say when it is not.
+                    // Less than there was room for: the socket is empty, and will say when it is
+                    // not.
                     link.readable = count == length;
                     let received = self.clock.now();
                     self.slice.passes(received);
@@ -89,7 +94,8 @@ impl Driver {
             }
         }
         self.apart = apart;
-        // What is still readable was pushed again; the emptied vector's memory is kept for next time.
+        // What is still readable was pushed again; the emptied vector's memory is kept for next
+        // time.
         if self.ready.is_empty() {
             ready.clear();
             self.ready = ready;
@@ -199,7 +205,8 @@ impl Driver {
                         link.inbox.append(&self.scratch[..count]);
                         self.offer(service, id);
                     }
-                    // Less than there was room for: the socket is empty, and will say when it is not.
+                    // Less than there was room for: the socket is empty, and will say when it is
+                    // not.
                     if count < length
                         && let Some(Some(link)) = self.clients.get_mut(id as usize)
                         && !link.end_near
@@ -224,7 +231,8 @@ impl Driver {
         }
     }
 
-    /// `client` was paused and is not any more: the service looks at what it sent earlier, be it nothing.
+    /// `client` was paused and is not any more: the service looks at what it sent earlier, be it
+    /// nothing.
     pub(super) fn resume(&mut self, service: &mut impl Service, id: ClientId) {
         let Some(link) = self.clients.get(id as usize).and_then(Option::as_ref) else { return };
         if link.inbox.is_empty() && link.admitted {
@@ -233,7 +241,8 @@ impl Driver {
         self.offer(service, id);
     }
 
-    /// Offers the service what a client sent earlier, and reads on where there was no more than that.
+    /// Offers the service what a client sent earlier, and reads on where there was no more than
+    /// that.
     pub(super) fn offer(&mut self, service: &mut impl Service, id: ClientId) {
         self.authenticate(service, id);
         let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
@@ -269,8 +278,9 @@ impl Driver {
         self.conclude(service, id);
     }
 
-    /// No more requests of this client will be taken, if it has said its last or a stop was asked for, and everything that had arrived by
-    /// then has been taken: what a bound holds back is not forgotten.
+    /// No more requests of this client will be taken, if it has said its last or a stop was asked
+    /// for, and everything that had arrived by then has been taken: what a bound holds back is not
+    /// forgotten.
     pub(super) fn conclude(&mut self, service: &mut impl Service, id: ClientId) {
         let Some(link) = self.clients.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let last = link.ended || self.stopping;

@@ -1,7 +1,7 @@
 //! Which clients take too long. A policy without a clock.
 //!
-//! Looking at every client costs time, so it is done a few times in the shortest of the limits: a client goes at most a quarter
-//! of that later than it must.
+//! Looking at every client costs time, so it is done a few times in the shortest of the limits: a
+//! client goes at most a quarter of that later than it must.
 
 use krarup_units::{Nanos, Stamp};
 

@@ -14,13 +14,15 @@ use super::clients::{Notice, Outbound, UPSTREAMS};
 use super::readiness::ServerPoll;
 use crate::slice::Slice;
 
-/// So many lanes are looked at in every pass; where there are more, all of them so long after the last time.
+/// So many lanes are looked at in every pass; where there are more, all of them so long after the
+/// last time.
 pub(crate) const FEW_LANES: usize = 64;
 
 /// What one read from a server may bring at least.
 const SERVER_READ: usize = 128 << 10;
 
-/// Bytes from one server in a pass: who sends much must neither fill the memory nor keep others waiting.
+/// Bytes from one server in a pass: who sends much must neither fill the memory nor keep others
+/// waiting.
 const READ_A_PASS: usize = 1 << 20;
 
 /// Memory a quiet server connection keeps.
@@ -135,7 +137,8 @@ pub(crate) struct ServerConnections {
     pub(crate) lanes_due: Stamp,
     /// Whether some of them may not be wanted any more.
     pub(crate) lanes_to_close: bool,
-    /// Servers that may have more to read than one pass took, and whether their end has been announced.
+    /// Servers that may have more to read than one pass took, and whether their end has been
+    /// announced.
     pub(crate) ready: Vec<(usize, bool)>,
     some: Vec<usize>,
     /// Bytes read since this was last reset.
@@ -171,7 +174,8 @@ impl ServerConnections {
         }
     }
 
-    /// Whether no server has to make room before more can be sent to it: of that they do not tell those who listen for answers alone.
+    /// Whether no server has to make room before more can be sent to it: of that they do not tell
+    /// those who listen for answers alone.
     pub(crate) fn can_be_written_to(&self) -> bool {
         self.links.all().take(self.links.first.len() + FEW_LANES).all(|(_, link)| {
             link.state != ConnectionState::Connected
@@ -241,12 +245,14 @@ impl ServerConnections {
         }
     }
 
-    /// The connection to a server is no good: everything asked on it is answered with an error, and another is made later.
+    /// The connection to a server is no good: everything asked on it is answered with an error, and
+    /// another is made later.
     pub(crate) fn lose(&mut self, service: &mut impl Upstreams, server: usize, why: &str, loss: Loss) {
         self.lose_and_log(service, server, why, loss, why);
     }
 
-    /// The same for what a server has said: the log has the line, and clients have the reason alone.
+    /// The same for what a server has said: the log has the line, and clients have the reason
+    /// alone.
     pub(crate) fn distrust(&mut self, service: &mut impl Upstreams, server: usize, distrust: &ProtocolError) {
         self.lose_and_log(service, server, distrust.why, Loss::Untrusted, &distrust.to_string());
     }
@@ -363,7 +369,8 @@ impl ServerConnections {
                             self.notices.push(Notice::ServerUp(link.address.clone()));
                         }
                     }
-                    // A read that did not fill the room has emptied the socket; it will say when there is more.
+                    // A read that did not fill the room has emptied the socket; it will say when
+                    // there is more.
                     if count < length && !end_near {
                         return;
                     }
@@ -481,7 +488,8 @@ impl ServerConnections {
             match moved {
                 Moved::Some(count) => {
                     service.server_written(server, count, before);
-                    // A short write means that the kernel has no more room; it will say when it has.
+                    // A short write means that the kernel has no more room; it will say when it
+                    // has.
                     link.writable = count == length;
                 }
                 Moved::None => link.writable = false,
@@ -493,8 +501,8 @@ impl ServerConnections {
         }
     }
 
-    /// Nothing can be written to a server any more. What it answered before that has been carried out and counted there, and is
-    /// still to be read; everything else is lost.
+    /// Nothing can be written to a server any more. What it answered before that has been carried
+    /// out and counted there, and is still to be read; everything else is lost.
     pub(crate) fn last_answers(&mut self, service: &mut impl Upstreams, server: usize, why: &str) {
         loop {
             let link = &mut self.links[server];

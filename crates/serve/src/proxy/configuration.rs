@@ -1,5 +1,6 @@
-//! The configuration as it changes: its file is read again when a reload is asked for, and names of servers are resolved again at intervals. Both happen
-//! on a thread of their own, because files and name services may block.
+//! The configuration as it changes: its file is read again when a reload is asked for, and names of
+//! servers are resolved again at intervals. Both happen on a thread of their own, because files and
+//! name services may block.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,7 +19,8 @@ pub type Numbers = HashMap<Address, Vec<SocketAddr>>;
 /// Asks for the numbers behind an address.
 pub type Resolve<'a> = &'a mut dyn FnMut(&Address) -> Result<Vec<SocketAddr>, String>;
 
-/// A configuration whose names have been looked up, those that stand for many servers replaced by these.
+/// A configuration whose names have been looked up, those that stand for many servers replaced by
+/// these.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// What holds.
@@ -28,7 +30,8 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// The same, where some names need not be known: these stand for one server each, which has no number.
+    /// The same, where some names need not be known: these stand for one server each, which has no
+    /// number.
     ///
     /// # Errors
     /// No name is known.
@@ -115,8 +118,9 @@ pub struct ConfigurationSource {
 }
 
 impl ConfigurationSource {
-    /// Looks up the names of a configuration that was checked. Where names are looked up again, one that is not known yet is told to `missing`:
-    /// its server is down until it is known. Name services may be slow when a machine starts, and the other servers need not wait.
+    /// Looks up the names of a configuration that was checked. Where names are looked up again, one
+    /// that is not known yet is told to `missing`: its server is down until it is known. Name
+    /// services may be slow when a machine starts, and the other servers need not wait.
     ///
     /// # Errors
     /// As [`Resolved::of`], where a name would never be looked up again, or none at all is known.
@@ -245,7 +249,8 @@ fn pause(written: &Config) -> Duration {
     }
 }
 
-/// What is different from `resolved` when all names are looked up again. A name that is not found now stays what it was.
+/// What is different from `resolved` when all names are looked up again. A name that is not found
+/// now stays what it was.
 fn change(written: &Config, resolved: &mut Resolved, resolve: Resolve<'_>) -> Option<Change> {
     let before = resolved.clone();
     let found = Resolved::of(written, &mut |address| {

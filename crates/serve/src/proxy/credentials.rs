@@ -19,7 +19,8 @@ pub(crate) struct Credentials {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Whether the files that are named can be read, and hold what they should; warnings of what will do no good all the same.
+/// Whether the files that are named can be read, and hold what they should; warnings of what will
+/// do no good all the same.
 ///
 /// # Errors
 /// Names the file and what is wrong with it.

@@ -68,11 +68,13 @@ pub struct Ended {
 /// Tells the operator.
 type Tell = Box<dyn FnMut(Notice) + Send>;
 
-/// Runs the proxy until SIGINT or SIGTERM. At SIGHUP the configuration is read again. There is an event loop for each of `cores`, which are
-/// for the configuration as it was resolved; what they recorded is added up at the end.
+/// Runs the proxy until SIGINT or SIGTERM. At SIGHUP the configuration is read again. There is an
+/// event loop for each of `cores`, which are for the configuration as it was resolved; what they
+/// recorded is added up at the end.
 ///
 /// # Errors
-/// Before the first client is accepted: the port cannot be had, a name cannot be resolved, the system refuses.
+/// Before the first client is accepted: the port cannot be had, a name cannot be resolved, the
+/// system refuses.
 pub fn run(
     source: ConfigurationSource,
     cores: Vec<Core>,
@@ -166,7 +168,8 @@ struct Engine<N> {
     stop_by: Option<Stamp>,
     /// Nothing is due before, unless something unusual happens: then it is zero.
     settled_until: Stamp,
-    /// Whether no server owed anything when that was found out: what is asked of one from then on may be due before.
+    /// Whether no server owed anything when that was found out: what is asked of one from then on
+    /// may be due before.
     settled_idle: bool,
 }
 
@@ -234,7 +237,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         })
     }
 
-    /// What the first loop, or the only one, does for all: it listens, receives signals and changes of the configuration, and answers monitoring.
+    /// What the first loop, or the only one, does for all: it listens, receives signals and changes
+    /// of the configuration, and answers monitoring.
     fn lead(&mut self, source: ConfigurationSource, waker: &Arc<Waker>) -> Result<(), String> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD).map_err(system)?);
@@ -365,7 +369,8 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    /// Writes until nobody has anything to write that can be written: replies free workers, and these ask servers again.
+    /// Writes until nobody has anything to write that can be written: replies free workers, and
+    /// these ask servers again.
     fn flush(&mut self) {
         self.driver.flush(&mut self.core, &mut self.servers);
     }
@@ -434,10 +439,10 @@ impl<N: FnMut(Notice)> Engine<N> {
         if ready.skipped { Ok(()) } else { self.driver.wait(&mut ready.events, alarm, before, true) }
     }
 
-    // ---- time -------------------------------------------------------------------------------------------
+    // ---- time -----------------------------------------------------------------------------------
 
-    /// Whether nothing can be due at `now`: what is due next was found out not long ago, and nothing but requests and answers has come since. What
-    /// these make due is later.
+    /// Whether nothing can be due at `now`: what is due next was found out not long ago, and
+    /// nothing but requests and answers has come since. What these make due is later.
     fn is_settled(&self, now: Stamp) -> bool {
         now < self.settled_until
             && (!self.settled_idle || self.core.in_flight() == 0)
@@ -490,7 +495,7 @@ impl<N: FnMut(Notice)> Engine<N> {
         }
     }
 
-    // ---- among several ----------------------------------------------------------------------------------
+    // ---- among several --------------------------------------------------------------------------
 
     /// Does what other loops have ordered, and asks what clients want to know of all.
     fn handle_messages(&mut self, woken: bool) {
@@ -581,7 +586,8 @@ impl<N: FnMut(Notice)> Engine<N> {
             at(now + SETTLED.min(self.config.timeout));
         }
         self.settled_until = next.unwrap_or(Stamp(0));
-        // Never before a moment from now, so that what is due at an instant is due when it is looked at.
+        // Never before a moment from now, so that what is due at an instant is due when it is
+        // looked at.
         next.map(|next| next.max(now) + Nanos(1))
     }
 

@@ -1,6 +1,6 @@
-//! The law of every interval: over many samples it covers the true value as often as its level says. Seeds
-//! are fixed, so the counts are, too; the bounds are three standard errors of the share of 1000 samples (± 2
-//! % at 95 %), wider where a method is known to be approximate.
+//! The law of every interval: over many samples it covers the true value as often as its level
+//! says. Seeds are fixed, so the counts are, too; the bounds are three standard errors of the share
+//! of 1000 samples (± 2 % at 95 %), wider where a method is known to be approximate.
 
 use krarup_stats::anova::{Group, contrast};
 use krarup_stats::compare::{Direction, paired, welch};
@@ -103,8 +103,8 @@ fn quantiles_of_a_skewed_law() {
     }
 }
 
-/// The bootstrap is approximate: of the mean of 25 exponential values both kinds cover a little less than
-/// they say, BCa less so.
+/// The bootstrap is approximate: of the mean of 25 exponential values both kinds cover a little
+/// less than they say, BCa less so.
 #[test]
 fn bootstraps_of_a_skewed_mean() {
     let sample = |source: &mut Source| -> Vec<f64> {
@@ -127,7 +127,8 @@ fn lines_and_their_predictions() {
     };
     near(covered(SAMPLES, 2.0, |source| line(source).coefficients[1].estimate.interval), 0.95, 0.02);
     near(covered(SAMPLES, 21.0, |source| line(source).predict(&[10.0]).unwrap().mean), 0.95, 0.02);
-    // A new observation at 10, minus its own prediction interval's middle: shifted so that the truth is 0.
+    // A new observation at 10, minus its own prediction interval's middle: shifted so that the
+    // truth is 0.
     let observation = |source: &mut Source| {
         let at = line(source).predict(&[10.0]).unwrap().observation;
         let new = 21.0 + source.normal();

@@ -1,5 +1,6 @@
-//! Our numbers against those of SciPy and statsmodels (`golden/scipy.json`, where each case says how it was
-//! computed) and of R (data sets that come with R, whose printed results are well known).
+//! Our numbers against those of SciPy and statsmodels (`golden/scipy.json`, where each case says
+//! how it was computed) and of R (data sets that come with R, whose printed results are well
+//! known).
 
 use krarup_stats::anova::{Group, contrast, one_way};
 use krarup_stats::autocorrelation::{autocorrelation, effective_size};
@@ -156,8 +157,8 @@ fn a_trend() {
     estimate_close(&ours.slope, [case.number("slope"), case.number("low"), case.number("high")], 1e-12);
 }
 
-/// Two bootstraps with different streams agree to what their numbers of resamples allow: about 1 % of the
-/// width here.
+/// Two bootstraps with different streams agree to what their numbers of resamples allow: about 1 %
+/// of the width here.
 #[test]
 fn bootstrap_intervals() {
     let case = Case::named("bootstrap");

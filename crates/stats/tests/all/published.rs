@@ -1,5 +1,5 @@
-//! Published tables, computed again from what was printed. `docs/concepts/statistics.md` quotes these
-//! numbers.
+//! Published tables, computed again from what was printed. `docs/concepts/statistics.md` quotes
+//! these numbers.
 
 use krarup_stats::compare::{Direction, paired, welch};
 use krarup_stats::effects::{Effects, KnownError, means_from_effects, recover};
@@ -18,8 +18,8 @@ fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("`{text}` is not a number"))
 }
 
-/// The value is the printed one to its last digit. `slack` 0: rounded; 0.5: rounded or cut off, as the 2016
-/// models do (11283.575 is printed 11283.5); in units of the last digit.
+/// The value is the printed one to its last digit. `slack` 0: rounded; 0.5: rounded or cut off, as
+/// the 2016 models do (11283.575 is printed 11283.5); in units of the last digit.
 fn printed(value: f64, text: &str, slack: f64) {
     let decimals = text.split('.').nth(1).map_or(0, str::len);
     let unit = 0.1f64.powi(decimals as i32);
@@ -46,7 +46,8 @@ fn assert_as_printed_in_2016(result: &Effects) {
             "0" => result.mean,
             term => {
                 let effect = result.effect(term).expect("every printed term is analysed");
-                // C's share is 7.77496 %, printed 7.78: the means it was computed from had more digits.
+                // C's share is 7.77496 %, printed 7.78: the means it was computed from had more
+                // digits.
                 printed(100.0 * effect.share, row[2], 0.05);
                 effect.estimate
             }
@@ -86,13 +87,14 @@ fn only_one_of_the_2016_effects_cannot_be_distinguished_from_zero() {
     assert_eq!(undecided, ["ABC"]);
 }
 
-/// The 2018 report, table 11: 2^3 design, r = 3; effects rounded to 1 request per second and 0.1 ms, shares
-/// printed to 0.01 %. From rounded effects the shares come out within what the rounding allows.
+/// The 2018 report, table 11: 2^3 design, r = 3; effects rounded to 1 request per second and 0.1
+/// ms, shares printed to 0.01 %. From rounded effects the shares come out within what the rounding
+/// allows.
 #[test]
 fn the_2018_shares_of_variation_follow_from_the_printed_effects() {
     let table = rows(include_str!("../data/2018-report-table-11.csv"));
-    // Columns of effect and share, and how much the rounding of the effects can move a share, in percent
-    // points.
+    // Columns of effect and share, and how much the rounding of the effects can move a share, in
+    // percent points.
     for (kind, effect_column, share_column, tolerance) in
         [("GET", 2, 3, 0.02), ("SET", 2, 3, 0.03), ("GET", 4, 5, 0.03), ("SET", 4, 5, 0.75)]
     {
@@ -117,8 +119,9 @@ fn the_2018_shares_of_variation_follow_from_the_printed_effects() {
     }
 }
 
-/// Table 11 prints no intervals. They follow from its error shares: at 95 % ± 15 requests per second for GET
-/// and ± 33 for SET, so every effect on throughput differs from zero, those that explain 0.24 % included.
+/// Table 11 prints no intervals. They follow from its error shares: at 95 % ± 15 requests per
+/// second for GET and ± 33 for SET, so every effect on throughput differs from zero, those that
+/// explain 0.24 % included.
 #[test]
 fn the_2018_effects_on_throughput_all_differ_from_zero() {
     for (kind, half) in [("GET", 14.8), ("SET", 32.5)] {
@@ -130,8 +133,8 @@ fn the_2018_effects_on_throughput_all_differ_from_zero() {
     }
 }
 
-/// The 2018 report keeps the additive model since all values lie within a factor of 3. Logarithms halve what
-/// interactions explain: from 1.1 % to 0.5 % for GET and from 4.6 % to 2.4 % for SET.
+/// The 2018 report keeps the additive model since all values lie within a factor of 3. Logarithms
+/// halve what interactions explain: from 1.1 % to 0.5 % for GET and from 4.6 % to 2.4 % for SET.
 #[test]
 fn logarithms_of_the_2018_means_need_half_the_interactions() {
     for (kind, ratio, plain, logarithmic) in [("GET", 3.00, 1.11, 0.47), ("SET", 2.26, 4.55, 2.35)] {
@@ -155,9 +158,9 @@ fn of_2018(kind: &str) -> (Vec<f64>, f64) {
     (of_kind[..8].iter().map(|row| number(row[2])).collect(), number(of_kind[8][3]) / 100.0)
 }
 
-/// The 2018 report, table 13: throughput of writes against clients. With 64 worker threads per middleware the
-/// law has no coherency and a limit of 12.3 thousand per second; with 8, the guess of a peak is not borne out
-/// by its interval.
+/// The 2018 report, table 13: throughput of writes against clients. With 64 worker threads per
+/// middleware the law has no coherency and a limit of 12.3 thousand per second; with 8, the guess
+/// of a peak is not borne out by its interval.
 #[test]
 fn the_2018_throughput_has_a_limit_and_no_peak() {
     let table = rows(include_str!("../data/2018-report-table-13.csv"));
@@ -175,8 +178,8 @@ fn the_2018_throughput_has_a_limit_and_no_peak() {
 }
 
 /// The 2015 report checks the interactive law on 16 experiments and prints the mean of the absolute
-/// differences, 0.21 ms. With their signs, as pairs, they show no difference; as two separate samples they
-/// could not show one of a millisecond.
+/// differences, 0.21 ms. With their signs, as pairs, they show no difference; as two separate
+/// samples they could not show one of a millisecond.
 #[test]
 fn the_2015_response_times_agree_with_the_interactive_law() {
     let table = rows(include_str!("../data/2015-report-interactive-law.csv"));

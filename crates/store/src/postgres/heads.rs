@@ -1,7 +1,9 @@
-//! Reading what an owner does not hold in memory: the next messages of a line, and messages by their numbers.
+//! Reading what an owner does not hold in memory: the next messages of a line, and messages by
+//! their numbers.
 //!
-//! Each line has an index, made when the first is cut, and is read on from where the last reading ended: rows that are gone and that somebody's
-//! snapshot keeps lie before that place, and are never met again.
+//! Each line has an index, made when the first is cut, and is read on from where the last reading
+//! ended: rows that are gone and that somebody's snapshot keeps lie before that place, and are
+//! never met again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,10 +24,12 @@ use krarup_units::Nanos;
 pub(super) const INDEXES: &str = include_str!("lines.sql");
 const COUNT: &str = include_str!("count.sql");
 const TUBES: &str = include_str!("tubes.sql");
-/// Messages of some tubes alone, by the lines' indexes where those find them sooner than the whole table is read.
+/// Messages of some tubes alone, by the lines' indexes where those find them sooner than the whole
+/// table is read.
 pub(super) const OF_TUBES: &str = "tube = ANY ($1) AND ((state = 0 AND receiver IS NULL) OR (state = 0 AND receiver IS NOT NULL) \
                                    OR state = 1 OR state = 2 OR state = 3)";
-/// What would else be sorted on disk, in the belief that there are many lines, is counted in memory.
+/// What would else be sorted on disk, in the belief that there are many lines, is counted in
+/// memory.
 const IN_MEMORY: &str = "SET LOCAL work_mem = '64MB'; SET LOCAL enable_sort = off; SET LOCAL jit = off";
 /// What was held, or was delayed until before then, is ready.
 const READY: &str = "UPDATE krarup.message SET state = 0, due = NULL, holder = NULL \
@@ -54,8 +58,9 @@ pub struct Counts {
     pub messages: u64,
 }
 
-/// What there is of each line at this time on the wall, and the bytes that all messages would take in memory: what a takeover waits for.
-/// All queues are counted in one pass over the table, and a shard by its own messages. What was held, or was delayed until before then, is ready.
+/// What there is of each line at this time on the wall, and the bytes that all messages would take
+/// in memory: what a takeover waits for. All queues are counted in one pass over the table, and a
+/// shard by its own messages. What was held, or was delayed until before then, is ready.
 fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(Counts, u64, Vec<Arc<str>>), Error> {
     let mut tubes: BTreeSet<Arc<str>> = BTreeSet::new();
     let (mut counts, mut bytes, mut late) = (Counts::default(), 0, false);
@@ -110,7 +115,8 @@ fn count(client: &mut Client, shard: Shard, now: Nanos) -> Result<(Counts, u64, 
     Ok((counts, bytes, tubes.into_iter().collect()))
 }
 
-/// A session in which an owner reads: an index that takes long to make keeps nobody from saying that the owner is there.
+/// A session in which an owner reads: an index that takes long to make keeps nobody from saying
+/// that the owner is there.
 pub(crate) struct Reader {
     place: Place,
     epoch: i64,
@@ -250,7 +256,8 @@ fn numbers(
     Ok(Fetched { ids, complete, ..Fetched::default() })
 }
 
-/// What an owner finds: few enough messages to read them all, or their counts; and the tubes they are in.
+/// What an owner finds: few enough messages to read them all, or their counts; and the tubes they
+/// are in.
 pub(super) fn look(
     client: &mut Client,
     shard: Shard,

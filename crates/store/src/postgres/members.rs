@@ -1,7 +1,8 @@
 //! Brokers that share the shards: who is there, who owns what, and how many each should have.
 //!
-//! **Into how many shards** the queues are divided is changed by who holds the owners' lock for himself; whoever takes part in it, a member for each of its
-//! shards included, knows that it stays.
+//! **Into how many shards** the queues are divided is changed by who holds the owners' lock for
+//! himself; whoever takes part in it, a member for each of its shards included, knows that it
+//! stays.
 
 use std::thread;
 
@@ -47,7 +48,8 @@ pub struct Seen {
 }
 
 impl Member {
-    /// Makes the tables if they are not there, and waits until the queues may be divided so; `waits` is told once.
+    /// Makes the tables if they are not there, and waits until the queues may be divided so;
+    /// `waits` is told once.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
@@ -83,7 +85,8 @@ impl Member {
     /// Says that this member is there, and looks who else is.
     ///
     /// # Errors
-    /// [`Problem::Deposed`]: the queues are no longer divided so. After others it can be tried again.
+    /// [`Problem::Deposed`]: the queues are no longer divided so. After others it can be tried
+    /// again.
     pub fn look(&mut self) -> Result<Seen, Problem> {
         if self.client.is_closed() {
             let mut client = self.place.connect()?;
@@ -130,7 +133,8 @@ impl Member {
     }
 }
 
-/// The lock by which a member is known to be there; none but its own session before, whose end the server has not noticed yet, can have it: that one ends.
+/// The lock by which a member is known to be there; none but its own session before, whose end the
+/// server has not noticed yet, can have it: that one ends.
 fn say_so(client: &mut Client, number: i64) -> Result<bool, Error> {
     client.batch_execute(LIGHT)?;
     let number = number as i32 & i32::MAX;
@@ -151,8 +155,9 @@ pub enum Step {
 }
 
 impl Seen {
-    /// What the member of this number does next, who has these shards, or is about to have them. All members see the same and come to the
-    /// same: nobody has more than one shard more than another, and no shard moves that need not.
+    /// What the member of this number does next, who has these shards, or is about to have them.
+    /// All members see the same and come to the same: nobody has more than one shard more than
+    /// another, and no shard moves that need not.
     pub fn step(&self, me: i64, mine: &[u32]) -> Option<Step> {
         let all = self.shards.len();
         let members = self.members.len().max(1);
@@ -167,7 +172,8 @@ impl Seen {
             let (before, behind) = self.shards.split_at(begin);
             return behind.iter().chain(before).find(free).map(|shard| Step::Take(shard.shard));
         }
-        // Of several that could give one, the first does; while some are free, those are taken first.
+        // Of several that could give one, the first does; while some are free, those are taken
+        // first.
         let first = !others().any(|member| member < me && has(member) >= mine.len());
         let none_free = self.shards.iter().all(|shard| shard.member.is_some());
         let gives = mine.len() > many || (mine.len() > few && wanting && first && none_free);
@@ -189,7 +195,8 @@ pub(super) fn join(client: &mut Client, shards: u32) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Divides the queues into so many shards; to be asked by who holds the owners' lock for himself. Ids go on above all that were ever given.
+/// Divides the queues into so many shards; to be asked by who holds the owners' lock for himself.
+/// Ids go on above all that were ever given.
 pub(super) fn lay_out(client: &mut Client, shards: u32) -> Result<(), Error> {
     let mut transaction = client.transaction()?;
     let changed = transaction
@@ -241,7 +248,8 @@ mod tests {
         Seen { members: members.to_vec(), shards: owners.iter().enumerate().map(standing).collect() }
     }
 
-    /// What comes of all members doing what they shall, one step each, as often as any has something to do.
+    /// What comes of all members doing what they shall, one step each, as often as any has
+    /// something to do.
     fn settle(members: &[i64], mut owners: Vec<Option<i64>>) -> (Vec<Option<i64>>, usize) {
         let mut moves = 0;
         for _ in 0..200 {

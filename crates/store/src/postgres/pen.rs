@@ -1,10 +1,13 @@
-//! A session in which an owner writes batches. He has several: while one is at its commit, another writes what has come meanwhile.
+//! A session in which an owner writes batches. He has several: while one is at its commit, another
+//! writes what has come meanwhile.
 //!
-//! **Fenced.** Each statement that writes takes part in a lock first (`krarup.still_owner`), which whoever takes over has for himself while he becomes
-//! the owner: what an owner before has begun is there when the next one reads, and what he sends later fails.
+//! **Fenced.** Each statement that writes takes part in a lock first (`krarup.still_owner`), which
+//! whoever takes over has for himself while he becomes the owner: what an owner before has begun is
+//! there when the next one reads, and what he sends later fails.
 //!
-//! **One session at a time.** A pen's session holds a lock of its own. When it broke, its next one waits until that lock is free: then whatever
-//! the one before had begun has been committed, or undone, and the same batch may be written again.
+//! **One session at a time.** A pen's session holds a lock of its own. When it broke, its next one
+//! waits until that lock is free: then whatever the one before had begun has been committed, or
+//! undone, and the same batch may be written again.
 
 use std::time::SystemTime;
 
@@ -70,8 +73,8 @@ impl Pen {
     /// Writes a batch and commits it.
     ///
     /// # Errors
-    /// If the session still stands ([`Session::is_over`]), nothing of it was written; otherwise nobody knows, and it is to be written
-    /// again after [`Session::mend`].
+    /// If the session still stands ([`Session::is_over`]), nothing of it was written; otherwise
+    /// nobody knows, and it is to be written again after [`Session::mend`].
     pub(crate) fn write(&mut self, batch: &CommitBatch) -> Result<(), Error> {
         let lists = Lists::of(batch);
         if batch.is_of_messages() {
@@ -81,7 +84,8 @@ impl Pen {
                 |statement: &Statement, values: Values<'_>| self.client.execute(statement, values).map(drop);
             if lists.are_plain() {
                 match lists.write_plain(plain, (epoch, shard), &mut execute) {
-                    // Some of them are there: a session that broke has written them, and nobody had heard of it.
+                    // Some of them are there: a session that broke has written them, and nobody had
+                    // heard of it.
                     Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {}
                     came => return came,
                 }
@@ -194,14 +198,16 @@ impl<'a> Lists<'a> {
                 MessageChange::Delete => lists.gone.push(*id as i64),
             }
         }
-        // Neighbours in the table are written together, and two batches never lock rows in opposite orders.
+        // Neighbours in the table are written together, and two batches never lock rows in opposite
+        // orders.
         lists.new.sort_unstable_by_key(|row| row.id);
         lists.changed.sort_unstable_by_key(|row| row.id);
         lists.gone.sort_unstable();
         lists
     }
 
-    /// Whether there is nothing but messages that are gone, and new ones in which only what every message has is filled in.
+    /// Whether there is nothing but messages that are gone, and new ones in which only what every
+    /// message has is filled in.
     fn are_plain(&self) -> bool {
         self.changed.is_empty() && self.new.iter().all(|row| is_plain(row))
     }
@@ -301,7 +307,8 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Whether a new message is as `put` makes it without a delay: the columns that are left are as in every such row.
+/// Whether a new message is as `put` makes it without a delay: the columns that are left are as in
+/// every such row.
 fn is_plain(row: &MessageRow) -> bool {
     row.standing == StoredState::Ready
         && row.delay == Nanos::ZERO
@@ -333,7 +340,8 @@ fn place_aside(row: &MessageRow) -> Option<i64> {
     }
 }
 
-/// Whole seconds, as the protocol has them; those beyond the column's range come back negative and are read as what they were.
+/// Whole seconds, as the protocol has them; those beyond the column's range come back negative and
+/// are read as what they were.
 fn seconds(time: Nanos) -> i32 {
     (time.0 / 1_000_000_000) as u32 as i32
 }

@@ -9,7 +9,8 @@ use postgres::{Client, Config, Error, NoTls};
 pub const LEASE: Duration = Duration::from_millis(1_200);
 /// How often it is looked whether somebody else has become the owner, or no longer is.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// Saying that the owner is there needs no disk: what he writes afterwards is on disk only together with it.
+/// Saying that the owner is there needs no disk: what he writes afterwards is on disk only together
+/// with it.
 pub(super) const LIGHT: &str = "SET synchronous_commit = off";
 /// How often it is looked whether a pooler stands between.
 const LOOKS_FOR_A_POOLER: usize = 3;
@@ -38,7 +39,8 @@ pub enum Problem {
     Address(String),
     /// The database cannot be reached, or refuses.
     Database(String),
-    /// Between this broker and the database is a pooler that gives its sessions to one transaction after the other.
+    /// Between this broker and the database is a pooler that gives its sessions to one transaction
+    /// after the other.
     Pooled,
     /// Somebody else has become the owner.
     Deposed,
@@ -97,7 +99,8 @@ impl Place {
         Ok(Self { config, largest: None })
     }
 
-    /// The same for brokers that take no larger messages: applications that put theirs by SQL are held to it, too.
+    /// The same for brokers that take no larger messages: applications that put theirs by SQL are
+    /// held to it, too.
     #[must_use]
     pub fn limited(self, largest: u32) -> Self {
         Self { largest: Some(largest), ..self }
@@ -121,11 +124,14 @@ impl Place {
         migrate(&mut self.connect()?).map_err(Problem::from)
     }
 
-    /// Whether a connection does not keep its session: a pooler gives another one to each transaction. Two connections are made, one of them in a transaction, and each is asked for
-    /// the number of its process: whatever order a pooler gives its sessions out in, either both have the same, or that of the first changes.
+    /// Whether a connection does not keep its session: a pooler gives another one to each
+    /// transaction. Two connections are made, one of them in a transaction, and each is asked for
+    /// the number of its process: whatever order a pooler gives its sessions out in, either both
+    /// have the same, or that of the first changes.
     fn is_pooled(&self) -> Result<bool, Error> {
         let connect = || Config::from(self.config.clone()).connect(NoTls);
-        // Nothing is prepared: a statement would be prepared in one session and executed in another.
+        // Nothing is prepared: a statement would be prepared in one session and executed in
+        // another.
         let process = |client: &mut Client| -> Result<Option<String>, Error> {
             let rows = client.simple_query("SELECT pg_backend_pid()")?;
             Ok(rows.iter().find_map(|row| match row {
@@ -140,7 +146,8 @@ impl Place {
             let mut second = connect()?;
             second.batch_execute("BEGIN")?;
             let others = process(&mut second)?;
-            // The second holds a session until here; a pooler that has no more of them would let the first wait.
+            // The second holds a session until here; a pooler that has no more of them would let
+            // the first wait.
             second.batch_execute("COMMIT")?;
             if its == others || process(&mut first)? != its {
                 return Ok(true);
@@ -167,8 +174,9 @@ impl Place {
 
 /// A connection that can be had again after it broke.
 pub(crate) trait Session {
-    /// Whether this error is the session's last: whatever it had begun has been committed, or will be, or is undone. Only an error
-    /// that the server tells, and goes on, means that nothing was written.
+    /// Whether this error is the session's last: whatever it had begun has been committed, or will
+    /// be, or is undone. Only an error that the server tells, and goes on, means that nothing was
+    /// written.
     fn is_over(&self, error: &Error) -> bool;
 
     /// Tries once to have the session back.

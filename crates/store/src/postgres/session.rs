@@ -1,4 +1,5 @@
-//! One connection to queues that nobody owns: queries as the columns of prepared statements, rows as their answers.
+//! One connection to queues that nobody owns: queries as the columns of prepared statements, rows
+//! as their answers.
 //!
 //! ```text
 //! one statement for all queries of a kind, committed at once ──▶ their answers, which may be told
@@ -7,9 +8,10 @@
 //! COMMIT               ──▶ they may be told
 //! ```
 //!
-//! The statement also writes one row that names the transaction. Where the connection breaks, the next one looks whether that row is there: then everything has
-//! happened, otherwise nothing. The answers to puts, deletes and leases are in that row, or follow from it; others, whose messages are gone when they are told, are
-//! heard before their commit.
+//! The statement also writes one row that names the transaction. Where the connection breaks, the
+//! next one looks whether that row is there: then everything has happened, otherwise nothing. The
+//! answers to puts, deletes and leases are in that row, or follow from it; others, whose messages
+//! are gone when they are told, are heard before their commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,10 +49,12 @@ const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, m
                            FROM krarup.outcome, unnest(places, ids) AS kept (place, id) JOIN krarup.message ON message.id = kept.id \
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
 const SWEEP: &str = "SELECT krarup.expire(), krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
-/// The lock of all who share the queues, and that of this broker: others see by it that he is there. And by what this session is known to others.
+/// The lock of all who share the queues, and that of this broker: others see by it that he is
+/// there. And by what this session is known to others.
 const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout), \
                             pg_backend_pid(), (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid())";
-/// Ends a session of ours that broke, if it is still there; whether it is, or nothing can be known here: a replica hears of commits late.
+/// Ends a session of ours that broke, if it is still there; whether it is, or nothing can be known
+/// here: a replica hears of commits late.
 const STILL_THERE: &str = "SELECT pg_is_in_recovery() OR EXISTS (SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                            WHERE pid = $1 AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2)";
 const WRITTEN: &str = "SELECT EXISTS (SELECT FROM krarup.outcome WHERE broker = $1 AND serial = $2)";
@@ -72,7 +76,8 @@ pub(crate) struct Known {
 pub(crate) enum Trouble {
     /// The connection broke before anything could have been committed.
     Broken(String),
-    /// The connection broke, and the transaction of this serial may have been committed; then these are the answers, or those that its row tells.
+    /// The connection broke, and the transaction of this serial may have been committed; then these
+    /// are the answers, or those that its row tells.
     Unknown(Option<Vec<DatabaseReply>>),
     /// The database refuses, and until when.
     Refused { why: String, until: Until },
@@ -98,7 +103,8 @@ pub(crate) struct Stub {
     pub(crate) serial: i64,
 }
 
-/// Serials up to one bound, exclusive, are no longer of interest; those below the other were cleared away before.
+/// Serials up to one bound, exclusive, are no longer of interest; those below the other were
+/// cleared away before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clearing {
     pub(crate) from: i64,
@@ -173,12 +179,14 @@ impl Session {
         self.known
     }
 
-    /// Whether this transaction was committed, which was begun in the session `its` that broke; none: that session is not over, or nobody knows.
+    /// Whether this transaction was committed, which was begun in the session `its` that broke;
+    /// none: that session is not over, or nobody knows.
     ///
     /// # Errors
     /// The database refuses, or this session broke as well.
     pub(crate) async fn was_committed(&self, stub: Stub, its: Known) -> Result<Option<bool>, Trouble> {
-        // A session that broke may still be at its commit: it holds the lock of its row until it ends, one way or the other.
+        // A session that broke may still be at its commit: it holds the lock of its row until it
+        // ends, one way or the other.
         let statement = "INSERT INTO krarup.outcome VALUES ($1, $2) ON CONFLICT DO NOTHING";
         let came = match self.client.execute(statement, &[&stub.broker, &stub.serial]).await {
             Ok(written) => Ok(Some(written == 0)),
@@ -303,7 +311,8 @@ impl Session {
             return Trouble::Broken(words(error));
         }
         let code = error.code().map_or("", |code| code.code());
-        // Resources and failures of the system; deadlocks, locks and timeouts; a database that is read-only for now.
+        // Resources and failures of the system; deadlocks, locks and timeouts; a database that is
+        // read-only for now.
         let until = match code.get(..2).unwrap_or_default() {
             "53" | "58" => Until::Room,
             "40" | "55" | "57" => Until::Again,
@@ -313,9 +322,10 @@ impl Session {
         Trouble::Refused { why: words(error), until }
     }
 
-    // ---- the kinds ----------------------------------------------------------------------------------------
+    // ---- the kinds ------------------------------------------------------------------------------
 
-    // Lists of one are as long to take apart as the work itself: what comes alone has a statement of its own.
+    // Lists of one are as long to take apart as the work itself: what comes alone has a statement
+    // of its own.
 
     async fn put(&self, asked: &[QueuedRequest], stub: Stub) -> Result<Vec<DatabaseReply>, Error> {
         if let [QueuedRequest { query: DatabaseRequest::New(new), .. }] = asked {
@@ -506,7 +516,7 @@ impl Session {
         Ok(vec![DatabaseReply::Places(places, expired as u64)])
     }
 
-    // ---- what is rare -------------------------------------------------------------------------------------
+    // ---- what is rare ---------------------------------------------------------------------------
 
     async fn once(&self, query: &DatabaseRequest) -> Result<Vec<DatabaseReply>, Error> {
         let DatabaseRequest::Once(once) = query else { return Ok(Vec::new()) };
@@ -587,7 +597,8 @@ impl Session {
 
 const REGISTER: &str = "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING";
 
-/// Of which tube, and for whom: the common case, in which nobody has a name and nothing is compared.
+/// Of which tube, and for whom: the common case, in which nobody has a name and nothing is
+/// compared.
 fn leases_first_of_one_tube(query: &DatabaseRequest) -> Option<(&str, i64)> {
     match query {
         DatabaseRequest::Take {
@@ -650,7 +661,8 @@ fn names(list: Vec<String>) -> Vec<Arc<str>> {
     list.into_iter().map(Into::into).collect()
 }
 
-/// Rows of the columns that all functions answer with, flags behind them where there may be any, by the place of their request.
+/// Rows of the columns that all functions answer with, flags behind them where there may be any, by
+/// the place of their request.
 fn lines(queries: usize, rows: Vec<Row>) -> Vec<DatabaseReply> {
     let mut by_place = vec![Vec::new(); queries];
     for row in rows {

@@ -1,7 +1,8 @@
 //! Beginning to use queues that nobody owns.
 //!
-//! Every connection of every broker that shares the queues holds the owners' lock together with the others: an owner waits until the last
-//! of them is gone, and none of them begins while there is an owner.
+//! Every connection of every broker that shares the queues holds the owners' lock together with the
+//! others: an owner waits until the last of them is gone, and none of them begins while there is an
+//! owner.
 
 use std::thread;
 
@@ -27,7 +28,8 @@ impl std::fmt::Debug for Sharing {
 }
 
 impl Sharing {
-    /// Makes the tables and indexes if they are not there, and waits until nobody owns the queues; `waits` is told once who does.
+    /// Makes the tables and indexes if they are not there, and waits until nobody owns the queues;
+    /// `waits` is told once who does.
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.

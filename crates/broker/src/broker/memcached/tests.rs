@@ -1,4 +1,5 @@
-//! Dialogues in memcached's protocol: what a client says, what it hears, wherever the network cuts the bytes.
+//! Dialogues in memcached's protocol: what a client says, what it hears, wherever the network cuts
+//! the bytes.
 
 use krarup_units::Nanos;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! A queue of which only the first messages are in memory answers as one that has them all: random histories, and the smallest bounds there are.
+//! A queue of which only the first messages are in memory answers as one that has them all: random
+//! histories, and the smallest bounds there are.
 
 use std::collections::BTreeMap;
 
@@ -297,7 +298,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Client 0 is no client, watches both tubes and never waits; 1 and 2 watch one each and say their name.
+/// Client 0 is no client, watches both tubes and never waits; 1 and 2 watch one each and say their
+/// name.
 fn enter(queues: &mut Queues, place: usize) -> ClientId {
     let client = queues.open();
     for (tube, name) in TUBES.iter().enumerate() {
@@ -351,7 +353,8 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
                     let kind = match kind {
                         Kind::Reserve(_) if !waits || who == 0 => Kind::Reserve(false),
                         Kind::Pop(_) if !waits || who == 0 => Kind::Pop(false),
-                        // A client that waits may be written that its time is over while what it waits for is being read.
+                        // A client that waits may be written that its time is over while what it
+                        // waits for is being read.
                         Kind::Pause(_) if waits => Kind::Tubes,
                         Kind::Release(id, priority, _) if waits => Kind::Release(id, priority, 0),
                         other => other,

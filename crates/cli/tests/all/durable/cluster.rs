@@ -147,7 +147,8 @@ impl Cluster {
         self.sql(database, "SELECT pg_reload_conf()");
     }
 
-    /// From now on commits wait, after they are on disk, for a replica that there is not; or no longer.
+    /// From now on commits wait, after they are on disk, for a replica that there is not; or no
+    /// longer.
     pub(crate) fn commits_wait(&self, database: &str, wait: bool) {
         self.set(database, "synchronous_standby_names", if wait { "nobody" } else { "" });
         // The server has taken notice when a commit of our own waits.
@@ -167,7 +168,8 @@ impl Cluster {
         waits
     }
 
-    /// A pgbouncer before this cluster, in this mode, and how a database is reached through it; none where it is not installed.
+    /// A pgbouncer before this cluster, in this mode, and how a database is reached through it;
+    /// none where it is not installed.
     pub(crate) fn pooler(&self, mode: &str) -> Option<(Program, impl Fn(&str) -> String)> {
         let places = ["/usr/sbin", "/usr/bin", "/usr/local/bin"].map(PathBuf::from);
         let programs = places.into_iter().find(|place| place.join("pgbouncer").exists())?;

@@ -1,4 +1,5 @@
-//! How many messages there are, where the database decides: counted as they change, and never all of them; and databases that are older than that.
+//! How many messages there are, where the database decides: counted as they change, and never all
+//! of them; and databases that are older than that.
 
 use crate::durable::cluster::Cluster;
 use crate::durable::storm::Storm;

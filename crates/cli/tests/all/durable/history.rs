@@ -7,7 +7,8 @@ use crate::support::peer::Peer;
 
 const HISTORIES: &str = include_str!("histories.txt");
 
-/// Holds all conversations with the broker at `address`, whose queues are reached by memcached's protocol at `door`.
+/// Holds all conversations with the broker at `address`, whose queues are reached by memcached's
+/// protocol at `door`.
 pub(crate) fn hold_all(address: SocketAddr, door: SocketAddr, whose: &str) {
     let histories: Vec<&str> = HISTORIES.split("\n## ").skip(1).collect();
     assert!(histories.len() > 10);

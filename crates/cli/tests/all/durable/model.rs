@@ -1,4 +1,5 @@
-//! What a queue is, in a few lines, and random requests of several clients whose answers must be the model's.
+//! What a queue is, in a few lines, and random requests of several clients whose answers must be
+//! the model's.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -204,7 +205,8 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
     proptest::collection::vec((0..CLIENTS, step), 1..60)
 }
 
-/// Whatever clients ask, the answers are the model's; at the end nothing is left but what the model has.
+/// Whatever clients ask, the answers are the model's; at the end nothing is left but what the model
+/// has.
 pub(crate) fn compare(address: SocketAddr, cases: u32) {
     let mut clients: Vec<Peer> = (0..CLIENTS).map(|_| Peer::connect(address)).collect();
     for (client, peer) in clients.iter_mut().enumerate() {
@@ -234,7 +236,8 @@ pub(crate) fn compare(address: SocketAddr, cases: u32) {
                 let line = String::from_utf8(peer.line().unwrap()).unwrap();
                 let id: u64 =
                     line.trim_end().strip_prefix("INSERTED ").and_then(|id| id.parse().ok()).unwrap();
-                // Each tube has its own order; where they are divided, each shard gives numbers of its own.
+                // Each tube has its own order; where they are divided, each shard gives numbers of
+                // its own.
                 let mut before = model.messages.iter().filter(|(_, message)| message.tube == tube);
                 prop_assert!(before.all(|(last, _)| *last < id), "{id} after {:?}", model.put);
                 model.put.push(id);

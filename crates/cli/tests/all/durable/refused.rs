@@ -1,4 +1,5 @@
-//! Databases that refuse: what is promised is answered, each change of state is told once, and a pooler between is found at the start.
+//! Databases that refuse: what is promised is answered, each change of state is told once, and a
+//! pooler between is found at the start.
 
 use std::process::Stdio;
 
@@ -19,7 +20,8 @@ fn told(ended: &Ended) -> [usize; 4] {
     lines.map(|line| ended.errors.matches(line).count())
 }
 
-/// More clients than there are connections have a request that waits, and yet each put is answered, for two seconds.
+/// More clients than there are connections have a request that waits, and yet each put is answered,
+/// for two seconds.
 fn refuses_puts_for_a_while(cluster: &Cluster, name: &str, broker: &Program, waits: &str) -> Vec<Peer> {
     let mut waiting: Vec<Peer> = (0..MANY).map(|_| broker.connect()).collect();
     for (number, peer) in waiting.iter_mut().enumerate() {
@@ -65,7 +67,8 @@ pub(crate) fn who_comes_back_to_a_database_that_only_reads_answers_puts(cluster:
         &PUT.repeat(MANY),
         &(1..=MANY).map(|id| format!("INSERTED {id}\r\n")).collect::<String>(),
     );
-    // One put is at its commit when everything is cut: it is answered by what became of it, though nothing can be written.
+    // One put is at its commit when everything is cut: it is answered by what became of it, though
+    // nothing can be written.
     cluster.commits_wait(&name, true);
     first.send(PUT.as_bytes()).unwrap();
     let at_commit = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'SyncRep' AND query LIKE '%krarup.message%'";

@@ -1,4 +1,5 @@
-//! Queues divided into shards, of several brokers: what was answered is true whoever goes, comes or hangs.
+//! Queues divided into shards, of several brokers: what was answered is true whoever goes, comes or
+//! hangs.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +17,8 @@ use crate::support::peer::Peer;
 use crate::support::process::Program;
 use crate::support::{TOO_LONG, file, fresh, until};
 
-/// How long it may take until others serve, on a machine that does much else; alone it takes two seconds at most.
+/// How long it may take until others serve, on a machine that does much else; alone it takes two
+/// seconds at most.
 const TAKEOVER: Duration = Duration::from_secs(30);
 const TUBES: usize = 12;
 
@@ -63,7 +65,8 @@ pub(crate) fn one_is_killed_and_another_comes(cluster: &Cluster) {
     one_owner_follows(cluster, name);
 }
 
-/// What they leave one broker finds that owns all queues, and the other way round; no number is given twice.
+/// What they leave one broker finds that owns all queues, and the other way round; no number is
+/// given twice.
 fn one_owner_follows(cluster: &Cluster, name: &str) {
     let above = "SELECT max(next_id) FROM krarup.owner";
     let highest: u64 = cluster.sql(name, above).parse().unwrap();
@@ -200,7 +203,8 @@ pub(crate) fn a_client_sees_one_broker(cluster: &Cluster) {
     assert!(a.stop().success && b.stop().success);
 }
 
-/// Whoever holds something hears in time that he will not hold it for long, whichever shards it is of and he watches.
+/// Whoever holds something hears in time that he will not hold it for long, whichever shards it is
+/// of and he watches.
 pub(crate) fn who_holds_something_hears_that_its_time_is_nearly_over(cluster: &Cluster) {
     let name = "shards_deadline";
     let store = cluster.database(name);
@@ -219,7 +223,8 @@ pub(crate) fn who_holds_something_hears_that_its_time_is_nearly_over(cluster: &C
             peer.send(format!("watch s{tube}\r\n").as_bytes()).unwrap();
             peer.line().unwrap();
         }
-        // A machine that does much else may be late with the word: then the message comes back, and it is held again.
+        // A machine that does much else may be late with the word: then the message comes back, and
+        // it is held again.
         let told = (0..20).any(|_| {
             peer.send(b"reserve\r\n").unwrap();
             let told = String::from_utf8(peer.line().unwrap()).unwrap();

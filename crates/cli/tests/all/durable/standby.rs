@@ -1,4 +1,5 @@
-//! Brokers that wait for their turn: what becomes of them when the database goes and comes, and of those that have lost their turn.
+//! Brokers that wait for their turn: what becomes of them when the database goes and comes, and of
+//! those that have lost their turn.
 
 use rustix::process::Signal;
 

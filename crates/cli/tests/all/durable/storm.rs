@@ -1,4 +1,5 @@
-//! Clients that put, reserve and delete as fast as they can and write down what they were answered; then what was answered must be true.
+//! Clients that put, reserve and delete as fast as they can and write down what they were answered;
+//! then what was answered must be true.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -35,7 +36,8 @@ impl Storm {
         Self::in_tubes(address, clients, 0)
     }
 
-    /// In so many tubes: each client puts into one of them, and takes from all. None: all in `default`.
+    /// In so many tubes: each client puts into one of them, and takes from all. None: all in
+    /// `default`.
     pub(crate) fn in_tubes(address: SocketAddr, clients: usize, tubes: usize) -> Self {
         // No two clients of the whole test put the same.
         static CLIENTS: AtomicUsize = AtomicUsize::new(0);
@@ -143,9 +145,10 @@ impl History {
         self.put.push(body.to_owned());
     }
 
-    /// Takes everything that is left at `address` and compares: each message that was put has been deleted or is there, those that were deleted
-    /// are not, nothing is there twice or came from nowhere, and what is left comes in the order of its ids. For what is held by a broker
-    /// that is no more it waits so many seconds.
+    /// Takes everything that is left at `address` and compares: each message that was put has been
+    /// deleted or is there, those that were deleted are not, nothing is there twice or came from
+    /// nowhere, and what is left comes in the order of its ids. For what is held by a broker that
+    /// is no more it waits so many seconds.
     pub(crate) fn check(&self, address: SocketAddr, patience: u32) {
         self.check_tubes(address, patience, 0);
     }

@@ -1,4 +1,5 @@
-//! One who stands before a real server, passes on what is said, and at times does what a bad server would do.
+//! One who stands before a real server, passes on what is said, and at times does what a bad server
+//! would do.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -86,7 +87,8 @@ impl Saboteur {
     }
 }
 
-/// Passes on what the two say until one of them goes or something is done wrong; returns which it was.
+/// Passes on what the two say until one of them goes or something is done wrong; returns which it
+/// was.
 fn serve(mut client: TcpStream, server: SocketAddr, plan: &Plan) -> bool {
     // A server that is gone is a connection that ends.
     let Ok(mut server) = TcpStream::connect(server) else { return false };

@@ -85,7 +85,8 @@ impl Crate {
             .collect()
     }
 
-    /// The module in which stands what `path` names: what is only passed on stands where it comes from.
+    /// The module in which stands what `path` names: what is only passed on stands where it comes
+    /// from.
     fn home(&self, path: &[String], depth: usize) -> Option<Module> {
         let path = path.strip_prefix(&["crate".to_owned()])?;
         let known = (0..=path.len()).rev().find(|&length| self.files.contains_key(&path[..length]))?;

@@ -1,4 +1,5 @@
-//! The accounts of `krarup load` and of `krarup proxy` about the same requests, which must agree to the unit.
+//! The accounts of `krarup load` and of `krarup proxy` about the same requests, which must agree to
+//! the unit.
 
 use serde_json::Value;
 
@@ -55,7 +56,8 @@ pub(crate) fn assert_load_and_proxy_agree(load: &Value, proxy: &Value) {
     assert_eq!(number(proxy, "/disordered"), 0);
 }
 
-/// The accounts of a load that has ended and of the proxy, which ends now. They agree, and every request was answered.
+/// The accounts of a load that has ended and of the proxy, which ends now. They agree, and every
+/// request was answered.
 pub(crate) fn accounts_of(ended: &Ended, proxy: Program) -> (Value, Value) {
     assert!(ended.success, "{ended:?}");
     let load = ended.json();

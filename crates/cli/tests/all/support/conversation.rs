@@ -1,4 +1,5 @@
-//! What tests say to a memcached, or to what should be like one: a list of cases, and conversations by chance.
+//! What tests say to a memcached, or to what should be like one: a list of cases, and conversations
+//! by chance.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -10,14 +11,15 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use super::process::{Program, skipped};
 use super::shown;
 
-/// A real one, without the threads that reorder items in the background: while these hold an item, a number is not
-/// shortened in its place, and nobody can say when that is.
+/// A real one, without the threads that reorder items in the background: while these hold an item,
+/// a number is not shortened in its place, and nobody can say when that is.
 pub(crate) fn memcached() -> Program {
     Program::memcached(&["-o", "no_modern"])
 }
 
-/// Whether the memcached that is installed is of the version whose every word is promised, its errors included. Later ones word
-/// some of them otherwise, and read some forms more strictly: then this says that what is compared to the letter is left out.
+/// Whether the memcached that is installed is of the version whose every word is promised, its
+/// errors included. Later ones word some of them otherwise, and read some forms more strictly: then
+/// this says that what is compared to the letter is left out.
 pub(crate) fn is_the_promised_version() -> bool {
     const PROMISED: &str = "memcached 1.6.18";
     let said = Command::new("memcached").arg("-V").output().unwrap().stdout;
@@ -44,7 +46,8 @@ pub(crate) fn answers(program: &Program, bytes: &[u8]) -> Vec<u8> {
     answers
 }
 
-/// A case is one line, CR LF for each `|`; `{250}` stands for a key of 250 bytes, `{251}` for one of 251.
+/// A case is one line, CR LF for each `|`; `{250}` stands for a key of 250 bytes, `{251}` for one
+/// of 251.
 const CASES: &str = "\
 |
  |
@@ -274,7 +277,8 @@ pub(crate) fn cases() -> Vec<Vec<u8>> {
         [b"get ".to_vec(), b"x".repeat(3_000), b"\r\n".to_vec()].concat(),
         [b"get ".to_vec(), b" ".repeat(3_000), b"k\r\n".to_vec()].concat(),
         [b"x".repeat(2_040), b"\r\n".to_vec()].concat(),
-        // Longer than what memcached reads at once; the answer to what is shorter depends on the network's cuts.
+        // Longer than what memcached reads at once; the answer to what is shorter depends on the
+        // network's cuts.
         b"x".repeat(40_000),
         // Line ends without carriage return.
         b"\nget k\nset a 0 0 1\nx\r\nget a\n".to_vec(),
@@ -297,9 +301,10 @@ pub(crate) fn meta_requests() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(prop_oneof![1 => request(), 3 => meta_request()], 1..400)
 }
 
-/// A meta request on one of a few keys. Left out is what each of several servers has of its own, and what the passing of a
-/// second changes: when an item was last read (`h l`), how long it has to live (`t`), `me`; that a comparing set may store a stale
-/// value (`C` with `I`); and what 1.6.18 tells of a quiet `ma` that creates its number.
+/// A meta request on one of a few keys. Left out is what each of several servers has of its own,
+/// and what the passing of a second changes: when an item was last read (`h l`), how long it has to
+/// live (`t`), `me`; that a comparing set may store a stale value (`C` with `I`); and what 1.6.18
+/// tells of a quiet `ma` that creates its number.
 fn meta_request() -> impl Strategy<Value = String> {
     let key = || prop::sample::select(vec!["a", "b", "c", "d", "YQ== b", "Yg== b"]);
     let quiet = || prop::sample::select(vec!["", "", " q"]);
@@ -352,9 +357,10 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
 }
 
-/// Sums of numbers below this stay below 2⁶³, and nothing that begins with a digit is ever put before or behind a number. (memcached
-/// 1.6.18 refuses to count from a larger number if a minus sign happens to lie in its memory somewhere behind the value, and
-/// finds numbers behind values of blanks only: nobody can say when.)
+/// Sums of numbers below this stay below 2⁶³, and nothing that begins with a digit is ever put
+/// before or behind a number. (memcached 1.6.18 refuses to count from a larger number if a minus
+/// sign happens to lie in its memory somewhere behind the value, and finds numbers behind values of
+/// blanks only: nobody can say when.)
 const LARGE: u64 = 90_000_000;
 
 /// Stands for the cas unique that was last seen with the key.
@@ -394,8 +400,9 @@ fn request() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What comes back for each request, one after the other. (In a pipeline memcached does not shorten a number in its place while
-/// the item still waits to be sent: whether there are blanks behind it depends on the network's cuts.)
+/// What comes back for each request, one after the other. (In a pipeline memcached does not shorten
+/// a number in its place while the item still waits to be sent: whether there are blanks behind it
+/// depends on the network's cuts.)
 pub(crate) fn converse(program: &Program, requests: &[String]) -> Vec<String> {
     let mut peer = program.connect();
     let mut seen: HashMap<String, String> = HashMap::new();

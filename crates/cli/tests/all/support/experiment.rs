@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::fresh;
 use super::process::{Ended, Program};
 
-/// A trial on a disturbed machine is run again: on one that is always disturbed an experiment takes twice as long, or more.
+/// A trial on a disturbed machine is run again: on one that is always disturbed an experiment takes
+/// twice as long, or more.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 /// A folder of its own with the spec in it.
@@ -34,8 +35,8 @@ pub(crate) fn json(path: &Path) -> serde_json::Value {
         .unwrap()
 }
 
-/// Whether a process that a ledger noted, by its number and when it began, still runs. One that was killed and has not been asked for by its parent yet
-/// is a name in a table, and no more.
+/// Whether a process that a ledger noted, by its number and when it began, still runs. One that was
+/// killed and has not been asked for by its parent yet is a name in a table, and no more.
 pub(crate) fn still_runs(noted: &str) -> bool {
     let (process, begun) = noted.split_once(' ').unwrap();
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();

@@ -1,6 +1,7 @@
-//! Every command in every malformed form, derived rather than remembered: each word of each command missing, doubled, too long,
-//! of another kind, out of range, with bytes in it that do not belong there; each line ended wrongly; each value of another
-//! length than announced; each meta command with each flag and each word a flag may carry.
+//! Every command in every malformed form, derived rather than remembered: each word of each command
+//! missing, doubled, too long, of another kind, out of range, with bytes in it that do not belong
+//! there; each line ended wrongly; each value of another length than announced; each meta command
+//! with each flag and each word a flag may carry.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,8 @@ enum Kind {
     Other,
 }
 
-/// A well-formed command: its words, and its value if it has one. The key `k` holds the number 10 with the flags 5.
+/// A well-formed command: its words, and its value if it has one. The key `k` holds the number 10
+/// with the flags 5.
 struct Form {
     words: Vec<(Kind, String)>,
     value: Option<&'static str>,

@@ -15,11 +15,12 @@ use socket2::{Domain, Socket, Type};
 use super::TOO_LONG;
 use super::peer::{Peer, greet};
 
-/// A port of 127.0.0.1 that nobody else is given, also while nobody listens there: for servers that are told their port,
-/// and for those that go and come back.
+/// A port of 127.0.0.1 that nobody else is given, also while nobody listens there: for servers that
+/// are told their port, and for those that go and come back.
 pub(crate) struct Port {
     address: SocketAddr,
-    /// Bound, and never listening: whoever asks for any port gets another, and whoever asks for this one may have it.
+    /// Bound, and never listening: whoever asks for any port gets another, and whoever asks for
+    /// this one may have it.
     _held: Socket,
 }
 
@@ -160,7 +161,8 @@ impl Program {
         })
     }
 
-    /// Starts our proxy as somebody who may have no more than so many files open unless he asks for more.
+    /// Starts our proxy as somebody who may have no more than so many files open unless he asks for
+    /// more.
     pub(crate) fn proxy_limited(files: u32, servers: &[SocketAddr]) -> Self {
         let mut command = Command::new("sh");
         let script = format!("ulimit -S -n {files}; exec \"$@\"");

@@ -83,10 +83,12 @@ fn number() -> String {
 }
 
 impl Fleet {
-    /// Goes to all machines that the stations of a spec need. Paths in the spec are relative to `base`; `folder` is where a trial's records are written.
+    /// Goes to all machines that the stations of a spec need. Paths in the spec are relative to
+    /// `base`; `folder` is where a trial's records are written.
     ///
     /// # Errors
-    /// Where the inventory cannot be read, a station has no machine, or one cannot be reached or used.
+    /// Where the inventory cannot be read, a station has no machine, or one cannot be reached or
+    /// used.
     pub fn reach_all(
         spec: &Spec,
         kinds: &[Kind],

@@ -1,7 +1,9 @@
-//! An Ansible inventory as a list of machines, as Ansible itself understands it: `ansible-inventory --list`.
+//! An Ansible inventory as a list of machines, as Ansible itself understands it:
+//! `ansible-inventory --list`.
 //!
-//! Any form that Ansible reads will do: INI, YAML, a plugin of a cloud, a script, variables in `group_vars/`. Where Ansible is not installed, a file that
-//! the tool wrote elsewhere is read as it is.
+//! Any form that Ansible reads will do: INI, YAML, a plugin of a cloud, a script, variables in
+//! `group_vars/`. Where Ansible is not installed, a file that the tool wrote elsewhere is read as
+//! it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -91,7 +91,8 @@ pub struct Remote {
     runs: String,
     /// Which run of which machine this is: how the mark of its processes begins.
     run: String,
-    /// How often we connected: what an earlier connection's agent takes away, when it finds out, is not the next one's.
+    /// How often we connected: what an earlier connection's agent takes away, when it finds out, is
+    /// not the next one's.
     connected: AtomicU32,
     /// The folder here that stands for the one there.
     here: PathBuf,
@@ -148,7 +149,8 @@ echo "connection $SSH_CONNECTION"
 if [ -x "$cache/$2/krarup" ]; then echo there; fi
 "#;
 
-/// Takes the program in: `$1` is where it goes, `$2` how long it is. It has its name when it is whole.
+/// Takes the program in: `$1` is where it goes, `$2` how long it is. It has its name when it is
+/// whole.
 const TAKE: &str = r#"umask 077
 cat > "$1.$$" && [ "$(wc -c < "$1.$$")" -eq "$2" ] && chmod 700 "$1.$$" && mv "$1.$$" "$1" && exit 0
 rm -f "$1.$$"
@@ -197,10 +199,12 @@ impl Look {
 }
 
 impl Remote {
-    /// Goes there: connects, looks what machine it is, brings our program where it is not there yet, and makes the run's folder.
+    /// Goes there: connects, looks what machine it is, brings our program where it is not there
+    /// yet, and makes the run's folder.
     ///
     /// # Errors
-    /// Where it cannot be reached, is another kind of machine, has another version of the program, no room, or not the address it should have.
+    /// Where it cannot be reached, is another kind of machine, has another version of the program,
+    /// no room, or not the address it should have.
     pub fn reach(
         name: &str,
         destination: Destination,
@@ -381,7 +385,8 @@ impl Remote {
         self.answer(&["ping", &address.to_string(), &count.to_string()])
     }
 
-    /// Has a program started there, under an agent that ends it when we do. It is on its way when this returns; see [`Self::started`].
+    /// Has a program started there, under an agent that ends it when we do. It is on its way when
+    /// this returns; see [`Self::started`].
     ///
     /// # Errors
     /// When ssh cannot be started.

@@ -201,7 +201,8 @@ fn flags() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Where the network cuts the bytes must not matter, and a request that was read can be written and is the same.
+    /// Where the network cuts the bytes must not matter, and a request that was read can be written
+    /// and is the same.
     #[test]
     fn every_cut_decides_alike_and_what_is_written_reads_back(
         word in prop::sample::select(vec!["mg", "ms", "md", "ma", "me", "mn"]),

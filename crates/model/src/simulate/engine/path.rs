@@ -269,7 +269,8 @@ impl Engine<'_> {
             let there = &self.places[station as usize];
             let room = there.present < there.capacity;
             if !room && !there.block {
-                // Its draw is made all the same, so that the next ones do not depend on who found room.
+                // Its draw is made all the same, so that the next ones do not depend on who found
+                // room.
                 self.refuse(id, station);
                 continue;
             }

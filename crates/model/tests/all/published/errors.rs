@@ -327,7 +327,8 @@ fn e13() -> Slip {
     let service = value("R") - value("Q");
     let mu = 1e3 / service;
     let rho = laws::utilization(value("X"), service / 1e3);
-    // The interval of ρ from the spreads printed beside X and R: three standard errors are not even needed.
+    // The interval of ρ from the spreads printed beside X and R: three standard errors are not even
+    // needed.
     let (x, sd) = (value("X"), value("sd_X"));
     let spread = (sd / x).hypot(value("sd_R") / value("R"));
     let verdict = laws::stability("the database", rho / 40.0 * (1.0 - spread), rho / 40.0 * (1.0 + spread));

@@ -87,7 +87,8 @@ pub(crate) struct Table {
     pub(crate) name: &'static str,
     pub(crate) by: &'static str,
     pub(crate) cells: usize,
-    /// Largest relative distance between a printed number and what the inputs can have been, beyond both roundings.
+    /// Largest relative distance between a printed number and what the inputs can have been, beyond
+    /// both roundings.
     pub(crate) excess: f64,
     pub(crate) worst: String,
     /// Cells that are wrong in print, by the number of the error.
@@ -210,7 +211,8 @@ pub(crate) fn t13_of_2018() -> Table {
     table
 }
 
-/// The networks of table 14: two delays, net thread, workers, memcached; `net` is 1/S_net of all middlewares.
+/// The networks of table 14: two delays, net thread, workers, memcached; `net` is 1/S_net of all
+/// middlewares.
 pub(crate) fn network_of_2018(middlewares: u32, set: bool, net: f64) -> Vec<Resource> {
     let worker = match (middlewares, set) {
         (1, false) => 1.094_205e-3,

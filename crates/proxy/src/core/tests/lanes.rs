@@ -1,4 +1,5 @@
-//! Several connections to a server: each client keeps to one, and what is owed by any of them is the server's.
+//! Several connections to a server: each client keeps to one, and what is owed by any of them is
+//! the server's.
 
 use super::*;
 use krarup_service::Loss;

@@ -6,7 +6,8 @@ use crate::placement::{Distribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_service::Loss;
 
-/// Keys are placed by their remainder: `a`, `d`, `g` at one server, and so on, which server only the placement knows.
+/// Keys are placed by their remainder: `a`, `d`, `g` at one server, and so on, which server only
+/// the placement knows.
 fn placed(name: &str, servers: Vec<usize>, copies: usize) -> PoolSpec {
     let members: Vec<_> =
         (0..servers.len()).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
@@ -480,7 +481,8 @@ fn another_configuration_takes_over_and_nothing_under_way_is_lost() {
     let goes = key_at(&mut world, &[1]);
     world.send(client, format!("get {goes}\r\nget {goes}\r\n")).send(other, format!("get {stays}\r\n"));
     assert_eq!(world.asked(1), format!("get {goes}\r\n"));
-    // The second server goes, a third comes; the pool has no readers any more, and there is another pool.
+    // The second server goes, a third comes; the pool has no readers any more, and there is another
+    // pool.
     let topology = Topology {
         servers: vec!["server-2:1".into(), "server-0:1".into()],
         pools: vec![placed("main", vec![1, 0], 1), PoolSpec::of("new", vec![0])],
@@ -541,7 +543,8 @@ fn the_slowest_requests_are_told_with_their_stamps() {
     assert_eq!(world.replied(client), expected);
 }
 
-/// Half of all gets missed while a living holder had the value: a stand-in, which has only what was written since, took its turn.
+/// Half of all gets missed while a living holder had the value: a stand-in, which has only what was
+/// written since, took its turn.
 #[test]
 fn a_living_holder_is_read_before_one_that_stands_in() {
     for (second_look, get) in [(false, "get"), (true, "get"), (false, "mg"), (true, "mg")] {

@@ -1,4 +1,5 @@
-//! Another configuration while requests are under way: what was accepted is carried out as it was accepted.
+//! Another configuration while requests are under way: what was accepted is carried out as it was
+//! accepted.
 
 use krarup_service::Service as _;
 
@@ -43,7 +44,8 @@ fn a_request_in_the_queue_is_carried_out_under_a_lower_limit_too() {
     assert!(world.asked(0).starts_with("delete b"), "from now on the lower limit holds");
 }
 
-/// STORED was said, and the copy was never sent: what was kept of the request was too long for the new limit.
+/// STORED was said, and the copy was never sent: what was kept of the request was too long for the
+/// new limit.
 #[test]
 fn copies_behind_a_write_are_sent_under_a_lower_limit_too() {
     for (writes, asked, answer, copy) in [

@@ -1,6 +1,7 @@
-//! A random walk over configurations while requests are under way: first over settings, before servers that hold the same all the
-//! time, so that every answer is known; then over everything else too, with servers and clients that come and go, where it is known of an answer
-//! that it comes once, and what it may say.
+//! A random walk over configurations while requests are under way: first over settings, before
+//! servers that hold the same all the time, so that every answer is known; then over everything
+//! else too, with servers and clients that come and go, where it is known of an answer that it
+//! comes once, and what it may say.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -40,7 +41,8 @@ fn draw_settings(numbers: &mut impl Iterator<Item = u32>) -> Settings {
     }
 }
 
-/// A pool; who holds a key, and who else is asked, is that of `of`. Where it `refuses`, there may be more requests than it takes.
+/// A pool; who holds a key, and who else is asked, is that of `of`. Where it `refuses`, there may
+/// be more requests than it takes.
 fn draw_pool(numbers: &mut impl Iterator<Item = u32>, of: PoolSpec, refuses: bool) -> PoolSpec {
     let mut draw = |most: usize| draw(numbers, most as u32) as usize;
     // No `..` here either.
@@ -84,8 +86,8 @@ fn draw_copied(numbers: &mut impl Iterator<Item = u32>) -> PoolSpec {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A random walk over all settings under load: each request is answered once, what is read is what was stored, and both
-    /// servers hold the same in the end.
+    /// A random walk over all settings under load: each request is answered once, what is read is
+    /// what was stored, and both servers hold the same in the end.
     #[test]
     fn every_request_is_answered_once_whatever_is_reloaded(
         drawn in prop::collection::vec(any::<u32>(), 400..1_200),
@@ -101,7 +103,8 @@ proptest! {
         let mut stores: Vec<Memory> = (0..3).map(|_| Memory::default()).collect();
         let mut answers = vec![Vec::new(); 3];
         let clients: Vec<_> = (0..3).map(|_| world.client()).collect();
-        // What each client's keys hold, and what it waits for: the key, and the value where it is a set.
+        // What each client's keys hold, and what it waits for: the key, and the value where it is a
+        // set.
         let mut known: Vec<HashMap<u32, String>> = vec![HashMap::new(); 3];
         let mut asked: Vec<Vec<(u32, Option<String>)>> = vec![Vec::new(); 3];
         while numbers.len() > 60 {
@@ -113,7 +116,8 @@ proptest! {
                 1 | 2 => {
                     let who = draw(numbers, 3) as usize;
                     if asked[who].is_empty() {
-                        // Each key once in what is sent together: reads do not wait for writes everywhere.
+                        // Each key once in what is sent together: reads do not wait for writes
+                        // everywhere.
                         for key in 0..1 + draw(numbers, 4) {
                             let value = (draw(numbers, 2) == 0).then(|| "v".repeat(draw(numbers, 90) as usize));
                             let text = match &value {
@@ -172,7 +176,8 @@ fn deliver(world: &mut World, answers: &mut [Vec<u8>], server: usize) {
     answers[server].drain(..used);
 }
 
-/// Takes the replies that are whole: each is the one to the oldest request of its client, and says what was stored.
+/// Takes the replies that are whole: each is the one to the oldest request of its client, and says
+/// what was stored.
 fn check(
     world: &mut World,
     clients: &[u32],
@@ -469,8 +474,9 @@ impl Stage {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Servers are added, removed and lost, keys move, other pools stand in and clients leave: each request is answered once, with a value that was
-    /// stored under its key or an error, nothing is left over, and once everything holds everything again, everything is the same.
+    /// Servers are added, removed and lost, keys move, other pools stand in and clients leave: each
+    /// request is answered once, with a value that was stored under its key or an error, nothing is
+    /// left over, and once everything holds everything again, everything is the same.
     #[test]
     fn every_request_is_answered_once_wherever_its_key_goes(
         drawn in prop::collection::vec(any::<u32>(), 1_000..4_000),

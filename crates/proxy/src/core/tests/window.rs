@@ -50,7 +50,8 @@ fn a_short_request_waits_behind_a_few_long_ones_and_all_are_answered() {
     assert_eq!(world.core.unfinished(), 0);
 }
 
-/// Nobody knows how long the first reply to a client will be: where there were long ones of late, not all new clients ask at once.
+/// Nobody knows how long the first reply to a client will be: where there were long ones of late,
+/// not all new clients ask at once.
 #[test]
 fn replies_that_are_likely_to_be_long_come_a_few_at_a_time() {
     let mut world = world();
@@ -153,7 +154,8 @@ fn who_does_not_read_gives_its_turn_to_the_next() {
     }
 }
 
-/// Where all values were short so far, nobody knows that those who come now want long ones: not all of them ask at once.
+/// Where all values were short so far, nobody knows that those who come now want long ones: not all
+/// of them ask at once.
 #[test]
 fn new_clients_of_a_server_with_short_values_ask_some_at_a_time() {
     let mut world = world();
@@ -189,7 +191,8 @@ fn new_clients_of_a_server_with_short_values_ask_some_at_a_time() {
     }
 }
 
-/// On a busy connection there is always something under way; a value that is longer than what may be there does not wait for ever.
+/// On a busy connection there is always something under way; a value that is longer than what may
+/// be there does not wait for ever.
 #[test]
 fn the_longest_do_not_wait_until_nobody_asks_for_anything() {
     let limits = Limits { value: 16 << 20, ..Limits::default() };
@@ -205,12 +208,14 @@ fn the_longest_do_not_wait_until_nobody_asks_for_anything() {
     assert_eq!(world.replied(large), "STORED\r\n");
 }
 
-/// What is short waits behind as much as the server answers in ten milliseconds, and behind one long value on its way at least.
+/// What is short waits behind as much as the server answers in ten milliseconds, and behind one
+/// long value on its way at least.
 #[test]
 fn behind_a_slow_server_fewer_long_ones_are_under_way_and_more_again_once_it_is_quick() {
     let mut world = world();
     let clients: Vec<_> = (0..60).map(|_| world.client()).collect();
-    // All ask, and the server takes so long for each: how many were under way at once in the end, and at most.
+    // All ask, and the server takes so long for each: how many were under way at once in the end,
+    // and at most.
     let round = |world: &mut World, each: Nanos| {
         for (number, &client) in clients.iter().enumerate() {
             world.send(client, set(number));
@@ -234,7 +239,8 @@ fn behind_a_slow_server_fewer_long_ones_are_under_way_and_more_again_once_it_is_
     assert_eq!(round(&mut world, Nanos::from_millis(9)), (2, 4));
 }
 
-/// A client whose first reply has shown that it is given long ones waits among those from then on, wherever it had waited.
+/// A client whose first reply has shown that it is given long ones waits among those from then on,
+/// wherever it had waited.
 #[test]
 fn pipelines_of_new_clients_are_asked_a_few_at_a_time_from_beginning_to_end() {
     let mut world = world();

@@ -1,6 +1,8 @@
-//! Rows as CSV, for tools that know no Parquet: the columns of [`crate::schema::ROWS`], the servers' parts in one of them.
+//! Rows as CSV, for tools that know no Parquet: the columns of [`crate::schema::ROWS`], the
+//! servers' parts in one of them.
 //!
-//! The column `servers` holds `server:outcome:sent:answered` for each server, parted by spaces: `0:ok:1200:3400 2:timeout:1200:9000`.
+//! The column `servers` holds `server:outcome:sent:answered` for each server, parted by spaces:
+//! `0:ok:1200:3400 2:timeout:1200:9000`.
 
 use std::io::{Read, Write};
 
@@ -61,7 +63,8 @@ impl<W: Write> FlatRows<W> {
     }
 }
 
-/// Reads what [`FlatRows`] wrote, row by row. Columns are found by name, so a file may have them in another order, and more of them.
+/// Reads what [`FlatRows`] wrote, row by row. Columns are found by name, so a file may have them in
+/// another order, and more of them.
 ///
 /// # Errors
 /// A missing column, or one that holds what it must not.

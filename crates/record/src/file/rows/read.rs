@@ -84,7 +84,8 @@ impl Rows {
         self.run
     }
 
-    /// Whether a load generator wrote them: then `received` is when a request was due, and `taken` when it was sent. Files of earlier builds do not say.
+    /// Whether a load generator wrote them: then `received` is when a request was due, and `taken`
+    /// when it was sent. Files of earlier builds do not say.
     pub fn of_clients(&self) -> bool {
         self.of_clients
     }
@@ -94,7 +95,8 @@ impl Rows {
         self.lost
     }
 
-    /// When the first request was received and the last reply left, by what the file says of its columns. `None` where it does not, or has no rows.
+    /// When the first request was received and the last reply left, by what the file says of its
+    /// columns. `None` where it does not, or has no rows.
     pub fn span(&self) -> Option<(Stamp, Stamp)> {
         let groups = self.reader.metadata().row_groups();
         let of = |name: &str, bound: fn(&ValueStatistics<i64>) -> Option<&i64>| {
@@ -151,13 +153,14 @@ impl Rows {
     }
 }
 
-/// The format's library checks what it reads, but not against everything that bytes can be: where it would panic on a
-/// damaged file, that is an error like any other.
+/// The format's library checks what it reads, but not against everything that bytes can be: where
+/// it would panic on a damaged file, that is an error like any other.
 fn guarded<T>(read: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or(Err(Problem::Damaged))
 }
 
-/// Reads the next rows of a row group into `batch`: the columns in the order of [`ROWS`]. Whether there were any.
+/// Reads the next rows of a row group into `batch`: the columns in the order of [`ROWS`]. Whether
+/// there were any.
 fn read_columns(open: &mut [ColumnReader], batch: &mut RowBatch) -> Result<bool, Problem> {
     batch.clear();
     let mut open = open.iter_mut();
@@ -201,7 +204,8 @@ fn read_columns(open: &mut [ColumnReader], batch: &mut RowBatch) -> Result<bool,
     Ok(true)
 }
 
-/// Values of one column for one batch, and to which rows they belong where they are elements of a list.
+/// Values of one column for one batch, and to which rows they belong where they are elements of a
+/// list.
 struct Values<T> {
     values: Vec<T>,
     definition: Vec<i16>,

@@ -5,8 +5,9 @@
 //!                 ▲                             │
 //!                 └────────── empty batch ◀─────┘
 //! ```
-//! A lane has eight batches that go round, so memory is bounded. Where the disk is so slow that none has come back, rows are
-//! dropped and counted, and the file says how many: requests are never held up by their own record.
+//! A lane has eight batches that go round, so memory is bounded. Where the disk is so slow that
+//! none has come back, rows are dropped and counted, and the file says how many: requests are never
+//! held up by their own record.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,7 +105,8 @@ impl RowWriter {
     }
 }
 
-/// Writes what comes until no lane is left. After an error the lanes notice that nobody takes their batches.
+/// Writes what comes until no lane is left. After an error the lanes notice that nobody takes their
+/// batches.
 fn write_all(mut sink: RowSink<Partial>, batches: &Receiver<Full>, lost: &AtomicU64) -> Result<u64, Problem> {
     for (mut batch, back) in batches {
         sink.write(&batch)?;

@@ -19,7 +19,8 @@ use krarup_units::Parsed;
 
 /// How long the owner may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(1);
-/// How long it may take nothing of what is sent to it: then it hangs, and the connection counts as ended.
+/// How long it may take nothing of what is sent to it: then it hangs, and the connection counts as
+/// ended.
 const SEND: Duration = Duration::from_secs(10);
 /// An owner's machine that vanished without a word is noticed after this time.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -136,8 +137,8 @@ impl Behind {
         Ok(())
     }
 
-    /// The next answer, whole. Where the client is given and hangs up, the owner hears the end too: then it waits no longer, and says
-    /// what it has given already, which is not to be lost.
+    /// The next answer, whole. Where the client is given and hangs up, the owner hears the end too:
+    /// then it waits no longer, and says what it has given already, which is not to be lost.
     pub(super) fn answer(
         &mut self,
         front: &Inner,
@@ -164,7 +165,8 @@ impl Behind {
         }
     }
 
-    /// Forgets messages that he may hold and does not, so that there are never many more than he does: which time has run out only the owner knows.
+    /// Forgets messages that he may hold and does not, so that there are never many more than he
+    /// does: which time has run out only the owner knows.
     pub(super) fn forget(&mut self, front: &Inner, shard: u32) -> Result<(), Lost> {
         if self.held.len() < self.many || self.ended {
             return Ok(());
@@ -237,7 +239,8 @@ pub(super) fn wait(behind: &[&TcpStream], client: Option<&BlockingClient>, most:
     if behind.iter().any(|end| !end.revents().is_empty()) { Woken::Some } else { Woken::Nobody }
 }
 
-/// Whether one of them is ready in time. Interrupted it is not, at worst: whoever waits looks again.
+/// Whether one of them is ready in time. Interrupted it is not, at worst: whoever waits looks
+/// again.
 fn wait_for(ends: &mut [PollFd<'_>], most: Duration) -> bool {
     let limit = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
     poll(ends, Some(&limit)).is_ok_and(|ready| ready > 0)

@@ -1,4 +1,5 @@
-//! One client of memcached's protocol: the name of a queue, which stands where a key stands, says which shard a request is for.
+//! One client of memcached's protocol: the name of a queue, which stands where a key stands, says
+//! which shard a request is for.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -315,7 +316,8 @@ impl<'a> Session<'a> {
                     // What was open of it is so no more.
                     self.open.remove(queue);
                 }
-                // An owner that ends tells those who wait that nothing came. Who has something open may be told so by any, when its time is nearly over.
+                // An owner that ends tells those who wait that nothing came. Who has something open
+                // may be told so by any, when its time is nearly over.
                 if !nothing || left.is_zero() || self.hung_up || self.holds_of(to.shard) {
                     return Ok(waits.told(answer));
                 }
@@ -364,7 +366,8 @@ impl<'a> Session<'a> {
         Ok(came.unwrap_or_else(|| UNREACHED.to_vec()))
     }
 
-    /// The same to a request that may take long, unless the client hangs up meanwhile; none: it is to be asked again for what is left of its time.
+    /// The same to a request that may take long, unless the client hangs up meanwhile; none: it is
+    /// to be asked again for what is left of its time.
     fn answer_in_time(
         &mut self,
         shard: u32,

@@ -1,4 +1,5 @@
-//! How long a request waits for its shard to have an owner, and what becomes of one whose owner is lost.
+//! How long a request waits for its shard to have an owner, and what becomes of one whose owner is
+//! lost.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,7 +42,8 @@ impl Patience {
         Self { end: Instant::now() + PATIENCE }
     }
 
-    /// Asks once, and says what follows from it; a moment later where it is to be asked again. When this broker ends nobody is waited for.
+    /// Asks once, and says what follows from it; a moment later where it is to be asked again. When
+    /// this broker ends nobody is waited for.
     pub(super) fn ask<T>(
         &mut self,
         front: &Inner,
@@ -66,8 +68,8 @@ impl Patience {
     }
 }
 
-/// What a lost owner means for a client: he goes on, unless he holds something there, which is his no more, or nobody knows whether what must not be carried out
-/// twice was.
+/// What a lost owner means for a client: he goes on, unless he holds something there, which is his
+/// no more, or nobody knows whether what must not be carried out twice was.
 pub(super) fn lose<T>(lost: Lost, holds: bool, again: bool) -> Result<Tried<T>, End> {
     match lost {
         _ if holds => Err(End),

@@ -29,7 +29,8 @@ pub(super) struct Session<'a> {
     /// The line by which he has said who he is.
     said: Option<Arc<[u8]>>,
     behind: Vec<Option<Behind>>,
-    /// Where messages are waited for, each with its own connection, and whether an answer is to come.
+    /// Where messages are waited for, each with its own connection, and whether an answer is to
+    /// come.
     pub(super) looking: Vec<Option<(Behind, bool)>>,
     pub(super) out: Vec<u8>,
     quits: bool,
@@ -262,8 +263,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// A message by its number: its shard is where he holds it from, or where its number was given; or, where there were not always so many shards,
-    /// any.
+    /// A message by its number: its shard is where he holds it from, or where its number was given;
+    /// or, where there were not always so many shards, any.
     fn by_number(&mut self, id: Id, line: &[u8], again: bool) -> Result<(), End> {
         let mut last = Vec::new();
         for shard in self.shards_of(id) {
@@ -313,7 +314,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    // ---- the owners behind ------------------------------------------------------------------------------
+    // ---- the owners behind ----------------------------------------------------------------------
 
     /// Requests to one shard, whose answers are told to the client.
     pub(super) fn ask(&mut self, shard: u32, lines: &[&[u8]], again: bool) -> Result<(), End> {
@@ -327,7 +328,8 @@ impl<'a> Session<'a> {
         Ok(self.answers(shard, &[line], again)?.pop().unwrap_or_default())
     }
 
-    /// The same to a request that may take long, unless the client hangs up meanwhile; none: it is to be asked again for what is left of its time.
+    /// The same to a request that may take long, unless the client hangs up meanwhile; none: it is
+    /// to be asked again for what is left of its time.
     pub(super) fn answer_in_time(
         &mut self,
         shard: u32,

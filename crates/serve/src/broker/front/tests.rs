@@ -183,7 +183,8 @@ fn who_opens_a_message_and_waits_for_it_has_closed_another_once() {
     it.hears("END\r\n");
 }
 
-/// Answers a client who takes messages and never deletes them; those below `held` are still his. How often it was asked about one.
+/// Answers a client who takes messages and never deletes them; those below `held` are still his.
+/// How often it was asked about one.
 fn gives_and_forgets(mut line: Line, held: u64) -> JoinHandle<usize> {
     thread::spawn(move || {
         let (mut next, mut asked) = (0, 0);
@@ -273,8 +274,8 @@ fn a_front_that_goes_leaves_neither_a_door_nor_a_client_behind() {
     let _ = line.0.shutdown(Shutdown::Both);
 }
 
-/// Who holds a message of a shard of which he watches nothing hears of its time from there, and is given nothing from there: its owner takes him for
-/// watching `default`, which he ignores.
+/// Who holds a message of a shard of which he watches nothing hears of its time from there, and is
+/// given nothing from there: its owner takes him for watching `default`, which he ignores.
 #[test]
 fn nobody_is_given_a_message_of_a_tube_that_he_ignores() {
     let (front, owners) = front(Protocol::Beanstalkd, 2);

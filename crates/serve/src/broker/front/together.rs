@@ -21,7 +21,7 @@ const LONG: Nanos = Nanos::from_secs(3_600);
 const SUMS: [&str; 6] = ["current-", "cmd-", "total-", "job-", "commits", "written"];
 
 impl Session<'_> {
-    // ---- waiting ----------------------------------------------------------------------------------------
+    // ---- waiting --------------------------------------------------------------------------------
 
     /// Messages out of the tubes that are watched, whatever shards they are of.
     pub(super) fn reserve(
@@ -73,8 +73,9 @@ impl Session<'_> {
         }
     }
 
-    /// Out of the shards that he watches something of. Those where he only holds something are asked for their warning, and for nothing else: an
-    /// owner takes everybody for watching something.
+    /// Out of the shards that he watches something of. Those where he only holds something are
+    /// asked for their warning, and for nothing else: an owner takes everybody for watching
+    /// something.
     fn reserve_of_several(
         &mut self,
         watched: &[u32],
@@ -183,7 +184,7 @@ impl Session<'_> {
         true
     }
 
-    // ---- lists and sums ---------------------------------------------------------------------------------
+    // ---- lists and sums -------------------------------------------------------------------------
 
     /// Names, each once, whichever shards they are of.
     pub(super) fn list(&mut self, line: &[u8]) -> Result<(), End> {
@@ -226,9 +227,10 @@ impl Session<'_> {
         Ok(())
     }
 
-    // ---- clients ----------------------------------------------------------------------------------------
+    // ---- clients --------------------------------------------------------------------------------
 
-    /// Every owner must know who is registered; the one whose word counts hears of a new client last, and of one that goes first.
+    /// Every owner must know who is registered; the one whose word counts hears of a new client
+    /// last, and of one that goes first.
     pub(super) fn of_clients(&mut self, shard: u32, line: &[u8], comes: bool) -> Result<(), End> {
         let mut told = Vec::new();
         let others: Vec<u32> = (0..self.shards).filter(|other| *other != shard).collect();

@@ -1,4 +1,5 @@
-//! Several event loops in one process, each a thread with clients and server connections of its own.
+//! Several event loops in one process, each a thread with clients and server connections of its
+//! own.
 //!
 //! ```text
 //!            ┌───────────── connections, fewest first ───────────┐
@@ -8,8 +9,9 @@
 //!               └─ inquiries ─▶ a thread ─▶ asks all for their books, adds them up, answers
 //! ```
 //!
-//! The first loop listens, so that no loop gets most of few connections by accident, and unix and inherited sockets work as well; it
-//! also receives signals and changes of the configuration, and tells the others. Its messages arrive in order.
+//! The first loop listens, so that no loop gets most of few connections by accident, and unix and
+//! inherited sockets work as well; it also receives signals and changes of the configuration, and
+//! tells the others. Its messages arrive in order.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -180,7 +182,8 @@ impl LoopGroup {
     /// Answers what clients ask of all loops, until there are no loops.
     fn answer_inquiries(&self, inquiries: &mpsc::Receiver<(usize, Inquiry)>) {
         while let Ok(first) = inquiries.recv() {
-            // One look serves all that have come by now: where a loop is stuck, they do not wait in turn to be told.
+            // One look serves all that have come by now: where a loop is stuck, they do not wait in
+            // turn to be told.
             let together: Vec<_> = std::iter::once(first).chain(inquiries.try_iter()).collect();
             let mut books = None;
             for (member, Inquiry { number, argument }) in together {

@@ -15,7 +15,8 @@ pub enum Notice {
     ServerDown(String, String),
     /// A stop was asked for: no more clients are accepted.
     Stopping,
-    /// What was in flight was not finished within the limit: this many requests are without a reply.
+    /// What was in flight was not finished within the limit: this many requests are without a
+    /// reply.
     Unfinished(usize),
     /// Clients cannot be accepted, and why.
     NotAccepting(String),
@@ -27,7 +28,8 @@ pub enum Notice {
     Warning(String),
     /// Anybody can connect here from other machines, and is asked for nothing.
     Open(Address),
-    /// The bound on memory was reached, and this client, which held this many bytes without getting on, was disconnected.
+    /// The bound on memory was reached, and this client, which held this many bytes without getting
+    /// on, was disconnected.
     Cut(u32, usize),
     /// Clients wait for memory from now on, of which there is so much.
     MemoryShort(usize),

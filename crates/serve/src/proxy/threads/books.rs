@@ -15,7 +15,8 @@ impl Books {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Core> {
-        // Entries are whole or not made at all: a thread that panicked leaves books that can be read.
+        // Entries are whole or not made at all: a thread that panicked leaves books that can be
+        // read.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -64,7 +64,8 @@ impl ClientHandle {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its next request may be taken now. Where it may not, the network thread will hear of it.
+    /// Whether its next request may be taken now. Where it may not, the network thread will hear of
+    /// it.
     pub(super) fn is_free(&self) -> bool {
         let mut state = self.lock();
         if *state != State::Free {
@@ -73,7 +74,8 @@ impl ClientHandle {
         *state == State::Free
     }
 
-    /// A request of it is under way. Where `more` is there to be done, the network thread will hear when that is over.
+    /// A request of it is under way. Where `more` is there to be done, the network thread will hear
+    /// when that is over.
     pub(super) fn take(&self, more: bool) {
         *self.lock() = if more { State::Awaited } else { State::Busy };
     }

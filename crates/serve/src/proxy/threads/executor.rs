@@ -1,4 +1,5 @@
-//! Carries requests to servers over connections of its own, waits, and says the replies to the clients.
+//! Carries requests to servers over connections of its own, waits, and says the replies to the
+//! clients.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -1,4 +1,5 @@
-//! Real threads and connections that block: the textbook's middleware, and what it costs beside [events](super::events).
+//! Real threads and connections that block: the textbook's middleware, and what it costs beside
+//! [events](super::events).
 //!
 //! ```text
 //!                       ┌─ queue ─▶ worker 1..W ─▶ a connection of its own to every server     workers = W
@@ -7,9 +8,11 @@
 //!                       └─ writes of server i ─▶ one writer, which does not wait between two
 //! ```
 //!
-//! One thread accepts clients, reads, and cuts requests; a worker takes one, asks the servers, waits, writes the reply to the
-//! client, and takes the next. Of one client only one request is under way at a time. Placement, policies, merging and records are those of the
-//! event engine: each thread has a [core](krarup_proxy::core) of its own with one request in it, and one more core keeps the books.
+//! One thread accepts clients, reads, and cuts requests; a worker takes one, asks the servers,
+//! waits, writes the reply to the client, and takes the next. Of one client only one request is
+//! under way at a time. Placement, policies, merging and records are those of the event engine:
+//! each thread has a [core](krarup_proxy::core) of its own with one request in it, and one more
+//! core keeps the books.
 //!
 //! | file | its one idea |
 //! |---|---|
@@ -49,8 +52,9 @@ use krarup_proxy::core::Core;
 use krarup_proxy::dispatch::Workers;
 use krarup_proxy::engine::Form;
 
-/// Starts threads of this `form` before so many servers, each with an executor of its own; where requests are put for them, `bound` at most in one queue. All have ended when nobody
-/// holds `over` any more.
+/// Starts threads of this `form` before so many servers, each with an executor of its own; where
+/// requests are put for them, `bound` at most in one queue. All have ended when nobody holds `over`
+/// any more.
 fn start(
     form: Form,
     servers: usize,
@@ -116,7 +120,8 @@ pub fn run(
     let books = Books::new(core);
     let shared = Arc::new(config.clone());
 
-    // Each thread asks servers with a core of its own; how many requests it has is the threads' own bound.
+    // Each thread asks servers with a core of its own; how many requests it has is the threads' own
+    // bound.
     let mut settings = config.settings();
     settings.workers = Workers::Unlimited;
     settings.unix = books.lock().settings().unix;

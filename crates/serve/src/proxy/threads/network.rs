@@ -1,4 +1,5 @@
-//! The thread that reads the clients: it accepts, cuts requests, and puts them where a thread will take them.
+//! The thread that reads the clients: it accepts, cuts requests, and puts them where a thread will
+//! take them.
 
 use std::io;
 use std::sync::Arc;
