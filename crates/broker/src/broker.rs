@@ -41,7 +41,7 @@ mod session;
 
 pub use service::MEMCACHED;
 
-/// Answers that wait to leave, in bytes: with more of them a client is not read.
+/// Bytes of replies that wait to leave: a client with more is not read.
 const MOST_UNSENT: usize = 256 << 10;
 /// Answers of one client that wait for a commit.
 const MOST_SLOTS: usize = 4_096;
@@ -121,7 +121,7 @@ struct Dialog {
     /// It speaks memcached's protocol.
     memcached: Option<Session>,
     admitted: bool,
-    /// It has said its last, or nothing more is read.
+    /// It has sent its last request, or nothing more is read.
     quitting: bool,
     /// Its side of the connection has ended.
     ended: bool,
@@ -137,7 +137,8 @@ struct Dialog {
 #[derive(Debug)]
 pub struct Broker {
     settings: BrokerSettings,
-    /// The queues; where others share them, only that is connected and the tubes it uses.
+    /// The queues; where others share them, only which clients are connected and the tubes they
+    /// use.
     queues: Queues,
     shared: Option<Shared>,
     dialogs: Vec<Option<Dialog>>,
@@ -290,7 +291,7 @@ impl Broker {
         id
     }
 
-    /// It is gone, whatever it was owed.
+    /// It is gone; replies that it was owed are dropped.
     pub fn client_gone(&mut self, id: ClientId, now: Stamp) {
         let dialog = self.dialogs[id as usize].take().expect("he was connected");
         if dialog.runnable {
@@ -367,7 +368,7 @@ impl Broker {
         })
     }
 
-    /// Whether it has everything it will get, and is to be closed.
+    /// Whether it has received all replies, and is to be closed.
     pub fn client_finished(&self, id: ClientId) -> bool {
         self.dialogs[id as usize].as_ref().is_some_and(|dialog| {
             let done = dialog.quitting || (dialog.ended && !dialog.stuck);
@@ -406,7 +407,7 @@ impl Broker {
         }
     }
 
-    /// Whether more of its bytes are not wanted now.
+    /// Whether no more of its bytes are read for now.
     pub fn client_held_back(&self, id: ClientId) -> bool {
         self.dialogs[id as usize].as_ref().is_some_and(Dialog::is_held_back)
     }
@@ -530,7 +531,7 @@ impl Broker {
         lacks
     }
 
-    /// The store has answered what the queues wanted to read: that waited for it may go on.
+    /// The store has answered what the queues wanted to read: requests that waited for it go on.
     pub fn fetched(&mut self, fetched: Fetched, now: Stamp) {
         self.queues.fetched(fetched, now);
         for id in std::mem::take(&mut self.lacking) {
@@ -661,7 +662,7 @@ impl Broker {
             if *secret != Some(wanted.as_str()) {
                 return Some(ReplyWord::NotLoggedIn);
             }
-            // Who knows the secret may be any client.
+            // Any client may know the secret.
             if self.shared.is_none() {
                 let _ = self.queues.register(client);
             }
@@ -698,7 +699,7 @@ impl Broker {
         }
     }
 
-    /// Tells those that waited the result.
+    /// Sends the result to the clients that waited.
     fn spread(&mut self, now: Stamp) {
         let mut answers = std::mem::take(&mut self.answers);
         self.queues.take_answers(&mut answers);
@@ -752,7 +753,7 @@ impl Broker {
         self.shared.as_mut().map(Shared::take_queries).unwrap_or_default()
     }
 
-    /// What the database has answered, and how it arrived about.
+    /// What the database has answered, and when.
     pub fn database_replied(&mut self, answers: Vec<(u64, DatabaseReply)>, way: &RequestTimes, now: Stamp) {
         let Some(shared) = &mut self.shared else { return };
         self.commits += 1;
@@ -765,7 +766,7 @@ impl Broker {
         self.spread(now);
     }
 
-    /// Whether nothing is on its way to the database that any client waits for.
+    /// Whether no query that a client waits for is on its way to the database.
     pub fn has_no_query(&self) -> bool {
         self.shared.as_ref().is_none_or(Shared::is_idle)
     }

@@ -107,7 +107,7 @@ pub struct TubeRow {
 /// A key that makes a second message none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRow {
-    /// The message that was put first.
+    /// The oldest message.
     pub id: Id,
     /// Until when it is remembered, in nanoseconds since 1970.
     pub until: Nanos,
@@ -176,7 +176,7 @@ impl CommitBatch {
     /// A message is gone.
     pub fn delete(&mut self, id: Id) {
         match self.messages.entry(id) {
-            // The store never had it.
+            // The store has never had it.
             Entry::Occupied(there) if matches!(there.get(), MessageChange::Insert(_)) => _ = there.remove(),
             Entry::Occupied(mut there) => _ = there.insert(MessageChange::Delete),
             Entry::Vacant(place) => _ = place.insert(MessageChange::Delete),

@@ -184,7 +184,7 @@ impl DatabaseRequest {
     }
 }
 
-/// What became of a request for messages, as the functions of the schema say it.
+/// The result of a request for messages, as the functions of the schema return it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultCode {
     /// Done, found, inserted.
@@ -255,7 +255,7 @@ pub struct QueuedRequest {
     pub number: u64,
     /// What is asked.
     pub query: DatabaseRequest,
-    /// It is of one request with the request before it, and goes into its statement.
+    /// It belongs to the same client request as the one before it, and goes into its statement.
     pub joins: bool,
 }
 

@@ -40,7 +40,7 @@ pub type TubeId = u32;
 pub enum JobState {
     /// Put, and not yet committed: no client sees it.
     Pending,
-    /// Any client may take it that may have it.
+    /// A client that may have it can take it.
     Ready,
     /// One client has it until then.
     Reserved {
@@ -115,7 +115,7 @@ pub struct Job {
     pub expires: Option<Stamp>,
     /// What happened to it.
     pub happened: JobCounts,
-    /// Whether a store is sent everything about it: of a lease and of the end of a delay none is.
+    /// Whether the store is sent it: leases and ends of delays are not.
     pub saved: bool,
     /// The message itself; the store shares it until it is written.
     pub body: Arc<[u8]>,

@@ -10,8 +10,8 @@
 //! | [`queues`] | what each operation does to messages, tubes and leases; no socket, clock or disk |
 //! | [`changes`] | what must be on disk before it is answered, gathered until the store is free |
 //! | `owner` | requests to queues that this process owns |
-//! | [`shared`] | requests to queues that no client owns: what is asked of the database, the client that waits |
-//! | [`request`] | what is asked of a database that decides for itself |
+//! | [`shared`] | requests to queues without an owner: what is asked of the database, and which clients wait |
+//! | [`database`] | what is asked of a database that decides for itself |
 //! | [`broker`] | the life of a request, without sockets or a clock |
 //! | [`batches`] | what shared a statement and its commit, and how long that took |
 //! | [`statistics`] | the answers to `stats` |

@@ -9,7 +9,7 @@ use crate::queues::{
 };
 use crate::statistics;
 
-/// What a request resulted in.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnerOutcome {
     /// Its answer has been written; it leaves after that batch.
@@ -273,7 +273,7 @@ fn wait_for(
     }
 }
 
-/// Writes what a request for messages resulted in, and says after which batch it leaves.
+/// Writes the outcome of a request for messages, and returns the batch after which it leaves.
 pub(crate) fn write_answer(out: &mut Vec<u8>, word: ReplyWord, answer: &ReserveResult) -> After {
     match answer {
         ReserveResult::Taken(taken) => write_taken(out, word, taken),

@@ -3,8 +3,8 @@
 //!
 //! The owner of the queues decides here and at once. Where a store keeps them, what was decided is
 //! also written into a [`CommitBatch`], and each operation that changes something says after which
-//! batch it may be answered. A message that was put is no client's before its batch is committed;
-//! one that was deleted is no client's from now on.
+//! batch it may be answered. A message that was put is seen by no client before its batch is
+//! committed; one that was deleted is seen by none from now on.
 //!
 //! | file | what is done there |
 //! |---|---|
@@ -290,12 +290,12 @@ impl Queues {
         true
     }
 
-    /// It is called so from now on: others know that it is registered.
+    /// Its name from now on: others know that it is registered.
     pub(crate) fn call(&mut self, client: ClientId, name: &str) {
         self.client_mut(client).name = Some(name.into());
     }
 
-    /// What it has said it is called.
+    /// The name that it has said.
     pub(crate) fn name(&self, client: ClientId) -> Option<Arc<str>> {
         self.client(client).name.clone()
     }

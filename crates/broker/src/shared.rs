@@ -1,5 +1,5 @@
-//! Requests to queues that no client owns: what is asked of the database, what is sent, and the
-//! client that waits.
+//! Requests to queues without an owner: what is asked of the database, what is sent, and which
+//! clients wait.
 //!
 //! A connection's name and tubes are in the memory of its broker; messages are not. So a request
 //! becomes a [`DatabaseRequest`], and its answer is written when the reply is here. A client that
@@ -108,7 +108,7 @@ impl Shared {
         self.holders.iter().flatten().filter(|holder| holder.wait.is_some()).count() as u64
     }
 
-    /// Whether nothing that a client is to be written, or that was given back, is under way.
+    /// Whether no reply to a client, and no message that was given back, is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.underway.values().all(|one| matches!(one.what, For::Sweep(_)))
     }
@@ -382,7 +382,7 @@ impl Shared {
     }
 }
 
-/// Of which kind the request of a request is; none: it is about the connection alone.
+/// The kind of statement of a request; none: it is about the connection alone.
 fn kind(request: &Request<'_>) -> Option<StatementKind> {
     Some(match *request {
         Request::Put(put) if put.receiver.is_none() && put.key.is_none() && !put.strict => StatementKind::Put,

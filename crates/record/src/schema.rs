@@ -189,9 +189,9 @@ pub const SERVERS: Table = Table {
         column("errors", Kind::U64, "requests", "those that did not end with outcome ok"),
         column("time_ns", Kind::U64, "ns", "sum of its times, answered − sent"),
         column("time_mean_us", Kind::F64, "µs", "time_ns / requests"),
-        column("time_p50_us", Kind::F64, "µs", "half of its times are not longer"),
-        column("time_p90_us", Kind::F64, "µs", "nine tenths of its times are not longer"),
-        column("time_p99_us", Kind::F64, "µs", "99 of 100 of its times are not longer"),
+        column("time_p50_us", Kind::F64, "µs", "median of its times"),
+        column("time_p90_us", Kind::F64, "µs", "90th percentile of its times"),
+        column("time_p99_us", Kind::F64, "µs", "99th percentile of its times"),
         column("time_max_us", Kind::F64, "µs", "its longest time"),
     ],
 };

@@ -337,7 +337,7 @@ impl Queues {
         }
     }
 
-    /// It is gone: what it sought is no client's.
+    /// It is gone: what it sought is free.
     pub(super) fn heads_left(&mut self, client: ClientId) {
         self.heads.seekers.retain(|(other, _)| *other != client);
         self.heads.sought.remove(&client);

@@ -41,7 +41,7 @@ impl Queues {
         (id, Arc::clone(&self.jobs[&id].body))
     }
 
-    /// The message of the tube in use that it would be given next.
+    /// The message of the tube in use that is next.
     pub fn peek_ready(&self, client: ClientId) -> Option<(Id, Arc<[u8]>)> {
         let known = self.client(client);
         let (_, id) = self.tubes.get(known.used).first_for(known.name.as_ref()).here()?;

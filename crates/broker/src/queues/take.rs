@@ -10,8 +10,7 @@ use crate::job::{ClientId, Id, JobState, TubeId};
 use crate::tube::first_of;
 use crate::window::FirstKey;
 
-/// The last part of a lease: the client that waits for another message is sent that it nears its
-/// end.
+/// The last part of a lease: a client that waits for another message is told that it nears its end.
 pub(crate) const SAFETY_MARGIN: Nanos = Nanos::from_secs(1);
 
 impl Queues {
@@ -102,7 +101,7 @@ impl Queues {
         soonest.is_some_and(|(until, _)| now.0.saturating_add(SAFETY_MARGIN.0) >= until.0)
     }
 
-    /// Whether it is for every client, or for it.
+    /// Whether it is for every client, or for this one.
     pub(super) fn may_have(&self, client: ClientId, id: Id) -> bool {
         let receiver = &self.jobs[&id].receiver;
         receiver.is_none() || *receiver == self.client(client).name
@@ -154,7 +153,7 @@ impl Queues {
         Some(waiting.how)
     }
 
-    /// Its side of the connection has ended: it is sent that nothing arrived.
+    /// Its side of the connection has ended: it is told that nothing arrived.
     pub fn give_up_waiting(&mut self, client: ClientId) {
         if self.stop_waiting(client).is_some() {
             self.answers.push((client, ReserveResult::TimedOut));
@@ -211,7 +210,7 @@ impl Queues {
         self.answers.push((client, if soon { ReserveResult::DeadlineSoon } else { ReserveResult::TimedOut }));
     }
 
-    /// What those that waited are to be written, in order.
+    /// The replies to clients that waited, in order.
     pub fn take_answers(&mut self, into: &mut Vec<(ClientId, ReserveResult)>) {
         into.append(&mut self.answers);
     }

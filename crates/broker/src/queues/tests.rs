@@ -209,7 +209,7 @@ fn a_client_that_only_looks_gets_what_there_is_and_takes_nothing() {
     assert_eq!(queues.reserve(looks, look(now), at(0)), Some(ReserveResult::TimedOut));
     assert_eq!(queues.reserve(looks, look(None), at(0)), None);
     assert_eq!(queues.reserve(waits, EVER, at(0)), None);
-    // It is sent, and the client that waits for it has it.
+    // It becomes ready, and the client that waits for it has it.
     let id = put(&mut queues, puts, 7);
     let mut output = Vec::new();
     queues.take_answers(&mut output);
@@ -220,7 +220,7 @@ fn a_client_that_only_looks_gets_what_there_is_and_takes_nothing() {
     let id = put(&mut queues, puts, 8);
     assert_eq!(queues.reserve(looks, look(now), at(1)), Some(ReserveResult::Ready(8, id)));
     assert_eq!(queues.view_job(id, at(1)).map(|view| view.happened.reserves), Some(0));
-    // Of a paused tube it is sent when the pause is over, and it stays.
+    // Of a paused tube it becomes ready when the pause is over, and it stays.
     queues.pause_tube("default", Nanos::from_secs(2), at(1));
     assert_eq!(queues.reserve(looks, look(None), at(1)), None);
     queues.tick(at(3));
@@ -496,8 +496,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     /// Whatever comes in whatever order: each message is in exactly one place, the counts are those
-    /// of the places, no client waits for a message that is there, and what the store has been
-    /// written is what is there.
+    /// of the places, no client waits for a message that is there, and what the store has been sent
+    /// is what is there.
     #[test]
     fn messages_are_neither_lost_nor_made(
         durable in any::<bool>(),

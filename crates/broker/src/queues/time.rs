@@ -1,5 +1,4 @@
-//! What happens when no client does anything: leases, delays, pauses and patience come to their
-//! ends.
+//! What happens when no client does anything: leases, delays, pauses and waits come to their ends.
 
 use krarup_units::{Nanos, Stamp};
 

@@ -47,10 +47,10 @@ pub(super) enum For {
 
 #[derive(Debug)]
 pub(super) struct Underway {
-    /// Who asked, and as whom; it may be gone.
+    /// The client that asked, and its name; it may be gone.
     pub(super) client: ClientId,
     pub(super) taker: Taker,
-    /// Under which number it is answered.
+    /// The number of its answer.
     pub(super) number: u64,
     pub(super) what: For,
 }

@@ -18,7 +18,7 @@ const MOST_LEASES: usize = 4_096;
 const NOT_FOUND: ReplyWord = ReplyWord::NotFound;
 
 impl Shared {
-    /// What clients are to be written.
+    /// Replies to clients.
     pub(crate) fn take_replies(&mut self) -> Vec<PendingReply> {
         std::mem::take(&mut self.replies)
     }
@@ -53,7 +53,7 @@ impl Shared {
         }
         let there = self.holders.get(client as usize).and_then(Option::as_ref);
         if matches!(what, For::GiveBack) || there.is_none_or(|holder| holder.taker != taker) {
-            // No client hears it any more; what was leased to it is given back.
+            // The client is gone; what was leased to it is given back.
             match (what, reply) {
                 (For::Take(ReplyWord::Reserved | ReplyWord::ReservedBatch), DatabaseReply::Lines(lines)) => {
                     for line in lines.iter().filter(|line| line.word == ResultCode::Done) {

@@ -14,7 +14,8 @@ use crate::queues::{Queues, Reserve, ReserveResult, SAFETY_MARGIN, TakeMode};
 
 /// How often it is looked what others have done, and what has come to its end.
 const SWEEP: Nanos = Nanos::from_millis(250);
-/// That is woken at once where others have put something; each that finds something wakes the next.
+/// A client is woken at once where others have put something; each that finds something wakes the
+/// next.
 const WOKEN_AT_ONCE: usize = 16;
 /// Tubes of which it is known when something last became ready in them.
 const MOST_LATEST: usize = 10_000;
@@ -69,7 +70,7 @@ impl Shared {
         self.send(client, slot, query, For::Take(shape));
     }
 
-    /// There was nothing for it: it goes on waiting, or is sent so.
+    /// There was nothing for it: it goes on waiting, or is told so.
     pub(super) fn found_nothing(
         &mut self,
         queues: &Queues,
@@ -144,7 +145,7 @@ impl Shared {
         self.holder(client).wait = None;
     }
 
-    /// It has found something, or was informed that it will not: whether it wakes the next.
+    /// It has found something, or was told that it will not: whether it wakes the next.
     pub(super) fn has_found(&mut self, queues: &Queues, client: ClientId) {
         let Some(wait) = self.holder(client).wait.take() else { return };
         if wait.wakes {
