@@ -13,12 +13,12 @@ help: ## this list
 demo: ## the main job: servers, proxy, a sweep of clients, a report (DEMO_FLAGS="--quick" for 20 seconds)
 	@scripts/need --optional memcached memcached
 	$(CARGO) build --release --package krarup
-	target/release/krarup demo $(DEMO_FLAGS)
+	$(or $(CARGO_TARGET_DIR),target)/release/krarup demo $(DEMO_FLAGS)
 
 demo-broker: ## message queues in a PostgreSQL of their own, until Ctrl-C; installs Debian's postgresql when it may
 	@command -v initdb >/dev/null || scripts/need pg_ctlcluster postgresql
 	$(CARGO) build --release --package krarup
-	target/release/krarup broker --postgres-embedded $(or $(TMPDIR),/tmp)/krarup-demo-broker
+	$(or $(CARGO_TARGET_DIR),target)/release/krarup broker --postgres-embedded $(or $(TMPDIR),/tmp)/krarup-demo-broker
 
 test: ## all tests, also against real memcached and real clients; installs what they need
 	@scripts/need memcached memcached
