@@ -57,11 +57,15 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         (None, None | Some("memory")) => None,
         (None, Some(url)) => Some(url.to_owned()),
     };
+    let acceptor = args.tls.acceptor()?;
+    if let Some(acceptor) = &acceptor {
+        signals.reloads(acceptor);
+    }
     let base = Base {
         clock,
         largest,
         secret: args.secret.as_deref().map(secret).transpose()?,
-        tls: args.tls.acceptor()?,
+        tls: acceptor,
         inherited: listen::inherited(),
         signals,
     };

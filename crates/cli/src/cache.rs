@@ -9,13 +9,14 @@ use krarup_units::{Bytes, Nanos, text};
 use crate::failure::Failure;
 use crate::flags::Flags;
 use crate::limits::{CacheEdge, limits};
-use crate::tls::TlsArgs;
+use crate::tls::{self, TlsArgs};
 
 /// Store values as memcached does: text protocol, expiry, the least recently used leaving when
 /// memory is full.
 ///
 /// Says `listening on ADDRESS` on stderr when clients may connect. On SIGINT or SIGTERM it answers
-/// what has arrived, prints its counts on stdout under memcached's names, and ends.
+/// what has arrived, prints its counts on stdout under memcached's names, and ends. On SIGHUP it
+/// reads its certificate again.
 #[derive(Args)]
 pub(crate) struct CacheArgs {
     /// Where to listen; port 0 asks the system for a free one
@@ -68,9 +69,10 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--memory {memory} cannot hold one item of {max_item_size}"))
             .hint(format!("allow {} or more, or smaller items with --max-item-size", Bytes(smallest))));
     }
+    let acceptor = tls.acceptor()?;
     let settings = Settings {
         listen: listen.clone().unwrap_or_else(|| Address { host: host.clone(), port }),
-        tls: tls.acceptor()?,
+        tls: acceptor.clone(),
         bounds: Bounds { memory: memory.0, item: max_item_size.0 },
         connections: connections as usize,
         clients: limits(&edge.settings()),
@@ -81,7 +83,8 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
     let mut server = Server::bind(settings).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
     })?;
-    server.stop_on_signals().map_err(|error| Failure::run(format!("signals cannot be heard: {error}")))?;
+    let reload = move || tls::reload(acceptor.as_ref());
+    server.obey_signals(reload).map_err(|error| Failure::run(format!("signals cannot be heard: {error}")))?;
     eprintln!("listening on {}", server.address());
     let outcome =
         server.run().map_err(|error| Failure::run(format!("readiness cannot be waited for: {error}")))?;

@@ -38,3 +38,17 @@ impl TlsArgs {
         acceptor.map(Some).map_err(|why| Failure::usage(why).hint("certificates and keys are PEM files"))
     }
 }
+
+/// Reads the files of the certificate again, and says what came of it.
+pub(crate) fn reload(acceptor: Option<&Acceptor>) {
+    match acceptor.map(Acceptor::reload) {
+        None => eprintln!("warning: SIGHUP reads certificates again, and this server has none"),
+        Some(Ok(warning)) => {
+            eprintln!("the certificate was read again and is shown from now on");
+            if let Some(warning) = warning {
+                eprintln!("warning: {warning}");
+            }
+        }
+        Some(Err(why)) => eprintln!("warning: {why}; the certificate before goes on"),
+    }
+}

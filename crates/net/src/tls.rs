@@ -6,7 +6,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::ring;
@@ -30,9 +30,17 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
-/// Greets those who connect to us.
+/// Greets those who connect to us. Clones share their certificate: one reload holds for all.
 #[derive(Clone, Debug)]
-pub struct Acceptor(Arc<ServerConfig>);
+pub struct Acceptor(Arc<Greeting>);
+
+#[derive(Debug)]
+struct Greeting {
+    identity: Identity,
+    /// The authorities of clients.
+    clients: Option<PathBuf>,
+    config: RwLock<Arc<ServerConfig>>,
+}
 
 /// Greets those we connect to.
 #[derive(Clone, Debug)]
@@ -45,23 +53,20 @@ impl Acceptor {
     /// # Errors
     /// Names the file and what is wrong with it.
     pub fn new(identity: &Identity, clients: Option<&Path>) -> Result<Self, String> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?;
-        let builder = match clients {
-            None => builder.with_no_client_auth(),
-            Some(file) => {
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(authorities(file)?), provider)
-                        .build()
-                        .map_err(|error| format!("{}: {error}", file.display()))?;
-                builder.with_client_cert_verifier(verifier)
-            }
-        };
-        let (chain, key) = read(identity)?;
-        let config = builder.with_single_cert(chain, key).map_err(|error| unusable(identity, &error))?;
-        Ok(Self(Arc::new(config)))
+        let config = RwLock::new(server_config(identity, clients)?);
+        let (identity, clients) = (identity.clone(), clients.map(Path::to_owned));
+        Ok(Self(Arc::new(Greeting { identity, clients, config })))
+    }
+
+    /// Reads its files again: who connects from now on is shown what they hold; sessions go on as
+    /// they are. A warning where the certificate does no good.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it; what was read before goes on.
+    pub fn reload(&self) -> Result<Option<String>, String> {
+        let config = server_config(&self.0.identity, self.0.clients.as_deref())?;
+        *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(outdated(&self.0.identity.certificate))
     }
 
     /// A session with somebody who has just connected.
@@ -69,7 +74,8 @@ impl Acceptor {
     /// # Errors
     /// From the library.
     pub(crate) fn session(&self) -> io::Result<Tls> {
-        let connection = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
+        let config = self.0.config.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let connection = ServerConnection::new(config).map_err(io::Error::other)?;
         Ok(Tls::new(connection.into()))
     }
 }
@@ -122,6 +128,26 @@ pub fn outdated(file: &Path) -> Option<String> {
         _ => return None,
     };
     Some(format!("the certificate in {} {what}: every client that checks it will refuse it", file.display()))
+}
+
+fn server_config(identity: &Identity, clients: Option<&Path>) -> Result<Arc<ServerConfig>, String> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(authorities(file)?), provider)
+                    .build()
+                    .map_err(|error| format!("{}: {error}", file.display()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let (chain, key) = read(identity)?;
+    let config = builder.with_single_cert(chain, key).map_err(|error| unusable(identity, &error))?;
+    Ok(Arc::new(config))
 }
 
 fn unusable(identity: &Identity, error: &rustls::Error) -> String {

@@ -60,8 +60,10 @@ pub(crate) struct Monitoring<T> {
     pub(crate) reload: Option<Reload>,
 }
 
-/// Reads the configuration again.
+/// Reads the configuration again, or the certificate.
 pub(crate) struct Reload {
+    /// What is read again.
+    pub(crate) what: &'static str,
     /// Says what came of it.
     pub(crate) reload: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Held by the one reload that may wait for the loop.
@@ -85,7 +87,9 @@ impl<T: Monitored> Monitoring<T> {
 
     /// What may be asked.
     fn paths(&self) -> String {
-        let reload = if self.reload.is_some() { "; POST /reload reads the configuration again" } else { "" };
+        let reload = self.reload.as_ref();
+        let reload =
+            reload.map_or_else(String::new, |it| format!("; POST /reload reads the {} again", it.what));
         format!("{}: GET /metrics for Prometheus, /health, /ready{reload}\n", self.program)
     }
 
@@ -111,8 +115,8 @@ impl Reload {
             return Answer::text(409, "a reload is under way; ask again when it is done\n");
         };
         match (self.reload)() {
-            Ok(()) => Answer::text(200, "the configuration was read again and holds from now on\n"),
-            Err(why) => Answer::text(409, format!("{why}; the configuration before goes on\n")),
+            Ok(()) => Answer::text(200, format!("the {} was read again and holds from now on\n", self.what)),
+            Err(why) => Answer::text(409, format!("{why}; the {} before goes on\n", self.what)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The cache with its sockets: one thread, one loop, all clients.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -38,15 +39,22 @@ pub struct Settings {
 }
 
 /// A server that listens, and does not serve yet.
-#[derive(Debug)]
 pub struct Server {
     driver: Driver,
     cache: Cache,
     clock: Clock,
     address: Address,
     signals: Option<Signals>,
+    /// What SIGHUP is for.
+    reload: Box<dyn FnMut()>,
     waker: Arc<Waker>,
     shutdown_limit: Nanos,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 /// Stops a server that runs on another thread.
@@ -109,6 +117,7 @@ impl Server {
             clock,
             address,
             signals: None,
+            reload: Box::new(|| ()),
             waker,
             shutdown_limit: settings.shutdown_limit,
         })
@@ -124,11 +133,12 @@ impl Server {
         Stopper { waker: Arc::clone(&self.waker) }
     }
 
-    /// From now on SIGINT and SIGTERM stop it.
+    /// From now on SIGINT and SIGTERM stop it, and SIGHUP calls `reload`.
     ///
     /// # Errors
     /// From the system, when signals are refused.
-    pub fn stop_on_signals(&mut self) -> io::Result<()> {
+    pub fn obey_signals(&mut self, reload: impl FnMut() + 'static) -> io::Result<()> {
+        self.reload = Box::new(reload);
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD)?);
         Ok(())
     }
@@ -149,7 +159,9 @@ impl Server {
             for event in &events {
                 match event.token() {
                     STOP => stops += self.signals.as_mut().map_or(0, Signals::stops),
-                    RELOAD => drop(self.signals.as_mut().map(Signals::reloads)),
+                    RELOAD if self.signals.as_mut().is_some_and(|signals| signals.reloads() > 0) => {
+                        (self.reload)()
+                    }
                     WAKE => stops += 1,
                     _ => {}
                 }

@@ -16,7 +16,8 @@ use crate::tls::TlsArgs;
 /// unchanged.
 ///
 /// Says `listening on ADDRESS` on stderr when clients may connect. On SIGUSR1 it accepts no more
-/// messages; on SIGINT or SIGTERM it answers what has arrived, prints its statistics and ends.
+/// messages; on SIGHUP it reads its certificate again; on SIGINT or SIGTERM it answers what has
+/// arrived, prints its statistics and ends.
 #[derive(Args, Clone)]
 pub(crate) struct BrokerArgs {
     /// Where clients connect: HOST:PORT or unix:/PATH; port 0 asks the system for a free one

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use krarup_net::mio::{Events, Poll, Token};
 use krarup_net::signal::{self, SignalStream};
+use krarup_net::tls::Acceptor;
 use krarup_serve::broker::engine::Ending;
 
 use crate::failure::Failure;
+use crate::tls;
 
 const STOP: Token = Token(0);
 const RELOAD: Token = Token(1);
@@ -34,6 +36,8 @@ struct State {
     /// Whether SIGUSR1 came.
     drains: bool,
     followers: Vec<(Weak<Ending>, Follows)>,
+    /// Whose certificate SIGHUP reads again.
+    acceptor: Option<Acceptor>,
 }
 
 /// Which signals an event loop obeys.
@@ -89,7 +93,10 @@ impl Signals {
             loop {
                 // Interrupted, at worst: then it looks for nothing.
                 let _ = poll.poll(&mut events, None);
-                signals.reloads();
+                if signals.reloads() > 0 {
+                    let acceptor = its.state().acceptor.clone();
+                    tls::reload(acceptor.as_ref());
+                }
                 let (stops, drains) = (signals.stops() > 0, drain.count() > 0);
                 let mut state = its.state();
                 state.stops += usize::from(stops);
@@ -103,6 +110,11 @@ impl Signals {
         };
         thread::Builder::new().name("signals".into()).spawn(listens).map_err(wrong)?;
         Ok(Self(inner))
+    }
+
+    /// SIGHUP reads the certificate of this one again, from now on.
+    pub(super) fn reloads(&self, acceptor: &Acceptor) {
+        self.0.state().acceptor = Some(acceptor.clone());
     }
 
     /// Tells this event loop what was asked for, and what will be.

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
+use rustix::process::Signal;
+
 use crate::support::peer::Peer;
 use crate::support::process::Program;
 use crate::support::{file, fresh};
@@ -97,6 +99,64 @@ fn clients_of_either_protocol_speak_tls_and_strangers_are_turned_away() {
     }
     assert!(proxy.stop().success);
     assert!(broker.stop().success);
+}
+
+/// The broker and the cache read their certificates again, by SIGHUP and by the admin address, and
+/// go on with the one before where a file is no good.
+#[test]
+fn a_certificate_that_is_renewed_is_shown_without_a_restart() {
+    let folder = fresh("doors-renewed");
+    fs::create_dir_all(&folder).unwrap();
+    let (shown, key) = (folder.join("shown.pem"), certificate("proxy.key"));
+    let put = |name: &str| fs::copy(certificate(name), &shown).unwrap();
+    put("stranger.pem");
+    let refused = Program::begin(&["cache", "--tls-certificate", shown.to_str().unwrap(), "--tls-key", &key]);
+    assert!(refused.ended().errors.contains("cannot be used with"));
+    put("expired.pem");
+    let greeting = ["--tls-certificate", shown.to_str().unwrap(), "--tls-key", &key];
+    let mut broker = Program::begin(
+        &[&["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"][..], &greeting].concat(),
+    );
+    let admin = broker
+        .says(|line| line.strip_prefix("metrics on http://")?.trim().strip_suffix("/metrics")?.parse().ok());
+    let mut broker = broker.listening();
+    let reload = || {
+        let mut peer = Peer::connect(admin);
+        peer.send(b"POST /reload HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        String::from_utf8(peer.rest()).unwrap()
+    };
+    let mut cache = Program::krarup(&[&["cache", "--listen", "127.0.0.1:0"][..], &greeting].concat());
+    let authority = certificate("authority.pem");
+    let answered = |server: SocketAddr| {
+        let server = server.to_string();
+        let load = ["load", "-s", &server, "-c", "1", "-n", "1", "--connect-timeout", "10s"];
+        let load = [&load[..], &["--tls-authorities", &authority, "--ratio", "0:1"]].concat();
+        Program::begin(&load).ended().success
+    };
+    assert!(!answered(cache.address()), "its time is over");
+    put("proxy.pem");
+    assert!(reload().contains("the certificate was read again"));
+    for server in [&mut cache, &mut broker] {
+        server.signal(Signal::HUP);
+        server.says_text("the certificate was read again");
+    }
+    assert!(answered(cache.address()));
+    fs::write(&shown, "no certificate").unwrap();
+    for server in [&mut cache, &mut broker] {
+        server.signal(Signal::HUP);
+        server.says_text("the certificate before goes on");
+    }
+    let told = reload();
+    assert!(told.starts_with("HTTP/1.1 409") && told.contains("the certificate before goes on"), "{told}");
+    assert!(answered(cache.address()));
+    let broken = |broker: &Program| {
+        let mut plain = broker.connect();
+        plain.send(b"put 1 0 60 2\r\nhi\r\n").unwrap();
+        !plain.rest().starts_with(b"INSERTED")
+    };
+    assert!(broken(&broker), "it speaks TLS still");
+    assert!(cache.stop().success && broker.stop().success);
 }
 
 #[test]

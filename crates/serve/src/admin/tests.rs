@@ -40,6 +40,7 @@ fn monitoring(slot: &Arc<SnapshotSlot<Numbers>>) -> Monitoring<Numbers> {
         program: "krarup proxy",
         ask: Box::new(move || slots.ask()),
         reload: Some(Reload {
+            what: "configuration",
             reload: Box::new(|| Err("line 1: nothing is good".into())),
             alone: Mutex::default(),
         }),

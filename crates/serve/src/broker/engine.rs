@@ -11,7 +11,7 @@
 use std::io;
 use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use krarup_net::http;
 use krarup_net::mio::{Events, Poll, Token, Waker};
@@ -21,7 +21,7 @@ use krarup_net::{Clock, Listener, listen};
 use krarup_service::Service;
 use krarup_units::{Address, Nanos, Stamp};
 
-use crate::admin::{self, Monitoring};
+use crate::admin::{self, Monitoring, Reload};
 use crate::driver::{self, ClientLimits, Driver};
 use krarup_beanstalk::Put;
 use krarup_broker::broker::{Broker, MEMCACHED};
@@ -270,15 +270,22 @@ impl Refusal {
     }
 }
 
-/// Answers monitoring at `address`, from what the loop behind `waker` shows.
+/// Answers monitoring at `address`, from what the loop behind `waker` shows; a reload is one of
+/// the certificate.
 fn monitor(
     address: &Address,
     waker: &Arc<Waker>,
+    tls: Option<&Acceptor>,
 ) -> Result<(Arc<SnapshotSlot<Snapshot>>, http::Server), String> {
     let slot = SnapshotSlot::new(Arc::clone(waker));
     let slots = SnapshotSlots::of(Arc::clone(&slot));
     let ask = Box::new(move || slots.ask());
-    let monitoring = Monitoring { program: "krarup broker", ask, reload: None };
+    let reload = tls.cloned().map(|acceptor| Reload {
+        what: "certificate",
+        reload: Box::new(move || acceptor.reload().map(|_| ())),
+        alone: Mutex::default(),
+    });
+    let monitoring = Monitoring { program: "krarup broker", ask, reload };
     Ok((slot, admin::serve(address, "--admin", monitoring)?))
 }
 
@@ -313,7 +320,11 @@ impl<N: FnMut(Notice)> Engine<N> {
         let poll = Poll::new().map_err(system)?;
         let waker = Arc::new(Waker::new(poll.registry(), WOKEN).map_err(system)?);
         let next_id = broker.queues().next_id();
-        let admin = settings.admin.as_ref().map(|address| monitor(address, &waker)).transpose()?;
+        let admin = settings
+            .admin
+            .as_ref()
+            .map(|address| monitor(address, &waker, settings.tls.as_ref()))
+            .transpose()?;
         if let Some((_, server)) = &admin {
             notice(Notice::Admin(server.address.clone()));
         }

@@ -279,7 +279,7 @@ impl<N: FnMut(Notice)> Engine<N> {
             }
         };
         let reload = self.watcher.as_ref().expect("the first loop has it").reload();
-        let reload = Reload { reload: Box::new(reload), alone: Mutex::default() };
+        let reload = Reload { what: "configuration", reload: Box::new(reload), alone: Mutex::default() };
         admin::serve(address, "`admin`", Monitoring { program: "krarup proxy", ask, reload: Some(reload) })
     }
 
